@@ -27,9 +27,9 @@ from dragoman.records.journal_entry import (
     CANCELLED,
     FAILED,
     CallEntry,
+    CostBreakdown,
     JournalEntry,
     LossEntry,
-    Money,
     TokenCounts,
 )
 from dragoman.records.rows import Batch
@@ -39,8 +39,8 @@ from dragoman.records.thread_status import Opened
 from dragoman.records.time_range import period_of, zone_of
 from dragoman.records.usage import GROUPS, UsageReport, usage
 from dragoman.store.exports import Exports
-from dragoman.store.record_queries import Wanted
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_queries import RecordFilter
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.usage_queries import UsageQueries
 
 # The present of all files: a Tuesday in 2027, not at the end of a quarter.
@@ -92,7 +92,7 @@ def _entry(dice: random.Random, number: int, moment: int, thread: int) -> Journa
     provider, model = _TARGETS[thread % len(_TARGETS)]
     read = dice.randrange(200_000)
     tokens = TokenCounts(input=read + dice.randrange(5000), cache_read=read, output=dice.randrange(3000))
-    money = Money(input=dice.randrange(10**8), output=dice.randrange(10**8), version="2026-10-30", entry=model)
+    money = CostBreakdown(input=dice.randrange(10**8), output=dice.randrange(10**8), version="2026-10-30", entry=model)
     identifier = f"req_{moment:016x}{dice.getrandbits(64):016x}"
     call = CallEntry(
         provider,
@@ -115,24 +115,24 @@ def _entry(dice: random.Random, number: int, moment: int, thread: int) -> Journa
         client=_CLIENTS[thread // 3 * 7 % len(_CLIENTS)],
         program="claude-cli/2.1.325 (external, cli)",
         address="192.0.2.0/24",
-        dialect="anthropic-messages",
+        client_protocol="anthropic-messages",
         path="/v1/messages",
         stream=True,
-        asked=model,
+        requested_model=model,
         provider=provider,
         model=model,
-        served=model,
-        answered_by=model,
+        provider_protocol=model,
+        response_model=model,
         route=f"{provider}/{model}",
         status=200,
-        stop="tool_use",
-        first=800_000,
-        took=9_000_000,
+        stop_reason="tool_use",
+        first_content=800_000,
+        duration=9_000_000,
         tokens=tokens,
-        money=money,
+        cost=money,
         calls=(call,),
         losses=(LossEntry("sampling", "dropped", "sampling.seed"),) * (number % 50 == 0),
-        upstream_id=call.upstream_id,
+        provider_request_id=call.upstream_id,
         response_id=f"msg_{dice.getrandbits(80):020x}",
         size=120_000,
     )
@@ -153,8 +153,8 @@ def fill(tables: RecordTables, rows: int, days: float) -> None:
             # Whoever speaks is there before what it came to.
             _speak(tables, some)
             tables.records.add(batch.rows)
-            tables.sums.add(batch.sums())
-            tables.sums.add_to_threads(batch.thread_sums())
+            tables.rollups.add(batch.rollups())
+            tables.rollups.add_to_threads(batch.thread_rollups())
 
 
 def _speak(tables: RecordTables, some: Sequence[tuple[JournalEntry, AssignedThread]]) -> None:
@@ -190,7 +190,7 @@ def questions(tables: RecordTables) -> Iterator[tuple[str, float, Callable[[], U
     exports = Exports(tables.connection, at_once=50)
     now = NOW * _MICRO
     yield "50 exchanges to export", LISTS, lambda: list(islice(exchanges(exports, now - 3600 * _MICRO, now), 50))
-    yield "the last 50 exchanges", LISTS, lambda: latest(tables, Wanted(), 50)
+    yield "the last 50 exchanges", LISTS, lambda: latest(tables, RecordFilter(), 50)
     yield "the last 50 sessions", LISTS, lambda: listing(tables, 0, None, 50, Opened(), now).lines
 
 
@@ -231,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for rows in options.rows or (100_000, 1_000_000):
         with TemporaryDirectory(prefix="dragoman-records-") as folder:
             path = Path(folder) / "state.db"
-            with closing(open_account_tables(str(path))) as tables:
+            with closing(open_record_tables(str(path))) as tables:
                 fill(tables, rows, options.days)
                 print(f"{rows:,} exchanges in {options.days:g} days: {sizes(tables, path)}")
                 for each in measure(tables):

@@ -12,7 +12,7 @@ def test_a_wire_error_says_where_and_what() -> None:
     assert str(error) == "messages[2].content[0].text: expected text, found a number"
     assert error.path == "/messages/2/content/0/text"
     assert str(WireError("", "object", "array")) == "expected an object, found a list"
-    assert WireError("", "object", "array").words("the body") == "the body: expected an object, found a list"
+    assert WireError("", "object", "array").describe("the body") == "the body: expected an object, found a list"
     assert (
         str(WireError("/a~1b/c~0d", "string or array", "nothing")) == "a/b.c~d: expected text or a list, found nothing"
     )

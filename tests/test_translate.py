@@ -73,9 +73,9 @@ def test_losses_are_plain_and_strict_mode_refuses_them() -> None:
 
 def test_capabilities_are_data_that_the_caller_overrides() -> None:
     row = CapabilityRow(protocol=MESSAGES, changes={"max_output": 1000})
-    assert json.loads(translate_request(CHAT_BODY, target=MESSAGES, rows=(row,)).body)["max_tokens"] == 1000
+    assert json.loads(translate_request(CHAT_BODY, target=MESSAGES, capability_rows=(row,)).body)["max_tokens"] == 1000
     whole = capabilities_of(MESSAGES, "m", rows=(row,))
-    assert json.loads(translate_request(CHAT_BODY, target=MESSAGES, abilities=whole).body)["max_tokens"] == 1000
+    assert json.loads(translate_request(CHAT_BODY, target=MESSAGES, capabilities=whole).body)["max_tokens"] == 1000
 
 
 @pytest.mark.parametrize("source", NAMES)

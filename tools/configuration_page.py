@@ -123,10 +123,10 @@ openai-chat = "https://llm.example.org/v1"
 [providers.echo]                         # the embedded provider; it takes `protocol` alone
 protocol = "anthropic-messages"
 """,
-    "row": """[[providers.local.rows]]
+    "row": """[[providers.local.capabilities]]
 protocol = "openai-chat"
 model = "qwen3*"
-changes = { images = false, max_output = 8192 }
+set = { images = false, max_output = 8192 }
 """,
     "models": """[models]
 "gpt-5.1" = "openai/gpt-5.1"
@@ -142,7 +142,7 @@ changes = { images = false, max_output = 8192 }
 to = "both/*"
 
 [[models."large-*".rules]]
-when = { input_over = 60_000, tools = false }
+when = { input_tokens_over = 60_000, tools = false }
 to = "openai/gpt-5.1"
 
 [[models."large-*".rules]]
@@ -171,21 +171,21 @@ first_byte = "5 min"
 drain = "30 s"
 """,
     "routing": """[routing]
-attempts = 4
-hold = "5 s"
+max_attempts = 4
+heartbeat_after = "5 s"
 """,
     "limits": """[limits]
-body = "32 MiB"
+request_body = "32 MiB"
 header_count = 128
 """,
     "storage": """[storage]
 path = "/var/lib/dragoman/state.db"
-days = 7
+response_days = 7
 """,
     "telemetry": """[telemetry]
 endpoint = "https://collector.example.org"
 headers = { authorization = "$COLLECTOR_AUTHORIZATION" }
-sample = 0.1
+sample_ratio = 0.1
 attributes = { "deployment.environment.name" = "production" }
 """,
 }
@@ -193,8 +193,8 @@ attributes = { "deployment.environment.name" = "production" }
 SECTIONS = (
     Section("[server]", settings.Server, file_schema.SERVER, EXAMPLES["server"]),
     Section("[providers.NAME]", file_schema.ProviderTable, file_schema.PROVIDER, EXAMPLES["provider"]),
-    Section("[[providers.NAME.rows]]", file_schema.CapabilityTable, file_schema.ROW, EXAMPLES["row"]),
-    Section("[models]", file_schema.RouteTable, file_schema.LINE, EXAMPLES["models"]),
+    Section("[[providers.NAME.capabilities]]", file_schema.CapabilityTable, file_schema.CAPABILITY, EXAMPLES["row"]),
+    Section("[models]", file_schema.RouteTable, file_schema.ROUTE, EXAMPLES["models"]),
     Section("[[models.NAME.rules]]", file_schema.RuleTable, file_schema.RULE, EXAMPLES["rules"]),
     Section('[prices."PROVIDER/MODEL"]', prices.PriceTable, prices.PRICE, EXAMPLES["prices"]),
     Section("[keys.NAME]", file_schema.KeyTable, file_schema.KEY, EXAMPLES["keys"]),
@@ -267,7 +267,7 @@ def _section(section: Section) -> list[str]:
     lines = [f"## `{section.heading}`", "", intro, "", "```toml", section.example.rstrip(), "```", ""]
     lines += ["| Key | Value | Default | Meaning | Example |", "| --- | --- | --- | --- | --- |"]
     for name, kind in section.kinds.items():
-        cells = (f"`{name}`", kind.words, defaults[name], comments[name], f"`{name} = {kind.example}`")
+        cells = (f"`{name}`", kind.type_name, defaults[name], comments[name], f"`{name} = {kind.example}`")
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return [*lines, ""]
 
@@ -287,7 +287,7 @@ def _when() -> list[str]:
     lines = ["### When", "", "What `when` may name. What is left out is not looked at.", ""]
     lines += ["| Key | Value | Meaning | Example |", "| --- | --- | --- | --- |"]
     for name, kind in file_schema.WHEN.items():
-        cells = (f"`{name}`", kind.words, comments[name], f"`{name} = {kind.example}`")
+        cells = (f"`{name}`", kind.type_name, comments[name], f"`{name} = {kind.example}`")
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return [*lines, ""]
 

@@ -20,7 +20,7 @@ from genai_prices.data import providers
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from dragoman.prices.price_source import read_upstream  # noqa: E402 - the paths above come first
+from dragoman.prices.price_source import read_source  # noqa: E402 - the paths above come first
 from dragoman.prices.table import check_table  # noqa: E402 - the paths above come first
 
 TABLE = ROOT / "src/dragoman/prices/table.json"
@@ -99,7 +99,7 @@ def compiled() -> bytes:
     installed = version(PACKAGE)
     if installed not in TAKEN:
         raise SystemExit(f"{PACKAGE} {installed}: write into TAKEN on which day it was taken")
-    table = read_upstream(msgspec.json.encode(published()), installed, TAKEN[installed])
+    table = read_source(msgspec.json.encode(published()), installed, TAKEN[installed])
     check_table(table)
     return msgspec.json.encode(table) + b"\n"
 

@@ -266,7 +266,7 @@ def sections() -> dict[str, Section]:
     def of(name: str, title: str) -> Section:
         # All that bear one label are one server.
         entry = entries.get(name)
-        key = entry.upstream if entry is not None and entry.upstream in entries else name or title
+        key = entry.vendor_or_name if entry is not None and entry.vendor_or_name in entries else name or title
         title = entries[key].title if key in entries else title
         return found.setdefault(key, Section(title=title, names=[], lines=[], told=set()))
 
@@ -279,11 +279,11 @@ def sections() -> dict[str, Section]:
         section.told |= {(server.protocol, ability) for quirk in server.quirk for ability in quirk.rows}
     for row in ROWS:
         if row.source:
-            section = of(row.upstream or "", row.upstream or EVERYWHERE)
+            section = of(row.vendor or "", row.vendor or EVERYWHERE)
             section.lines += _row_lines(row, section.told)
     for name, entry in entries.items():
         section = of(name, entry.title)
-        for row in entry.rows if not entry.label else ():
+        for row in entry.capabilities if not entry.vendor else ():
             section.lines += _row_lines(row, section.told)
     for section in found.values():
         section.lines = _joined(section.lines)

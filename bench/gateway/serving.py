@@ -47,7 +47,7 @@ key = "{key}"
 """
 _NO_RECORDS = """
 [storage]
-records = false
+record_requests = false
 """
 # The same provider under other names, as further targets of lines.
 _OTHER = """

@@ -27,13 +27,13 @@ from dragoman.gateway.model_list_cache import ModelListCache
 from dragoman.gateway.routing_state import RoutingState
 from dragoman.gateway.target_info import TargetInfo
 from dragoman.model.response import Usage
-from dragoman.prices.book import Book, Override
+from dragoman.prices.book import Override, PriceBook
 from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.needs import LossCounts, Requirements
-from dragoman.routing.plan_inputs import EXPLORING, Affinity
+from dragoman.routing.plan_inputs import EXPLORATION_RATE, Affinity
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary
@@ -57,8 +57,8 @@ _PICO = 1000
 Goal: TypeAlias = Callable[[Request, Upstream, Outcome], float]
 
 
-def _book(upstreams: Upstreams) -> Book:
-    return Book(
+def _book(upstreams: Upstreams) -> PriceBook:
+    return PriceBook(
         overrides={
             f"{upstream.name}/{MODEL}": Override(
                 rates=Rates(
@@ -183,16 +183,16 @@ class Planned:
             size=request.input * BYTES_A_TOKEN,
             losses={f"{name}/{MODEL}": LossCounts(lost, lost) for name, lost in request.losses.items()},
         )
-        conversation = str(request.conversation) if self._route.outline.follows else ""
-        made = self.traffic.plan(self._route, needs, self._known, conversation=conversation, exploring=EXPLORING)
+        conversation = str(request.conversation) if self._route.summary.follows else ""
+        made = self.traffic.plan(self._route, needs, self._known, conversation=conversation, exploring=EXPLORATION_RATE)
         return [*made.order]
 
     def _may_ask(self, found: _Open, target: Target, *, again: bool) -> bool:
         """As an exchange decides it: no outage is multiplied, and of one that rests one request finds out."""
         traffic = self.traffic
-        if traffic.is_good(target):
+        if traffic.is_healthy(target):
             return True
-        if again and not traffic.may_ask_next(target):
+        if again and not traffic.may_try_next(target):
             return False
         found.permit = traffic.permits(target, FIRST_BYTE + MARGIN)
         return found.permit is not None or traffic.is_last_resort(target)
@@ -200,7 +200,7 @@ class Planned:
     def end(self, request: Request, name: str, outcome: Outcome, now: float) -> None:
         self._now = now
         found, target = self._open[id(request)], self._targets[name]
-        self.traffic.ended(
+        self.traffic.record_outcome(
             target,
             _kind(outcome),
             began=found.began,
@@ -215,8 +215,8 @@ class Planned:
             self._known.rotations[name].cool(KEY, LIMITED, MODEL)
         if outcome.answered:
             del self._open[id(request)]
-            if self._route.outline.follows:
-                self.traffic.pin("", str(request.conversation), Affinity(target.id))
+            if self._route.summary.follows:
+                self.traffic.set_affinity("", str(request.conversation), Affinity(target.id))
 
 
 def _kind(outcome: Outcome) -> AttemptOutcome:
@@ -224,7 +224,7 @@ def _kind(outcome: Outcome) -> AttemptOutcome:
         return AttemptOutcome.ANSWERED
     if outcome.limited:
         return AttemptOutcome.RATE_LIMITED
-    return AttemptOutcome.SILENT if outcome.seconds >= FIRST_BYTE else AttemptOutcome.NO_ANSWER
+    return AttemptOutcome.FIRST_BYTE_TIMEOUT if outcome.seconds >= FIRST_BYTE else AttemptOutcome.CONNECTION_LOST
 
 
 class Blind:

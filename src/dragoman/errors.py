@@ -61,19 +61,19 @@ class WireError(DragomanError):
     `path` is a JSON pointer. Of a text that is no `JSON` at all, `found` is what is wrong with it.
     """
 
-    def __init__(self, path: str, expected: str, found: str) -> None:
+    def __init__(self, path: str, expected: str, actual: str) -> None:
         self.path = path
         self.expected = expected
-        self.found = found
-        super().__init__(self.words())
+        self.actual = actual
+        super().__init__(self.describe())
 
-    def words(self, whole: str = "") -> str:
+    def describe(self, document: str = "") -> str:
         """The error in a person's words; `whole` is what the document as such is called."""
-        place = _place(self.path) or whole
+        path = _dotted_path(self.path) or document
         if self.expected == "JSON":
-            return f"{place or 'this'} is not JSON: {self.found}"
-        said = f"expected {_plain(self.expected)}, found {_plain(self.found)}"
-        return f"{place}: {said}" if place else said
+            return f"{path or 'this'} is not JSON: {self.actual}"
+        problem = f"expected {_plain(self.expected)}, found {_plain(self.actual)}"
+        return f"{path}: {problem}" if path else problem
 
 
 # The types of JSON, as people call them.
@@ -91,7 +91,7 @@ def _plain(words: str) -> str:
     return " or ".join(_TYPES.get(word, word) for word in words.split(" or "))
 
 
-def _place(pointer: str) -> str:
+def _dotted_path(pointer: str) -> str:
     """A JSON pointer as programs write it: `messages[2].content`; what is none stays as it is."""
     if not pointer.startswith("/"):
         return pointer
@@ -197,8 +197,8 @@ class UpstreamError(DragomanError):
     `remedy` what to do, where that is known already.
     """
 
-    def __init__(self, message: str, *, place: str = "", proxied: bool = False, remedy: str = "") -> None:
-        self.place = place
+    def __init__(self, message: str, *, address: str = "", proxied: bool = False, remedy: str = "") -> None:
+        self.address = address
         self.proxied = proxied
         self.remedy = remedy
         super().__init__(message)
@@ -264,13 +264,13 @@ class Truncated(UpstreamError):
     """The answer broke off before its end."""
 
 
-class BadAnswer(UpstreamError):
+class BadResponse(UpstreamError):
     """What came back is no HTTP answer, or none that may be used."""
 
 
-class Redirected(BadAnswer):
+class Redirected(BadResponse):
     """The answer is a way to somewhere else; `place` is where to."""
 
 
-class Oversized(BadAnswer):
+class Oversized(BadResponse):
     """The answer is larger than the gateway takes: as it would be from anybody else."""

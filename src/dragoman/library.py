@@ -26,9 +26,9 @@ def translate_request(
     target: ProtocolName,
     source: ProtocolName | None = None,
     model: str | None = None,
-    upstream: str | None = None,
-    abilities: Capabilities | None = None,
-    rows: tuple[CapabilityRow, ...] = (),
+    vendor: str | None = None,
+    capabilities: Capabilities | None = None,
+    capability_rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
 ) -> TranslatedRequest:
     """Write a client's request in the provider's protocol.
@@ -43,9 +43,9 @@ def translate_request(
         target=target,
         source=source,
         model=model,
-        upstream=upstream,
-        abilities=abilities,
-        rows=rows,
+        vendor=vendor,
+        capabilities=capabilities,
+        capability_rows=capability_rows,
         strict=strict,
     )
 

@@ -23,18 +23,18 @@ _drawn = BytesIO()
 
 def random_token(length: int) -> str:
     """Letters and digits that nobody can guess."""
-    return _octets(length).translate(_LETTERS).decode()
+    return _random_bytes(length).translate(_LETTERS).decode()
 
 
-def _octets(length: int) -> bytes:
+def _random_bytes(length: int) -> bytes:
     """Random octets that nobody else gets."""
     global _drawn
-    found = _drawn.read(length)
-    if len(found) < length:
+    data = _drawn.read(length)
+    if len(data) < length:
         # What was left is too little, and thrown away.
         _drawn = BytesIO(secrets.token_bytes(_AT_ONCE))
-        found = secrets.token_bytes(length)
-    return found
+        data = secrets.token_bytes(length)
+    return data
 
 
 def _forget() -> None:

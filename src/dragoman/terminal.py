@@ -60,9 +60,9 @@ def is_dumb(environ: Mapping[str, str]) -> bool:
 
 def columns_of(size: int, environ: Mapping[str, str]) -> int:
     """How wide a terminal is that says `size` of itself: as the user says, and many say 0 when nobody has told them."""
-    told = environ.get("COLUMNS", "")
-    said = int(told) if told.isascii() and told.isdecimal() and len(told) < 6 else 0
-    return said or size or _USUAL_COLUMNS
+    text = environ.get("COLUMNS", "")
+    width = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+    return width or size or _USUAL_COLUMNS
 
 
 def descriptor_of(stream: TextIO) -> int | None:

@@ -37,12 +37,12 @@ from dragoman.rules.pauses import summed
 from dragoman.rules.stop_sequences import StopScanner
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.rules.tool_table import ToolTable
-from dragoman.wire.json import decode_object, encode, octets
+from dragoman.wire.json import decode_object, encode, to_bytes
 from dragoman.wire.json_spans import with_member
 from dragoman.wire.splice import replace_text
 
 # Failures that do not go away by asking again.
-_FINAL = frozenset({FailureKind.UPSTREAM_AUTH, FailureKind.LASTING})
+_FINAL = frozenset({FailureKind.UPSTREAM_AUTH, FailureKind.PERMANENT})
 
 
 class LossLine(TypedDict):
@@ -67,12 +67,12 @@ class TranslatedRequest(Struct, frozen=True):
     source: ProtocolName
     target: ProtocolName
     headers: Mapping[str, str] = {}
-    asked: TranslationContext | None = None
+    context: TranslationContext | None = None
 
     @property
     def losses(self) -> tuple[LossLine, ...]:
         """What was dropped, approximated or invented, and where."""
-        return lines(self.ledger.losses)
+        return loss_lines(self.ledger.losses)
 
 
 class TranslatedResponse(Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     resume: tuple[JsonObject, ...] | None = None
     usage: Usage | None = None
     failure: Failure | None = None
-    answer: Response | None = None
+    response: Response | None = None
 
 
 def translate_request(
@@ -101,9 +101,9 @@ def translate_request(
     target: str,
     source: str | None = None,
     model: str | None = None,
-    upstream: str | None = None,
-    abilities: Capabilities | None = None,
-    rows: tuple[CapabilityRow, ...] = (),
+    vendor: str | None = None,
+    capabilities: Capabilities | None = None,
+    capability_rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
 ) -> TranslatedRequest:
     """Write a client's request in the provider's protocol.
@@ -119,9 +119,9 @@ def translate_request(
     # Azure, Bedrock and Vertex name the model in the URL.
     unnamed = model is not None and "model" not in wire
     if inner is outer:
-        told = octets(body)
+        raw = to_bytes(body)
         return same_request(
-            with_member(told, "model", encode(model)) if unnamed else told, protocol=inner.name, model=model
+            with_member(raw, "model", encode(model)) if unnamed else raw, protocol=inner.name, model=model
         )
     ledger = Ledger()
     if unnamed:
@@ -129,9 +129,9 @@ def translate_request(
     try:
         request = inner.decode_request(wire)
         name = model or request.model
-        label = outer.upstream if upstream is None else upstream
-        known = abilities or capabilities_of(outer.name, name, label, rows)
-        target_model = TargetModel(model=name, upstream=label, abilities=known)
+        label = outer.vendor if vendor is None else vendor
+        model_capabilities = capabilities or capabilities_of(outer.name, name, label, capability_rows)
+        target_model = TargetModel(model=name, vendor=label, capabilities=model_capabilities)
         encoded = outer.encode_request(
             summarising(request, ledger) if request.compacts else request, target_model, ledger
         )
@@ -141,7 +141,7 @@ def translate_request(
     except UnicodeError:
         raise WireError("", "text in Unicode", "a lone surrogate") from None
     check_strict(ledger, strict)
-    asked = TranslationContext(
+    context = TranslationContext(
         request=request,
         target=target_model,
         table=encoded.table,
@@ -156,7 +156,7 @@ def translate_request(
         source=inner.name,
         target=outer.name,
         headers=encoded.headers,
-        asked=asked,
+        context=context,
     )
 
 
@@ -178,10 +178,10 @@ def same_request(body: bytes, *, protocol: ProtocolName, model: str | None = Non
 
 
 def _recognised(body: JsonObject) -> Codec:
-    found = recognise(body)
-    if found is None:
+    codec = recognise(body)
+    if codec is None:
         raise WireError("", "a request with `messages` or `input`", "neither")
-    return found
+    return codec
 
 
 def translate_response(
@@ -208,50 +208,55 @@ def translate_response(
         # Nothing is read of what goes on as it came.
         return TranslatedResponse(body=body, losses=(), status=status, failed=status >= 400)
     ledger = Ledger()
-    halves = SurrogateJoiner(ledger)
+    joiner = SurrogateJoiner(ledger)
     try:
-        raw = octets(body)
+        raw = to_bytes(body)
     except WireError:
         if isinstance(body, bytes | str):
             raise
-        body = halves.mended(decode_object(body))
-        raw = octets(body)
+        body = joiner.mended(decode_object(body))
+        raw = to_bytes(body)
     if status >= 400:
         if outer is inner:
             return TranslatedResponse(body=raw, losses=(), status=status, failed=True)
         return _failed(outer.decode_failure(status, raw), inner, request_id)
     if outer is inner and not stream:
         return TranslatedResponse(body=raw, losses=(), status=status)
-    asked = asked_by(request, outer)
+    context = translation_context(request, outer)
     minted = mint or derived_mint(raw)
     try:
-        read = halves.read_object(body)
-        answer = outer.decode_response(read, asked, ledger)
-        if isinstance(answer, Failure):
-            return _failed(answer, inner, request_id, outer.usage_of(read))
+        read = joiner.read_object(body)
+        response = outer.decode_response(read, context, ledger)
+        if isinstance(response, Failure):
+            return _failed(response, inner, request_id, outer.usage_of(read))
         for body_before in reversed(earlier):
-            answer = _joined(outer.decode_response(halves.read_object(body_before), asked, ledger), answer)
-        halves.close()
-        if sum(isinstance(part, ToolCall) for part in answer.parts) > MAX_CALLS:
+            response = _joined(outer.decode_response(joiner.read_object(body_before), context, ledger), response)
+        joiner.close()
+        if sum(isinstance(part, ToolCall) for part in response.parts) > MAX_CALLS:
             failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=TOO_MANY_CALLS)
-            return _failed(failure, inner, request_id, answer.usage)
-        resume = tuple(outer.encode_turn(answer.parts)) if answer.stop.reason is StopReason.PAUSE else None
-        answer = _cut_at_stop(answer, asked.stops)
-        compacted = as_compaction(answer) if asked.summarises else answer
+            return _failed(failure, inner, request_id, response.usage)
+        resume = tuple(outer.encode_turn(response.parts)) if response.stop.reason is StopReason.PAUSE else None
+        response = _cut_at_stop(response, context.stops)
+        compacted = as_compaction(response) if context.summarises else response
         if isinstance(compacted, Failure):
-            return _failed(compacted, inner, request_id, answer.usage)
-        answer = compacted
+            return _failed(compacted, inner, request_id, response.usage)
+        response = compacted
         if stream:
-            written = as_stream(answer, inner, asked, minted, ledger)
+            written = as_stream(response, inner, context, minted, ledger)
         else:
-            written = encode(inner.encode_response(answer, asked, minted, ledger))
+            written = encode(inner.encode_response(response, context, minted, ledger))
     except RecursionError:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
     except UnicodeError:
         raise WireError("", "text in Unicode", "a lone surrogate") from None
     check_strict(ledger, strict)
     return TranslatedResponse(
-        body=written, losses=lines(ledger.losses), status=status, resume=resume, usage=answer.usage, answer=answer
+        body=written,
+        losses=loss_lines(ledger.losses),
+        status=status,
+        resume=resume,
+        usage=response.usage,
+        response=response,
     )
 
 
@@ -259,8 +264,8 @@ def translate_failure(
     failure: Failure | DragomanError, *, target: str, request_id: str | None = None
 ) -> TranslatedResponse:
     """Write a failure, or an error of this library, as the client's protocol tells errors."""
-    told = _as_failure(failure, target) if isinstance(failure, DragomanError) else failure
-    return _failed(told, codec_of(target), request_id)
+    client_failure = _as_failure(failure, target) if isinstance(failure, DragomanError) else failure
+    return _failed(client_failure, codec_of(target), request_id)
 
 
 def _as_failure(error: DragomanError, target: str) -> Failure:
@@ -275,7 +280,7 @@ def _as_failure(error: DragomanError, target: str) -> Failure:
     if isinstance(error, StrictError):
         return Failure(kind=FailureKind.UNSUPPORTED, status=400, message=str(error))
     path = error.path.lstrip("/").replace("/", ".") if isinstance(error, WireError) else ""
-    words = error.words("the body") if isinstance(error, WireError) else str(error)
+    words = error.describe("the body") if isinstance(error, WireError) else str(error)
     return Failure(kind=FailureKind.INVALID, status=400, message=words, param=path or None)
 
 
@@ -296,12 +301,12 @@ def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage
     )
 
 
-def as_stream(answer: Response, inner: Codec, asked: TranslationContext, mint: Mint, ledger: Ledger) -> bytes:
+def as_stream(response: Response, inner: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> bytes:
     """A whole answer as the events that tell it."""
-    encoder = inner.stream_encoder(asked, mint, ledger)
+    encoder = inner.stream_encoder(context, mint, ledger)
     frames: list[bytes] = []
     sink = PartSerializer(lambda event: frames.append(encoder.feed(event)), ledger) if inner.serial else None
-    for event in unfold(answer):
+    for event in unfold(response):
         if sink is None:
             frames.append(encoder.feed(event))
         else:
@@ -309,21 +314,21 @@ def as_stream(answer: Response, inner: Codec, asked: TranslationContext, mint: M
     return b"".join(frames)
 
 
-def _joined(before: Response | Failure, answer: Response) -> Response:
+def _joined(before: Response | Failure, response: Response) -> Response:
     """One answer out of a paused one and what followed."""
     if isinstance(before, Failure):
-        return answer
-    usage = answer.usage if before.usage is None or answer.usage is None else summed(before.usage, answer.usage)
-    return replace(answer, id=before.id, parts=before.parts + answer.parts, usage=usage or before.usage)
+        return response
+    usage = response.usage if before.usage is None or response.usage is None else summed(before.usage, response.usage)
+    return replace(response, id=before.id, parts=before.parts + response.parts, usage=usage or before.usage)
 
 
-def _cut_at_stop(answer: Response, stops: tuple[str, ...]) -> Response:
+def _cut_at_stop(response: Response, stops: tuple[str, ...]) -> Response:
     """End a whole answer at the first stop string that the provider could not be asked to watch for (S11)."""
     if not stops:
-        return answer
+        return response
     scanner = StopScanner(stops)
     parts: list[Part] = []
-    for part in answer.parts:
+    for part in response.parts:
         if not isinstance(part, Text):
             parts.append(part)
             continue
@@ -333,26 +338,28 @@ def _cut_at_stop(answer: Response, stops: tuple[str, ...]) -> Response:
         if text:
             parts.append(part if text == part.text else replace(part, text=text, citations=(), logprobs=None))
         if scanner.matched is not None:
-            stop = Stop(reason=StopReason.SEQUENCE, native=answer.stop.native, sequence=scanner.matched)
-            return replace(answer, parts=tuple(parts), stop=stop)
-    return answer
+            stop = Stop(reason=StopReason.SEQUENCE, native=response.stop.native, sequence=scanner.matched)
+            return replace(response, parts=tuple(parts), stop=stop)
+    return response
 
 
-def asked_by(request: TranslatedRequest | None, outer: Codec, *, relayed: bool = False) -> TranslationContext:
+def translation_context(
+    request: TranslatedRequest | None, outer: Codec, *, relayed: bool = False
+) -> TranslationContext:
     """What an answer is read against; an answer without its question is read against an empty one."""
     if request is not None and request.target != outer.name:
         raise DragomanError(f"the request was translated for {request.target}, the answer is read as {outer.name}")
-    if request is None or request.asked is None:
-        return _nothing_asked(outer.name, relayed)
-    return replace(request.asked, relayed=True) if relayed else request.asked
+    if request is None or request.context is None:
+        return _empty_context(outer.name, relayed)
+    return replace(request.context, relayed=True) if relayed else request.context
 
 
 @cache
-def _nothing_asked(protocol: str, relayed: bool) -> TranslationContext:
+def _empty_context(protocol: str, relayed: bool) -> TranslationContext:
     outer = codec_of(protocol)
     return TranslationContext(
         request=Request(origin="", model="", include_usage=True),
-        target=TargetModel(model="", upstream=outer.upstream, abilities=capabilities_of(protocol, "", outer.upstream)),
+        target=TargetModel(model="", vendor=outer.vendor, capabilities=capabilities_of(protocol, "", outer.vendor)),
         # Tools are named only where a request is written.
         table=ToolTable(),
         render_turn=outer.encode_turn,
@@ -402,7 +409,7 @@ def heaviest_first(losses: Sequence[LossLine]) -> Sequence[LossLine]:
     return sorted(losses, key=lambda loss: loss["weight"] == "bookkeeping")
 
 
-def lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
+def loss_lines(losses: tuple[Loss, ...]) -> tuple[LossLine, ...]:
     """The ledger as plain dictionaries."""
     if not losses:
         return ()

@@ -13,7 +13,7 @@ from bench.simulation import run
 from bench.simulation.play import Result, play
 from bench.simulation.router import Load, Planned
 from bench.simulation.world import LIMITED, MINUTE, UPSTREAMS, Outcome, Trouble, ask, requests
-from dragoman.routing.health_state import GOOD, HealthLevel
+from dragoman.routing.health_state import HEALTHY, HealthLevel
 from dragoman.routing.policies import POLICIES
 
 # Long enough for the first two spells of trouble.
@@ -84,7 +84,7 @@ def test_a_target_that_fails_rests_is_tried_and_comes_back() -> None:
     first, second = UPSTREAMS[0].name, UPSTREAMS[1].name
 
     def level(now: float) -> HealthLevel:
-        return router.traffic.health.standing(f"{first}/m", now).level
+        return router.traffic.health.state(f"{first}/m", now).level
 
     # Five at the same time, of which none is answered.
     for request in came[:5]:
@@ -93,16 +93,16 @@ def test_a_target_that_fails_rests_is_tried_and_comes_back() -> None:
         router.end(request, first, Outcome(False, 0.1), 0.1)
         assert router.choose(request, frozenset({first}), load, 0.1) == second
         router.end(request, second, Outcome(True, 1.0, 0.5), 1.1)
-    assert level(1.1) is HealthLevel.RESTING
+    assert level(1.1) is HealthLevel.COOLDOWN
     assert router.choose(came[5], frozenset(), load, 1.2) == second
     # Its rest is over: one request finds out, and everybody else is answered elsewhere.
     probing = 60.0
     assert router.choose(came[6], frozenset(), load, probing) == first
-    assert level(probing) is HealthLevel.PROBED
+    assert level(probing) is HealthLevel.PROBING
     assert router.choose(came[7], frozenset(), load, probing) == second
     router.end(came[6], first, Outcome(True, 1.0, 0.5), probing + 1)
-    assert level(probing + 1) is HealthLevel.RAMPING
-    assert level(probing + 60) is HealthLevel.GOOD
+    assert level(probing + 1) is HealthLevel.SLOW_START
+    assert level(probing + 60) is HealthLevel.HEALTHY
 
 
 def test_whoever_refuses_too_many_calls_is_spared_and_lives() -> None:
@@ -111,7 +111,7 @@ def test_whoever_refuses_too_many_calls_is_spared_and_lives() -> None:
     assert router.choose(came[0], frozenset(), load, 0.0) == first
     router.end(came[0], first, Outcome(False, 0.1, limited=True), 0.1)
     assert router.choose(came[1], frozenset(), load, 1.0) == second
-    assert router.traffic.health.standing(f"{first}/m", 1.0) is GOOD
+    assert router.traffic.health.state(f"{first}/m", 1.0) is HEALTHY
     assert router.choose(came[2], frozenset(), load, 0.1 + LIMITED) == first
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import CallEntry, JournalEntry, LossEntry, Money, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CostBreakdown, JournalEntry, LossEntry, TokenCounts
 from tests.cli.screens import Seen, on_screen, piped
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import Filling, filling
@@ -23,7 +23,9 @@ MAIN, NEXT = "5f0c7c1e-0001-4b6f-9d8a-000000000001", "5f0c7c1e-0002-4b6f-9d8a-00
 # A name that would clear the screen, pose as a column, and go on for ever.
 HOSTILE = "ses_\x1b[2J\x9b1m\u202e  $0.00  " + "x" * 300
 TOKENS = TokenCounts(12_000, 9000, 500, 0, 700, 200, 0)
-MONEY = Money(5_000_000, 7_000_000, 900_000, 300_000, version="2026-10-30", entry="anthropic/large", said=13_000_000)
+MONEY = CostBreakdown(
+    5_000_000, 7_000_000, 900_000, 300_000, version="2026-10-30", entry="anthropic/large", said=13_000_000
+)
 
 
 def records_piped(words: Sequence[str], place: Path) -> tuple[int, str, str]:
@@ -41,7 +43,7 @@ def records_on_screen(
 def talk(number: int, ago: int, *, stop: str = "end") -> JournalEntry:
     """An exchange that was streamed and ended so long before `NOW`."""
     told = entry(number, time=NOW - ago - 1_250_000, tokens=TOKENS, money=MONEY)
-    return replace(told, stream=True, first=310_000, took=1_250_000, stop=stop, path="/messages")
+    return replace(told, stream=True, first_content=310_000, duration=1_250_000, stop_reason=stop, path="/messages")
 
 
 def recorded_file(folder: Path) -> Path:
@@ -56,11 +58,11 @@ def recorded_file(folder: Path) -> Path:
                     outcome="refused",
                     status=401,
                     failure="unauthenticated",
-                    why="no key was given",
+                    refusal="no key was given",
                     key="",
                     calls=(),
                     tokens=None,
-                    money=None,
+                    cost=None,
                 )
             ]
         )
@@ -107,7 +109,7 @@ def _first(file: Filling) -> None:
         ),
     )
     losses = (LossEntry("top_k", "dropped", "sampling.top_k"), LossEntry("cache_mark", "approximated", "messages[3]"))
-    last = replace(talk(1, 150 * SECOND), calls=calls, losses=losses, upstream_id="theirs", response_id="msg_1")
+    last = replace(talk(1, 150 * SECOND), calls=calls, losses=losses, provider_request_id="theirs", response_id="msg_1")
     broken = replace(
         talk(2, 200 * SECOND),
         outcome="failed",
@@ -115,14 +117,14 @@ def _first(file: Filling) -> None:
         failure="bad_gateway",
         calls=calls[:1],
         tokens=None,
-        money=None,
+        cost=None,
     )
     file.exchanges([last, broken], 1, 1)
     file.exchanges([talk(3, 29 * MINUTE)], 1, 2)
     file.exchanges([talk(4, 29 * MINUTE)], 1, 3)
     for number in (4, 5, 6):
         file.exchanges([talk(number + 1, 29 * MINUTE)], 1, number)
-    file.exchanges([replace(talk(8, 29 * MINUTE), money=None)], 1, 7)
+    file.exchanges([replace(talk(8, 29 * MINUTE), cost=None)], 1, 7)
 
 
 def _second(file: Filling) -> None:
@@ -133,7 +135,7 @@ def _second(file: Filling) -> None:
     file.exchanges([replace(talk(20, 12 * SECOND, stop="tool_call"), key="bob")], 2, 8)
     file.session(3, HOSTILE, client=HOSTILE, started=begin, last=NOW - 5 * SECOND)
     file.thread(9, 3, label=HOSTILE, model=HOSTILE, rule=HOSTILE, sure=10, started=begin, last=NOW - 5 * SECOND)
-    strange = replace(talk(21, 5 * SECOND), asked=HOSTILE, model=HOSTILE, program=HOSTILE, client=HOSTILE)
+    strange = replace(talk(21, 5 * SECOND), requested_model=HOSTILE, model=HOSTILE, program=HOSTILE, client=HOSTILE)
     file.exchanges([strange], 3, 9)
 
 

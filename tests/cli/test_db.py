@@ -16,11 +16,11 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_directory import directory_of
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreError
 from dragoman.store.migrations import STEPS
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from tests.cli.machine import clean
 from tests.cli.screens import on_screen
 from tests.records.filled import fill, filled_file, some_entries
@@ -67,8 +67,8 @@ def test_what_is_wrong_is_a_status(state: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_a_check_leaves_journals_where_they_are(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with closing(Journal(folder_of(str(state)))) as journal:
-        journal.settle(entry(1))
+    with closing(Journal(directory_of(str(state)))) as journal:
+        journal.finalize(entry(1))
     assert main(["db", "check"]) == 0
     assert "1 exchanges, of which 1 wait" in capfd.readouterr().out
     assert journal.path is not None
@@ -98,8 +98,8 @@ def test_a_file_of_a_newer_version_is_told(state: Path, capfd: pytest.CaptureFix
 
 
 def test_every_exchange_is_a_line_also_what_stands_in_journals(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with closing(Journal(folder_of(str(state)))) as journal:
-        journal.settle(entry(77))
+    with closing(Journal(directory_of(str(state)))) as journal:
+        journal.finalize(entry(77))
         lines = [json.loads(line) for line in exported(capfd=capfd).splitlines()]
     assert len(lines) == 41
     assert [line["time"] for line in lines] == sorted(line["time"] for line in lines)
@@ -116,7 +116,7 @@ def test_csv_says_the_same_and_no_cell_is_a_formula(state: Path, capfd: pytest.C
 
 def test_an_export_is_cut_where_it_was_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / ".local/state/dragoman/state.db"
-    with closing(open_account_tables(str(path))) as tables:
+    with closing(open_record_tables(str(path))) as tables:
         # A minute apart, from eight o'clock on.
         fill(tables, [(entry(number, time=NOON + number * 60_000_000), AssignedThread()) for number in range(10)])
     words = ["--since", "2027-01-15T08:03", "--until", "2027-01-15T08:05", "--zone", "UTC"]
@@ -159,7 +159,7 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
     out = tmp_path / "all.jsonl"
     peaks = []
     for count in (500, 2500):
-        with closing(open_account_tables(str(path))) as tables:
+        with closing(open_record_tables(str(path))) as tables:
             fill(tables, some_entries(count, count))
         tracemalloc.start()
         try:

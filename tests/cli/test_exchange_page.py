@@ -60,10 +60,10 @@ def test_pitfall_571_what_came_at_once_has_no_speed() -> None:
 
 
 def test_what_a_stranger_says_stays_in_its_quotes() -> None:
-    told = page(replace(entry(1), program=HOSTILE, why='x", key root', asked=HOSTILE))
+    told = page(replace(entry(1), program=HOSTILE, refusal='x", key root', requested_model=HOSTILE))
     assert told["why"] == '"x\', key root"'
     assert "\x1b" not in told["who"]
-    page(replace(entry(1), program=HOSTILE, asked=HOSTILE, model=HOSTILE, key=HOSTILE), terminal=True)
+    page(replace(entry(1), program=HOSTILE, requested_model=HOSTILE, model=HOSTILE, key=HOSTILE), terminal=True)
 
 
 CONSIDERED = (

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dragoman.cli.record_file import now_in_micro
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_directory import directory_of
 from tests.cli.recorded_file import config, talk
 from tests.cli.transcripts import Transcript
 from tests.server.process import PATIENCE, clean_environment
@@ -27,7 +27,7 @@ from tests.server.process import PATIENCE, clean_environment
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """The journal of a gateway whose records the commands show."""
     config(tmp_path)
-    with closing(Journal(folder_of(str(tmp_path / "state.db")))) as journal:
+    with closing(Journal(directory_of(str(tmp_path / "state.db")))) as journal:
         yield journal
 
 
@@ -51,15 +51,15 @@ def following(place: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_those_that_come_are_told_as_they_come_until_an_interrupt(tmp_path: Path, journal: Journal) -> None:
-    journal.settle(talk(1, 0))
+    journal.finalize(talk(1, 0))
     with following(tmp_path, "--key", "alice") as process:
         assert process.stdout is not None and process.stderr is not None
         lines = Transcript(process.stdout.fileno())
         assert lines.take("\n").rstrip().endswith(talk(1, 0).id)
-        journal.settle(replace(talk(2, 0), key="bob"))
-        journal.settle(talk(3, 0))
+        journal.finalize(replace(talk(2, 0), key="bob"))
+        journal.finalize(talk(3, 0))
         assert lines.take("\n").rstrip().endswith(talk(3, 0).id)
-        journal.settle(talk(4, 0))
+        journal.finalize(talk(4, 0))
         assert lines.take("\n").rstrip().endswith(talk(4, 0).id)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 130
@@ -67,7 +67,7 @@ def test_those_that_come_are_told_as_they_come_until_an_interrupt(tmp_path: Path
 
 
 def test_pitfall_617_a_reader_that_goes_ends_it_though_nothing_comes(tmp_path: Path, journal: Journal) -> None:
-    journal.settle(talk(1, 0))
+    journal.finalize(talk(1, 0))
     with following(tmp_path) as process:
         assert process.stdout is not None and process.stderr is not None
         Transcript(process.stdout.fileno()).take("\n")
@@ -95,7 +95,7 @@ def test_a_terminal_is_drawn_anew_and_left_as_it_was(
     screen = Transcript(ours)
     try:
         screen.wait("Nothing went on")
-        journal.settle(replace(talk(1, 0), time=now_in_micro()))
+        journal.finalize(replace(talk(1, 0), time=now_in_micro()))
         screen.wait("1 turn, 12.7k tokens")
         process.send_signal(number)
         raw = screen.finish()

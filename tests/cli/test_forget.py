@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.cli import forget, main
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_directory import directory_of
 from tests.cli.machine import clean
 from tests.cli.screens import on_screen
 from tests.records.filled import filled_file, some_entries
@@ -112,9 +112,9 @@ def test_pitfall_658_what_was_not_reached_is_told(
     state: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # Nobody looks whether another journal is wanted.
-    monkeypatch.setattr("dragoman.records.forget.PATIENCE", 0.0)
-    with closing(Journal(folder_of(str(state)))) as journal:
-        journal.settle(entry(1, key="bob"))
+    monkeypatch.setattr("dragoman.records.forget.TIMEOUT", 0.0)
+    with closing(Journal(directory_of(str(state)))) as journal:
+        journal.finalize(entry(1, key="bob"))
         assert main(["forget", "--key", "bob", "--yes"]) == 1
     assert f"dragoman: not reached: {journal.path}: a worker still writes to it\n" in capfd.readouterr().err
     assert rows_of(state, "bob") == 0

@@ -38,8 +38,8 @@ def test_tokens_take_five_letters(count: int, words: str) -> None:
     ],
 )
 def test_pitfall_557_what_is_not_known_is_not_nothing(nano: int, unpriced: int, words: str, exact: str) -> None:
-    assert formatting.money(nano, unpriced) == words
-    assert formatting.money(nano, unpriced, exact=True) == exact
+    assert formatting.format_cost(nano, unpriced) == words
+    assert formatting.format_cost(nano, unpriced, exact=True) == exact
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.cli.launch_preflight import look
+from dragoman.cli.launch_preflight import preflight
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS
@@ -23,7 +23,7 @@ NOWHERE = 9
 def looked(
     house: House, *models: str | None, key: str = PLACEHOLDER, settings: Settings | None = None, client: str = "claude"
 ) -> None:
-    look(CLIENTS[client], models, settings or Settings(), GivenKey(text=key), house.url)
+    preflight(CLIENTS[client], models, settings or Settings(), GivenKey(text=key), house.url)
 
 
 @pytest.mark.parametrize("models", [["echo/text", None], ["echo/text[1m]", "echo/text"]])

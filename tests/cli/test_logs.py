@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from tests.cli.recorded_file import (
     HOSTILE,
     MAIN,
@@ -200,7 +200,7 @@ def test_where_nothing_is_recorded_yet_it_says_so_and_where_it_looked(tmp_path: 
             "",
             f"dragoman: nothing was recorded yet: {file} is not there\n",
         )
-    with closing(open_account_tables(str(file))):
+    with closing(open_record_tables(str(file))):
         pass
     assert records_piped(words(tmp_path), tmp_path) == (0, "", f"dragoman: nothing was recorded yet in {file}\n")
 

@@ -60,7 +60,7 @@ def test_a_lenient_mock_says_so() -> None:
 
 def test_a_port_in_use_is_told_in_one_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # Seconds that whoever has the port gets to say whether it is a gateway.
-    monkeypatch.setattr(port_conflict, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(port_conflict, "_TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["mock", "--port", str(taken.getsockname()[1])]) == 1
     told = capfd.readouterr()

@@ -173,10 +173,10 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     path = tmp_path / "state" / "prices.json"
-    price_update.keep(path, b"old")
+    price_update.write_atomically(path, b"old")
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        price_update.keep(path, b"new")
+        price_update.write_atomically(path, b"new")
     assert [entry.read_bytes() for entry in path.parent.iterdir()] == [b"old"]
 
 

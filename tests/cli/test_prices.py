@@ -23,7 +23,7 @@ input = 0
 output = 0
 [prices."openai/gpt-5.1"]
 input = 1.1
-output_cap = 128_000
+max_output_tokens = 128_000
 """
 
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from dragoman.cli import main
 from dragoman.cli import record_file as common
-from dragoman.cli.record_file import INCOMPLETE, RecordFile, looked_into, name_of, once, shown, write_json
+from dragoman.cli.record_file import INCOMPLETE, RecordFile, as_cell, name_of, once, open_records, write_json
 from dragoman.errors import DragomanError
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_directory import directory_of
 from dragoman.records.time_range import zone_of
 from dragoman.store import StoreBusy
 from dragoman.store.record_queries import RecordQueries
@@ -56,16 +56,16 @@ def test_times_are_told_in_the_zone_of_days() -> None:
 
 
 def test_the_file_is_the_one_that_the_configuration_names(tmp_path: Path) -> None:
-    found = common.recorded(Namespace(config=str(config(tmp_path))))
+    found = common.find_record_file(Namespace(config=str(config(tmp_path))))
     assert found.path == str(tmp_path / "state.db")
 
 
 def test_that_nothing_is_recorded_any_more_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = config(tmp_path)
     file.write_text('[storage]\npath = "state.db"\nrecords = false\nzone = "UTC"\n', encoding="utf-8")
-    assert common.recorded(Namespace(config=str(file))).zone.name == "UTC"
+    assert common.find_record_file(Namespace(config=str(file))).zone.name == "UTC"
     assert capsys.readouterr().err == (
-        "dragoman: note: storage.records is false: exchanges are not recorded any more\n"
+        "dragoman: note: storage.record_requests is false: exchanges are not recorded any more\n"
     )
 
 
@@ -113,14 +113,14 @@ def test_a_wrong_date_is_told_in_a_sentence(tmp_path: Path, command: str, when: 
 
 def test_all_is_seen_that_was_written_before(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
-    journal = Journal(folder_of(path))
-    journal.settle(entry(1))
+    journal = Journal(directory_of(path))
+    journal.finalize(entry(1))
     journal.open(replace(entry(2), outcome="open"))
-    with looked_into(RecordFile(path=path, zone=UTC.zone)) as (tables, status):
+    with open_records(RecordFile(path=path, zone=UTC.zone)) as (tables, status):
         assert RecordQueries(tables.connection).newest() == 1
     # Its worker is gone: what was open has crashed.
     journal.close()
-    with looked_into(RecordFile(path=path, zone=UTC.zone)) as (tables, status):
+    with open_records(RecordFile(path=path, zone=UTC.zone)) as (tables, status):
         assert RecordQueries(tables.connection).newest() == 2
         assert status == 0
 
@@ -131,14 +131,14 @@ def test_a_file_that_is_locked_is_read_all_the_same(
     path = tmp_path / "state.db"
     with filling(path) as file:
         file.exchanges([entry(1)])
-    journal = Journal(folder_of(str(path)))
-    journal.settle(entry(2))
+    journal = Journal(directory_of(str(path)))
+    journal.finalize(entry(2))
     monkeypatch.setattr(
         "dragoman.store.record_tables.open_account_tables.__kwdefaults__", {"read_only": False, "patience": 0.05}
     )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with looked_into(RecordFile(path=str(path), zone=UTC.zone)) as (tables, status):
+        with open_records(RecordFile(path=str(path), zone=UTC.zone)) as (tables, status):
             assert RecordQueries(tables.connection).newest() == 1
             assert status == INCOMPLETE
     assert capsys.readouterr().err.startswith(
@@ -157,7 +157,7 @@ def test_every_command_ends_with_a_status_of_its_own_where_something_is_left_out
     def locked(path: str, *, now: int) -> None:
         raise StoreBusy("database is locked")
 
-    monkeypatch.setattr("dragoman.records.journal_ingest.drain_all", locked)
+    monkeypatch.setattr("dragoman.records.journal_ingest.ingest_all", locked)
     status, out, err = called(capfd, *command, *at)
     assert (status, err.count("\n")) == (1, 1)
     assert "database is locked" in err
@@ -174,13 +174,13 @@ def test_what_is_looked_at_again_and_again_complains_once() -> None:
 
 def test_damaged_lines_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "state.db")
-    journal = Journal(folder_of(path))
+    journal = Journal(directory_of(path))
     assert journal.path is not None
     for number in (1, 2, 3):
-        journal.settle(entry(number))
+        journal.finalize(entry(number))
     lines = journal.path.read_bytes().splitlines(keepends=True)
     journal.path.write_bytes(b"".join([*lines[:2], b"xx" + lines[2][2:], *lines[3:]]))
-    with looked_into(RecordFile(path=path, zone=UTC.zone)) as (tables, _):
+    with open_records(RecordFile(path=path, zone=UTC.zone)) as (tables, _):
         assert RecordQueries(tables.connection).newest() == 2
     assert capsys.readouterr().err == (
         "dragoman: 1 line of journals could not be read, and what they said is left out\n"
@@ -189,7 +189,7 @@ def test_damaged_lines_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_names_are_shown_so_that_they_pose_as_nothing_else() -> None:
-    assert [shown(text) for text in ("", "large", "two words", 'a" b', "x" * 500)] == [
+    assert [as_cell(text) for text in ("", "large", "two words", 'a" b', "x" * 500)] == [
         "",
         "large",
         '"two words"',
@@ -206,5 +206,5 @@ def test_json_has_nothing_that_a_terminal_obeys(capfdbinary: pytest.CaptureFixtu
 
 def test_nothing_is_done_where_the_store_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"no database" * 100)
-    with pytest.raises(DragomanError), looked_into(RecordFile(path=str(tmp_path / "state.db"), zone=UTC.zone)):
+    with pytest.raises(DragomanError), open_records(RecordFile(path=str(tmp_path / "state.db"), zone=UTC.zone)):
         pytest.fail("it was opened")

@@ -25,7 +25,7 @@ from tests.cli.machine import clean, put_trusted, signals_restored
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     clean(tmp_path, monkeypatch)
     # Seconds that whoever has the port gets to say whether it is a gateway.
-    monkeypatch.setattr(port_conflict, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(port_conflict, "_TIMEOUT", 0.1)
     with signals_restored():
         yield
 
@@ -52,7 +52,7 @@ BAD_FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     "a wrong value": ("[server]\nport = 99999\n", ("dragoman.toml:2: server.port: ",)),
     "two problems": (
         "[server]\nprot = 1\n[limits]\nbody = 'big'\n",
-        ("dragoman.toml:2: server.prot: ", "dragoman.toml:4: limits.body: "),
+        ("dragoman.toml:2: server.prot: ", "dragoman.toml:4: limits.request_body: "),
     ),
     "a variable that is not set": ("[keys.a]\nkey = '$NOT_SET_HERE'\n", ("dragoman.toml:2: keys.a.key: ",)),
     "an address for others without keys": ("[server]\nhost = '::'\n", ("dragoman.toml: server.host: ",)),

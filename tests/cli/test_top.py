@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_directory import directory_of
 from dragoman.sessions.facts import ExchangeFacts
 from tests.cli.recorded_file import (
     HOSTILE,
@@ -33,8 +33,8 @@ def words(place: Path, *said: str) -> list[str]:
 @pytest.mark.parametrize("columns", [80, 140])
 def test_one_page_shows_what_is_open_and_what_the_last_minute_came_to(tmp_path: Path, columns: int) -> None:
     recorded_file(tmp_path)
-    journal = Journal(folder_of(str(tmp_path / "state.db")))
-    begun = replace(entry(40, time=NOW), outcome="open", facts=ExchangeFacts(session=MAIN), tokens=None, money=None)
+    journal = Journal(directory_of(str(tmp_path / "state.db")))
+    begun = replace(entry(40, time=NOW), outcome="open", facts=ExchangeFacts(session=MAIN), tokens=None, cost=None)
     journal.open(begun)
     journal.open(replace(begun, id="req_41", time=NOW - 180_000_000, facts=ExchangeFacts(), client="curl"))
     seen = records_on_screen(words(tmp_path, "--once"), tmp_path, columns=columns)
@@ -91,8 +91,8 @@ def test_where_there_is_no_terminal_it_is_one_page(tmp_path: Path) -> None:
 def test_a_pipe_has_the_whole_of_long_names(tmp_path: Path) -> None:
     long = "long" * 32
     config(tmp_path)
-    journal = Journal(folder_of(str(tmp_path / "state.db")))
-    journal.settle(replace(talk(1, 0), facts=ExchangeFacts(session=long), asked=long, model=long))
+    journal = Journal(directory_of(str(tmp_path / "state.db")))
+    journal.finalize(replace(talk(1, 0), facts=ExchangeFacts(session=long), requested_model=long, model=long))
     journal.close()
     _, out, _ = records_piped(words(tmp_path), tmp_path)
     assert out.splitlines()[3].split("\t")[:3:2] == [long, f"anthropic/{long}"]

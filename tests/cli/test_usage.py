@@ -16,21 +16,21 @@ from msgspec.structs import replace
 from dragoman.cli import main
 from dragoman.cli.usage import cost
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_directory import directory_of
 from dragoman.records.journal_entry import (
     CANCELLED,
     COUNT,
     FAILED,
     CallEntry,
+    CostBreakdown,
     JournalEntry,
     LossEntry,
-    Money,
     TokenCounts,
 )
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy
 from dragoman.store.migrations import STEPS
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from tests.cli.machine import clean, put_trusted
 from tests.cli.screens import on_screen, piped
 from tests.records.filled import fill, some_entries, speak
@@ -64,22 +64,22 @@ def state(tmp_path: Path) -> Path:
 
 
 def put(path: Path, *entries: JournalEntry) -> None:
-    with closing(open_account_tables(str(path))) as tables:
+    with closing(open_record_tables(str(path))) as tables:
         fill(tables, [(each, AssignedThread()) for each in entries])
 
 
 def some(path: Path) -> None:
     """A few exchanges whose figures are known."""
-    dear = Money(input=1_900_000_000, output=20_000_000)
+    dear = CostBreakdown(input=1_900_000_000, output=20_000_000)
     written = TokenCounts(input=120_000, cache_read=60_000, cache_write=12_000, output=2_000, thinking=500)
     lost = (LossEntry("sampling", "dropped"), LossEntry("seed", "dropped"))
     put(
         path,
-        replace(entry(1), tokens=written, money=dear, losses=lost, took=2_500_000, first=1_100_000),
+        replace(entry(1), tokens=written, cost=dear, losses=lost, duration=2_500_000, first_content=1_100_000),
         entry(2, outcome=FAILED, tokens=None, money=None, status=529),
         entry(3, outcome=CANCELLED),
         entry(4, kind=COUNT, tokens=None, money=None),
-        entry(5, key="bob", model="free", money=Money()),
+        entry(5, key="bob", model="free", money=CostBreakdown()),
         entry(6, key="carol", model="strange", money=None),
     )
 
@@ -148,7 +148,10 @@ def test_on_a_wide_terminal_everything_has_its_column(tmp_path: Path) -> None:
 
 def many(path: Path, count: int) -> None:
     """As many models as there are nano-dollars, each of them asked once."""
-    put(path, *(entry(number, model=f"model-{number}", money=Money(input=number)) for number in range(1, count + 1)))
+    put(
+        path,
+        *(entry(number, model=f"model-{number}", money=CostBreakdown(input=number)) for number in range(1, count + 1)),
+    )
 
 
 @pytest.mark.parametrize("columns", [80, 140])
@@ -204,7 +207,7 @@ def test_any_number_of_groups_may_be_asked_for(tmp_path: Path, capfd: pytest.Cap
 
 
 def test_long_names_of_sessions_and_threads_fit(tmp_path: Path) -> None:
-    with closing(open_account_tables(str(state(tmp_path)))) as tables:
+    with closing(open_record_tables(str(state(tmp_path)))) as tables:
         speak(tables, [(1, "alice", "0b6b5a6e-8a1c-4f7c-9f38-2f1b8e2c9a77")], [(1, 1)])
         fill(tables, [(entry(1), AssignedThread(1, 1)), (entry(2), AssignedThread(2, 2)), (entry(3), AssignedThread())])
     for by, columns in (("session", 80), ("thread", 80), ("thread,day", 140)):
@@ -295,15 +298,15 @@ def test_ids_without_providers_are_refused(capfd: pytest.CaptureFixture[str]) ->
 def test_what_stands_in_journals_is_seen_whether_a_worker_runs_or_not(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with closing(Journal(folder_of(str(state(tmp_path))))) as journal:
-        journal.settle(entry(1))
+    with closing(Journal(directory_of(str(state(tmp_path))))) as journal:
+        journal.finalize(entry(1))
         assert json.loads(told("--json", *THEN, capfd=capfd))["total"]["requests"] == 1
-        journal.settle(entry(2))
+        journal.finalize(entry(2))
         assert json.loads(told("--json", *THEN, capfd=capfd))["total"]["requests"] == 2
         assert journal.path is not None
         with journal.path.open("ab") as file:
             file.write(b"00000000 damaged\n")
-        journal.settle(entry(3))
+        journal.finalize(entry(3))
         assert main(["usage", "--json", *THEN]) == 0
         captured = capfd.readouterr()
         assert json.loads(captured.out)["total"]["requests"] == 3
@@ -320,7 +323,7 @@ def test_what_cannot_be_moved_is_told_and_the_rest_is_shown(
     def locked(path: str, *, now: int) -> None:
         raise StoreBusy("database is locked")
 
-    monkeypatch.setattr("dragoman.records.journal_ingest.drain_all", locked)
+    monkeypatch.setattr("dragoman.records.journal_ingest.ingest_all", locked)
     assert main(["usage", "--json", *THEN]) == 1
     captured = capfd.readouterr()
     assert json.loads(captured.out)["total"]["requests"] == 4
@@ -339,7 +342,7 @@ def test_what_waits_in_journals_was_recorded(
     def full(path: str, *, now: int) -> None:
         raise StoreBusy("database or disk is full")
 
-    monkeypatch.setattr("dragoman.records.journal_ingest.drain_all", full)
+    monkeypatch.setattr("dragoman.records.journal_ingest.ingest_all", full)
     assert main([command, "--json"]) == 1
     assert "nothing was recorded" not in capfd.readouterr().err
 
@@ -360,7 +363,7 @@ def test_where_nothing_was_ever_written_it_says_so(tmp_path: Path, capfd: pytest
 
 
 def test_a_month_and_all_of_it_can_be_asked_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with closing(open_account_tables(str(state(tmp_path)))) as tables:
+    with closing(open_record_tables(str(state(tmp_path)))) as tables:
         fill(tables, some_entries(1, 50))
     everything = json.loads(told("--since", "all", "--until", "2027-12-31", "--json", capfd=capfd))
     assert sum(row["requests"] for row in everything["rows"]) == everything["total"]["requests"] > 0
@@ -409,9 +412,9 @@ def test_what_is_said_wrongly_is_one_sentence_and_nothing_is_changed(
     case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words, problem = WRONG[case]
-    folder = folder_of(str(state(tmp_path)))
+    folder = directory_of(str(state(tmp_path)))
     with closing(Journal(folder)) as journal:
-        journal.settle(entry(1))
+        journal.finalize(entry(1))
         assert main(["usage", *words]) == 2
     captured = capfd.readouterr()
     assert captured.out == ""

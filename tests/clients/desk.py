@@ -53,20 +53,20 @@ key = "$OTHER_KEY"
 protocol = "anthropic-messages"
 base_url = "{mock}"
 api_key = "mock-key-of-m"
-label = "anthropic"
+vendor = "anthropic"
 counts_tokens = true
 
 [providers.c]
 protocol = "openai-chat"
 base_url = "{mock}/v1"
 api_key = "mock-key-of-c"
-label = "openai"
+vendor = "openai"
 
 [providers.r]
 protocol = "openai-responses"
 base_url = "{mock}/v1"
 api_key = "mock-key-of-r"
-label = "openai"
+vendor = "openai"
 counts_tokens = true
 
 [providers.l]

@@ -40,13 +40,13 @@ discover = false
 protocol = "anthropic-messages"
 base_url = "{desk.mock_url}"
 api_key = "mock-key"
-label = "anthropic"
+vendor = "anthropic"
 
 [providers.c]
 protocol = "openai-chat"
 base_url = "{desk.mock_url}/v1"
 api_key = "mock-key"
-label = "openai"
+vendor = "openai"
 """
     )
     return file

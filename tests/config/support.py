@@ -32,7 +32,7 @@ _LISTINGS = (
         serves=("gpt-*", "o1"),
         endpoints=_at(r="https://api.openai.example/v1", c="https://api.openai.example/v1"),
         counts_tokens=True,
-        rows=(CapabilityRow(protocol=C, changes={"official": True}, source="https://openai.example/docs"),),
+        capabilities=(CapabilityRow(protocol=C, changes={"official": True}, source="https://openai.example/docs"),),
     ),
     CatalogueEntry(
         name="anthropic",
@@ -59,7 +59,7 @@ _LISTINGS = (
         option_env={"resource": ("AZURE_RESOURCE",), "api_version": ("OPENAI_API_VERSION",)},
         endpoints=_at(c="https://{resource}.azure.example"),
         transport="azure",
-        label="openai",
+        vendor="openai",
     ),
     CatalogueEntry(
         name="bedrock",

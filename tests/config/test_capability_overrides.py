@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from dragoman.config.capability_overrides import expected_of, read_rows
+from dragoman.config.capability_overrides import expected_of, read_capability_rows
 from dragoman.config.tables import ConfigTable, Problems
 from dragoman.config.toml_lines import Lines
 from dragoman.errors import ConfigErrors
@@ -16,8 +16,8 @@ from dragoman.rules.capabilities import Capabilities, CapabilityRow
 def read(text: str) -> tuple[CapabilityRow, ...]:
     """The rows of a provider's table."""
     problems = Problems("x.toml", Lines(text))
-    rows = read_rows(ConfigTable(tomllib.loads(text), (), problems).table("p"))
-    problems.settle()
+    rows = read_capability_rows(ConfigTable(tomllib.loads(text), (), problems).table("p"))
+    problems.raise_if_any()
     return rows
 
 

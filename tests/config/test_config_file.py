@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dragoman.config.config_file import (
-    LARGEST_FOUND,
+    MAX_FOUND_BYTES,
     ConfigFile,
     FileOrigin,
-    config_folder,
+    config_directory,
     find_file,
     fingerprint,
-    state_folder,
+    state_directory,
 )
 from dragoman.errors import ConfigErrors
 
@@ -77,8 +77,8 @@ def test_a_relative_xdg_directory_is_ignored(elsewhere: Path) -> None:
 def test_a_home_that_depends_on_where_one_is_is_none(elsewhere: Path, home: str) -> None:
     put(Path(home) / ".config/dragoman/dragoman.toml")
     assert find_file({"HOME": home}) is None
-    assert config_folder({"HOME": home}) is None
-    assert state_folder({"HOME": home}) is None
+    assert config_directory({"HOME": home}) is None
+    assert state_directory({"HOME": home}) is None
 
 
 def test_a_directory_of_that_name_is_no_file(elsewhere: Path) -> None:
@@ -115,9 +115,9 @@ def test_what_became_something_else_since_it_was_looked_for_is_not_waited_for(el
 def test_a_found_file_of_any_size_is_not_taken_in(elsewhere: Path) -> None:
     with Path("dragoman.toml").open("wb") as file:
         file.truncate(2**40)
-    assert f"larger than {LARGEST_FOUND} bytes" in refused()
-    Path("dragoman.toml").write_bytes(b"#" * LARGEST_FOUND)
-    assert len(FOUND.read()) == LARGEST_FOUND
+    assert f"larger than {MAX_FOUND_BYTES} bytes" in refused()
+    Path("dragoman.toml").write_bytes(b"#" * MAX_FOUND_BYTES)
+    assert len(FOUND.read()) == MAX_FOUND_BYTES
 
 
 def test_a_named_file_may_be_anything_that_can_be_read() -> None:

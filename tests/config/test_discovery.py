@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.discovery import LOCAL, default_routes, discovered, echo_provider
+from dragoman.config.discovery import LOCAL, default_routes, discover_providers, echo_provider
 from dragoman.config.load import read_settings
 from dragoman.config.settings import RouteConfig
 from dragoman.mock.answers.models import echo_models
@@ -23,14 +23,14 @@ def test_echo_speaks_everything_and_prefers_what_it_is_told() -> None:
 
 def test_keys_in_the_environment_are_found() -> None:
     environ = {"OPENAI_KEY": "sk-1", "ANTHROPIC_API_KEY": " ", "AZURE_API_KEY": "sk-2", "AZURE_RESOURCE": "r"}
-    providers, warnings = discovered(environ, CATALOGUE, ())
+    providers, warnings = discover_providers(environ, CATALOGUE, ())
     assert {name: provider.keys for name, provider in providers.items()} == {"openai": ("sk-1",), "azure": ("sk-2",)}
     assert warnings == ()
-    assert discovered(environ, CATALOGUE, ["openai", "azure"]) == ({}, ())
+    assert discover_providers(environ, CATALOGUE, ["openai", "azure"]) == ({}, ())
 
 
 def test_a_key_that_is_not_enough_is_told_and_does_no_harm() -> None:
-    providers, warnings = discovered({"AZURE_API_KEY": "sk-1", "OPENAI_API_KEY": "sk 2"}, CATALOGUE, ())
+    providers, warnings = discover_providers({"AZURE_API_KEY": "sk-1", "OPENAI_API_KEY": "sk 2"}, CATALOGUE, ())
     assert providers == {}
     first, second = warnings
     assert first.startswith(
@@ -54,7 +54,7 @@ def test_providers_answer_to_what_the_catalogue_says() -> None:
 def test_servers_of_this_machine_are_there_without_a_table() -> None:
     settings = read_settings(None, {}, catalogue())
     assert list(settings.local) == list(LOCAL) == ["ollama", "lmstudio", "llamacpp", "vllm"]
-    assert all(provider.auth == "none" and not provider.stores for provider in settings.local.values())
+    assert all(provider.auth == "none" and not provider.stores_responses for provider in settings.local.values())
     assert list(settings.providers) == ["echo"]
     assert list(settings.callable) == ["echo", *LOCAL]
     assert not settings.warnings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dragoman.config.config_file import ConfigFile, FileOrigin
-from dragoman.config.effective_settings import settings_in_force
+from dragoman.config.effective_settings import list_effective_settings
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
 
@@ -44,7 +44,7 @@ def told(tmp_path: Path, text: str, environ: dict[str, str], *said: str) -> list
     path.chmod(0o600)
     file = ConfigFile(path=path, origin=FileOrigin.NAMED)
     settings = read_settings(file, environ, catalogue())
-    found = settings_in_force(settings, file, environ, catalogue(), said)
+    found = list_effective_settings(settings, file, environ, catalogue(), said)
     return [str(setting).replace(str(path), "x.toml") for setting in found]
 
 
@@ -74,4 +74,4 @@ def test_pitfall_633_a_flag_is_a_source_whatever_the_file_says(tmp_path: Path) -
 
 def test_nothing_is_told_of_what_is_as_ever(tmp_path: Path) -> None:
     assert told(tmp_path, "[server]\nport = 8484\n", {}) == []
-    assert settings_in_force(read_settings(None, {}, catalogue()), None, {}, catalogue()) == []
+    assert list_effective_settings(read_settings(None, {}, catalogue()), None, {}, catalogue()) == []

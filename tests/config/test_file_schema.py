@@ -22,8 +22,8 @@ TABLES: list[tuple[type[Struct], Mapping[str, ValueType[object]]]] = [
     (settings.Storage, file_schema.STORAGE),
     (settings.Telemetry, file_schema.TELEMETRY),
     (file_schema.ProviderTable, file_schema.PROVIDER),
-    (file_schema.CapabilityTable, file_schema.ROW),
-    (file_schema.RouteTable, file_schema.LINE),
+    (file_schema.CapabilityTable, file_schema.CAPABILITY),
+    (file_schema.RouteTable, file_schema.ROUTE),
     (file_schema.RuleTable, file_schema.RULE),
     (RuleCondition, file_schema.WHEN),
     (file_schema.KeyTable, file_schema.KEY),
@@ -67,12 +67,12 @@ def test_protocols_are_known_by_their_names(key: str, value: object, problem: st
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_can_be_named(policy: str) -> None:
-    assert file_schema.LINE["policy"].read(policy) == policy
-    assert f"`{policy}`" in file_schema.LINE["policy"].words
+    assert file_schema.ROUTE["policy"].read(policy) == policy
+    assert f"`{policy}`" in file_schema.ROUTE["policy"].type_name
 
 
 def test_abilities_are_plain_values() -> None:
-    read = file_schema.ROW["changes"].read
+    read = file_schema.CAPABILITY["changes"].read
     assert read({"thinking": ["a"], "max_output": 1, "images": True}) == {
         "thinking": ["a"],
         "max_output": 1,

@@ -21,7 +21,7 @@ def read(text: str, environ: dict[str, str] | None = None) -> tuple[tuple[Key, .
     """The keys of a text."""
     problems = Problems("x.toml", Lines(text))
     found = read_keys(ConfigTable(tomllib.loads(text), (), problems).table("keys"), environ or {})
-    problems.settle()
+    problems.raise_if_any()
     return found
 
 

@@ -48,7 +48,7 @@ idle = "2 min"
 total = 1800
 
 [limits]
-body = "16 MiB"
+request_body = "16 MiB"
 """
 ENVIRON = {"OPENAI_API_KEY": "sk-1", "LAPTOP_KEY": "dgm_0123456789abcdef", "ANTHROPIC_API_KEY": "sk-2"}
 
@@ -66,7 +66,7 @@ def test_a_file_as_people_write_it(tmp_path: Path) -> None:
     assert [route.pattern for route in settings.defaults] == ["gpt-*", "o1", "claude-*"]
     assert settings.keys == (Key(name="laptop", digest=digest_of("dgm_0123456789abcdef")),)
     assert settings.timeouts == Timeouts(total=1800.0)
-    assert settings.limits == Limits(body=16 * 1024 * 1024)
+    assert settings.limits == Limits(request_body=16 * 1024 * 1024)
     assert settings.warnings == ()
 
 
@@ -95,34 +95,34 @@ workers = 3
 allowed_hosts = ["a.example"]
 allowed_origins = ["https://a.example"]
 strict = true
-pooled_limits = true
+forward_pooled_rate_limits = true
 discover = false
 [timeouts]
 connect = 1
 first_byte = 2
 idle = 3
 total = 4
-keep_alive = 5
+heartbeat = 5
 client_headers = 6
 client_body = 7
 drain = 0
 [routing]
-attempts = 2
-replays = 0
-hold = "500 ms"
-explore = 1
+max_attempts = 2
+max_billed_retries = 0
+heartbeat_after = "500 ms"
+exploration_rate = 1
 [limits]
-body = 1
+request_body = 1
 header_bytes = 2
 header_count = 3
-answer = 4
-event = 5
-connections = 6
+response_body = 4
+stream_event = 5
+connections_per_host = 6
 [storage]
-keep = false
+store_responses = false
 path = "/somewhere/state.db"
-days = 7
-background = 8
+response_days = 7
+max_background_responses = 8
 """
     settings = settings_of(tmp_path, text)
     assert settings.server == Server(
@@ -132,15 +132,19 @@ background = 8
         allowed_hosts=("a.example",),
         allowed_origins=("https://a.example",),
         strict=True,
-        pooled_limits=True,
+        forward_pooled_rate_limits=True,
         discover=False,
     )
-    assert settings.routing == Routing(attempts=2, replays=0, hold=0.5, explore=1.0)
+    assert settings.routing == Routing(max_attempts=2, max_billed_retries=0, heartbeat_after=0.5, exploration_rate=1.0)
     assert settings.timeouts == Timeouts(
-        connect=1, first_byte=2, idle=3, total=4, keep_alive=5, client_headers=6, client_body=7, drain=0
+        connect=1, first_byte=2, idle=3, total=4, heartbeat=5, client_headers=6, client_body=7, drain=0
     )
-    assert settings.limits == Limits(body=1, header_bytes=2, header_count=3, answer=4, event=5, connections=6)
-    assert settings.storage == Storage(keep=False, path="/somewhere/state.db", days=7, background=8)
+    assert settings.limits == Limits(
+        request_body=1, header_bytes=2, header_count=3, response_body=4, stream_event=5, connections_per_host=6
+    )
+    assert settings.storage == Storage(
+        store_responses=False, path="/somewhere/state.db", response_days=7, max_background_responses=8
+    )
 
 
 def test_all_problems_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -175,7 +179,7 @@ def test_one_error_stands_for_all_of_them(tmp_path: Path) -> None:
         settings_of(tmp_path, "[server]\nport = -1\n[limits]\nbody = -1\n")
     assert (refused.value.key, refused.value.line) == ("server.port", 2)
     assert isinstance(refused.value, ConfigErrors)
-    assert [problem.key for problem in refused.value.problems] == ["server.port", "limits.body"]
+    assert [problem.key for problem in refused.value.problems] == ["server.port", "limits.request_body"]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +264,7 @@ host = "0.0.0.0"
 protocol = "openai-chat"
 base_url = "http://10.0.0.1/v1"
 api_key = "k"
-insecure = true
+allow_plaintext_key = true
 """
     opened, clear = warnings_of(tmp_path, text)
     assert opened == "server.host is 0.0.0.0, and there are no [keys]: serve refuses that without --open"
@@ -279,7 +283,7 @@ NAMES = st.sampled_from(
         "a/b",
         *file_schema.PROVIDER,
         *file_schema.KEY,
-        *file_schema.LINE,
+        *file_schema.ROUTE,
         *file_schema.RULE,
         *file_schema.WHEN,
         "rows",
@@ -374,7 +378,7 @@ def test_a_path_is_taken_from_where_the_file_is_and_not_from_where_one_happens_t
     monkeypatch.chdir(tmp_path / "checkout")
     settings = settings_of(tmp_path, f'[storage]\npath = "{path}"\n')
     assert settings.storage.path == kept.format(folder=tmp_path)
-    assert read_settings(named(Path("../dragoman.toml")), {}, CATALOGUE).storage.keep
+    assert read_settings(named(Path("../dragoman.toml")), {}, CATALOGUE).storage.store_responses
 
 
 def test_credentials_are_not_those_of_the_folder_that_one_happens_to_be_in(
@@ -411,7 +415,7 @@ def test_records_without_a_file_are_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_time_zone_is_one_that_is_known(tmp_path: Path) -> None:
-    assert settings_of(tmp_path, '[storage]\nzone = "Asia/Kolkata"\n').storage.zone == "Asia/Kolkata"
+    assert settings_of(tmp_path, '[storage]\nzone = "Asia/Kolkata"\n').storage.time_zone == "Asia/Kolkata"
     for name in ("Asia/Nowhere", "../etc/passwd", "Asia"):
         with pytest.raises(ConfigError, match=r"storage\.zone: expected the name of a time zone"):
             settings_of(tmp_path, f'[storage]\nzone = "{name}"\n')

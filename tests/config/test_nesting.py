@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.nesting import DEEPEST, MOST_TARGETS
+from dragoman.config.nesting import MAX_DEPTH, MAX_TARGETS
 from tests.config.support import problems_of, settings_of
 
 CIRCLES = {
@@ -52,8 +52,8 @@ def test_lines_may_name_the_same_line_twice_without_a_circle(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["from above", "from below"])
 def test_lines_within_lines_have_a_bound(tmp_path: Path, order: int) -> None:
-    chain = {f"l{count}": [f"l{count + 1}"] for count in range(1, DEEPEST)} | {f"l{DEEPEST}": ["echo/x"]}
-    assert len(settings_of(tmp_path, written(dict(list(chain.items())[::order]))).routes) == DEEPEST
+    chain = {f"l{count}": [f"l{count + 1}"] for count in range(1, MAX_DEPTH)} | {f"l{MAX_DEPTH}": ["echo/x"]}
+    assert len(settings_of(tmp_path, written(dict(list(chain.items())[::order]))).routes) == MAX_DEPTH
     chain = {"l0": ["l1"]} | chain
     (told,) = problems_of(tmp_path, written(dict(list(chain.items())[::order])))
     assert "models.l0: has more than 8 lines within each other (name their targets instead)" in told
@@ -71,6 +71,6 @@ def test_lines_that_double_at_every_step_are_not_followed(tmp_path: Path) -> Non
     lines |= {"a7": ["echo/a", "echo/c"], "b7": ["echo/b", "echo/d"]}
     told = problems_of(tmp_path, written(lines))
     assert told == [
-        f"{line}: models.{side}0: comes to 256 targets, of {MOST_TARGETS} at most (leave some out)"
+        f"{line}: models.{side}0: comes to 256 targets, of {MAX_TARGETS} at most (leave some out)"
         for line, side in ((2, "a"), (3, "b"))
     ]

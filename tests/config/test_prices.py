@@ -7,7 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.config.prices import BOOK_NAME, LARGEST_BOOK, book_of, dollars, doubts, read_book
+from dragoman.config.prices import (
+    MAX_PRICE_BOOK_BYTES,
+    PRICE_BOOK_NAME,
+    dollars,
+    override_warnings,
+    price_book_of,
+    read_price_book,
+)
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.model.response import Usage
@@ -34,8 +41,8 @@ cache_write = 0
 cache_write_1h = 0.000001
 per_request = 0.0000000001
 per_search = 0.01
-context = 400_000
-output_cap = 128_000
+context_window = 400_000
+max_output_tokens = 128_000
 tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
 [prices."ollama/*"]
 """
@@ -52,8 +59,8 @@ tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
                 search=10**10,
             ),
             tiers={"flex": Rates(input=500_000, search=2 * 10**10), "batch": Rates()},
-            window=400_000,
-            output_cap=128_000,
+            context_window=400_000,
+            max_output_tokens=128_000,
         ),
         "ollama/*": Override(),
     }
@@ -123,13 +130,13 @@ def test_item_22_b12_a_price_of_a_provider_of_the_catalogue_or_of_the_file_is_no
     own = '[providers.mine]\nbase_url = "http://127.0.0.1:1/v1"\nprotocol = "openai-chat"\n'
     settings = settings_of(tmp_path, f'{own}[prices."mine/m"]\ninput = 1\n[prices."anthropic/*"]\ninput = 1\n', KEY)
     assert [*settings.prices] == ["mine/m", "anthropic/*"]
-    (told,) = doubts(settings, book_of(settings, never), NOW)
+    (told,) = override_warnings(settings, price_book_of(settings, never), NOW)
     assert told == 'prices."anthropic/*" is of the provider "anthropic", which is not set up'
 
 
 def test_pitfall_391_overrides_and_their_tiers_are_priced_by_every_road(tmp_path: Path) -> None:
     text = '[prices."openai/gpt-5.1"]\ninput = 2\noutput = 4\ntiers = { priority = { output = 8 } }\n'
-    book = book_of(settings_of(tmp_path, text, KEY), never)
+    book = price_book_of(settings_of(tmp_path, text, KEY), never)
     facts = book.find("openai", "gpt-5.1", NOW)
     assert facts is not None
     assert estimate(facts, 1000, 0, 1000).total == cost_of(facts, Usage(input=1000, output=1000)).total == 6_000_000
@@ -154,7 +161,7 @@ def test_pitfall_392_an_override_fifty_times_off_the_book_is_told(
     tmp_path: Path, written: str, told: list[str]
 ) -> None:
     settings = settings_of(tmp_path, f'[prices."openai/gpt-5.1"]\n{written}\n', KEY)
-    found = list(doubts(settings, book_of(settings, never), NOW))
+    found = list(override_warnings(settings, price_book_of(settings, never), NOW))
     assert [line.partition(" is ")[0] for line in found] == [f'prices."openai/gpt-5.1".{member}' for member in told]
 
 
@@ -176,22 +183,22 @@ def book(taken: str, price: object = 1) -> bytes:
 
 
 def test_an_updated_book_is_used_unless_the_release_is_newer(tmp_path: Path) -> None:
-    path = tmp_path / BOOK_NAME
-    settings = Settings(book=str(path))
-    assert book_of(settings, never).table is own_table()
+    path = tmp_path / PRICE_BOOK_NAME
+    settings = Settings(price_book_path=str(path))
+    assert price_book_of(settings, never).table is own_table()
     path.write_bytes(book(own_table().taken))
-    assert book_of(settings, never).table.version == "9"
+    assert price_book_of(settings, never).table.version == "9"
     path.write_bytes(book("2020-01-01"))
-    assert book_of(settings, never).table is own_table()
-    assert book_of(Settings(), never).table is own_table()
+    assert price_book_of(settings, never).table is own_table()
+    assert price_book_of(Settings(), never).table is own_table()
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", book("2030-01-01", -1), book("2030-01-01")[:-1]])
 def test_a_broken_book_is_told_and_not_used(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / BOOK_NAME
+    path = tmp_path / PRICE_BOOK_NAME
     path.write_bytes(content)
     told: list[str] = []
-    used = book_of(Settings(book=str(path)), told.append)
+    used = price_book_of(Settings(price_book_path=str(path)), told.append)
     assert not told, "it is read when somebody asks"
     assert used.table is own_table()
     (words,) = told
@@ -199,19 +206,19 @@ def test_a_broken_book_is_told_and_not_used(tmp_path: Path, content: bytes) -> N
 
 
 def test_a_book_has_a_size(tmp_path: Path) -> None:
-    path = tmp_path / BOOK_NAME
-    path.write_bytes(b" " * (LARGEST_BOOK + 1))
+    path = tmp_path / PRICE_BOOK_NAME
+    path.write_bytes(b" " * (MAX_PRICE_BOOK_BYTES + 1))
     with pytest.raises(DragomanError, match="is larger than 8000000 bytes"):
-        read_book(path)
+        read_price_book(path)
     with pytest.raises(DragomanError, match="cannot be read"):
-        read_book(tmp_path)
+        read_price_book(tmp_path)
 
 
 def test_the_embedded_provider_costs_nothing_and_no_other_does_without_a_price(tmp_path: Path) -> None:
-    book = book_of(settings_of(tmp_path, '[prices."echo/dear"]\ninput = 1\noutput = 2\n'), never)
+    book = price_book_of(settings_of(tmp_path, '[prices."echo/dear"]\ninput = 1\noutput = 2\n'), never)
     usage = Usage(input=10, output=5, cache_read=3)
     assert cost_of(book.find("echo", "text", NOW, name="echo"), usage).total == 0
     assert cost_of(book.find("echo", "dear", NOW, name="echo"), Usage(input=10)).total == 10_000
     assert book.find("local", "text", NOW, name="local") is None
-    away = book_of(settings_of(tmp_path, "[server]\necho = false\n"), never)
+    away = price_book_of(settings_of(tmp_path, "[server]\necho = false\n"), never)
     assert away.find("echo", "text", NOW, name="echo") is None

@@ -35,7 +35,7 @@ def test_a_name_from_the_catalogue_needs_its_key_alone(tmp_path: Path) -> None:
     found = one(tmp_path, '[providers.openai]\napi_key = "$MY"\n', {"MY": "sk-1"})
     assert found.endpoints == listed("openai")
     assert (found.keys, found.auth, found.counts_tokens) == (("sk-1",), "", True)
-    assert found.rows == CATALOGUE["openai"].rows
+    assert found.capabilities == CATALOGUE["openai"].capabilities
 
 
 @pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "OPENAI_KEY"])
@@ -66,36 +66,36 @@ base_url = "http://127.0.0.1:8000/v1/"
 api_key = "none"
 auth = "bearer"
 headers = { X-Team = "$TEAM", x-plain = "two words" }
-label = "deepseek"
-streams = "always"
+vendor = "deepseek"
+streaming = "always"
 models = ["m", "n"]
-ask_usage = true
+include_usage = true
 counts_tokens = true
-stores = false
+stores_responses = false
 concurrency = 3
-queue = 0
-queue_time = "5 s"
-check_every = "1 min"
-[[providers.local.rows]]
+queue_size = 0
+queue_timeout = "5 s"
+health_check_interval = "1 min"
+[[providers.local.capabilities]]
 protocol = "openai-chat"
-changes = { images = false }
+set = { images = false }
 """
     assert one(tmp_path, text, {"TEAM": "blue"}) == Provider(
         name="local",
         endpoints=endpoints(c="http://127.0.0.1:8000/v1"),
         auth="none",
         headers={"x-team": "blue", "x-plain": "two words"},
-        label="deepseek",
-        streams="always",
+        vendor="deepseek",
+        streaming="always",
         models=("m", "n"),
-        ask_usage=True,
+        include_usage=True,
         counts_tokens=True,
-        stores=False,
+        stores_responses=False,
         concurrency=3,
-        queue=0,
-        queue_time=5.0,
-        check_every=60.0,
-        rows=(CapabilityRow(protocol=C, changes={"images": False}),),
+        queue_size=0,
+        queue_timeout=5.0,
+        health_check_interval=60.0,
+        capabilities=(CapabilityRow(protocol=C, changes={"images": False}),),
     )
 
 
@@ -168,7 +168,7 @@ def test_usage_is_asked_for_where_it_is_known_to_be_taken(tmp_path: Path, case: 
     path.chmod(0o600)
     settings = read_settings(named(path), {}, read(KNOWING))
     (found,) = (provider for provider in settings.providers.values() if provider.transport != "echo")
-    assert found.ask_usage is asks
+    assert found.include_usage is asks
 
 
 def test_another_address_is_not_the_maker_itself(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_cloud_that_finds_its_credentials_alone_takes_a_key_if_there_is_one(tm
 
 def test_a_second_one_of_a_cloud_has_a_name_of_its_own(tmp_path: Path) -> None:
     found = one(tmp_path, '[providers.europe]\ntransport = "azure"\nresource = "eu"\napi_key = "k"\n')
-    assert (found.name, found.upstream, found.options) == ("europe", "openai", {"resource": "eu"})
+    assert (found.name, found.vendor_or_name, found.options) == ("europe", "openai", {"resource": "eu"})
     assert found.endpoints == listed("azure")
 
 
@@ -206,7 +206,8 @@ def test_a_key_in_clear_text_must_be_accepted(tmp_path: Path) -> None:
     text = '[providers.x]\nprotocol = "openai-chat"\nbase_url = "http://10.0.0.5/v1"\n'
     (told,) = problems_of(tmp_path, f'{text}api_key = "{SECRET}"\n')
     assert told == (
-        "3: providers.x.base_url: sends the key in clear text (use https://, or accept it with insecure = true)"
+        "3: providers.x.base_url: sends the key in clear text (use https://, "
+        "or accept it with allow_plaintext_key = true)"
     )
     (told,) = problems_of(tmp_path, f'{text}api_key = "none"\nheaders = {{ Authorization = "{SECRET}" }}\n')
     assert "clear text" in told

@@ -246,13 +246,13 @@ key = "0123456789abcdef"
 "smart"    = ["anthropic/claude-opus-5", "openai/gpt-5.1"]
 "cheap"    = { policy = "cheapest", targets = ["echo/text", "openai/gpt-5-mini"], max_cost = 0.05 }
 "split"    = { policy = "weighted", targets = { "echo/a" = 80, "echo/b" = 0 }, sticky = false }
-"patient"  = { targets = ["echo/text"], retries = 3, first_byte = "20 s", refusals = true }
+"patient"  = { targets = ["echo/text"], retries = 3, first_byte = "20 s", fallback_on_refusal = true }
 "all"      = { policy = "round-robin", targets = ["smart", "claude-haiku-9"] }
 "openai/x" = ["openai/x", "echo/text"]
 [models."claude-*"]
 to = "anthropic/*"
 [[models."claude-*".rules]]
-when = { input_over = 60_000, key = "laptop" }
+when = { input_tokens_over = 60_000, key = "laptop" }
 to = "openai/gpt-5.1"
 [[models."claude-*".rules]]
 when = { tools = false, client = "codex" }
@@ -267,14 +267,14 @@ def test_a_line_says_where_it_leads_and_how(tmp_path: Path) -> None:
             pattern="cheap", targets=("echo/text", "openai/gpt-5-mini"), policy="cheapest", max_cost=50_000_000
         ),
         RouteConfig(pattern="split", targets=("echo/a", "echo/b"), policy="weighted", weights=(80, 0), sticky=False),
-        RouteConfig(pattern="patient", targets=("echo/text",), retries=3, first_byte=20.0, refusals=True),
+        RouteConfig(pattern="patient", targets=("echo/text",), retries=3, first_byte=20.0, fallback_on_refusal=True),
         RouteConfig(pattern="all", targets=("smart", "claude-haiku-9"), policy="round-robin"),
         RouteConfig(pattern="openai/x", targets=("openai/x", "echo/text")),
         RouteConfig(
             pattern="claude-*",
             targets=("anthropic/*",),
             rules=(
-                RouteRule(when=RuleCondition(input_over=60_000, key="laptop"), targets=("openai/gpt-5.1",)),
+                RouteRule(when=RuleCondition(input_tokens_over=60_000, key="laptop"), targets=("openai/gpt-5.1",)),
                 RouteRule(when=RuleCondition(tools=False, client="codex"), targets=("echo/*", "smart")),
             ),
         ),

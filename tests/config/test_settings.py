@@ -15,9 +15,9 @@ def test_a_gateway_that_nobody_configured_serves_this_machine_alone() -> None:
 
 def test_limits_are_those_that_are_promised() -> None:
     settings = Settings()
-    assert settings.limits.body == 32 * MEBIBYTE
+    assert settings.limits.request_body == 32 * MEBIBYTE
     assert (settings.timeouts.connect, settings.timeouts.first_byte) == (10, 300)
-    assert (settings.timeouts.idle, settings.timeouts.total, settings.timeouts.whole) == (120, None, 1800)
-    assert (settings.timeouts.keep_alive, settings.timeouts.drain) == (15, 30)
-    assert (settings.routing.attempts, settings.routing.replays) == (8, 1)
-    assert (settings.routing.hold, settings.routing.explore) == (10, 0.05)
+    assert (settings.timeouts.idle, settings.timeouts.total, settings.timeouts.effective_total) == (120, None, 1800)
+    assert (settings.timeouts.heartbeat, settings.timeouts.drain) == (15, 30)
+    assert (settings.routing.max_attempts, settings.routing.max_billed_retries) == (8, 1)
+    assert (settings.routing.heartbeat_after, settings.routing.exploration_rate) == (10, 0.05)

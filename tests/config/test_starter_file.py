@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.config.keys import hash_text
 from dragoman.config.load import read_settings
-from dragoman.config.starter_file import UsableProvider, first_file, with_keys
+from dragoman.config.starter_file import UsableProvider, render_starter_file, with_keys
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import SECRET, named
 
@@ -35,7 +35,7 @@ def test_the_file_can_be_used(
     tmp_path: Path, chosen: list[UsableProvider], others: list[UsableProvider], key_hash: str
 ) -> None:
     file = tmp_path / "dragoman.toml"
-    file.write_text(first_file(chosen, others, key_hash))
+    file.write_text(render_starter_file(chosen, others, key_hash))
     settings = read_settings(named(file), {"OPENAI_API_KEY": SECRET}, catalogue())
     assert [provider.name for provider in settings.listed()] == [each.name for each in chosen]
     assert settings.server.discover is not bool(others)
@@ -48,7 +48,7 @@ def test_the_file_can_be_used(
 
 
 def test_it_reads_well() -> None:
-    assert first_file([OPENAI, OLLAMA], [], HASH).splitlines() == [
+    assert render_starter_file([OPENAI, OLLAMA], [], HASH).splitlines() == [
         "# Written by `dragoman init`. A change applies without a restart; `dragoman check` says what is wrong.",
         "# `$NAME` is a variable of the environment: keys stay where they are.",
         "",

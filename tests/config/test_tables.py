@@ -8,13 +8,13 @@ import pytest
 from msgspec import Struct
 
 from dragoman.config import values
-from dragoman.config.tables import ConfigTable, Problems, meant, nearest
+from dragoman.config.tables import ConfigTable, Problems, did_you_mean, nearest
 from dragoman.config.toml_lines import Lines
 from dragoman.config.values import ValueType
 from dragoman.errors import ConfigErrors
 
-SWITCH = ValueType(words="true or false", example="true", read=values.read_switch)
-PORT = ValueType(words="a port", example="8484", read=values.whole(0, 65535))
+SWITCH = ValueType(type_name="true or false", example="true", read=values.read_boolean)
+PORT = ValueType(type_name="a port", example="8484", read=values.integer(0, 65535))
 KINDS: dict[str, ValueType[object]] = {"port": PORT, "strict": SWITCH}
 
 
@@ -33,7 +33,7 @@ def table(text: str) -> ConfigTable:
 def problems_of(place: ConfigTable) -> list[str]:
     """What was noted so far, in words."""
     with pytest.raises(ConfigErrors) as raised:
-        place.problems.settle()
+        place.problems.raise_if_any()
     return str(raised.value).splitlines()
 
 
@@ -41,7 +41,7 @@ def test_a_struct_is_filled_with_what_is_there() -> None:
     place = table("[t]\nport = 1\n")
     assert place.fill(Place, KINDS) == Place(port=1)
     assert (place.has("port"), place.has("strict")) == (True, False)
-    place.problems.settle()
+    place.problems.raise_if_any()
 
 
 def test_every_problem_is_told_in_the_order_of_the_file() -> None:
@@ -72,4 +72,4 @@ def test_problems_are_known_by_their_keys() -> None:
 def test_the_nearest_name_does_not_mind_capitals() -> None:
     assert nearest("OpenAI", ["openai", "echo"]) == "openai"
     assert nearest("zzz", ["openai"]) is None
-    assert meant("gpt-5.0", ["gpt-5.1"]) == 'did you mean "gpt-5.1"?'
+    assert did_you_mean("gpt-5.0", ["gpt-5.1"]) == 'did you mean "gpt-5.1"?'

@@ -15,8 +15,8 @@ WHOLE = """
 [telemetry]
 endpoint = "https://collector.example.org/otlp/"
 headers = { Authorization = "$COLLECTOR", x-team = "blue" }
-sample = 0.25
-service = "gateway-1"
+sample_ratio = 0.25
+service_name = "gateway-1"
 attributes = { "deployment.environment.name" = "production" }
 """
 
@@ -26,8 +26,8 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     assert settings.telemetry == Telemetry(
         endpoint="https://collector.example.org/otlp",
         headers={"authorization": f"Bearer {SECRET}", "x-team": "blue"},
-        sample=0.25,
-        service="gateway-1",
+        sample_ratio=0.25,
+        service_name="gateway-1",
         attributes={"deployment.environment.name": "production"},
     )
     assert settings.missing == ()
@@ -83,7 +83,7 @@ def test_without_the_extra_it_is_left_out_with_the_remedy(tmp_path: Path, monkey
         ('endpoint = "https://me:secret@collector"', "telemetry.endpoint expected an address without credentials"),
         ('endpoint = "$UNFIT"', "telemetry.endpoint expected an address with http:// or https://"),
         ("endpoint = 4318", "telemetry.endpoint expected a text in quotes, found a whole number"),
-        ('endpoint = "http://a"\nsample = 2', "telemetry.sample expected a number from 0 to 1"),
+        ('endpoint = "http://a"\nsample = 2', "telemetry.sample_ratio expected a number from 0 to 1"),
         ('endpoint = "http://a"\nheaders = { "a b" = "c" }', "telemetry.headers expected a header name"),
         ('endpoint = "http://a"\nheaders = { a = "$BROKEN" }', "telemetry.headers a holds a character that no header"),
         ('endpoint = "http://a"\nattributes = ["a"]', "telemetry.attributes expected a table of names and texts"),

@@ -33,9 +33,9 @@ literal = \'\'\'
 [nor.this] \'\'\'\'
 after = 3
 
-[[providers.local.rows]]
+[[providers.local.capabilities]]
 model = "a"
-[[providers.local.rows]]
+[[providers.local.capabilities]]
 model = "b"
 [providers.local.rows.changes]
 official = true

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.config.file_schema import SECTIONS
 from dragoman.config.settings import RouteConfig, RouteRule
-from dragoman.config.trust_summary import describe, describe_line
+from dragoman.config.trust_summary import describe, describe_route
 from dragoman.providers.catalogue import catalogue
 from dragoman.routing.route import RuleCondition
 from tests.config.support import CATALOGUE, SECRET
@@ -28,7 +28,7 @@ headers = {{ x-token = "$GITHUB_TOKEN", x-plain = "{SECRET}" }}
 protocol = ["openai-chat", "anthropic-messages"]
 base_url = {{ openai-chat = "http://10.0.0.1/v1", anthropic-messages = "http://10.0.0.1" }}
 api_key = ["${{MINE}}", "{SECRET}"]
-insecure = true
+allow_plaintext_key = true
 models = "a"
 [providers.none]
 protocol = "openai-chat"
@@ -49,7 +49,7 @@ path = "/tmp/state.db"
 [telemetry]
 endpoint = "https://evil.example/otlp"
 headers = {{ authorization = "$CI_TOKEN", x-plain = "{SECRET}" }}
-service = "yours"
+service_name = "yours"
 [other]
 """
 
@@ -74,7 +74,7 @@ def test_what_a_file_would_do_is_told_in_plain_lines() -> None:
     assert "tells https://evil.example/otlp of every exchange, but for what is said in it" in told
     assert "sends it the header authorization, with $CI_TOKEN" in told
     assert "sends it the header x-plain" in told
-    assert "sets telemetry.service = yours" in told
+    assert "sets telemetry.service_name = yours" in told
     for name in ("GITHUB_TOKEN", "MINE", "LAPTOP", "CI_TOKEN"):
         assert f"reads ${name} from the environment" in told
     assert 'leads the model "claude-*" to mine/*' in told
@@ -133,7 +133,7 @@ def test_where_a_clouds_requests_go_is_told(text: str, words: str) -> None:
     ],
 )
 def test_a_line_is_told_in_short(line: RouteConfig, words: str) -> None:
-    assert describe_line(line) == words
+    assert describe_route(line) == words
 
 
 def test_a_name_cannot_pass_for_a_sentence() -> None:

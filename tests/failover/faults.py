@@ -104,27 +104,34 @@ CONNECTIONS: dict[str, Fault] = {
     "is no TLS server": Fault(
         kind=AttemptOutcome.UNREACHABLE, status=502, door=Door.PLAIN, greets=(b"hello\r\n", None)
     ),
-    "speaks TLS": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, greets=(_TLS_ALERT, None)),
-    "accepts and closes": Fault(kind=AttemptOutcome.BROKEN, status=502, greets=(None,)),
-    "accepts and resets": Fault(kind=AttemptOutcome.BROKEN, status=502, greets=(reset,)),
-    "accepts and is silent": Fault(kind=AttemptOutcome.SILENT, status=504, greets=(FOR_EVER,), takes_time=True),
-    "reads and closes": Fault(kind=AttemptOutcome.BROKEN, status=502, says=raw(None)),
-    "reads and resets": Fault(kind=AttemptOutcome.BROKEN, status=502, says=raw(reset)),
-    "never answers": Fault(kind=AttemptOutcome.SILENT, status=504, says=raw(FOR_EVER), takes_time=True),
-    "stops inside its headers": Fault(
-        kind=AttemptOutcome.SILENT, status=504, says=raw(b"HTTP/1.1 200 OK\r\ncontent-ty", FOR_EVER), takes_time=True
+    "speaks TLS": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=502, greets=(_TLS_ALERT, None)),
+    "accepts and closes": Fault(kind=AttemptOutcome.STREAM_BROKEN, status=502, greets=(None,)),
+    "accepts and resets": Fault(kind=AttemptOutcome.STREAM_BROKEN, status=502, greets=(reset,)),
+    "accepts and is silent": Fault(
+        kind=AttemptOutcome.FIRST_BYTE_TIMEOUT, status=504, greets=(FOR_EVER,), takes_time=True
     ),
-    "drips its headers": Fault(kind=AttemptOutcome.SILENT, status=504, says=raw(_HEAD, *_DRIP), takes_time=True),
+    "reads and closes": Fault(kind=AttemptOutcome.STREAM_BROKEN, status=502, says=raw(None)),
+    "reads and resets": Fault(kind=AttemptOutcome.STREAM_BROKEN, status=502, says=raw(reset)),
+    "never answers": Fault(kind=AttemptOutcome.FIRST_BYTE_TIMEOUT, status=504, says=raw(FOR_EVER), takes_time=True),
+    "stops inside its headers": Fault(
+        kind=AttemptOutcome.FIRST_BYTE_TIMEOUT,
+        status=504,
+        says=raw(b"HTTP/1.1 200 OK\r\ncontent-ty", FOR_EVER),
+        takes_time=True,
+    ),
+    "drips its headers": Fault(
+        kind=AttemptOutcome.FIRST_BYTE_TIMEOUT, status=504, says=raw(_HEAD, *_DRIP), takes_time=True
+    ),
     "sends headers and is silent": Fault(
-        kind=AttemptOutcome.SILENT,
+        kind=AttemptOutcome.FIRST_BYTE_TIMEOUT,
         status=504,
         says=raw(_HEAD + b"content-length: 1000\r\n\r\n", FOR_EVER),
         takes_time=True,
     ),
 }
 REFUSALS: dict[str, Fault] = {
-    "500": Fault(kind=AttemptOutcome.NO_ANSWER, status=500, says=refuses(500, sayings.SERVER)),
-    "502 with a page": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=page(502)),
+    "500": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=500, says=refuses(500, sayings.SERVER)),
+    "502 with a page": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=502, says=page(502)),
     "503": Fault(kind=AttemptOutcome.OVERLOADED, status=503, says=refuses(503, sayings.BUSY)),
     "503 with retry-after": Fault(
         kind=AttemptOutcome.OVERLOADED, status=503, says=refuses(503, sayings.BUSY, retry_after="1")
@@ -134,20 +141,20 @@ REFUSALS: dict[str, Fault] = {
         kind=AttemptOutcome.RATE_LIMITED, status=429, says=refuses(429, sayings.OFTEN, retry_after="20")
     ),
     "429": Fault(kind=AttemptOutcome.RATE_LIMITED, status=429, says=refuses(429, sayings.OFTEN)),
-    "no money": Fault(kind=AttemptOutcome.NO_MONEY, status=402, says=sayings.no_money),
-    "402": Fault(kind=AttemptOutcome.NO_MONEY, status=402, says=refuses(402, sayings.UNPAID)),
-    "401": Fault(kind=AttemptOutcome.BAD_KEY, status=401, says=refuses(401, sayings.UNKNOWN, "invalid_api_key")),
-    "403": Fault(kind=AttemptOutcome.BAD_KEY, status=403, says=refuses(403, sayings.FORBIDDEN)),
+    "no money": Fault(kind=AttemptOutcome.INSUFFICIENT_QUOTA, status=402, says=sayings.no_money),
+    "402": Fault(kind=AttemptOutcome.INSUFFICIENT_QUOTA, status=402, says=refuses(402, sayings.UNPAID)),
+    "401": Fault(kind=AttemptOutcome.INVALID_KEY, status=401, says=refuses(401, sayings.UNKNOWN, "invalid_api_key")),
+    "403": Fault(kind=AttemptOutcome.INVALID_KEY, status=403, says=refuses(403, sayings.FORBIDDEN)),
     "404 of the model": Fault(
         kind=AttemptOutcome.UNKNOWN_MODEL,
         status=404,
         says=refuses(404, sayings.MISSING, "model_not_found", "model: unknown"),
     ),
-    "400": Fault(kind=AttemptOutcome.WRONG_REQUEST, status=400, says=refuses(400, sayings.WRONG)),
-    "400 too long": Fault(kind=AttemptOutcome.TOO_LONG, status=400, says=sayings.overflow),
-    "400 content filter": Fault(kind=AttemptOutcome.REFUSED, status=400, says=sayings.content_filter),
+    "400": Fault(kind=AttemptOutcome.INVALID_REQUEST, status=400, says=refuses(400, sayings.WRONG)),
+    "400 too long": Fault(kind=AttemptOutcome.CONTEXT_LENGTH_EXCEEDED, status=400, says=sayings.overflow),
+    "400 content filter": Fault(kind=AttemptOutcome.CONTENT_REFUSED, status=400, says=sayings.content_filter),
     "302": Fault(
-        kind=AttemptOutcome.NO_ANSWER,
+        kind=AttemptOutcome.CONNECTION_LOST,
         status=502,
         says=lambda asked: whole({}, 302, location="http://127.0.0.1:9/elsewhere"),
     ),
@@ -156,54 +163,62 @@ BODIES: dict[str, Fault] = {
     "200 with an error": Fault(
         kind=AttemptOutcome.OVERLOADED, status=529, says=refuses(200, sayings.BUSY, "server_is_overloaded")
     ),
-    "200 with nothing": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=lambda asked: whole(b"")),
-    "200 with a page": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=page(200)),
-    "200 with half a body": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=sayings.half_a_body),
+    "200 with nothing": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=502, says=lambda asked: whole(b"")),
+    "200 with a page": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=502, says=page(200)),
+    "200 with half a body": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=502, says=sayings.half_a_body),
     "200 cut short": Fault(
-        kind=AttemptOutcome.BROKEN, status=502, says=raw(_HEAD + b"content-length: 1000\r\n\r\n", b'{"half":', None)
+        kind=AttemptOutcome.STREAM_BROKEN,
+        status=502,
+        says=raw(_HEAD + b"content-length: 1000\r\n\r\n", b'{"half":', None),
     ),
-    "an empty stream": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=lambda asked: stream()),
+    "an empty stream": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=502, says=lambda asked: stream()),
 }
 STREAMS: dict[str, Fault] = {
     "an error first": Fault(kind=AttemptOutcome.OVERLOADED, status=529, says=speaks(sayings.overloaded)),
-    "its failure first": Fault(kind=AttemptOutcome.NO_ANSWER, status=500, says=speaks(sayings.failed), odd=True),
+    "its failure first": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=500, says=speaks(sayings.failed), odd=True),
     "an opening, then overloaded": Fault(
         kind=AttemptOutcome.OVERLOADED, status=529, says=speaks(opening, sayings.overloaded)
     ),
     "pings, then silence": Fault(
-        kind=AttemptOutcome.SILENT,
+        kind=AttemptOutcome.FIRST_BYTE_TIMEOUT,
         status=504,
         says=speaks(sayings.ping, sayings.ping, then=(FOR_EVER,)),
         takes_time=True,
     ),
-    "pings for ever": Fault(kind=AttemptOutcome.SILENT, status=504, says=speaks(then=_PINGS), takes_time=True),
+    "pings for ever": Fault(
+        kind=AttemptOutcome.FIRST_BYTE_TIMEOUT, status=504, says=speaks(then=_PINGS), takes_time=True
+    ),
     "an opening, then silence": Fault(
-        kind=AttemptOutcome.SILENT, status=504, says=speaks(opening, then=(FOR_EVER,)), takes_time=True
+        kind=AttemptOutcome.FIRST_BYTE_TIMEOUT, status=504, says=speaks(opening, then=(FOR_EVER,)), takes_time=True
     ),
-    "an opening, then the end": Fault(kind=AttemptOutcome.BROKEN, status=502, says=speaks(opening)),
-    "an opening, then a cut": Fault(kind=AttemptOutcome.BROKEN, status=502, says=speaks(opening, then=(None,))),
+    "an opening, then the end": Fault(kind=AttemptOutcome.STREAM_BROKEN, status=502, says=speaks(opening)),
+    "an opening, then a cut": Fault(kind=AttemptOutcome.STREAM_BROKEN, status=502, says=speaks(opening, then=(None,))),
     "half an event, then a cut": Fault(
-        kind=AttemptOutcome.BROKEN, status=502, says=speaks(sayings.half_an_event, then=(None,))
+        kind=AttemptOutcome.STREAM_BROKEN, status=502, says=speaks(sayings.half_an_event, then=(None,))
     ),
-    "noise": Fault(kind=AttemptOutcome.NO_ANSWER, status=502, says=speaks(then=(b"data: {nonsense\n\n",))),
+    "noise": Fault(kind=AttemptOutcome.CONNECTION_LOST, status=502, says=speaks(then=(b"data: {nonsense\n\n",))),
     "words, then a cut": Fault(
-        kind=AttemptOutcome.BROKEN, status=502, says=speaks(speaking, then=(heard, None)), spoken=True
+        kind=AttemptOutcome.STREAM_BROKEN, status=502, says=speaks(speaking, then=(heard, None)), spoken=True
     ),
     "words, then a reset": Fault(
-        kind=AttemptOutcome.BROKEN, status=502, says=speaks(speaking, then=(heard, reset)), spoken=True
+        kind=AttemptOutcome.STREAM_BROKEN, status=502, says=speaks(speaking, then=(heard, reset)), spoken=True
     ),
     "words, then silence": Fault(
-        kind=AttemptOutcome.BROKEN, status=504, says=speaks(speaking, then=(FOR_EVER,)), spoken=True, takes_time=True
+        kind=AttemptOutcome.STREAM_BROKEN,
+        status=504,
+        says=speaks(speaking, then=(FOR_EVER,)),
+        spoken=True,
+        takes_time=True,
     ),
     "words, then overloaded": Fault(
-        kind=AttemptOutcome.BROKEN,
+        kind=AttemptOutcome.STREAM_BROKEN,
         status=529,
         says=speaks(speaking, sayings.overloaded, between=heard),
         spoken=True,
         odd=True,
     ),
     "no end": Fault(
-        kind=AttemptOutcome.BROKEN, status=502, says=speaks(sayings.all_but_the_end, then=(heard,)), spoken=True
+        kind=AttemptOutcome.STREAM_BROKEN, status=502, says=speaks(sayings.all_but_the_end, then=(heard,)), spoken=True
     ),
 }
 MOODS: dict[str, Fault] = {
@@ -212,10 +227,10 @@ MOODS: dict[str, Fault] = {
     ),
     "a slow start": Fault(kind=AttemptOutcome.ANSWERED, status=200, says=answers, waits=LATE, right=always),
     "flapping": Fault(
-        kind=AttemptOutcome.NO_ANSWER, status=500, says=sayings.sometimes(every_other), right=every_other
+        kind=AttemptOutcome.CONNECTION_LOST, status=500, says=sayings.sometimes(every_other), right=every_other
     ),
     "one in three fails": Fault(
-        kind=AttemptOutcome.NO_ANSWER, status=500, says=sayings.sometimes(two_of_three), right=two_of_three
+        kind=AttemptOutcome.CONNECTION_LOST, status=500, says=sayings.sometimes(two_of_three), right=two_of_three
     ),
 }
 FAULTS: dict[str, Fault] = CONNECTIONS | REFUSALS | BODIES | STREAMS | MOODS

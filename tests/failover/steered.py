@@ -69,7 +69,7 @@ def main() -> int:
 
     # An instance sets its clock by itself: a property of the class wins over that.
     patch.object(Runtime, "clock", property(lambda service: now, lambda service, clock: None), create=True).start()
-    patch.object(health_checks, "LOOK", _LOOK).start()
+    patch.object(health_checks, "POLL_INTERVAL", _LOOK).start()
     return cli.main(sys.argv[sys.argv.index("dragoman") + 1 :])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.config.config_file import state_folder
+from dragoman.config.config_file import state_directory
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.target_health import HealthUpdate
@@ -112,13 +112,15 @@ def _targets(name: str) -> tuple[str, str]:
 
 def _worn_out(directory: Path) -> None:
     """Have the targets of the bad ones rest for longer than all of this takes, as a gateway before has left them."""
-    folder = state_folder({"HOME": str(directory)})
+    folder = state_directory({"HOME": str(directory)})
     assert folder is not None
     folder.mkdir(parents=True)
     with opened(folder / "state.db") as tables:
         for target in (target for name in BAD for target in _targets(name)):
-            rest = HealthUpdate(target, HealthLevel.RESTING, FAR, 0.0, 7, BEFORE, AttemptOutcome.NO_ANSWER, BEFORE)
-            tables.rests.keep(f"target {target}", rest.until, msgspec.msgpack.encode(rest))
+            rest = HealthUpdate(
+                target, HealthLevel.COOLDOWN, FAR, 0.0, 7, BEFORE, AttemptOutcome.CONNECTION_LOST, BEFORE
+            )
+            tables.cooldowns.persist(f"target {target}", rest.until, msgspec.msgpack.encode(rest))
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from dragoman.routing.health import FIRST_REST, IN_A_ROW, PROMPT
-from dragoman.routing.health_state import RAMP
+from dragoman.routing.health import CONSECUTIVE_FAILURES, FIRST_COOLDOWN, PROMPT
+from dragoman.routing.health_state import SLOW_START_SECONDS
 from tests.failover.town import WAYS, Ask, Heard, MoodyProvider, Town, down, is_told_to_come_back, town
 from tests.gateway.harness import CHAT, PROTOCOLS
 from tests.gateway.says import NAMES
@@ -65,7 +65,7 @@ def crowds(shared: Town) -> Mapping[str, Sequence[Heard]]:
     under_way = {name: shared.begin(_crowd(name, REQUESTS)) for name in DOWN}
     told = {name: shared.replies(found) for name, found in under_way.items()}
     for name, heard in told.items():
-        heard += [shared.ask_one(Ask(model=name)) for _ in range(IN_A_ROW)]
+        heard += [shared.ask_one(Ask(model=name)) for _ in range(CONSECUTIVE_FAILURES)]
     shared.recover()
     return told
 
@@ -121,7 +121,7 @@ def test_pitfall_324_an_outage_of_all_is_not_multiplied_either(
 def test_item_22_b9_while_all_are_in_cooldown_for_quick_errors_every_request_asks_them(house: Town) -> None:
     a, b = house.providers["a"], house.providers["b"]
     _take_down(house, "ab")
-    for _ in range(IN_A_ROW):
+    for _ in range(CONSECUTIVE_FAILURES):
         house.ask_one(Ask(model="quick"))
     standings = house.standings()
     assert [standings[target] for target in ("a/quick", "b/quick")] == ["resting", "resting"]
@@ -143,8 +143,10 @@ def test_pitfall_347_while_all_rest_one_finds_out_and_the_others_know_when_to_co
     # Errors that take long, by the clock of health.
     _take_down(house, "ab")
     slow = a.before = b.before = Gate()
-    under_way = house.begin([Ask(model=target) for target in ("a/rested", "b/rested") for _ in range(IN_A_ROW)])
-    slow.reached(2 * IN_A_ROW)
+    under_way = house.begin(
+        [Ask(model=target) for target in ("a/rested", "b/rested") for _ in range(CONSECUTIVE_FAILURES)]
+    )
+    slow.reached(2 * CONSECUTIVE_FAILURES)
     house.clock.advance(PROMPT)
     slow.open()
     house.replies(under_way)
@@ -164,7 +166,7 @@ def test_pitfall_347_while_all_rest_one_finds_out_and_the_others_know_when_to_co
     for heard in told:
         if not heard.right:
             # Not as long as somebody may take to find out: that takes a moment, as a rule.
-            assert is_told_to_come_back(heard) <= 2 * FIRST_REST
+            assert is_told_to_come_back(heard) <= 2 * FIRST_COOLDOWN
     # It answers again, and so it may be asked.
     assert house.ask_one(Ask(model="rested")).right
 
@@ -184,11 +186,11 @@ def test_pitfall_352_a_rest_ends_by_itself_with_one_that_finds_out_and_then_some
     bad = house.providers["a"]
     bad.mood = down
     # What is wrong with it is found out by those who ask for nothing else.
-    for _ in range(IN_A_ROW):
+    for _ in range(CONSECUTIVE_FAILURES):
         assert not house.ask_one(Ask(model="alone")).right
     worn = bad.calls
     # Nobody is sent there, to the end of its rest.
-    for seconds in (FIRST_REST - 0.1, 0.1):
+    for seconds in (FIRST_COOLDOWN - 0.1, 0.1):
         assert house.standings()["a/line"] == "resting"
         assert {heard.route for heard in house.ask_all(_crowd("line", CROWD))} == {"d/line"}
         assert bad.calls == worn
@@ -208,6 +210,6 @@ def test_pitfall_352_a_rest_ends_by_itself_with_one_that_finds_out_and_then_some
     assert 0 < sum(heard.route == "a/line" for heard in told) < 0.85 * RAMPED
     assert all(heard.right for heard in told)
     # It is as good as any in the end.
-    house.clock.advance(RAMP)
+    house.clock.advance(SLOW_START_SECONDS)
     assert "a/line" not in house.standings()
     assert {heard.route for heard in house.ask_all(_crowd("line", CROWD))} == {"a/line"}

@@ -24,7 +24,9 @@ SLOW = [name for name, fault in FAULTS.items() if fault.takes_time]
 GROUPS = (SLOW[::2], SLOW[1::2])
 BLACK_HOLES = ("accepts and is silent", "lets nobody in")
 # What depends on the request and not on who is asked.
-TOLD = frozenset({AttemptOutcome.TOO_LONG, AttemptOutcome.REFUSED, AttemptOutcome.WRONG_REQUEST})
+TOLD = frozenset(
+    {AttemptOutcome.CONTEXT_LENGTH_EXCEEDED, AttemptOutcome.CONTENT_REFUSED, AttemptOutcome.INVALID_REQUEST}
+)
 CROWD = 4
 TURNS = 8
 

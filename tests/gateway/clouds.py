@@ -85,8 +85,8 @@ def provider_of(cloud: str, port: int, keys: Sequence[str] = ()) -> Provider:
         endpoints=tuple(Endpoint(protocol=name, base_url=bases.get(cloud, base)) for name in protocols),
         keys=tuple(keys) or (own,),
         transport="azure" if cloud.startswith("azure") else cloud,
-        label=known.name,
-        rows=known.rows,
+        vendor=known.name,
+        capabilities=known.capabilities,
         counts_tokens=known.counts_tokens,
         options=options,
     )

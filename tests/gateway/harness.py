@@ -405,7 +405,7 @@ def settings_for(
         transport="echo",
         models=echo_models(),
         counts_tokens=True,
-        stores=False,
+        stores_responses=False,
     )
     return Settings(
         server=server or Server(),
@@ -478,8 +478,8 @@ def running(
         if not await house.server.wait_idle(_GRACE):
             house.server.cancel_all()
             await house.server.wait_idle(LIMIT)
-        await house.app.service.close()
-        await house.app.service.state.close(0.0)
+        await house.app.runtime.close()
+        await house.app.runtime.state.close(0.0)
         await house.provider.stop()
         # A transport that was closed just now closes its socket in the next turns of the loop.
         for _ in range(3):

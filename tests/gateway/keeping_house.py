@@ -38,7 +38,7 @@ def keeping(
 
 def store_of(house: House) -> Store:
     """The store; it belongs to the gateway's loop."""
-    store = house.app.service.state.store
+    store = house.app.runtime.state.store
     assert store is not None
     return store
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import Overloaded, UpstreamError
 from dragoman.gateway.admission import Admission, AdmissionLimits, Load, QueuePlace, Slot, divided
-from dragoman.gateway.exchange.error_responses import failure_of, told
+from dragoman.gateway.exchange.error_responses import encode_error, failure_of
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import FailureKind
 from tests.http.test_no_residue import nothing_left
@@ -26,7 +26,7 @@ from tests.virtual_time import run, virtual_loop
 def make(limits: AdmissionLimits | None = None, dice: float = 0.0) -> Admission:
     admission = Admission(virtual_loop().time, lambda: dice)
     if limits is not None:
-        admission.settle({"p": limits})
+        admission.set_limits({"p": limits})
     return admission
 
 
@@ -201,7 +201,7 @@ def test_pitfall_371_an_entry_whose_timer_is_late_does_not_start_either() -> Non
     async def dialogue() -> None:
         clock = Clock()
         admission = Admission(clock, lambda: 0.0)
-        admission.settle({"p": AdmissionLimits(1, queue_time=5)})
+        admission.set_limits({"p": AdmissionLimits(1, queue_time=5)})
         busy = slot(admission)
         late = await started(entered(admission))
         # The loop stood still, and no timer has fired.
@@ -312,7 +312,7 @@ def test_pitfall_372_streams_cut_at_random_points_leave_no_slot() -> None:
 def test_pitfall_373_a_fall_back_has_one_slot_at_a_time() -> None:
     async def dialogue() -> None:
         admission = make()
-        admission.settle({"first": AdmissionLimits(1), "second": AdmissionLimits(1)})
+        admission.set_limits({"first": AdmissionLimits(1), "second": AdmissionLimits(1)})
         for _ in range(3):
             for provider in ("first", "second"):
                 one = admission.enter(provider, "k")
@@ -340,7 +340,7 @@ def test_pitfall_341_342_374_the_error_is_our_own_and_says_that_nothing_was_sent
         failure = failure_of(error)
         assert failure is not None
         assert failure.kind is FailureKind.OVERLOADED
-        reply = told(error, protocol, "req_1")
+        reply = encode_error(error, protocol, "req_1")
         assert reply.status == (529 if protocol == MESSAGES else 503)
         assert b"was not sent" in reply.body
 
@@ -419,27 +419,27 @@ def test_limits_may_change_while_calls_are_made_and_others_wait() -> None:
         admission = make(AdmissionLimits(1, queue=3))
         slots = [slot(admission)]
         waiting = [await started(entered(admission)) for _ in range(3)]
-        admission.settle({"p": AdmissionLimits(2, queue=3)})
+        admission.set_limits({"p": AdmissionLimits(2, queue=3)})
         slots.append(await waiting[0])
         assert load(admission) == Load(2, 2, 2)
         # Fewer: nobody loses anything, and nobody is let in until there is room.
-        admission.settle({"p": AdmissionLimits(1, queue=1)})
+        admission.set_limits({"p": AdmissionLimits(1, queue=1)})
         with pytest.raises(Overloaded):
             admission.enter("p", "another key")
         slots.pop().release()
         await virtual_loop().quiet()
         assert load(admission) == Load(1, 1, 2)
         # The provider is gone, and whoever still has to do with it is free to.
-        admission.settle({})
+        admission.set_limits({})
         slots += [await waiting[1], await waiting[2]]
         assert load(admission) == Load(3, None, 0)
         # Back again: those calls still count.
-        admission.settle({"p": AdmissionLimits(3)})
+        admission.set_limits({"p": AdmissionLimits(3)})
         assert admission.busy(["p"]) == ["p"]
         for one in slots:
             one.release()
         assert load(admission) == Load(0, 3, 0)
-        admission.settle({})
+        admission.set_limits({})
         assert admission.loads() == {}
 
     run(dialogue())
@@ -506,7 +506,7 @@ def test_whatever_happens_the_limits_hold_and_nothing_is_left(
             elif what == "limit":
                 concurrency = 1 + number % 3
                 most = max(most, concurrency)
-                admission.settle({"p": AdmissionLimits(concurrency, queue, 5.0)})
+                admission.set_limits({"p": AdmissionLimits(concurrency, queue, 5.0)})
             elif what == "time":
                 await asyncio.sleep(number)
             elif tasks:

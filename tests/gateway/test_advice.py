@@ -31,7 +31,7 @@ from dragoman.errors import (
     UpstreamError,
 )
 from dragoman.gateway import advice as module
-from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, redirected, shown, without_key
+from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, printable, redirected, without_key
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.gateway.harness import (
@@ -314,7 +314,7 @@ def test_pitfall_628_in_a_container_a_loopback_address_is_the_containers_own(
 
 
 def test_only_inside_a_container_its_host_is_to_be_named_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = Unnamed("the provider's name could not be resolved", place="host.docker.internal:11434")
+    error = Unnamed("the provider's name could not be resolved", address="host.docker.internal:11434")
     endpoint = Endpoint(protocol=CHAT, base_url="http://host.docker.internal:11434/v1")
     called = Called(provider=Provider(name="ollama", endpoints=(endpoint,)), endpoint=endpoint)
     for inside in (False, True):
@@ -383,58 +383,58 @@ def called(provider: Provider = OPENAI, **more: object) -> Called:
 PLACE = "api.openai.com"
 ERRORS: dict[str, tuple[UpstreamError, str, str, bool]] = {
     "a far host that refuses": (
-        NotListening("the provider refused the connection", place=PLACE),
+        NotListening("the provider refused the connection", address=PLACE),
         "openai at api.openai.com refused the connection: is it up, and is the address right?",
         "openai refused the connection",
         False,
     ),
     "a proxy that refuses": (
-        NotListening("the proxy refused the connection", place="proxy.test:3128", proxied=True),
+        NotListening("the proxy refused the connection", address="proxy.test:3128", proxied=True),
         "the proxy refused the connection (the proxy at proxy.test:3128 is the way to openai: see HTTPS_PROXY and "
         "NO_PROXY)",
         "openai cannot be reached: the proxy refused the connection",
         False,
     ),
     "no such host": (
-        Unnamed("the provider's name could not be resolved", place=PLACE),
+        Unnamed("the provider's name could not be resolved", address=PLACE),
         "there is no host api.openai.com, where openai is called: check providers.openai.base_url, and the network",
         "openai cannot be reached: its host's name leads nowhere",
         True,
     ),
     "the host of a container, outside of one": (
-        Unnamed("the provider's name could not be resolved", place="host.docker.internal:11434"),
+        Unnamed("the provider's name could not be resolved", address="host.docker.internal:11434"),
         "there is no host host.docker.internal, where openai is called: check providers.openai.base_url, and the "
         "network",
         "openai cannot be reached: its host's name leads nowhere",
         True,
     ),
     "name servers that are silent": (
-        Unresolved("the provider's name could not be resolved", place=PLACE),
+        Unresolved("the provider's name could not be resolved", address=PLACE),
         "api.openai.com, where openai is, could not be looked up: no name server answers; is there a network?",
         "openai cannot be reached at present: its host's name could not be looked up",
         False,
     ),
     "a certificate": (
-        Untrusted("the provider's certificate is not trusted", place=PLACE),
+        Untrusted("the provider's certificate is not trusted", address=PLACE),
         "the certificate of openai at api.openai.com is not trusted, or not for this name: check "
         "providers.openai.base_url; SSL_CERT_FILE names authorities of your own",
         "openai cannot be called safely: its certificate is not trusted, or not for its name",
         True,
     ),
     "no TLS": (
-        Unencrypted("the provider did not agree on a TLS connection", place=PLACE),
+        Unencrypted("the provider did not agree on a TLS connection", address=PLACE),
         "openai at api.openai.com did not agree on a TLS connection: is it https that is spoken there?",
         "openai did not agree on a TLS connection",
         False,
     ),
     "no socket left": (
-        Exhausted("no connection to the provider could be made", place=PLACE),
+        Exhausted("no connection to the provider could be made", address=PLACE),
         "this machine has no socket, port or memory left for a call to openai: see ulimit -n",
         "the gateway has no room for a call to openai at present",
         False,
     ),
     "no connection in time": (
-        Unconnected("no connection to the provider within 10 s", place=PLACE),
+        Unconnected("no connection to the provider within 10 s", address=PLACE),
         "api.openai.com: no connection to openai within 10 s: is the address right, and does a firewall let it "
         "through? timeouts.connect is the limit",
         "no connection to openai within 10 s",
@@ -476,7 +476,7 @@ ERRORS: dict[str, tuple[UpstreamError, str, str, bool]] = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_what_broke_has_two_texts(case: str) -> None:
     error, operator, client, lasting = ERRORS[case]
-    assert of_error(error, called()) == Advice(operator=operator, client=client, lasting=lasting)
+    assert of_error(error, called()) == Advice(operator=operator, client=client, is_permanent=lasting)
 
 
 def test_a_call_that_is_shown_shows_no_key() -> None:
@@ -492,22 +492,22 @@ def test_what_is_no_providers_fault_has_no_advice() -> None:
 
 REFUSALS: dict[str, tuple[AttemptOutcome, Called, str]] = {
     "one key": (
-        AttemptOutcome.BAD_KEY,
+        AttemptOutcome.INVALID_KEY,
         called(keys=OPENAI.keys[:1]),
         "openai refused the key OPENAI_API_KEY: is it right, and still good?",
     ),
     "all keys": (
-        AttemptOutcome.BAD_KEY,
+        AttemptOutcome.INVALID_KEY,
         called(keys=OPENAI.keys),
         "openai refused the key OPENAI_API_KEY and key 2 of providers.openai.api_key: is it right, and still good?",
     ),
     "none at all": (
-        AttemptOutcome.BAD_KEY,
+        AttemptOutcome.INVALID_KEY,
         called(OLLAMA),
         "ollama asks for a key and has none here: set providers.ollama.api_key",
     ),
     "a cloud's own": (
-        AttemptOutcome.BAD_KEY,
+        AttemptOutcome.INVALID_KEY,
         called(replace(OLLAMA, name="bedrock", auth="aws")),
         "bedrock refused the credentials of aws that were found: is it right, and still good?",
     ),
@@ -517,7 +517,7 @@ REFUSALS: dict[str, tuple[AttemptOutcome, Called, str]] = {
         "ollama does not allow this with the headers of providers.ollama: may that be used for this model?",
     ),
     "no money": (
-        AttemptOutcome.NO_MONEY,
+        AttemptOutcome.INSUFFICIENT_QUOTA,
         called(keys=OPENAI.keys[1:]),
         "openai has no credit or quota left for key 2 of providers.openai.api_key: see its billing page",
     ),
@@ -546,7 +546,7 @@ def test_a_refusal_names_the_key_and_never_its_text(case: str) -> None:
 
 def test_what_a_provider_says_better_itself_has_no_advice() -> None:
     assert of_refusal(AttemptOutcome.RATE_LIMITED, called()) is None
-    assert of_refusal(AttemptOutcome.WRONG_REQUEST, called()) is None
+    assert of_refusal(AttemptOutcome.INVALID_REQUEST, called()) is None
 
 
 def test_a_provider_of_the_catalogue_says_what_it_takes() -> None:
@@ -569,8 +569,8 @@ def test_a_provider_of_the_catalogue_says_what_it_takes() -> None:
     ],
 )
 def test_of_where_a_redirect_leads_only_the_host_is_told(location: bytes, place: str) -> None:
-    assert redirected([(b"location", location)]).place == place
+    assert redirected([(b"location", location)]).address == place
 
 
 def test_a_name_from_outside_stays_on_its_line() -> None:
-    assert shown("a\nb\x1b[2J" + "c" * 500) == f"`a?b?[2J{'c' * 113}`"
+    assert printable("a\nb\x1b[2J" + "c" * 500) == f"`a?b?[2J{'c' * 113}`"

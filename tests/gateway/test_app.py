@@ -115,7 +115,7 @@ def test_the_pages_of_an_operator_answer_to_get_and_head(house: House, path: str
 def test_a_draining_gateway_is_well_but_not_ready() -> None:
     with running() as house:
         assert house.get("/readyz").body == b"ready\n"
-        house.app.service.draining = True
+        house.app.runtime.draining = True
         assert (house.get("/readyz").status, house.get("/healthz").status) == (503, 200)
 
 
@@ -363,7 +363,7 @@ def test_what_breaks_is_one_exchange_under_the_id_that_its_client_is_told(
     with running() as house:
         answer = house.post(path, question(MESSAGES, MESSAGES))
         assert (answer.status, message_of(MESSAGES, answer)) == (500, "internal error")
-        assert sum(cell.requests for cell in house.app.service.metrics.snapshot().cells) == 1
+        assert sum(cell.requests for cell in house.app.runtime.metrics.snapshot().cells) == 1
     (line,) = log_lines(house)
     assert (line["id"], line["status"], line["failure"]) == (answer.header("request-id"), 500, "internal")
 

@@ -75,7 +75,7 @@ def test_item_22_a4_uploads_of_a_key_wait_for_room_and_other_keys_are_served(cli
     body = json.dumps(asked).encode()
     limits = Limits(unfinished_bytes=2 * MIB)
     with gateway(lambda _: tells(CHAT), limits) as house, ExitStack() as open_connections:
-        unfinished = house.app.service.unfinished
+        unfinished = house.app.runtime.unfinished
         oldest = open_connections.enter_context(begin(house, PATHS[client], body[:1], len(body)))
         wait_until(lambda: unfinished.size == 1, "the first body is waited for")
         others = [open_connections.enter_context(begin(house, PATHS[client], body, len(body))) for _ in range(8)]
@@ -104,7 +104,7 @@ def test_item_22_a4_uploads_that_waited_for_room_arrive_whole() -> None:
     asked = {**question(CHAT, CHAT), "user": "x" * 2 * MIB}
     body = json.dumps(asked).encode()
     with gateway(lambda _: tells(CHAT), Limits(unfinished_bytes=MIB)) as house, ExitStack() as stack:
-        unfinished = house.app.service.unfinished
+        unfinished = house.app.runtime.unfinished
         oldest = stack.enter_context(begin(house, PATHS[CHAT], body[:1], len(body)))
         wait_until(lambda: unfinished.size == 1, "the first body is waited for")
         pool = stack.enter_context(ThreadPoolExecutor(4))
@@ -149,7 +149,7 @@ def test_item_22_a4_answers_of_a_key_wait_for_room_as_long_as_it_takes(client: s
     asked = question(client, CHAT)
     timeouts = Timeouts(idle=100.0)
     with gateway(script, Limits(buffered_bytes=MIB), timeouts) as house:
-        buffered = house.app.service.buffered
+        buffered = house.app.runtime.buffered
         with house.begin_post(PATHS[client], asked, **as_(ALICE)) as oldest:
             wait_until(lambda: buffered.size >= MIB, "the first part of an answer is here")
             with house.begin_post(PATHS[client], asked, **as_(ALICE)) as other:
@@ -193,7 +193,7 @@ def test_item_22_a4_what_streams_hold_is_buffered_too(client: str, kind: str) ->
     replies = iter([stream(parted[0], gate, parted[1]), stream(*parted), streams(CHAT)])
     asked = question(client, CHAT, stream=True)
     with gateway(lambda _: next(replies), Limits(buffered_bytes=2 * MIB)) as house:
-        buffered = house.app.service.buffered
+        buffered = house.app.runtime.buffered
         with house.begin_post(PATHS[client], asked, **as_(ALICE)) as oldest:
             wait_until(lambda: buffered.size >= 2 * MIB, "the first part of a stream is here")
             with house.begin_post(PATHS[client], asked, **as_(ALICE)) as other:
@@ -212,7 +212,7 @@ def test_item_22_a4_what_streams_hold_is_buffered_too(client: str, kind: str) ->
 def test_item_22_a4_an_answer_that_is_given_up_gives_its_bytes_back() -> None:
     slow = replace(tells(CHAT), steps=(b"{" + b" " * MIB, stay_silent, b"}"))
     with gateway(lambda _: slow, Limits(buffered_bytes=MIB)) as house:
-        buffered = house.app.service.buffered
+        buffered = house.app.runtime.buffered
         for way in ("the client goes", "the provider is silent"):
             with house.begin_post(PATHS[CHAT], question(CHAT, CHAT), **as_(ALICE)) as connection:
                 wait_until(lambda: buffered.size > MIB, "a part of an answer is here")
@@ -226,14 +226,14 @@ def test_item_22_a4_budgets_outlive_a_reload() -> None:
     with gateway(lambda _: tells(CHAT), Limits()) as house:
 
         async def reload() -> None:
-            former = house.app.service
+            former = house.app.runtime
             settings = replace(former.settings, limits=Limits(unfinished_bytes=5, buffered_bytes=6))
-            house.app.service = Runtime(settings, former.metrics, former.log, former.state, former=former)
-            assert house.app.service.unfinished is former.unfinished
-            assert house.app.service.buffered is former.buffered
+            house.app.runtime = Runtime(settings, former.metrics, former.log, former.state, former=former)
+            assert house.app.runtime.unfinished is former.unfinished
+            assert house.app.runtime.buffered is former.buffered
 
         house.run(reload())
-        service = house.app.service
+        service = house.app.runtime
         assert (service.unfinished._limit, service.buffered._limit) == (5, 6)
 
 
@@ -247,7 +247,7 @@ def test_complete_requests_are_held_within_the_part_of_their_key_until_their_exc
     """Of 60 requests of 31 MB to a provider that takes 20 s, all were in memory at once: 3.3 GB."""
     asked, gate = {**question(CHAT, CHAT), "user": "x" * 4 * MIB}, Gate()
     with gateway(gated(gate), Limits(unfinished_bytes=4 * MIB)) as house, ExitStack() as stack:
-        unfinished = house.app.service.unfinished
+        unfinished = house.app.runtime.unfinished
         pool = stack.enter_context(ThreadPoolExecutor(8))
         asking = [pool.submit(house.post, PATHS[CHAT], asked, **as_(ALICE)) for _ in range(8)]
         wait_until(lambda: len(house.provider.received) == 1, "more than the part of the key is at the provider")
@@ -275,7 +275,7 @@ def test_requests_that_refer_to_much_wait_for_room_and_count_as_what_they_refer_
     """Of 150 small requests that go on from 30 MB, 80 were at the provider at once: 5.4 GB."""
     gate = Gate()
     with gateway(gated(gate), Limits(unfinished_bytes=2 * MIB)) as house, ExitStack() as stack:
-        unfinished = house.app.service.unfinished
+        unfinished = house.app.runtime.unfinished
         asked = {"model": "chat/served", "input": "More.", "previous_response_id": stored(house, 2 * MIB)}
         pool = stack.enter_context(ThreadPoolExecutor(12))
         asking = [pool.submit(house.post, PATHS[RESPONSES], asked, **as_(ALICE)) for _ in range(12)]
@@ -296,7 +296,7 @@ def test_a_body_that_is_unpacked_counts_as_what_it_was_packed_from() -> None:
     packed = gzip.compress(json.dumps(asked).encode())
     headers = {**as_(ALICE), "content_encoding": "gzip", "content_type": "application/json"}
     with gateway(gated(gate), Limits(unfinished_bytes=2 * MIB)) as house, ExitStack() as stack:
-        unfinished = house.app.service.unfinished
+        unfinished = house.app.runtime.unfinished
         pool = stack.enter_context(ThreadPoolExecutor(12))
         asking = [pool.submit(house.ask, "POST", PATHS[CHAT], packed, **headers) for _ in range(12)]
         wait_until(lambda: unfinished.held >= 2 * MIB, "one of them is unpacked")
@@ -310,7 +310,7 @@ def test_a_body_that_is_unpacked_counts_as_what_it_was_packed_from() -> None:
 def test_a_response_in_the_background_counts_as_long_as_it_runs() -> None:
     gate = Gate()
     with gateway(gated(gate), Limits(unfinished_bytes=8 * MIB)) as house:
-        unfinished = house.app.service.unfinished
+        unfinished = house.app.runtime.unfinished
         asked = {"model": "chat/served", "input": "x" * MIB, "background": True}
         told = house.post(PATHS[RESPONSES], asked, **as_(ALICE))
         assert told.status == 200
@@ -324,7 +324,7 @@ def test_stored_responses_that_are_not_read_are_held_within_the_part_of_their_ke
     """A hundred clients that did not read 30 MB of input items took 2.6 GB, and the store was busy for 20 s."""
     size = 16 * MIB
     with gateway(lambda _: tells(CHAT), Limits(buffered_bytes=MIB)) as house, ExitStack() as stack:
-        buffered = house.app.service.buffered
+        buffered = house.app.runtime.buffered
         name = stored(house, size)
         small = dig_text(house.post(PATHS[RESPONSES], {"model": ECHO, "input": "x"}, **as_(BOB)).json(), "id")
         head = f"GET /v1/responses/{name}/input_items HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ALICE}\r\n"

@@ -76,7 +76,7 @@ def test_an_id_that_was_told_is_noted_though_its_client_is_gone(tmp_path: Path, 
         holder.let_go()
         named = re.search(rb'"id": ?"(resp_\w+)"', heard)
         assert named is not None
-        owner = house.app.service.settings.keys[0].digest
+        owner = house.app.runtime.settings.keys[0].digest
 
         def noted(tables: Tables) -> bool:
             return tables.responses.find(owner, named[1].decode()) is not None
@@ -101,7 +101,7 @@ def test_what_only_refers_back_stands_in_no_line(tmp_path: Path, model: str, str
 
 
 def test_a_deletion_that_fails_has_no_effect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(patience_module, "BUSY_TIMEOUT", 0.2)
     body = {"model": "chat/served", "input": "ticking", "background": True}
     gate = Gate()
     with kept_in(tmp_path, script=partial(script, held_back=gate.step)) as house:

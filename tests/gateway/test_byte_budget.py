@@ -109,7 +109,7 @@ def test_item_22_a4_more_room_by_a_change_of_the_limit_lets_readers_go_on() -> N
     budget = ByteBudget(0)
     readers = stuck(budget, "a", 10)
     assert all(reader.paused for reader in readers[1:])
-    budget.settle(20 * MIB)
+    budget.set_limit(20 * MIB)
     assert not any(reader.paused for reader in readers)
 
 

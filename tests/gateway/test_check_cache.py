@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dragoman.gateway.check_cache import KEPT, CheckCache, CheckResult
+from dragoman.gateway.check_cache import MAX_AGE_SECONDS, CheckCache, CheckResult
 from tests.virtual_time import run
 
 PLACE = ("chat", "openai-chat")
@@ -44,7 +44,7 @@ def test_what_is_old_is_found_anew() -> None:
     async def main() -> None:
         provider, checks = Provider(), CheckCache(asyncio.get_running_loop().time)
         await checks.of(PLACE, provider)
-        await asyncio.sleep(KEPT - 0.1)
+        await asyncio.sleep(MAX_AGE_SECONDS - 0.1)
         await checks.of(PLACE, provider)
         assert provider.asked == 1
         await asyncio.sleep(0.2)

@@ -47,7 +47,7 @@ def asks(provider: str, **more: object) -> Object:
 def anthropic(port: int) -> Settings:
     """A gateway whose provider `messages` is Anthropic itself."""
     settings = settings_for(port)
-    provider = replace(settings.providers["messages"], label="anthropic", anthropic=True)
+    provider = replace(settings.providers["messages"], vendor="anthropic", anthropic=True)
     return replace(settings, providers={**settings.providers, "messages": provider})
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, Settings
-from dragoman.gateway.claude_names import alias, meant, needs_alias, title
+from dragoman.gateway.claude_names import alias, lookup_name, needs_alias, title
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, running, settings_for, whole
 from tests.gateway.says import question, tells
 
@@ -25,7 +25,7 @@ PROGRAM = "claude-code/2.1.325"
     ],
 )
 def test_what_it_adds_is_no_part_of_the_name(name: str, looked_up: str) -> None:
-    assert meant(name) == looked_up
+    assert lookup_name(name) == looked_up
 
 
 def with_lines(port: int) -> Settings:
@@ -85,5 +85,5 @@ def test_a_name_that_it_shows_needs_no_other() -> None:
     assert not needs_alias("anthropic/opus", PROGRAM)
     assert not needs_alias("claude-on-gpt", PROGRAM)
     assert needs_alias("openai/gpt-5.1", PROGRAM)
-    assert meant(alias("openai/gpt-5.1")) == "openai/gpt-5.1"
+    assert lookup_name(alias("openai/gpt-5.1")) == "openai/gpt-5.1"
     assert title("fast") == "fast"

@@ -545,7 +545,7 @@ def test_a_broken_stream_is_never_a_finished_answer(way: str, client: str) -> No
 @pytest.mark.parametrize("way", WAYS)
 def test_a_broken_stream_for_a_client_that_wants_it_whole_is_an_error(way: str, client: str) -> None:
     def always(port: int) -> Settings:
-        return Settings(providers={"bedrock": replace(provider_of("bedrock", port), streams="always")})
+        return Settings(providers={"bedrock": replace(provider_of("bedrock", port), streaming="always")})
 
     with running(Script("bedrock", framed(*broken(frames_of(HELLO))[way])), always) as house:
         answer = asked(house, "bedrock", client)
@@ -650,7 +650,7 @@ OTHERS = ("/v1/messages/batches", "/anthropic/v1/files", "/anthropic/v1/skills/x
 def test_other_paths_are_not_there_and_nobody_is_called(cloud: str, path: str) -> None:
     def opened(port: int) -> Settings:
         # They are not there even if they are open.
-        return replace(settings_of()(port), server=Server(relayed_paths=("* /*",)))
+        return replace(settings_of()(port), server=Server(passthrough_paths=("* /*",)))
 
     with running((), opened) as house:
         answers = [
@@ -670,7 +670,7 @@ OPENED = ("GET /messages/batches", "GET /files")
 @pytest.mark.parametrize("cloud", ["bedrock", "vertex"])
 def test_a_cloud_is_not_the_one_that_other_paths_go_to(cloud: str) -> None:
     def alone(port: int) -> Settings:
-        return Settings(providers={cloud: provider_of(cloud, port)}, server=Server(relayed_paths=OPENED))
+        return Settings(providers={cloud: provider_of(cloud, port)}, server=Server(passthrough_paths=OPENED))
 
     with running((), alone) as house:
         for path in ("/v1/messages/batches", "/v1/embeddings", "/v1/files"):

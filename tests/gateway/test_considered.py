@@ -19,11 +19,11 @@ from dragoman.prices.table import Rates
 from dragoman.records.exchanges import find
 from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
 from dragoman.records.journal_entry import CandidateEntry
-from dragoman.records.journal_ingest import drain_all
+from dragoman.records.journal_ingest import ingest_all
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import PROMPT
 from dragoman.store.exports import Exports
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from tests.cli.screens import on_screen
 from tests.gateway.harness import CHAT, PATHS, House, Received, Reply, settings_for
 from tests.gateway.observability.kept import recorded
@@ -44,7 +44,7 @@ GONE = Missing(left_out="providers.gone", key="providers.gone.api_key", problem=
 # Pico-dollars for a token.
 PRICES = {
     "chat/dear": Override(rates=Rates(input=10**9, output=10**9)),
-    "messages/m": Override(rates=Rates(input=10**6, output=10**6), window=1000),
+    "messages/m": Override(rates=Rates(input=10**6, output=10**6), context_window=1000),
 }
 
 LAST_RESORT = "behind: it is in cooldown, and asked if all others fail"
@@ -60,10 +60,10 @@ def answers(received: Received) -> Reply:
 
 def failed(house: House, target: str, times: int) -> None:
     """A target fails so often that it is suspect, or rests: with errors that take long."""
-    traffic = house.app.service.traffic
+    traffic = house.app.runtime.routing_state
     now = traffic.clock()
     for begun in range(times):
-        traffic.health.note(target, AttemptOutcome.NO_ANSWER, now + begun / 100, now + begun / 100 - PROMPT)
+        traffic.health.record(target, AttemptOutcome.CONNECTION_LOST, now + begun / 100, now + begun / 100 - PROMPT)
 
 
 def suspect(house: House) -> None:
@@ -80,8 +80,8 @@ def all_rest(house: House) -> None:
 
 
 def measured(house: House) -> None:
-    traffic = house.app.service.traffic
-    traffic.speeds.answered("messages/m", 100, traffic.clock() - 30.0, seconds=2.0, tokens=100.0, first=0.5)
+    traffic = house.app.runtime.routing_state
+    traffic.speeds.record_response("messages/m", 100, traffic.clock() - 30.0, seconds=2.0, tokens=100.0, first=0.5)
     suspect(house)
 
 
@@ -231,10 +231,10 @@ def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
     with recorded(answers, lambda port: replace(settings(port), storage=Storage(path=path))) as (house, records):
 
         async def start() -> None:
-            house.app.service.accounting.start()
+            house.app.runtime.usage_recorder.start()
 
         async def close() -> None:
-            await house.app.service.accounting.close(30.0)
+            await house.app.runtime.usage_recorder.close(30.0)
 
         house.run(start())
         house.post(PATHS[CHAT], request_of("two"))
@@ -242,8 +242,8 @@ def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
         house.post(PATHS[CHAT], request_of("two"))
         house.run(close())
     calm, ranked = records
-    drain_all(path, now=int(ranked.time * 1_000_000) + 1)
-    with closing(open_account_tables(path, read_only=True)) as tables:
+    ingest_all(path, now=int(ranked.time * 1_000_000) + 1)
+    with closing(open_record_tables(path, read_only=True)) as tables:
         found = find(tables, ranked.id)
         assert found.details.considered == ranked.considered
         assert ranked.considered == (CandidateEntry("messages/m"), CandidateEntry("chat/m", LAST_RESORT))

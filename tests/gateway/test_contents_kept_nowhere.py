@@ -209,14 +209,14 @@ def kept(folder: Path, script: Callable[[Received], Reply]) -> Iterator[House]:
         return replace(settings_for(port, keys=[KEY]), storage=Storage(path=path))
 
     with running(script, settings) as house:
-        service = house.app.service
+        service = house.app.runtime
 
         async def start() -> None:
-            service.accounting.start()
-            service.listener.keep(path, service.log)
+            service.usage_recorder.start()
+            service.session_facts.attach_records(path, service.log)
 
         async def close() -> None:
-            await service.accounting.close(30.0)
+            await service.usage_recorder.close(30.0)
 
         house.run(start())
         try:

@@ -21,9 +21,9 @@ from dragoman.gateway.processes.worker_channel import WorkerChannel
 from dragoman.gateway.routing_state_sync import RoutingStateSync
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses import stored_state
-from dragoman.providers.key_cooldowns import LONGEST, digest_of
+from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS, digest_of
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.routing.health import IN_A_ROW, LONGEST_REST
+from dragoman.routing.health import CONSECUTIVE_FAILURES, MAX_COOLDOWN
 from dragoman.routing.health_state import HealthLevel
 from dragoman.store import Tables, open_tables
 from tests.gateway.harness import PROVIDER_KEY, settings_for
@@ -49,8 +49,8 @@ class Life:
 
     def fail(self) -> None:
         """Let the target fail until it rests."""
-        for _ in range(IN_A_ROW):
-            self.service.traffic.health.note(TARGET, AttemptOutcome.UNREACHABLE, self.now, self.now)
+        for _ in range(CONSECUTIVE_FAILURES):
+            self.service.routing_state.health.record(TARGET, AttemptOutcome.UNREACHABLE, self.now, self.now)
 
     def rest(self, seconds: float) -> None:
         """Let the key rest."""
@@ -58,23 +58,23 @@ class Life:
 
     @property
     def level(self) -> HealthLevel:
-        return self.service.traffic.health.standing(TARGET, self.now).level
+        return self.service.routing_state.health.state(TARGET, self.now).level
 
     @property
     def key_rests_for(self) -> float:
         """Seconds until the key may be used."""
-        return max(self.service.key_rests()["chat"].until(digest_of(PROVIDER_KEY), "m") - self.now, 0.0)
+        return max(self.service.key_cooldowns()["chat"].until(digest_of(PROVIDER_KEY), "m") - self.now, 0.0)
 
 
 @asynccontextmanager
 async def life(path: Path | str, *, clock: float, wall: float) -> AsyncIterator[Life]:
     """A life from its start to its end."""
     lived = Life(replace(settings_for(1), storage=Storage(path=str(path))), clock, wall)
-    await lived.kept.take_up()
+    await lived.kept.load()
     try:
         yield lived
     finally:
-        lived.news.tell()
+        lived.news.broadcast()
         await lived.service.close()
         await lived.service.state.close(0.0)
 
@@ -85,15 +85,15 @@ def test_pitfall_350_rests_outlive_a_restart(tmp_path: Path) -> None:
         async with life(file, clock=5000.0, wall=wall) as before:
             before.fail()
             before.rest(600.0)
-            assert before.level is HealthLevel.RESTING
+            assert before.level is HealthLevel.COOLDOWN
         # The machine was started anew, two seconds later.
         async with life(file, clock=7.0, wall=wall + 2.0) as after:
-            assert after.level is HealthLevel.RESTING
-            (report,) = after.service.traffic.health.reports(after.now)
-            assert (round(report.standing.until, 3), round(report.since, 3), report.rests) == (10.0, 5.0, 1)
+            assert after.level is HealthLevel.COOLDOWN
+            (report,) = after.service.routing_state.health.reports(after.now)
+            assert (round(report.health.until, 3), round(report.since, 3), report.cooldowns) == (10.0, 5.0, 1)
             assert (report.last, round(report.failed, 3)) == (AttemptOutcome.UNREACHABLE, 5.0)
             assert round(after.key_rests_for, 3) == 598.0
-            ((place, notice),) = after.service._rotations["chat"].resting()
+            ((place, notice),) = after.service._rotations["chat"].active_cooldowns()
             assert (place, notice.why, notice.hint, round(notice.since, 3)) == (0, "rate_limited", 86400.0, 5.0)
 
     asyncio.run(main())
@@ -105,15 +105,17 @@ def test_pitfall_345_what_was_cleared_or_answered_does_not_come_back(tmp_path: P
         async with life(file, clock=100.0, wall=wall) as before:
             before.fail()
             before.rest(600.0)
-            before.news.tell()
+            before.news.broadcast()
             before.now += 1.0
-            before.service.clear("chat/m")
-            permit = before.service.traffic.health.take_permit(TARGET, before.now, 60.0)
+            before.service.reset_target("chat/m")
+            permit = before.service.routing_state.health.take_permit(TARGET, before.now, 60.0)
             assert permit is not None
-            before.service.traffic.health.note(TARGET, AttemptOutcome.ANSWERED, before.now, before.now, None, permit)
-            assert before.level is HealthLevel.RAMPING
+            before.service.routing_state.health.record(
+                TARGET, AttemptOutcome.ANSWERED, before.now, before.now, None, permit
+            )
+            assert before.level is HealthLevel.SLOW_START
         async with life(file, clock=100.0, wall=wall + 1.0) as after:
-            assert (after.level, after.key_rests_for) == (HealthLevel.GOOD, 0.0)
+            assert (after.level, after.key_rests_for) == (HealthLevel.HEALTHY, 0.0)
 
     asyncio.run(main())
 
@@ -123,11 +125,11 @@ def test_pitfall_345_a_rest_that_was_cut_short_does_not_come_back(tmp_path: Path
         file, wall = tmp_path / "state.db", NOON
         async with life(file, clock=100.0, wall=wall) as before:
             before.fail()
-            before.news.tell()
+            before.news.broadcast()
             before.now += 1.0
-            assert before.service.traffic.health.cut_short(TARGET, before.now)
+            assert before.service.routing_state.health.cut_short(TARGET, before.now)
         async with life(file, clock=100.0, wall=wall + 1.0) as after:
-            assert after.level is HealthLevel.GOOD
+            assert after.level is HealthLevel.HEALTHY
 
     asyncio.run(main())
 
@@ -139,8 +141,8 @@ def test_pitfall_351_a_time_of_day_that_was_set_back_makes_no_rest_endless(tmp_p
             before.fail()
             before.rest(600.0)
         async with life(file, clock=100.0, wall=wall - 86400.0) as after:
-            assert after.key_rests_for == LONGEST
-            assert after.service.traffic.health.standing(TARGET, after.now).until == 100.0 + LONGEST_REST
+            assert after.key_rests_for == MAX_COOLDOWN_SECONDS
+            assert after.service.routing_state.health.state(TARGET, after.now).until == 100.0 + MAX_COOLDOWN
 
     asyncio.run(main())
 
@@ -150,17 +152,17 @@ def test_pitfall_350_without_a_file_a_restart_begins_anew() -> None:
         for path in ("", ":memory:"):
             async with life(path, clock=100.0, wall=NOON) as before:
                 before.fail()
-                before.news.tell()
+                before.news.broadcast()
                 assert before.service.state.store is not None
-                assert await before.service.state.store.read(lambda tables: tables.rests.current()) == []
+                assert await before.service.state.store.read(lambda tables: tables.cooldowns.current()) == []
 
     asyncio.run(main())
 
 
 def test_rows_that_nobody_can_read_are_passed_over(tmp_path: Path) -> None:
     def spoil(tables: Tables) -> None:
-        tables.rests.keep("target of tomorrow", NOON + 60.0, b"\xc1")
-        tables.rests.keep("key of tomorrow", NOON + 60.0, b"")
+        tables.cooldowns.persist("target of tomorrow", NOON + 60.0, b"\xc1")
+        tables.cooldowns.persist("key of tomorrow", NOON + 60.0, b"")
 
     async def main() -> None:
         file, wall = tmp_path / "state.db", NOON
@@ -173,7 +175,7 @@ def test_rows_that_nobody_can_read_are_passed_over(tmp_path: Path) -> None:
             await store.write(spoil)
         async with life(file, clock=100.0, wall=wall) as after:
             assert round(after.key_rests_for) == 600
-            assert len(after.service.key_rests()["chat"].snapshot()) == 1
+            assert len(after.service.key_cooldowns()["chat"].snapshot()) == 1
 
     asyncio.run(main())
 
@@ -184,7 +186,7 @@ def test_a_store_that_cannot_be_read_holds_up_no_start(tmp_path: Path) -> None:
             store = lived.service.state.store
             assert store is not None
             await store.write(lambda tables: tables.connection.execute("DROP TABLE rests"))
-            await lived.kept.take_up()
+            await lived.kept.load()
             assert "rests of before could not be read" in lived.out.getvalue()
 
     asyncio.run(main())

@@ -36,7 +36,7 @@ def settings(port: int) -> Settings:
     made = settings_for(port)
     labels = {NAMES[protocol]: shelf for protocol, (shelf, _, _) in SOLD.items()}
     providers = {
-        name: replace(provider, label=labels.get(name, provider.label)) for name, provider in made.providers.items()
+        name: replace(provider, vendor=labels.get(name, provider.vendor)) for name, provider in made.providers.items()
     }
     return replace(made, providers=providers)
 
@@ -136,7 +136,7 @@ def test_pitfall_415_what_an_exchange_cost_is_what_the_package_says(client: str,
         priced = get_snapshot().calc(
             each.of_package(provider), answered_by, shelf, None, datetime.now(UTC), {"service_tier": "default"}
         )
-        money = record.money
+        money = record.cost
         assert money is not None and money.unpriced == (), money
         assert money.entry == f"{shelf}/{priced.model.id}"
         # Each class is rounded once.

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.exchange import full_response_transitions
 from dragoman.gateway.observability.costs import UNREPORTED
-from dragoman.gateway.observability.journal_entries import outcome_of, settled_entry
+from dragoman.gateway.observability.journal_entries import finalized_entry, outcome_of
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.records.journal_entry import FAILED, REFUSED, Money, TokenCounts
+from dragoman.records.journal_entry import FAILED, REFUSED, CostBreakdown, TokenCounts
 from dragoman.records.rows import is_unpriced
 from dragoman.streaming import StreamPipeline
 from dragoman.tokens.families import family_of
@@ -104,7 +104,9 @@ BESIDE: dict[str, Object] = {
 }
 # By hand: 1,000 plain at $6, 200 said at $30, 2,000 read at $0.30, 500 (400 and 100) written at $3.75 (and $6),
 # 2 searches at one cent.
-COMMON = Money(input=6_000_000, output=6_000_000, cache_read=600_000, cache_write=1_875_000, entry="x", tier="priority")
+COMMON = CostBreakdown(
+    input=6_000_000, output=6_000_000, cache_read=600_000, cache_write=1_875_000, entry="x", tier="priority"
+)
 COSTS = {
     MESSAGES: replace(COMMON, cache_write=1_500_000, cache_write_1h=600_000, search=20_000_000),
     CHAT: replace(COMMON, said=12_500_000),
@@ -142,7 +144,7 @@ def test_pitfall_415_the_same_usage_costs_the_same_streamed_or_whole(client: str
         answer = house.post(PATH[client], question(client, provider, stream=stream, **more))
         assert answer.status == 200
     (record,) = records
-    money = record.money
+    money = record.cost
     assert money is not None
     assert replace(money, entry="x", version="") == COSTS[provider]
     assert money.entry == f"{NAMES[provider]}/served"
@@ -156,8 +158,8 @@ def test_pitfall_415_the_same_usage_costs_the_same_streamed_or_whole(client: str
         searches=0 if provider == CHAT else 2,
     )
     (attempt,) = record.attempts
-    assert (attempt.money, attempt.tokens, attempt.estimated) == (money, record.tokens, False)
-    assert (record.answered_by, record.stop) == ("served", STOPS[provider])
+    assert (attempt.cost, attempt.tokens, attempt.estimated) == (money, record.tokens, False)
+    assert (record.response_model, record.stop_reason) == ("served", STOPS[provider])
     assert (
         record.response_id and record.response_id == json.loads(json.dumps(answer_of(provider, turn(provider))))["id"]
     )
@@ -180,8 +182,8 @@ def test_what_a_provider_does_not_tell_is_counted_here(client: str, provider: st
     assert record.usage is None
     assert record.estimated
     assert record.tokens == TokenCounts(input=count_request(sent, "served").tokens, output=counted(SAID))
-    assert record.money is not None and record.money.unpriced == ()
-    assert record.money.output == record.tokens.output * 15_000
+    assert record.cost is not None and record.cost.unpriced == ()
+    assert record.cost.output == record.tokens.output * 15_000
     assert [attempt.estimated for attempt in record.attempts] == [True]
 
 
@@ -212,8 +214,8 @@ def test_pitfall_388_a_reported_zero_is_not_replaced_by_an_estimate(client: str,
             assert house.post(PATH[client], question(client, provider, stream=stream)).status == 200
         (record,) = records
         assert (record.tokens, record.estimated) == (tokens, False)
-        assert record.money is not None
-        assert (record.money.input, record.money.output) == (tokens.input * 3_000, tokens.output * 15_000)
+        assert record.cost is not None
+        assert (record.cost.input, record.cost.output) == (tokens.input * 3_000, tokens.output * 15_000)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -294,7 +296,7 @@ def test_a_broken_stream_that_began_with_more_than_is_kept_is_counted_by_what_it
     (record,) = records
     assert record.failure and record.estimated
     assert record.tokens is not None and 1 < record.tokens.output <= counted(SAID)
-    assert record.money is not None and record.money.unpriced == ()
+    assert record.cost is not None and record.cost.unpriced == ()
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
@@ -308,7 +310,7 @@ def test_a_stream_with_one_word_too_long_to_be_counted_is_not_free(cut: bool) ->
         house.post(PATH[CHAT], question(CHAT, CHAT, stream=True))
     (record,) = records
     assert bool(record.failure) is cut
-    assert (record.tokens, record.money) == (None, UNREPORTED)
+    assert (record.tokens, record.cost) == (None, UNREPORTED)
 
 
 BROKEN = {
@@ -330,7 +332,7 @@ def test_pitfall_422_433_what_passed_of_a_broken_stream_is_counted(client: str, 
     # The opening of a message tells its input, and a placeholder for its output.
     assert tokens.input == (1 if provider == MESSAGES else count_request(sent, "served").tokens)
     assert 1 < tokens.output <= counted(SAID)
-    assert record.money is not None and record.money.total == tokens.input * 3000 + tokens.output * 15_000
+    assert record.cost is not None and record.cost.total == tokens.input * 3000 + tokens.output * 15_000
 
 
 ENDS = {MESSAGES: b"event: message_stop", CHAT: b"data: [DONE]"}
@@ -368,7 +370,7 @@ def test_what_was_told_counts_for_a_client_that_left_before_the_end(client: str,
     assert (record.failure, record.estimated) == ("cancelled", False)
     assert record.tokens is not None and (record.tokens.input, record.tokens.output) == (3500, 200)
     assert record.usage is not None and record.usage.output == 200
-    assert record.money is not None and record.money.unpriced == ()
+    assert record.cost is not None and record.cost.unpriced == ()
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -395,9 +397,9 @@ def test_pitfall_423_what_a_client_left_is_cancelled_and_counted(provider: str, 
     assert (record.failure, record.estimated) == ("cancelled", True)
     assert record.tokens is not None and record.tokens.input > 0
     assert (record.tokens.output > 0) == stream
-    assert record.money is not None and record.money.total > 0
+    assert record.cost is not None and record.cost.total > 0
     # Nobody knows how much there was of an answer that comes whole.
-    assert record.money.unpriced == (() if stream else ("output",))
+    assert record.cost.unpriced == (() if stream else ("output",))
 
 
 @pytest.mark.parametrize("status", ["queued", "in_progress"])
@@ -408,8 +410,8 @@ def test_what_a_provider_goes_on_with_in_the_background_costs_more_than_is_known
         assert house.post(PATH[RESPONSES], asked).json()["status"] == status
     (record,) = records
     assert record.tokens is not None and record.tokens.input > 0 and record.estimated
-    assert record.money is not None and record.money.total == record.tokens.input * 3000
-    assert record.money.unpriced == ("output",)
+    assert record.cost is not None and record.cost.total == record.tokens.input * 3000
+    assert record.cost.unpriced == ("output",)
 
 
 def test_what_was_refused_costs_nothing_and_what_may_have_been_billed_is_not_free() -> None:
@@ -421,10 +423,10 @@ def test_what_was_refused_costs_nothing_and_what_may_have_been_billed_is_not_fre
         for _ in range(3):
             house.post(PATH[CHAT], question(CHAT, CHAT))
     first, empty, cut = records
-    assert (first.tokens, first.money) == (None, None)
+    assert (first.tokens, first.cost) == (None, None)
     for record in (empty, cut):
-        assert record.attempts[0].maybe_billed is (record.money is not None)
-        assert record.money is None or record.money.unpriced == ("usage",)
+        assert record.attempts[0].maybe_billed is (record.cost is not None)
+        assert record.cost is None or record.cost.unpriced == ("usage",)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -440,7 +442,7 @@ def test_what_we_break_ourselves_is_not_free(stream: bool, monkeypatch: pytest.M
         assert house.post(PATH[MESSAGES], question(MESSAGES, CHAT, stream=stream)).status == 500
     # Beside it there is what the client was told in the end, which is no exchange of its own.
     (record,) = [record for record in records if record.kind]
-    assert record.money is not None and record.money.unpriced == ("usage",)
+    assert record.cost is not None and record.cost.unpriced == ("usage",)
     assert [(attempt.kind, attempt.maybe_billed) for attempt in record.attempts] == [("ours", True)]
 
 
@@ -451,8 +453,8 @@ def test_the_log_and_the_rows_agree_on_what_an_error_may_have_cost(path: str, st
         house.post(path, question(CHAT, CHAT), content_type="application/json")
     (record,) = records
     assert [attempt.maybe_billed for attempt in record.attempts] == [billed]
-    assert record.money == (UNREPORTED if billed else None)
-    assert is_unpriced(settled_entry(record, "off")) is billed
+    assert record.cost == (UNREPORTED if billed else None)
+    assert is_unpriced(finalized_entry(record, "off")) is billed
 
 
 @pytest.mark.parametrize("code", ["server_error", "rate_limit_exceeded", "invalid_api_key"])
@@ -462,8 +464,8 @@ def test_the_log_and_the_rows_agree_on_an_error_that_is_told_with_a_good_status(
         house.post(PATH[CHAT], question(CHAT, CHAT))
     (record,) = records
     assert record.failure
-    unpriced = record.money is not None and bool(record.money.unpriced)
-    assert is_unpriced(settled_entry(record, "off")) is unpriced
+    unpriced = record.cost is not None and bool(record.cost.unpriced)
+    assert is_unpriced(finalized_entry(record, "off")) is unpriced
 
 
 def test_pitfall_420_the_same_request_twice_is_two_exchanges() -> None:
@@ -471,7 +473,7 @@ def test_pitfall_420_the_same_request_twice_is_two_exchanges() -> None:
     with recorded(replies, PRICED) as (house, records):
         answers = [house.post(PATH[MESSAGES], question(MESSAGES, MESSAGES)) for _ in range(2)]
     assert len(records) == 2 and len({record.id for record in records}) == 2
-    assert records[0].money == records[1].money is not None
+    assert records[0].cost == records[1].cost is not None
     assert answers[0].body == answers[1].body
 
 
@@ -507,8 +509,8 @@ def test_pitfall_425_what_a_failed_attempt_took_counts_with_what_followed() -> N
         assert house.post(PATH[RESPONSES], asked).status == 200
     (record,) = records
     first, second = record.attempts
-    assert first.money is not None and second.money is not None and record.money is not None
-    assert record.money.total == first.money.total + second.money.total
+    assert first.cost is not None and second.cost is not None and record.cost is not None
+    assert record.cost.total == first.cost.total + second.cost.total
     assert record.tokens is not None and record.tokens.input == 7000
 
 
@@ -532,8 +534,8 @@ def test_what_a_failed_response_tells_of_its_counts_is_what_it_cost(client: str,
     assert record.tokens == TokenCounts(input=3500, cache_read=2000, cache_write=500, output=200, thinking=50)
     assert not record.estimated
     # By hand: 1,000 plain at $3, 200 said at $15, 2,000 read at $0.30, 500 written at $3.75.
-    assert record.money is not None
-    assert (record.money.total, record.money.unpriced) == (3_000_000 + 3_000_000 + 600_000 + 1_875_000, ())
+    assert record.cost is not None
+    assert (record.cost.total, record.cost.unpriced) == (3_000_000 + 3_000_000 + 600_000 + 1_875_000, ())
 
 
 BROKE: Object = {"code": "server_error", "message": "broke"}
@@ -556,9 +558,9 @@ def test_a_failed_response_without_counts_is_an_error_unless_it_says_something(
         house.post(PATH[client], {**question(client, RESPONSES), "model": name})
     (record,) = records
     assert record.failure == "internal" and not record.estimated
-    assert (record.tokens, record.money) == (None, UNREPORTED if says else None)
+    assert (record.tokens, record.cost) == (None, UNREPORTED if says else None)
     assert {attempt.kind for attempt in record.attempts} == {"no_answer"}
-    assert [attempt.money for attempt in record.attempts] == [record.money] * len(record.attempts)
+    assert [attempt.cost for attempt in record.attempts] == [record.cost] * len(record.attempts)
 
 
 @pytest.mark.parametrize("client", PROTOCOLS)
@@ -571,7 +573,7 @@ def test_a_chat_answer_that_failed_midway_without_counts_took_nobody_knows_what(
     ):
         house.post(PATH[client], question(client, CHAT))
     (record,) = records
-    assert (record.tokens, record.money, record.estimated) == (None, UNREPORTED, False)
+    assert (record.tokens, record.cost, record.estimated) == (None, UNREPORTED, False)
 
 
 @pytest.mark.parametrize("provider", [CHAT, RESPONSES])
@@ -582,9 +584,9 @@ def test_an_error_behind_a_good_status_costs_what_it_tells(client: str, provider
         for _ in range(2):
             assert house.post(PATH[client], question(client, provider)).status == 500
     silent, counted = records
-    assert (silent.tokens, silent.money) == (None, None)
+    assert (silent.tokens, silent.cost) == (None, None)
     assert counted.tokens is not None and (counted.tokens.input, counted.tokens.output) == (3500, 200)
-    assert counted.money is not None and not counted.estimated
+    assert counted.cost is not None and not counted.estimated
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

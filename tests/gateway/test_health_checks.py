@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
-from dragoman.errors import BadAnswer, Exhausted, Truncated, Unreachable, Unresolved
-from dragoman.gateway.health_checks import HOURLY, LOOK, PATIENCE, Checks
+from dragoman.errors import BadResponse, Exhausted, Truncated, Unreachable, Unresolved
+from dragoman.gateway.health_checks import HOURLY, POLL_INTERVAL, TIMEOUT, Checks
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
@@ -24,8 +24,8 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport_interface import Order
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.routing.health import IN_A_ROW, LONGEST_REST
-from dragoman.routing.health_state import GOOD, HealthLevel, HealthState
+from dragoman.routing.health import CONSECUTIVE_FAILURES, MAX_COOLDOWN
+from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 from tests.gateway.routed import target_of
 from tests.virtual_time import run
@@ -99,7 +99,7 @@ class Town:
         self.out = io.StringIO()
         self.metrics = Metrics()
         log = Log(self.out, json=True)
-        self.service = ToldService(settings, self.metrics, log, StoredState(Storage(keep=False), log))
+        self.service = ToldService(settings, self.metrics, log, StoredState(Storage(store_responses=False), log))
         self.service.asked, self.service.answers = [], []
         self.checks = Checks(lambda: self.service)
         self.checks.follow()
@@ -113,18 +113,18 @@ class Town:
 
     def fail(self, target: str = TARGET, rests: int = 1) -> None:
         """Let a target rest for the nth time in a row."""
-        health, now = self.service.traffic.health, self.service.clock()
-        for _ in range(IN_A_ROW):
-            health.note(target, AttemptOutcome.SILENT, now, now)
+        health, now = self.service.routing_state.health, self.service.clock()
+        for _ in range(CONSECUTIVE_FAILURES):
+            health.record(target, AttemptOutcome.FIRST_BYTE_TIMEOUT, now, now)
         for _ in range(rests - 1):
             # Whoever tries it when it is due, and fails, makes the next rest longer.
             health.cut_short(target, now)
             permit = health.take_permit(target, now, 60.0)
-            health.note(target, AttemptOutcome.SILENT, now, now, permit=permit)
-        assert self.standing(target).level is HealthLevel.RESTING
+            health.record(target, AttemptOutcome.FIRST_BYTE_TIMEOUT, now, now, permit=permit)
+        assert self.standing(target).level is HealthLevel.COOLDOWN
 
     def standing(self, target: str = TARGET) -> HealthState:
-        return self.service.traffic.health.standing(target, self.service.clock())
+        return self.service.routing_state.health.state(target, self.service.clock())
 
     def times(self) -> list[int]:
         """When somebody was asked, in whole seconds."""
@@ -141,7 +141,7 @@ class Town:
 def checked(every: float | None = EVERY, **more: object) -> Settings:
     """Settings with one provider that is checked, and others that are not."""
     settings = settings_for(1)
-    chat = replace(settings.providers["chat"], check_every=every, **more)
+    chat = replace(settings.providers["chat"], health_check_interval=every, **more)
     return replace(settings, providers={**settings.providers, "chat": chat})
 
 
@@ -164,35 +164,37 @@ def test_a_rest_ends_when_the_list_failed_and_works_again() -> None:
             here.fail(rests=10)
             here.service.said = DOWN
             await asyncio.sleep(EVERY)
-            assert here.standing() == HealthState(HealthLevel.RESTING, LONGEST_REST)
+            assert here.standing() == HealthState(HealthLevel.COOLDOWN, MAX_COOLDOWN)
             here.service.said = WELL
-            await asyncio.sleep(2 * LOOK)
+            await asyncio.sleep(2 * POLL_INTERVAL)
             standing = here.standing()
             # Nothing but the next request says that it is well.
-            assert standing.level is HealthLevel.RESTING
-            assert standing.until == pytest.approx(EVERY + LOOK, abs=LOOK)
-            permit = here.service.traffic.permits(target_of(here.service.routes, "chat/served", "openai-chat"), 60.0)
+            assert standing.level is HealthLevel.COOLDOWN
+            assert standing.until == pytest.approx(EVERY + POLL_INTERVAL, abs=POLL_INTERVAL)
+            permit = here.service.routing_state.permits(
+                target_of(here.service.routes, "chat/served", "openai-chat"), 60.0
+            )
             assert permit is not None and permit.number
 
     run(main())
 
 
 def test_pitfall_354_they_are_off_by_default_and_ask_nobody_while_nothing_rests() -> None:
-    assert Provider(name="x", endpoints=()).check_every is None
+    assert Provider(name="x", endpoints=()).health_check_interval is None
 
     async def main() -> None:
         async with town(settings_for(1)) as here:
             for target in (TARGET, ELSEWHERE):
                 here.fail(target, rests=10)
-            await asyncio.sleep(LONGEST_REST)
+            await asyncio.sleep(MAX_COOLDOWN)
             assert here.times() == []
         async with town() as here:
             # Others rest, and of this one a target has failed, but does not rest.
             here.fail(ELSEWHERE, rests=10)
-            here.service.traffic.health.note(
+            here.service.routing_state.health.record(
                 TARGET, AttemptOutcome.OVERLOADED, here.service.clock(), here.service.clock()
             )
-            await asyncio.sleep(LONGEST_REST)
+            await asyncio.sleep(MAX_COOLDOWN)
             assert here.times() == []
 
     run(main())
@@ -219,7 +221,7 @@ def test_pitfall_354_an_hour_has_only_so_many_and_they_are_counted_by_themselves
             here.service.said = DOWN
             for _ in range(24):
                 here.fail(rests=10)
-                await asyncio.sleep(LONGEST_REST)
+                await asyncio.sleep(MAX_COOLDOWN)
             times = here.times()
             assert len([at for at in times if at <= 3600]) <= 2 * HOURLY
             assert HOURLY / 2 < len([at for at in times if at > 3600]) <= HOURLY
@@ -254,14 +256,14 @@ def test_pitfall_355_what_is_about_the_check_itself_says_nothing(said: Said) -> 
         async with town() as here:
             here.fail(rests=10)
             here.service.said = said
-            await asyncio.sleep(EVERY - LOOK)
+            await asyncio.sleep(EVERY - POLL_INTERVAL)
             assert here.counted() == {("chat", "unknown"): 1}
-            assert here.standing() == HealthState(HealthLevel.RESTING, LONGEST_REST)
+            assert here.standing() == HealthState(HealthLevel.COOLDOWN, MAX_COOLDOWN)
             # And so it has not seen what a list that works could end.
             here.service.said = WELL
             await asyncio.sleep(EVERY)
             assert here.counted()["chat", "alive"] == 1
-            assert here.standing() == HealthState(HealthLevel.RESTING, LONGEST_REST)
+            assert here.standing() == HealthState(HealthLevel.COOLDOWN, MAX_COOLDOWN)
 
     run(main())
 
@@ -282,7 +284,7 @@ def test_pitfall_355_any_list_is_one_of_a_provider_that_lives(said: Said) -> Non
             here.service.said = DOWN
             await asyncio.sleep(EVERY)
             here.service.said = said
-            await asyncio.sleep(2 * LOOK)
+            await asyncio.sleep(2 * POLL_INTERVAL)
             assert here.counted() == {("chat", "failing"): 1, ("chat", "alive"): 1}
             assert here.standing().until < 2 * EVERY
 
@@ -296,7 +298,7 @@ def test_pitfall_355_any_list_is_one_of_a_provider_that_lives(said: Said) -> Non
         pytest.param((503, b"{}"), id="503"),
         pytest.param(Unreachable("refused"), id="unreachable"),
         pytest.param(Truncated("broken off"), id="broken off"),
-        pytest.param(BadAnswer("no HTTP"), id="no HTTP"),
+        pytest.param(BadResponse("no HTTP"), id="no HTTP"),
         pytest.param(None, id="silent"),
     ],
 )
@@ -305,18 +307,18 @@ def test_pitfall_355_a_check_that_fails_makes_nobody_ill_and_no_rest_longer(said
         async with town() as here:
             here.fail(rests=3)
             before = here.standing()
-            health = here.service.traffic.health
-            health.note(ANOTHER, AttemptOutcome.ANSWERED, 0.0, 0.0)
-            health.note("chat/suspect", AttemptOutcome.OVERLOADED, 0.0, 0.0)
+            health = here.service.routing_state.health
+            health.record(ANOTHER, AttemptOutcome.ANSWERED, 0.0, 0.0)
+            health.record("chat/suspect", AttemptOutcome.OVERLOADED, 0.0, 0.0)
             here.service.said = said
-            await asyncio.sleep(PATIENCE + 2 * LOOK)
+            await asyncio.sleep(TIMEOUT + 2 * POLL_INTERVAL)
             assert here.counted() == {("chat", "failing"): 1}
             assert here.standing() == before
-            assert here.standing(ANOTHER) is GOOD
+            assert here.standing(ANOTHER) is HEALTHY
             assert here.standing("chat/suspect").level is HealthLevel.SUSPECT
             # When it is over, it is over, whatever checks find: nobody is asked any more.
             await asyncio.sleep(before.until)
-            assert here.service.traffic.health.take_permit(TARGET, here.service.clock(), 60.0) is not None
+            assert here.service.routing_state.health.take_permit(TARGET, here.service.clock(), 60.0) is not None
             assert len(here.times()) == 1
 
     run(main())
@@ -338,7 +340,7 @@ def test_pitfall_355_where_the_list_works_while_conversations_fail_no_rest_is_cu
 def test_each_rest_that_is_cut_short_takes_a_check_that_failed_during_it() -> None:
     async def main() -> None:
         async with town(checked(every=1.0)) as here:
-            health = here.service.traffic.health
+            health = here.service.routing_state.health
             here.fail(rests=10)
             here.service.said = DOWN
             await asyncio.sleep(3.0)
@@ -347,9 +349,11 @@ def test_each_rest_that_is_cut_short_takes_a_check_that_failed_during_it() -> No
             assert here.standing().until < 6.0
             # The list was right, and the conversation fails all the same.
             now = here.service.clock()
-            health.note(TARGET, AttemptOutcome.SILENT, now, now, permit=health.take_permit(TARGET, now, 60.0))
+            health.record(
+                TARGET, AttemptOutcome.FIRST_BYTE_TIMEOUT, now, now, permit=health.take_permit(TARGET, now, 60.0)
+            )
             before = here.standing()
-            assert before.until == now + LONGEST_REST
+            assert before.until == now + MAX_COOLDOWN
             await asyncio.sleep(20.0)
             assert here.standing() == before
 
@@ -361,10 +365,10 @@ def test_what_a_check_saw_of_one_rest_ends_no_later_one() -> None:
         async with town() as here:
             here.fail(rests=2)
             here.service.said = DOWN
-            await asyncio.sleep(2 * LOOK)
+            await asyncio.sleep(2 * POLL_INTERVAL)
             assert here.counted() == {("chat", "failing"): 1}
             # It rested to the end, was well for some time, and is ill for another reason.
-            here.service.traffic.health.clear(TARGET, here.service.clock())
+            here.service.routing_state.health.reset(TARGET, here.service.clock())
             await asyncio.sleep(60.0)
             here.service.said = WELL
             here.fail(rests=10)
@@ -387,7 +391,7 @@ def test_a_rest_that_began_while_a_check_was_under_way_is_left_alone() -> None:
             # Somebody cleared it, and it failed again, at the very moment.
             asked = len(here.times())
             await wait_until_async(lambda: len(here.times()) > asked, "the next check begins")
-            here.service.traffic.health.clear(TARGET, here.service.clock())
+            here.service.routing_state.health.reset(TARGET, here.service.clock())
             here.fail(rests=4)
             before = here.standing()
             await asyncio.sleep(1.0)
@@ -402,7 +406,7 @@ def test_a_target_that_came_to_rest_after_the_check_failed_is_left_alone() -> No
         async with town() as here:
             here.fail(rests=10)
             here.service.said = DOWN
-            await asyncio.sleep(2 * LOOK)
+            await asyncio.sleep(2 * POLL_INTERVAL)
             here.fail(ANOTHER, rests=10)
             before = here.standing(ANOTHER)
             here.service.said = WELL
@@ -417,7 +421,7 @@ def test_a_silent_list_is_given_up_and_one_is_asked_at_a_time() -> None:
         async with town(checked(every=1.0)) as here:
             here.fail(rests=10)
             here.service.said = None
-            await asyncio.sleep(3 * PATIENCE)
+            await asyncio.sleep(3 * TIMEOUT)
             assert here.times() == [1, 7, 13]
             assert [answer.is_closed for answer in here.service.answers] == [True, True, False]
             assert here.told()[0]["why"] == "no answer within 5 s"
@@ -469,12 +473,12 @@ def test_what_was_asked_of_a_provider_that_is_another_now_says_nothing() -> None
         async with town() as here:
             here.fail(rests=10)
             here.service.said = None
-            await asyncio.sleep(2 * LOOK)
+            await asyncio.sleep(2 * POLL_INTERVAL)
             here.service.said = WELL
             here.reload(checked(keys=("sk-another-key-of-the-provider",)))
             # What was held against the other one is forgotten, and so nobody is asked any more.
-            assert here.standing().level is HealthLevel.GOOD
-            await asyncio.sleep(PATIENCE)
+            assert here.standing().level is HealthLevel.HEALTHY
+            await asyncio.sleep(TIMEOUT)
             assert here.counted() == {}
 
     run(main())
@@ -485,7 +489,7 @@ def test_whoever_is_closed_asks_nobody_even_if_told_to_follow() -> None:
         async with town() as here:
             here.fail(rests=10)
             here.service.said = None
-            await asyncio.sleep(2 * LOOK)
+            await asyncio.sleep(2 * POLL_INTERVAL)
             await here.checks.close()
             assert here.service.answers[0].is_closed
             here.reload(checked(every=1.0))

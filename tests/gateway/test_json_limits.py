@@ -8,7 +8,13 @@ import pytest
 
 from dragoman.errors import ClientError, Oversized
 from dragoman.gateway import json_limits, thread_offload
-from dragoman.gateway.json_limits import MOST_ANSWERED, MOST_ASKED, weigh_answer, weigh_members, weigh_request
+from dragoman.gateway.json_limits import (
+    MAX_REQUEST_VALUES,
+    MAX_RESPONSE_VALUES,
+    check_request_members,
+    check_request_values,
+    check_response_values,
+)
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, running, whole
 from tests.gateway.keeping_house import keeping
 from tests.gateway.says import PAIRS, SAID, failure_of, question, tells, text_of, turn
@@ -39,20 +45,20 @@ PATHS_READ = {
 def test_a_request_with_too_many_values_is_a_413(path: str) -> None:
     client = PATHS_READ[path]
     with running() as house:
-        told = house.post(path, heavy(dict(question(client, CHAT)), MOST_ASKED), **JSON)
+        told = house.post(path, heavy(dict(question(client, CHAT)), MAX_REQUEST_VALUES), **JSON)
         assert (told.status, "too many values" in str(failure_of(client, told)["message"])) == (413, True)
         assert not house.provider.received
 
 
 def test_so_is_one_about_a_conversation() -> None:
     with keeping() as house:
-        told = house.post("/v1/conversations", heavy({}, MOST_ASKED), **JSON)
+        told = house.post("/v1/conversations", heavy({}, MAX_REQUEST_VALUES), **JSON)
         assert (told.status, "too many values" in str(failure_of(RESPONSES, told)["message"])) == (413, True)
 
 
 def test_so_is_one_that_has_them_only_with_what_it_refers_to(monkeypatch: pytest.MonkeyPatch) -> None:
     # Else a conversation would grow to any weight, one small turn after the other.
-    monkeypatch.setattr(json_limits, "MOST_ASKED", 200)
+    monkeypatch.setattr(json_limits, "MAX_REQUEST_VALUES", 200)
     many = [{"role": "user", "content": "x" * 300}] * 50
     with keeping(lambda received: tells(CHAT)) as house:
         first = house.post(PATHS[RESPONSES], {"model": "chat/served", "input": many})
@@ -65,8 +71,8 @@ def test_so_is_one_that_has_them_only_with_what_it_refers_to(monkeypatch: pytest
 
 
 def test_lists_of_a_relayed_path_are_passed_on_unread_but_members_are_not() -> None:
-    tokens = b'{"model":"chat/served","input":' + lists(2 * MOST_ASKED) + b"}"
-    members = b'{"model":"chat/served","x":{"a":1' + b',"a":1' * MOST_ASKED + b"}}"
+    tokens = b'{"model":"chat/served","input":' + lists(2 * MAX_REQUEST_VALUES) + b"}"
+    members = b'{"model":"chat/served","x":{"a":1' + b',"a":1' * MAX_REQUEST_VALUES + b"}}"
     with running(lambda received: whole({"ok": True})) as house:
         assert house.post("/v1/embeddings", tokens, **JSON).status == 200
         assert house.post("/v1/embeddings", members, **JSON).status == 413
@@ -75,7 +81,7 @@ def test_lists_of_a_relayed_path_are_passed_on_unread_but_members_are_not() -> N
 
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_an_answer_with_too_many_values_is_a_502(client: str, provider: str) -> None:
-    told = heavy(dict(answer(provider, turn(provider))), MOST_ANSWERED)
+    told = heavy(dict(answer(provider, turn(provider))), MAX_RESPONSE_VALUES)
     with running([whole(told), tells(provider)]) as house:
         first = house.post(PATHS[client], question(client, provider))
         assert (first.status, "too many values" in str(failure_of(client, first)["message"])) == (502, True)
@@ -103,14 +109,14 @@ def _texts(value: object) -> list[str]:
 
 def test_what_is_small_enough_for_the_loop_cannot_be_too_heavy() -> None:
     most = lists(thread_offload.INLINE)[: thread_offload.INLINE]
-    weigh_request(most)
-    weigh_members(most)
-    weigh_answer(most)
+    check_request_values(most)
+    check_request_members(most)
+    check_response_values(most)
 
 
 def test_each_limit_has_its_own_error() -> None:
     with pytest.raises(ClientError, match="too many values"):
-        weigh_request(lists(MOST_ASKED + 2))
-    weigh_answer(lists(MOST_ASKED + 2))
+        check_request_values(lists(MAX_REQUEST_VALUES + 2))
+    check_response_values(lists(MAX_REQUEST_VALUES + 2))
     with pytest.raises(Oversized, match="too many values"):
-        weigh_answer(lists(MOST_ANSWERED + 2))
+        check_response_values(lists(MAX_RESPONSE_VALUES + 2))

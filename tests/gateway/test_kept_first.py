@@ -70,7 +70,7 @@ def kept_in(
     def settings(port: int) -> Settings:
         made = settings_for(port, timeouts=timeouts, keys=keys)
         providers = {
-            name: replace(provider, stores=bool(keys)) if name == "responses" else provider
+            name: replace(provider, stores_responses=bool(keys)) if name == "responses" else provider
             for name, provider in made.providers.items()
         }
         return replace(made, providers=providers, storage=Storage(path=str(path / "state.db")))
@@ -146,7 +146,7 @@ def test_pitfall_438_an_answer_waits_for_a_busy_store_and_other_streams_go_on(
 def test_a_client_that_waits_for_its_last_frames_gets_signs_of_life(tmp_path: Path) -> None:
     body = json.dumps({"model": "chat/served", "input": "Hello.", "stream": True}).encode()
     head = f"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
-    with kept_in(tmp_path, Timeouts(keep_alive=0.02)) as house, held(tmp_path) as holder:
+    with kept_in(tmp_path, Timeouts(heartbeat=0.02)) as house, held(tmp_path) as holder:
         with house.connect() as connection:
             connection.sendall(head.encode() + body)
             heard = b""
@@ -171,7 +171,7 @@ def read_answer_after(connection: socket.socket) -> bytes:
 def test_what_cannot_be_kept_is_not_told(
     tmp_path: Path, way: str, streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "BUSY_TIMEOUT", 0.1)
     monkeypatch.setattr(module, "_LITTLE", 0.05)
     body = {"model": MODELS[way], "input": "Hello.", "stream": streaming}
     with kept_in(tmp_path) as house, held(tmp_path) as holder:
@@ -206,10 +206,10 @@ def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept
         patience = store_of(house)
         body = {"model": "chat/served", "input": "ticking", "background": True, "stream": True}
         with asking(lambda: house.post("/v1/responses", body)) as told:
-            wait_until(lambda: bool(house.app.service.state.background.running), "the background response runs")
+            wait_until(lambda: bool(house.app.runtime.state.background.running), "the background response runs")
             statement = "CREATE TRIGGER t BEFORE UPDATE OF body ON responses BEGIN SELECT raise(FAIL, 'no'); END"
             tell_sqlite(house, statement)
-            on_loop(house, lambda: setattr(patience, "failed", True))
+            on_loop(house, lambda: setattr(patience, "record_failure", True))
             gate.open(house)
             wait_until(lambda: "could not be kept" in house.log.getvalue(), "the failure to store is logged")
             assert patience.failed
@@ -273,7 +273,7 @@ def test_a_change_waits_for_a_busy_store(
     with kept_in(tmp_path) as house:
         response = _id_in(house.post("/v1/responses", {"model": "chat/served", "input": "x"}))
         conversation = str(house.post("/v1/conversations", {}).json()["id"])
-        monkeypatch.setattr(module, "PATIENCE", 0.1 if stays else PATIENCE)
+        monkeypatch.setattr(module, "BUSY_TIMEOUT", 0.1 if stays else PATIENCE)
         asked = len(house.provider.received)
         with held(tmp_path) as holder, asking(lambda: CHANGES[change](house, response, conversation)) as told:
             # The store's patience may be over before a busy machine looks.
@@ -305,7 +305,7 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(
             wait_until(lambda: waited_for(house), "a write waits for the busy store")
             if free:
                 # Held up in the line, so that only the last try can have kept it.
-                monkeypatch.setattr(thread_module, "_LONGEST_PAUSE", 6000.0)
+                monkeypatch.setattr(thread_module, "_MAX_PAUSE", 6000.0)
                 thread = store_of(house)._thread
                 thread._pause = 6000.0
                 wait_until(lambda: thread._again > thread._clock() + 1000.0, "the next try is far away")
@@ -314,7 +314,7 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(
         response_id = heard.split(b'"id":"resp_')[1].split(b'"')[0].decode()
         if not free:
             holder.let_go()
-        found = in_store(house, lambda tables: tables.responses.known(f"resp_{response_id}"))
+        found = in_store(house, lambda tables: tables.responses.exists(f"resp_{response_id}"))
         assert (found, "could not be kept" in house.log.getvalue()) == (free, not free)
 
 
@@ -326,7 +326,7 @@ def test_a_gateway_that_stops_while_an_answer_is_kept(tmp_path: Path, free: bool
             wait_until(lambda: waited_for(house), "a write waits for the busy store")
 
             def stop() -> None:
-                house.app.service.draining = True
+                house.app.runtime.draining = True
                 if free:
                     holder.let_go()
                 house.server.cancel_all()
@@ -345,7 +345,7 @@ def test_a_gateway_that_stops_while_a_whole_answer_is_kept_says_that_it_was_not(
             wait_until(lambda: waited_for(house), "a write waits for the busy store")
 
             def stop() -> None:
-                house.app.service.draining = True
+                house.app.runtime.draining = True
                 house.server.cancel_all()
 
             on_loop(house, stop)
@@ -368,7 +368,7 @@ def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_pat
             holder.let_go()
             answer = told.result(PATIENCE)
         assert _is_complete(answer, streaming=True)
-        owner = house.app.service.settings.keys[0].digest
+        owner = house.app.runtime.settings.keys[0].digest
         noted = in_store(house, lambda tables: tables.responses.find(owner, _id_in(answer)))
         assert noted is not None and not noted.body
 

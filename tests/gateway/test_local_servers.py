@@ -12,7 +12,7 @@ from dragoman.config.settings import Key, Server, Settings
 from dragoman.gateway import model_list_fetch
 from dragoman.gateway import runtime as service_module
 from dragoman.gateway.access.protection import judged, protection_at_start, with_local
-from dragoman.launching.local_servers import PATIENCE as LOCAL_PATIENCE
+from dragoman.launching.local_servers import TIMEOUT as LOCAL_PATIENCE
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, House, Received, Reply, passing, running, whole
 from tests.gateway.says import tells
@@ -30,7 +30,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def local(name: str, port: int) -> Provider:
     end = Endpoint(protocol=CHAT, base_url=f"http://127.0.0.1:{port}/v1")
-    return Provider(name=name, endpoints=(end,), auth="none", stores=False)
+    return Provider(name=name, endpoints=(end,), auth="none", stores_responses=False)
 
 
 def settings_with(port: int) -> Settings:

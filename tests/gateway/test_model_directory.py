@@ -28,20 +28,20 @@ def lines(port: int) -> Settings:
         RouteConfig(pattern="x-*", targets=("chat/*",)),
     )
     defaults = (RouteConfig(pattern="gpt-*", targets=("responses/*",)),)
-    providers = {**made.providers, "chat": replace(made.providers["chat"], rows=rows)}
+    providers = {**made.providers, "chat": replace(made.providers["chat"], capabilities=rows)}
     prices = {"chat/small": Override(rates=Rates(input=3_000_000, output=15_000_000))}
     return replace(made, routes=routes, defaults=defaults, providers=providers, prices=prices)
 
 
 def found(house: House, match: str = "") -> dict[str, DescribedName]:
     """The names that are found, in their order."""
-    return {name.name: name for name in search(house.app.service, CHAT, match)}
+    return {name.name: name for name in search(house.app.runtime, CHAT, match)}
 
 
 def test_a_name_has_the_sizes_of_the_smallest_and_what_any_target_can() -> None:
     with running((), lines) as house:
-        service = house.app.service
-        service.listed.keep(service.settings.providers["chat"], [ListedModel(id="small", window=9, cap=4)], 1.0)
+        service = house.app.runtime
+        service.listed.put(service.settings.providers["chat"], [ListedModel(id="small", window=9, cap=4)], 1.0)
         price = Price(input="3", output="15")
         (both,) = look_up(service, CHAT, ["both", "no-such-name"])
     assert both == DescribedName(
@@ -89,7 +89,7 @@ def test_a_pattern_is_told_once_with_what_its_rules_lead_to() -> None:
         return replace(made, routes=(own, *made.routes))
 
     with running((), ruled) as house:
-        names = search(house.app.service, CHAT, "gpt-*")
+        names = search(house.app.runtime, CHAT, "gpt-*")
     assert [name.name for name in names] == ["gpt-*"]
     assert [target.target for target in names[0].targets] == ["messages/*", "chat/small"]
 
@@ -127,7 +127,7 @@ def listing(received: Received) -> Reply:
 @pytest.mark.parametrize("live", [True, False])
 def test_a_configuration_that_nobody_serves_is_read_and_its_providers_asked_if_that_is_wished(live: bool) -> None:
     with running(listing, with_provider(models=None)) as house:
-        settings = house.app.service.settings
+        settings = house.app.runtime.settings
         names, failed = asyncio.run(names_table(settings, "*/m", live=live))
         (of_one,), _ = asyncio.run(names_table(settings, names=["chat/m"], live=live))
     assert [(name.name, name.window) for name in names] == live * [("chat/m", 9), ("responses/m", 9)]

@@ -24,8 +24,8 @@ def target(model: str, provider: Provider = ONE) -> Target:
 def kept() -> ModelListCache:
     """Two lists."""
     lists = ModelListCache({"one": ONE, "two": TWO})
-    lists.keep(ONE, [LISTED], 5.0)
-    lists.keep(TWO, [ListedModel(id="models/g", window=7)], 5.0)
+    lists.put(ONE, [LISTED], 5.0)
+    lists.put(TWO, [ListedModel(id="models/g", window=7)], 5.0)
     return lists
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.model_list_fetch import ask_providers, models_of
+from dragoman.gateway.model_list_fetch import models_of, refresh_lists
 from tests.gateway.harness import House, Received, Reply, running, whole
 from tests.gateway.says import log_lines, with_provider
 
 
 def asked(house: House) -> list[str]:
     """The names that are known of one provider after it was asked for, unless that was done before."""
-    service = house.app.service
+    service = house.app.runtime
     provider = service.settings.providers["chat"]
-    house.run(ask_providers(service, [provider]))
+    house.run(refresh_lists(service, [provider]))
     return list(models_of(service, provider))
 
 
@@ -23,7 +23,7 @@ def test_what_was_listed_once_outlives_a_list_that_fails() -> None:
 
     with running(script, with_provider(models=None)) as house:
         now = [0.0]
-        house.app.service.clock = lambda: now[0]
+        house.app.runtime.clock = lambda: now[0]
         told = []
         for moment in (0.0, 299.0, 301.0, 330.0, 332.0):
             now[0] = moment

@@ -24,22 +24,22 @@ def lines(port: int) -> Settings:
 
 def told(house: House, name: str, listed: ListedModel | None = None) -> ListedModel:
     """What is told of a name, after the provider listed a model."""
-    service: Runtime = house.app.service
+    service: Runtime = house.app.runtime
     if listed is not None:
-        service.listed.keep(service.settings.providers["chat"], [listed], 1.0)
+        service.listed.put(service.settings.providers["chat"], [listed], 1.0)
     return model_of(service, name, route_of(service, name, CHAT))
 
 
 def test_lines_come_first_and_none_comes_twice() -> None:
     with running((), lines) as house:
-        names = [name for name, _ in names_of(house.app.service, CHAT)]
+        names = [name for name, _ in names_of(house.app.runtime, CHAT)]
     assert names[:5] == ["mine", "messages/served", "nowhere", "chat/served", "responses/served"]
     assert len(names) == len(set(names))
 
 
 def test_a_line_that_leads_nowhere_spoils_nothing() -> None:
     with running((), lines) as house:
-        assert dict(names_of(house.app.service, CHAT))["nowhere"] is None
+        assert dict(names_of(house.app.runtime, CHAT))["nowhere"] is None
         assert told(house, "nowhere") == ListedModel(id="nowhere", owner="dragoman")
 
 
@@ -53,10 +53,10 @@ def test_a_line_keeps_its_own_name_and_owner_whatever_its_one_target_is_called()
 
 def test_what_several_providers_call_alike_is_told_apart() -> None:
     with running((), lines) as house:
-        service = house.app.service
+        service = house.app.runtime
         providers = service.settings.providers
         for name, title in (("chat", "Same"), ("responses", "Same"), ("all", "Other")):
-            service.listed.keep(providers[name], [ListedModel(id="served", title=title)], 1.0)
+            service.listed.put(providers[name], [ListedModel(id="served", title=title)], 1.0)
         models = models_of_all(service, names_of(service, CHAT))
     assert [model.title for model in models if model.title] == [
         "Same (chat/served)",
@@ -67,6 +67,6 @@ def test_what_several_providers_call_alike_is_told_apart() -> None:
 
 def test_each_provider_is_found_once() -> None:
     with running((), lines) as house:
-        service = house.app.service
+        service = house.app.runtime
         routes = [service.routes.route(name, CHAT) for name in ("mine", "messages/served")]
         assert [provider.name for provider in providers_of(routes)] == ["chat", "all"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, RouteRule, Settings
 from dragoman.gateway import model_resolver as module
-from dragoman.gateway.advice import shown
+from dragoman.gateway.advice import printable
 from dragoman.gateway.model_resolver import ModelResolver, UnknownModel, filled
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.route import Route, RuleCondition
@@ -270,14 +270,14 @@ def test_a_hostile_name_behind_a_provider_is_the_providers_to_judge(case: str) -
     found = routes()
     assert target_of(found, f"local/{HOSTILE[case]}", CHAT).model == HOSTILE[case]
     # What is remembered is bounded in number and in length.
-    assert all(len(name) <= module._KNOWN_LENGTH for name, _ in found._known)
+    assert all(len(name) <= module._MAX_NAME_LENGTH for name, _ in found._cache)
 
 
 def test_names_without_number_do_not_fill_the_memory() -> None:
     found = routes()
-    for count in range(2 * module._KNOWN_LIMIT + 10):
+    for count in range(2 * module._MAX_CACHED_ROUTES + 10):
         target_of(found, f"local/m{count}", CHAT)
-    assert len(found._known) <= module._KNOWN_LIMIT
+    assert len(found._cache) <= module._MAX_CACHED_ROUTES
 
 
 def test_the_same_name_leads_clients_of_different_protocols_to_their_own_endpoints() -> None:
@@ -301,7 +301,12 @@ SEVERAL = (
     RouteConfig(pattern="alias", targets=("smart",), strict=True, retries=1),
     RouteConfig(pattern="nested", targets=("local/x", "patient", "wise-one"), retries=2, max_cost=7, strict=True),
     RouteConfig(
-        pattern="patient", targets=("local/x", "local/y"), retries=3, first_byte=20.0, max_cost=9, refusals=True
+        pattern="patient",
+        targets=("local/x", "local/y"),
+        retries=3,
+        first_byte=20.0,
+        max_cost=9,
+        fallback_on_refusal=True,
     ),
     RouteConfig(
         pattern="ruled-*",
@@ -309,7 +314,7 @@ SEVERAL = (
         policy="cheapest",
         sticky=False,
         rules=(
-            RouteRule(when=RuleCondition(input_over=60_000), targets=("openai/gpt-5.1",)),
+            RouteRule(when=RuleCondition(input_tokens_over=60_000), targets=("openai/gpt-5.1",)),
             RouteRule(when=RuleCondition(tools=True), targets=("smart",)),
             RouteRule(when=RuleCondition(images=True), targets=("local/a", "local/big-*")),
         ),
@@ -321,7 +326,7 @@ SEVERAL = (
 
 
 def several(*, keeps: bool = False) -> ModelResolver:
-    return ModelResolver(Settings(providers=PROVIDERS, routes=SEVERAL), keeps=keeps)
+    return ModelResolver(Settings(providers=PROVIDERS, routes=SEVERAL), stores_responses=keeps)
 
 
 def ids(targets: Iterable[Target | Route]) -> list[str]:
@@ -344,7 +349,7 @@ def test_a_name_with_one_target_has_no_choice(name: str) -> None:
     route = routes(*LINES[:3], defaults=DEFAULTS).route(name, CHAT)
     assert route.only is not None
     assert route.only == target_of(routes(*LINES[:3], defaults=DEFAULTS), name, CHAT)
-    assert not route.only.kept_here
+    assert not route.only.stored_here
 
 
 def test_a_name_for_a_line_is_that_line() -> None:
@@ -396,7 +401,7 @@ def test_rules_lead_to_targets_or_lines_under_the_options_of_their_line() -> Non
         ("fallback", False),
         ("cheapest", False),
     ]
-    assert [rule.when.input_over for rule in route.rules] == [60_000, None, None]
+    assert [rule.when.input_tokens_over for rule in route.rules] == [60_000, None, None]
     assert not any(rule.to.rules for rule in route.rules)
 
 
@@ -419,8 +424,8 @@ def test_a_provider_goes_before_a_line_of_the_same_name() -> None:
     [("smart", True), ("ruled-1", True), ("alias", True), ("nested", True), ("dear", False), ("local/x", False)],
 )
 def test_what_several_may_answer_is_kept_here_if_there_is_a_store(name: str, kept: bool) -> None:
-    assert {target.kept_here for target in several(keeps=True).route(name, CHAT).targets} == {kept}
-    assert not any(target.kept_here for target in several().route(name, CHAT).targets)
+    assert {target.stored_here for target in several(keeps=True).route(name, CHAT).targets} == {kept}
+    assert not any(target.stored_here for target in several().route(name, CHAT).targets)
 
 
 @pytest.mark.parametrize("line", ["anthropic/*", "smart", "local/copy-*-x"])
@@ -492,8 +497,8 @@ def test_listings_name_what_has_no_star() -> None:
 
 
 def test_a_shown_name_is_cut() -> None:
-    assert shown("a\nb") == "`a?b`"
-    assert len(shown("x" * 10_000)) == 122
+    assert printable("a\nb") == "`a?b`"
+    assert len(printable("x" * 10_000)) == 122
 
 
 @pytest.mark.parametrize(
@@ -506,4 +511,4 @@ def test_a_shown_name_is_cut() -> None:
     ],
 )
 def test_a_model_is_shown_without_region_and_account(model: str, told: str) -> None:
-    assert target_of(routes(), f"local/{model}", CHAT).shown == told
+    assert target_of(routes(), f"local/{model}", CHAT).printable_model == told

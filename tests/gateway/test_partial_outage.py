@@ -55,7 +55,7 @@ def settings(port: int) -> Settings:
 
 def answered(house: House, client: str) -> list[int]:
     """The requests that are answered; time passes between them."""
-    house.app.service.traffic.chance = Random("dice").random
+    house.app.runtime.routing_state.rng = Random("dice").random
     found = []
     for number in range(REQUESTS):
         messages = [{"role": "user", "content": str(number)}]

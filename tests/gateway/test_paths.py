@@ -21,7 +21,7 @@ ENDPOINTS = {
     "/health": (EndpointKind.HEALTH, ""),
     "/healthz": (EndpointKind.HEALTH, ""),
     "/readyz": (EndpointKind.READY, ""),
-    "/": (EndpointKind.HOME, ""),
+    "/": (EndpointKind.INDEX, ""),
 }
 
 
@@ -119,25 +119,25 @@ def test_what_belongs_to_nobody_goes_to_nobody(path: str) -> None:
 
 
 def test_paths_without_number_are_not_remembered() -> None:
-    before = len(paths._KNOWN)
+    before = len(paths._CACHE)
     for count in range(1000):
         api_path_of(f"/v1/models/m{count}")
         api_path_of(f"/v1/files/f{count}")
         api_path_of(f"/v1/responses/r{count}")
         api_path_of(f"/v1/conversations/c{count}")
         api_path_of(f"/nowhere{count}")
-    assert len(paths._KNOWN) == before
+    assert len(paths._CACHE) == before
 
 
 def test_spellings_without_number_of_one_endpoint_are_remembered_within_a_limit() -> None:
-    known = dict(paths._KNOWN)
+    known = dict(paths._CACHE)
     try:
         for count in range(2000):
             assert api_path_of("/" * (count + 1) + "v1/messages").kind is EndpointKind.CONVERSATION
-        assert len(paths._KNOWN) == paths._KNOWN_LIMIT
+        assert len(paths._CACHE) == paths._MAX_CACHED
     finally:
-        paths._KNOWN.clear()
-        paths._KNOWN.update(known)
+        paths._CACHE.clear()
+        paths._CACHE.update(known)
 
 
 @pytest.mark.parametrize("path", ["/v1/%63hat/completions", "/%76%31/chat/completions", "/v1/chat/%63ompletions"])

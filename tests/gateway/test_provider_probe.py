@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from dragoman.gateway.provider_probe import ProbeResponse, ask_all, check_live
+from dragoman.gateway.provider_probe import ProbeResponse, check_live, probe_all
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -84,11 +84,11 @@ def test_an_answer_says_when_it_was() -> None:
         provider = ScriptedProvider(lambda received: replace(whole({"data": []}), headers=(("Date", DATE),)))
         await provider.start()
         try:
-            return await ask_all(settings_for(provider.port), 30.0)
+            return await probe_all(settings_for(provider.port), 30.0)
         finally:
             await provider.stop()
 
     found = {(answer.provider, answer.protocol): answer for answer in asyncio.run(check())}
     assert found["chat", CHAT].date == DATE
     assert found["echo", CHAT].date == ""
-    assert found["chat", CHAT].heard > 0
+    assert found["chat", CHAT].received_at > 0

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.gateway.observability.journal_entries import settled_entry
+from dragoman.gateway.observability.journal_entries import finalized_entry
 from dragoman.gateway.observability.record import Record
 from dragoman.records.exchanges import find
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -151,8 +151,8 @@ def test_so_is_one_that_failed_where_its_client_was_told_an_id(client: str) -> N
 def found_by(records: list[Record], ids: list[str]) -> None:
     """Every record is the one that its id leads to; an answer on the relay may have none."""
     assert len(records) == len(ids)
-    with closing(open_account_tables(":memory:")) as tables:
-        fill(tables, [(settled_entry(record, "off"), AssignedThread()) for record in records])
+    with closing(open_record_tables(":memory:")) as tables:
+        fill(tables, [(finalized_entry(record, "off"), AssignedThread()) for record in records])
         for record, name in zip(records, ids, strict=True):
             assert not name or find(tables, name).row.id == record.id
 

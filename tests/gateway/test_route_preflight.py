@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.config.keys import COMMAND_LINE_KEY, digest_of
 from dragoman.config.settings import Key, RouteConfig, Settings
 from dragoman.gateway import route_preflight
-from dragoman.gateway.check_cache import KEPT
+from dragoman.gateway.check_cache import MAX_AGE_SECONDS
 from dragoman.http.address import Origin
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, passing, running, settings_for, whole
 from tests.ports import CLOSED_PORT
@@ -92,7 +92,7 @@ def test_what_is_no_list_is_taken_on_trust() -> None:
 def test_a_slow_provider_is_a_note() -> None:
     with running(lambda _: Reply(steps=(passing(), b"{}"))) as house:
         ((_, able, words),) = checks(house, "chat/served")
-    assert (able, words.endswith(f"did not answer within {route_preflight.PATIENCE:g} s")) == (True, True)
+    assert (able, words.endswith(f"did not answer within {route_preflight.TIMEOUT:g} s")) == (True, True)
 
 
 def test_a_list_that_anybody_may_read_says_nothing_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_a_check_takes_a_place_among_the_exchanges_of_its_key() -> None:
         return replace(found, keys=(replace(found.keys[0], concurrency=1),))
 
     with running(lambda _: LIST, settings) as house:
-        service = house.app.service
+        service = house.app.runtime
         place = service.key_calls.take(service.settings.keys[0])
         assert place is not None
         refused = house.post(f"/route?model=chat/served&client={CHAT}&check=1", BODY, x_api_key=KEY)
@@ -158,11 +158,11 @@ def test_a_check_takes_a_place_among_the_exchanges_of_its_key() -> None:
 
 def test_who_asks_again_and_again_has_nobody_called_for_it() -> None:
     with running(lambda _: LIST, asking) as house:
-        service = house.app.service
+        service = house.app.runtime
         for _ in range(5):
             checks(house, "two")
         assert len(house.provider.received) == 1
         now = service.clock()
-        service.checks._clock = lambda: now + KEPT + 1.0
+        service.checks._clock = lambda: now + MAX_AGE_SECONDS + 1.0
         checks(house, "two")
         assert len(house.provider.received) == 2

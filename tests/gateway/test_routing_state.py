@@ -19,7 +19,7 @@ from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import PROMPT
 from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Affinity, Dice, Plan, PlanInputs, Why, plan
+from dragoman.routing.plan import Affinity, Plan, PlanInputs, RandomDraws, Why, plan
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.routing.target_health import Permit
@@ -43,16 +43,16 @@ class _Line:
     """A line of a running gateway, and its traffic."""
 
     def __init__(self, house: House, name: str) -> None:
-        self.service: Runtime = house.app.service
+        self.service: Runtime = house.app.runtime
         self.route: Route = self.service.routes.route(name, CHAT)
         self.first, self.second = self.route.targets
 
     @property
     def traffic(self) -> RoutingState:
-        return self.service.traffic
+        return self.service.routing_state
 
     def order(self, conversation: str = "") -> list[Target]:
-        return [*self.traffic.plan(self.route, NEEDS, self.service.knowledge, conversation).order]
+        return [*self.traffic.plan(self.route, NEEDS, self.service.target_info, conversation).order]
 
     def ended(
         self,
@@ -65,7 +65,7 @@ class _Line:
     ) -> None:
         now = self.traffic.clock()
         usage = Usage(input=10, output=100)
-        self.traffic.ended(
+        self.traffic.record_outcome(
             target,
             kind,
             began=now - seconds,
@@ -82,28 +82,28 @@ def test_a_failure_moves_a_target_behind_at_once() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         assert line.order() == [line.first, line.second]
-        line.ended(line.first, AttemptOutcome.NO_ANSWER)
+        line.ended(line.first, AttemptOutcome.CONNECTION_LOST)
         assert line.order() == [line.second, line.first]
-        line.ended(line.second, AttemptOutcome.WRONG_REQUEST)
+        line.ended(line.second, AttemptOutcome.INVALID_REQUEST)
         assert line.order() == [line.second, line.first]
 
 
 def test_a_conversation_stays_with_whoever_answered() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
-        line.traffic.pin("", "c", Affinity(line.second.id))
-        plan = line.traffic.plan(line.route, NEEDS, line.service.knowledge, "c")
+        line.traffic.set_affinity("", "c", Affinity(line.second.id))
+        plan = line.traffic.plan(line.route, NEEDS, line.service.target_info, "c")
         assert plan.order == (line.second, line.first)
-        assert plan.why is Why.PINNED
+        assert plan.why is Why.AFFINITY
         assert line.order("d") == [line.first, line.second]
-        line.ended(line.second, AttemptOutcome.BROKEN)
+        line.ended(line.second, AttemptOutcome.STREAM_BROKEN)
         assert line.order("c") == [line.first, line.second]
 
 
 def test_turns_are_taken_by_plans_and_not_by_glances() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "turns")
-        known = line.service.knowledge
+        known = line.service.target_info
         led = [line.order()[0] for _ in range(4)]
         assert led == [line.first, line.second] * 2
         glances = {line.traffic.glance(line.route, NEEDS, known).order[0].id for _ in range(3)}
@@ -114,7 +114,7 @@ def test_turns_are_taken_by_plans_and_not_by_glances() -> None:
 def test_the_quicker_one_leads_once_both_are_known() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "fast")
-        line.traffic.chance = lambda: 0.5
+        line.traffic.rng = lambda: 0.5
         for _ in range(3):
             line.ended(line.first, AttemptOutcome.ANSWERED, seconds=10.0, first=5.0)
             line.ended(line.second, AttemptOutcome.ANSWERED, seconds=2.0, first=0.2)
@@ -125,19 +125,19 @@ def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> Non
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         now = line.traffic.clock()
-        line.ended(line.first, AttemptOutcome.SILENT, seconds=20.0)
-        assert line.traffic.health.standing(line.first.id, now).level is HealthLevel.RESTING
+        line.ended(line.first, AttemptOutcome.FIRST_BYTE_TIMEOUT, seconds=20.0)
+        assert line.traffic.health.state(line.first.id, now).level is HealthLevel.COOLDOWN
         assert line.order() == [line.second, line.first]
-        assert not line.traffic.is_good(line.first)
+        assert not line.traffic.is_healthy(line.first)
         assert 0.0 < line.traffic.wakes_in(line.first) <= 5.0
         permit = line.traffic.permits(line.first, 60.0)
         assert permit is not None
         assert line.traffic.permits(line.first, 60.0) is None
         # Another client that leaves changes nothing.
-        line.ended(line.first, AttemptOutcome.LEFT)
+        line.ended(line.first, AttemptOutcome.CLIENT_DISCONNECTED)
         assert line.traffic.permits(line.first, 60.0) is None
         # Its own has found nothing out by that, and gives the permit back.
-        line.ended(line.first, AttemptOutcome.LEFT, permit=permit)
+        line.ended(line.first, AttemptOutcome.CLIENT_DISCONNECTED, permit=permit)
         permit = line.traffic.permits(line.first, 60.0)
         assert permit is not None
         # So does one that made no call at all, and one that could not.
@@ -147,25 +147,25 @@ def test_one_request_at_a_time_finds_out_whether_a_target_is_well_again() -> Non
         line.ended(line.first, AttemptOutcome.UNRESOLVED, permit=permit)
         permit = line.traffic.permits(line.first, 60.0)
         line.ended(line.first, AttemptOutcome.ANSWERED, permit=permit)
-        assert line.traffic.health.standing(line.first.id, now).level is HealthLevel.RAMPING
+        assert line.traffic.health.state(line.first.id, now).level is HealthLevel.SLOW_START
 
 
 def test_pitfall_324_going_on_to_a_target_is_paid_for_only_where_it_rests() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         traffic, second = line.traffic, line.second
-        line.ended(second, AttemptOutcome.NO_ANSWER)
-        assert traffic.health.standing(second.id, traffic.clock()).level is HealthLevel.SUSPECT
-        assert all(traffic.may_ask_next(second) for _ in range(30))
+        line.ended(second, AttemptOutcome.CONNECTION_LOST)
+        assert traffic.health.state(second.id, traffic.clock()).level is HealthLevel.SUSPECT
+        assert all(traffic.may_try_next(second) for _ in range(30))
         for _ in range(4):
-            line.ended(second, AttemptOutcome.NO_ANSWER, seconds=PROMPT)
+            line.ended(second, AttemptOutcome.CONNECTION_LOST, seconds=PROMPT)
         assert not traffic.is_last_resort(second)
-        assert [traffic.may_ask_next(second) for _ in range(11)] == [True] * 10 + [False]
+        assert [traffic.may_try_next(second) for _ in range(11)] == [True] * 10 + [False]
         permit = traffic.permits(second, 60.0)
         assert permit is not None
-        assert not traffic.may_ask_next(second)
+        assert not traffic.may_try_next(second)
         line.ended(second, AttemptOutcome.ANSWERED, permit=permit)
-        assert all(traffic.may_ask_next(second) for _ in range(30))
+        assert all(traffic.may_try_next(second) for _ in range(30))
 
 
 def test_item_22_b9_a_target_whose_errors_come_back_quickly_is_asked_last_and_without_end() -> None:
@@ -173,36 +173,36 @@ def test_item_22_b9_a_target_whose_errors_come_back_quickly_is_asked_last_and_wi
         line = _Line(house, "two")
         traffic, first = line.traffic, line.first
         for _ in range(5):
-            line.ended(first, AttemptOutcome.NO_ANSWER, seconds=0.0)
-        assert traffic.health.standing(first.id, traffic.clock()).level is HealthLevel.RESTING
+            line.ended(first, AttemptOutcome.CONNECTION_LOST, seconds=0.0)
+        assert traffic.health.state(first.id, traffic.clock()).level is HealthLevel.COOLDOWN
         assert line.order() == [line.second, first]
-        assert all(traffic.may_ask_next(first) and traffic.is_last_resort(first) for _ in range(30))
+        assert all(traffic.may_try_next(first) and traffic.is_last_resort(first) for _ in range(30))
         # One of them is the probe, which changes nothing for the others.
         permit = traffic.permits(first, 60.0)
         assert permit is not None and traffic.permits(first, 60.0) is None
-        assert traffic.may_ask_next(first) and traffic.is_last_resort(first)
+        assert traffic.may_try_next(first) and traffic.is_last_resort(first)
         assert line.order() == [line.second, first]
 
 
 def test_what_is_known_outlives_a_reload() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
-        service = house.app.service
+        service = house.app.runtime
         line = _Line(house, "two")
-        line.ended(line.first, AttemptOutcome.NO_ANSWER)
+        line.ended(line.first, AttemptOutcome.CONNECTION_LOST)
 
         async def again() -> Runtime:
             return Runtime(service.settings, service.metrics, service.log, service.state, former=service)
 
-        assert house.run(again()).traffic is service.traffic
+        assert house.run(again()).routing_state is service.routing_state
 
 
 def test_nothing_is_remembered_of_names_that_are_longer_than_any() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, "two")
         long = replace(line.first, model="x" * 10_000)
-        line.ended(long, AttemptOutcome.NO_ANSWER)
-        line.traffic.pin("", "c", Affinity(long.id))
-        assert not line.traffic.health.knows(long.id) and not len(line.traffic.pins)
+        line.ended(long, AttemptOutcome.CONNECTION_LOST)
+        line.traffic.set_affinity("", "c", Affinity(long.id))
+        assert not line.traffic.health.has_target(long.id) and not len(line.traffic.affinities)
 
 
 def test_a_request_that_made_no_call_gives_its_permit_back() -> None:
@@ -215,14 +215,14 @@ def test_a_request_that_made_no_call_gives_its_permit_back() -> None:
         for _ in range(2):
             assert house.post("/v1/chat/completions", lossy, x_dragoman_strict="1").status == 400
         reports = line.traffic.health.reports(line.traffic.clock())
-        assert {report.standing.level for report in reports} == {HealthLevel.RESTING}
+        assert {report.health.level for report in reports} == {HealthLevel.COOLDOWN}
 
 
 @pytest.mark.parametrize("name", ["two", "fast", "turns"])
 def test_whom_a_glance_finds_is_whom_a_look_at_everybody_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calm = []
 
-    def both(route: Route, needs: Requirements, view: PlanInputs, dice: Dice) -> Plan:
+    def both(route: Route, needs: Requirements, view: PlanInputs, dice: RandomDraws) -> Plan:
         made = plan(route, needs, view, dice)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(view), "is_calm", lambda *_: False)
@@ -233,27 +233,27 @@ def test_whom_a_glance_finds_is_whom_a_look_at_everybody_finds(name: str, monkey
             looked.order,
             looked.candidates,
         )
-        calm.append(made.is_calm)
+        calm.append(made.is_unranked)
         return made
 
     monkeypatch.setattr(traffic_module, "plan", both)
     random, now = Random(7), 1000.0
     with running((), lambda port: _lined(settings_for(port))) as house:
         line = _Line(house, name)
-        line.traffic.chance = random.random
+        line.traffic.rng = random.random
         line.traffic.clock = lambda: now
         for _ in range(400):
             now += random.choice([0.0, 0.01, 1.0, 30.0])
             needs = replace(NEEDS, size=random.choice([100, 20_000]))
             said = random.choice(["", "one", "other"])
-            made = line.traffic.plan(line.route, needs, line.service.knowledge, said, exploring=0.2)
+            made = line.traffic.plan(line.route, needs, line.service.target_info, said, exploring=0.2)
             assert made.first is not None
-            kind = random.choices([AttemptOutcome.ANSWERED, AttemptOutcome.NO_ANSWER, AttemptOutcome.SLOW], [30, 1, 1])[
-                0
-            ]
+            kind = random.choices(
+                [AttemptOutcome.ANSWERED, AttemptOutcome.CONNECTION_LOST, AttemptOutcome.SLOW_RESPONSE], [30, 1, 1]
+            )[0]
             line.ended(made.first, kind, seconds=random.random(), first=random.choice([0.0, 0.1]))
             if said and kind is AttemptOutcome.ANSWERED:
-                line.traffic.pin("", said, Affinity(made.first.id))
+                line.traffic.set_affinity("", said, Affinity(made.first.id))
     assert {True, False} <= set(calm)
 
 
@@ -284,11 +284,11 @@ def _asked_last(received: Received) -> Reply:
 def _failed(line: _Line, seconds: float) -> None:
     """The first target fails five times in a row, each time after some seconds."""
     for _ in range(5):
-        line.ended(line.first, AttemptOutcome.NO_ANSWER, seconds=seconds)
+        line.ended(line.first, AttemptOutcome.CONNECTION_LOST, seconds=seconds)
 
 
 COOLDOWNS: dict[str, Callable[[_Line], None]] = {
-    "silence": lambda line: line.ended(line.first, AttemptOutcome.SILENT, seconds=20.0),
+    "silence": lambda line: line.ended(line.first, AttemptOutcome.FIRST_BYTE_TIMEOUT, seconds=20.0),
     "slow errors": lambda line: _failed(line, PROMPT),
     "quick errors": lambda line: _failed(line, 0.0),
     "a rate limit": lambda line: line.service.rotation(line.first.provider).cool(

@@ -12,11 +12,11 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
 from dragoman.gateway.processes.shared_memory import SharedMemory
-from dragoman.gateway.routing_state_sync import LOOK, RoutingStateSync
+from dragoman.gateway.routing_state_sync import POLL_INTERVAL, RoutingStateSync
 from dragoman.gateway.runtime import Runtime
 from dragoman.providers.key_cooldowns import digest_of
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.routing.health import IN_A_ROW
+from dragoman.routing.health import CONSECUTIVE_FAILURES
 from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.plan_inputs import Affinity
 from tests.gateway.harness import PROVIDER_KEY, settings_for
@@ -50,20 +50,20 @@ class Colleague:
         """Let requests fail."""
         for _ in range(times):
             now = self.service.clock()
-            self.service.traffic.health.note(target, AttemptOutcome.UNREACHABLE, now, now)
+            self.service.routing_state.health.record(target, AttemptOutcome.UNREACHABLE, now, now)
 
     def level(self, target: str) -> HealthLevel:
         """How it thinks of a target."""
-        return self.service.traffic.health.standing(target, self.service.clock()).level
+        return self.service.routing_state.health.state(target, self.service.clock()).level
 
     def rests(self, provider: str = "chat", model: str = "") -> bool:
         """Whether the key of a provider rests here."""
-        rests = self.service.key_rests()[provider]
+        rests = self.service.key_cooldowns()[provider]
         return rests.until(digest_of(PROVIDER_KEY), model) > self.service.clock()
 
     def pinned(self, conversation: str) -> Affinity | None:
         """Where it thinks that a conversation is."""
-        return self.service.traffic.pins.pin(conversation, self.service.clock())
+        return self.service.routing_state.affinities.lookup(conversation, self.service.clock())
 
     async def reload(self) -> None:
         """Begin to serve by another configuration."""
@@ -103,20 +103,20 @@ def test_pitfall_343_what_one_worker_finds_out_the_others_know_within_a_second(r
         async with colleagues(3) as (one, two, three):
             for each in (one, two, three):
                 await each.start()
-            one.fail(TARGET, IN_A_ROW)
+            one.fail(TARGET, CONSECUTIVE_FAILURES)
             one.fail(ANOTHER, 1)
-            one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "served", one.service.clock() + 60.0)
-            one.service.traffic.pins.put("me", "c", HERE, one.service.clock())
+            one.service.key_cooldowns()["chat"].start(digest_of(PROVIDER_KEY), "served", one.service.clock() + 60.0)
+            one.service.routing_state.affinities.put("me", "c", HERE, one.service.clock())
             for other in (two, three):
                 await wait_until_async(lambda other=other: other.pinned("c") is not None, "the pin is known")  # type: ignore[misc]
-                assert (other.level(TARGET), other.level(ANOTHER)) == (HealthLevel.RESTING, HealthLevel.SUSPECT)
+                assert (other.level(TARGET), other.level(ANOTHER)) == (HealthLevel.COOLDOWN, HealthLevel.SUSPECT)
                 assert other.rests(model="served")
                 assert not other.rests()
                 assert not other.rests("messages", "served")
                 assert other.pinned("c") == HERE
 
     run(main())
-    assert LOOK < 1.0
+    assert POLL_INTERVAL < 1.0
 
 
 def test_pitfall_343_a_rest_that_is_cleared_is_cleared_for_all() -> None:
@@ -124,15 +124,15 @@ def test_pitfall_343_a_rest_that_is_cleared_is_cleared_for_all() -> None:
         async with colleagues(2) as (one, two):
             for each in (one, two):
                 await each.start()
-            one.fail(TARGET, IN_A_ROW)
-            one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            one.fail(TARGET, CONSECUTIVE_FAILURES)
+            one.service.key_cooldowns()["chat"].start(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
             await wait_until_async(
-                lambda: two.level(TARGET) is HealthLevel.RESTING and two.rests(), "the rests are known"
+                lambda: two.level(TARGET) is HealthLevel.COOLDOWN and two.rests(), "the rests are known"
             )
-            two.service.traffic.health.clear(TARGET, two.service.clock())
-            two.service.key_rests()["chat"].clear(two.service.clock())
+            two.service.routing_state.health.reset(TARGET, two.service.clock())
+            two.service.key_cooldowns()["chat"].clear(two.service.clock())
             await wait_until_async(
-                lambda: one.level(TARGET) is HealthLevel.GOOD and not one.rests(), "the rests have ended"
+                lambda: one.level(TARGET) is HealthLevel.HEALTHY and not one.rests(), "the rests have ended"
             )
 
     asyncio.run(main())
@@ -142,13 +142,13 @@ def test_pitfall_350_a_worker_that_is_started_anew_knows_what_the_others_know() 
     async def main() -> None:
         async with colleagues(2) as (one, two):
             await one.start()
-            one.fail(TARGET, IN_A_ROW)
-            one.service.traffic.pins.put("me", "c", HERE, one.service.clock())
-            one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            one.fail(TARGET, CONSECUTIVE_FAILURES)
+            one.service.routing_state.affinities.put("me", "c", HERE, one.service.clock())
+            one.service.key_cooldowns()["chat"].start(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
             # What was told while nobody heard it is not told again by itself.
-            one.news.tell()
+            one.news.broadcast()
             await two.start()
-            assert two.level(TARGET) is HealthLevel.RESTING
+            assert two.level(TARGET) is HealthLevel.COOLDOWN
             assert two.rests()
             assert two.pinned("c") == HERE
 
@@ -161,10 +161,10 @@ def test_a_reload_keeps_telling_and_hearing() -> None:
             for each in (one, two):
                 await each.start()
                 await each.reload()
-            one.fail(TARGET, IN_A_ROW)
-            two.fail(ANOTHER, IN_A_ROW)
+            one.fail(TARGET, CONSECUTIVE_FAILURES)
+            two.fail(ANOTHER, CONSECUTIVE_FAILURES)
             await wait_until_async(
-                lambda: two.level(TARGET) is HealthLevel.RESTING and one.level(ANOTHER) is HealthLevel.RESTING,
+                lambda: two.level(TARGET) is HealthLevel.COOLDOWN and one.level(ANOTHER) is HealthLevel.COOLDOWN,
                 "each knows what the other found out",
             )
 
@@ -177,9 +177,9 @@ def test_news_of_a_provider_that_is_not_here_means_nothing() -> None:
             for each in (one, two):
                 await each.start()
             del two.service._rotations["chat"]
-            one.service.key_rests()["chat"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
-            one.service.key_rests()["messages"].rest(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            one.service.key_cooldowns()["chat"].start(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            one.service.key_cooldowns()["messages"].start(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
             await wait_until_async(lambda: two.rests("messages"), "the rest is known")
-            assert "chat" not in two.service.key_rests()
+            assert "chat" not in two.service.key_cooldowns()
 
     asyncio.run(main())

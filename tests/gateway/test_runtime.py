@@ -46,10 +46,10 @@ def test_a_book_of_prices_that_cannot_be_used_is_logged_when_somebody_asks(tmp_p
 
     async def check() -> None:
         log = io.StringIO()
-        settings = replace(settings_for(1), book=str(tmp_path / "prices.json"))
+        settings = replace(settings_for(1), price_book_path=str(tmp_path / "prices.json"))
         service = Runtime(settings, Metrics(), Log(log, json=True))
         assert log.getvalue() == ""
-        assert service.book.find("openai", "gpt-5.1", 0.0) is not None
+        assert service.price_book.find("openai", "gpt-5.1", 0.0) is not None
         told = json.loads(log.getvalue())
         assert told["level"] == "warn" and "is no book of prices" in log.getvalue()
         await service.close()
@@ -72,8 +72,8 @@ def test_a_provider_has_one_rotation_and_one_redactor() -> None:
 def test_an_exchange_that_ended_is_counted_and_logged_once() -> None:
     async def check() -> None:
         service, log = serving()
-        made = Record(id=service.new_id(), dialect=CHAT, path="/x", started=service.clock(), time=0.0)
-        account = service.account(made)
+        made = Record(id=service.new_id(), client_protocol=CHAT, path="/x", started=service.clock(), time=0.0)
+        account = service.builder_of(made)
         account.finalize()
         account.finalize(status=200)
         account.update(status=200)
@@ -94,14 +94,14 @@ def test_a_target_that_listed_too_small_a_window_is_left_out_of_a_plan() -> None
     async def check() -> None:
         service, _ = serving()
         chat, every = (service.settings.providers[name] for name in ("chat", "all"))
-        service.listed.keep(chat, [ListedModel(id="served", window=1000)], 0.0)
+        service.listed.put(chat, [ListedModel(id="served", window=1000)], 0.0)
         targets = [
             Target(provider=provider, endpoint=provider.endpoint_for(CHAT), model="served", strict=False)
             for provider in (chat, every)
         ]
         route = Route(name="both", members=tuple(targets))
-        assert service.traffic.plan(route, Requirements(size=100), service.knowledge).order == tuple(targets)
-        assert service.traffic.plan(route, Requirements(size=100_000), service.knowledge).order == (targets[1],)
+        assert service.routing_state.plan(route, Requirements(size=100), service.target_info).order == tuple(targets)
+        assert service.routing_state.plan(route, Requirements(size=100_000), service.target_info).order == (targets[1],)
         await service.close()
 
     asyncio.run(check())
@@ -120,8 +120,8 @@ def test_a_changed_configuration_serves_the_next_request() -> None:
         assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 200
 
         async def change() -> None:
-            old = house.app.service
-            house.app.service = Runtime(settings_for(1), old.metrics, old.log, old.state)
+            old = house.app.runtime
+            house.app.runtime = Runtime(settings_for(1), old.metrics, old.log, old.state)
             await old.close()
 
         house.run(change())
@@ -133,7 +133,7 @@ def test_item_10_a_changed_configuration_remembers_whose_connections_are_not_use
     with running() as house:
 
         async def change() -> bool:
-            old = house.app.service
+            old = house.app.runtime
             new = Runtime(old.settings, old.metrics, old.log, old.state, former=old)
             await new.close()
             return new.client.reuse is old.client.reuse
@@ -153,8 +153,8 @@ def test_item_12_a_changed_configuration_remembers_which_keys_rest() -> None:
         assert house.post("/v1/messages", question(MESSAGES, CHAT)).status == 200
 
         async def change() -> None:
-            old = house.app.service
-            house.app.service = Runtime(old.settings, old.metrics, old.log, old.state, former=old)
+            old = house.app.runtime
+            house.app.runtime = Runtime(old.settings, old.metrics, old.log, old.state, former=old)
             await old.close()
 
         house.run(change())
@@ -171,13 +171,13 @@ def test_a_reload_forgives_a_provider_whose_address_or_keys_were_changed() -> No
         return settings_for(port, provider_keys=keys)
 
     async def story(house: House) -> None:
-        old = house.app.service
+        old = house.app.runtime
         targets = {name: f"{name}/served" for name in ("chat", "messages", "responses")}
         now = old.clock()
         for name, target in targets.items():
             for _ in range(12):
-                old.traffic.health.note(target, AttemptOutcome.NO_ANSWER, now, now, set())
-            assert old.traffic.rests(target)
+                old.routing_state.health.record(target, AttemptOutcome.CONNECTION_LOST, now, now, set())
+            assert old.routing_state.is_in_cooldown(target)
             old.rotation(old.settings.providers[name]).cool(keys[0], 600.0)
         providers = dict(old.settings.providers)
         chat, messages = providers["chat"], providers["messages"]
@@ -186,8 +186,8 @@ def test_a_reload_forgives_a_provider_whose_address_or_keys_were_changed() -> No
         providers["messages"] = replace(messages, keys=(*keys, "sk-3-0123456789abcdef"))
         changed = replace(old.settings, providers=providers)
         new = Runtime(changed, old.metrics, old.log, old.state, former=old)
-        assert [new.traffic.rests(target) for target in targets.values()] == [False, False, True]
-        resting = {name: len(new.rotation(providers[name]).resting()) for name in targets}
+        assert [new.routing_state.is_in_cooldown(target) for target in targets.values()] == [False, False, True]
+        resting = {name: len(new.rotation(providers[name]).active_cooldowns()) for name in targets}
         assert resting == {"chat": 0, "messages": 1, "responses": 1}
         await new.client.close()
 

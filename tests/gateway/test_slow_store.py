@@ -124,7 +124,7 @@ def test_a_provider_that_lingers_holds_up_nothing_and_a_slow_store_is_asked_once
 
 
 def test_an_id_is_told_when_it_is_noted_whose_it_is_and_signs_of_life_before(tmp_path: Path) -> None:
-    timeouts = Timeouts(keep_alive=0.02)
+    timeouts = Timeouts(heartbeat=0.02)
     with (
         kept_in(tmp_path, timeouts, keys=(ALICE, BOB), script=lingering) as house,
         closing(sqlite3.connect(tmp_path / "state.db")) as db,
@@ -182,7 +182,7 @@ def unwilling(house: House, path: Path, how: str) -> Iterator[None]:
 def test_what_failed_is_told_whatever_the_store_says(
     tmp_path: Path, how: str, way: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_store, "PATIENCE", 0.1)
+    monkeypatch.setattr(async_store, "BUSY_TIMEOUT", 0.1)
     body = {"model": MODELS[way], "input": how, "stream": True}
     with kept_in(tmp_path, Timeouts(idle=0.1), script=breaking) as house, unwilling(house, tmp_path, store):
         answer = house.post("/v1/responses", body)

@@ -97,7 +97,7 @@ def test_item_22_a7_events_of_the_background_count() -> None:
 
 
 async def _stored(house: House) -> int:
-    store = house.app.service.state.store
+    store = house.app.runtime.state.store
     assert store is not None
     return (await store.read(lambda tables: tables.stored(b""))).own
 
@@ -119,5 +119,5 @@ def test_a_gauge_has_the_stored_bytes_of_all_keys() -> None:
 
 
 def test_without_a_store_there_is_no_gauge_of_stored_bytes() -> None:
-    with keeping(_script, keys=(ALICE,), storage=Storage(keep=False)) as house:
+    with keeping(_script, keys=(ALICE,), storage=Storage(store_responses=False)) as house:
         assert b"dragoman_stored_bytes" not in house.get("/metrics", authorization=f"Bearer {ALICE}").body

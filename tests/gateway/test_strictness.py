@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.mock.strict.checks import note
+from dragoman.mock.strict.checks import record_response
 from dragoman.mock.strict.common import Issued
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, PROVIDER_KEY, RESPONSES, Received
@@ -40,7 +40,7 @@ def issued() -> Issued:
     """What the provider said before."""
     known = Issued()
     for protocol in PROTOCOLS:
-        note(protocol, decode_object(json.dumps(answer(protocol, TURN[protocol]))), known)
+        record_response(protocol, decode_object(json.dumps(answer(protocol, TURN[protocol]))), known)
     return known
 
 

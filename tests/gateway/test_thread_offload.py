@@ -16,7 +16,7 @@ import pytest
 
 from dragoman.errors import OffloadBusy, WireError
 from dragoman.gateway import thread_offload
-from dragoman.gateway.thread_offload import INLINE, beside_loop, share_interpreter
+from dragoman.gateway.thread_offload import INLINE, offload, share_interpreter
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, read_answer, running, settings_for
 from tests.gateway.keeping_house import ALICE, BOB
 from tests.gateway.says import question, tells
@@ -56,10 +56,10 @@ def _failing(held: Held) -> None:
 def test_little_is_done_at_once_and_much_in_a_thread_that_knows_the_same() -> None:
     async def main() -> None:
         SAID.set("said")
-        assert await beside_loop(threading.current_thread, INLINE, "k") is threading.current_thread()
-        there = await beside_loop(threading.current_thread, LARGE, "k")
+        assert await offload(threading.current_thread, INLINE, "k") is threading.current_thread()
+        there = await offload(threading.current_thread, LARGE, "k")
         assert there is not threading.current_thread() and there.daemon
-        assert await beside_loop(SAID.get, LARGE, "k") == "said"
+        assert await offload(SAID.get, LARGE, "k") == "said"
 
     asyncio.run(main())
 
@@ -68,7 +68,7 @@ def test_little_is_done_at_once_and_much_in_a_thread_that_knows_the_same() -> No
 def test_what_it_raises_is_raised_where_it_is_waited_for(size: int) -> None:
     async def main() -> None:
         with pytest.raises(WireError, match="Held"):
-            await beside_loop(partial(_failing, Held()), size, "k")
+            await offload(partial(_failing, Held()), size, "k")
 
     asyncio.run(main())
 
@@ -76,7 +76,7 @@ def test_what_it_raises_is_raised_where_it_is_waited_for(size: int) -> None:
 def test_others_go_on_meanwhile() -> None:
     async def main() -> None:
         go_on = threading.Event()
-        work = asyncio.ensure_future(beside_loop(partial(go_on.wait, LIMIT), LARGE, "k"))
+        work = asyncio.ensure_future(offload(partial(go_on.wait, LIMIT), LARGE, "k"))
         for _ in range(10):
             await asyncio.sleep(0)
         assert not work.done()
@@ -87,19 +87,19 @@ def test_others_go_on_meanwhile() -> None:
 
 
 def test_more_than_may_wait_is_refused_unless_it_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_offload, "_MOST_WAITING", 3)
+    monkeypatch.setattr(thread_offload, "_MAX_WAITING", 3)
     monkeypatch.setattr(thread_offload, "_threads", thread_offload._Threads())
 
     async def main() -> None:
         wait = Busy()
-        busy = [asyncio.ensure_future(beside_loop(wait, LARGE, "k")) for _ in range(2)]
+        busy = [asyncio.ensure_future(offload(wait, LARGE, "k")) for _ in range(2)]
         await wait.has_begun(2)
-        paid = [asyncio.ensure_future(beside_loop(wait, LARGE, "k", paid=True)) for _ in range(9)]
-        waiting = [asyncio.ensure_future(beside_loop(wait, LARGE, "k")) for _ in range(3)]
+        paid = [asyncio.ensure_future(offload(wait, LARGE, "k", paid=True)) for _ in range(9)]
+        waiting = [asyncio.ensure_future(offload(wait, LARGE, "k")) for _ in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(OffloadBusy):
-            await beside_loop(wait, LARGE, "k")
-        paid.append(asyncio.ensure_future(beside_loop(wait, LARGE, "k", paid=True)))
+            await offload(wait, LARGE, "k")
+        paid.append(asyncio.ensure_future(offload(wait, LARGE, "k", paid=True)))
         await asyncio.sleep(0)
         wait.go_on.set()
         assert all(await asyncio.gather(*busy, *waiting, *paid))
@@ -114,12 +114,12 @@ class Queue:
         self.threads = thread_offload._Threads(0)
         self.done: list[str] = []
         monkeypatch.setattr(thread_offload, "_threads", self.threads)
-        monkeypatch.setattr(thread_offload, "_MOST_WAITING", most)
+        monkeypatch.setattr(thread_offload, "_MAX_WAITING", most)
 
     async def put(self, jobs: str, size: int = LARGE, *, paid: bool = False) -> list[asyncio.Task[None]]:
         """Jobs such as `a1 a2 b1`, each of the key that its first letter is."""
         put = [
-            asyncio.ensure_future(beside_loop(partial(self.done.append, job), size, job[0], paid=paid))
+            asyncio.ensure_future(offload(partial(self.done.append, job), size, job[0], paid=paid))
             for job in jobs.split()
         ]
         await virtual_loop().quiet()
@@ -179,7 +179,7 @@ def test_item_22_a2_seventy_requests_of_a_key_refuse_none_of_twelve_of_another(
 
 def test_item_22_a2_beyond_the_bytes_the_key_with_most_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        monkeypatch.setattr(thread_offload, "_MOST_BYTES", 100 * LARGE)
+        monkeypatch.setattr(thread_offload, "_MAX_BYTES", 100 * LARGE)
         queue = Queue(monkeypatch, most=64)
         small = await queue.put("b1 b2 b3 b4")
         large = await queue.put("a1 a2", 50 * LARGE)
@@ -231,7 +231,7 @@ def test_item_22_a2_answers_of_a_key_do_not_take_the_places_of_requests(monkeypa
 def test_item_22_a2_a_refused_client_reads_its_own_protocol_and_when_to_try_again(
     client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_offload, "_MOST_WAITING", 1)
+    monkeypatch.setattr(thread_offload, "_MAX_WAITING", 1)
     threads = thread_offload._Threads(0)
     monkeypatch.setattr(thread_offload, "_threads", threads)
     asked = {**question(client, CHAT), "user": "x" * LARGE}
@@ -263,34 +263,34 @@ def test_what_is_given_up_in_the_line_is_not_done() -> None:
     async def main() -> None:
         wait = Busy()
         done: list[int] = []
-        busy = [asyncio.ensure_future(beside_loop(wait, LARGE, "k")) for _ in range(2)]
-        given_up = asyncio.ensure_future(beside_loop(partial(done.append, 1), LARGE, "k"))
+        busy = [asyncio.ensure_future(offload(wait, LARGE, "k")) for _ in range(2)]
+        given_up = asyncio.ensure_future(offload(partial(done.append, 1), LARGE, "k"))
         await wait.has_begun(2)
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
         wait.go_on.set()
         await asyncio.gather(*busy)
-        await beside_loop(partial(done.append, 2), LARGE, "k")
+        await offload(partial(done.append, 2), LARGE, "k")
         assert done == [2]
 
     asyncio.run(main())
 
 
 def test_who_goes_away_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_offload, "_MOST_WAITING", 3)
+    monkeypatch.setattr(thread_offload, "_MAX_WAITING", 3)
     monkeypatch.setattr(thread_offload, "_threads", thread_offload._Threads())
 
     async def main() -> None:
         wait = Busy()
-        busy = [asyncio.ensure_future(beside_loop(wait, LARGE, "k")) for _ in range(2)]
+        busy = [asyncio.ensure_future(offload(wait, LARGE, "k")) for _ in range(2)]
         await wait.has_begun(2)
         for _ in range(4):
-            gone = [asyncio.ensure_future(beside_loop(wait, LARGE, "k")) for _ in range(3)]
+            gone = [asyncio.ensure_future(offload(wait, LARGE, "k")) for _ in range(3)]
             await asyncio.sleep(0)
             for work in gone:
                 work.cancel()
             await asyncio.gather(*gone, return_exceptions=True)
-        waiting = asyncio.ensure_future(beside_loop(wait, LARGE, "k"))
+        waiting = asyncio.ensure_future(offload(wait, LARGE, "k"))
         await asyncio.sleep(0)
         wait.go_on.set()
         assert all(await asyncio.gather(*busy, waiting))
@@ -299,32 +299,32 @@ def test_who_goes_away_leaves_the_place_to_another(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_runs_and_waits_is_bounded_in_bytes_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_offload, "_MOST_BYTES", 3 * LARGE)
+    monkeypatch.setattr(thread_offload, "_MAX_BYTES", 3 * LARGE)
     monkeypatch.setattr(thread_offload, "_threads", thread_offload._Threads())
 
     async def main() -> None:
         wait = Busy()
-        running = [asyncio.ensure_future(beside_loop(wait, LARGE, "k")) for _ in range(2)]
+        running = [asyncio.ensure_future(offload(wait, LARGE, "k")) for _ in range(2)]
         await wait.has_begun(2)
-        waiting = asyncio.ensure_future(beside_loop(wait, 100 * LARGE, "k"))
+        waiting = asyncio.ensure_future(offload(wait, 100 * LARGE, "k"))
         await asyncio.sleep(0)
         with pytest.raises(OffloadBusy):
-            await beside_loop(wait, LARGE, "k")
+            await offload(wait, LARGE, "k")
         # Whoever gives up what runs does not end it.
         running[0].cancel()
         waiting.cancel()
         await asyncio.gather(running[0], waiting, return_exceptions=True)
-        other = asyncio.ensure_future(beside_loop(wait, LARGE, "k"))
+        other = asyncio.ensure_future(offload(wait, LARGE, "k"))
         await asyncio.sleep(0)
         with pytest.raises(OffloadBusy):
-            await beside_loop(wait, LARGE, "k")
+            await offload(wait, LARGE, "k")
         wait.go_on.set()
         assert all(await asyncio.gather(running[1], other))
         # One that is larger than all that may wait has its turn, too, and leaves nothing behind, even if it fails.
         for _ in range(3):
             with pytest.raises(WireError):
-                await beside_loop(partial(_failing, Held()), 100 * LARGE, "k")
-            assert await beside_loop(wait, 100 * LARGE, "k")
+                await offload(partial(_failing, Held()), 100 * LARGE, "k")
+            assert await offload(wait, 100 * LARGE, "k")
             await asyncio.sleep(0)
 
     asyncio.run(main())
@@ -345,14 +345,14 @@ def test_nothing_is_left_for_the_collector(way: str) -> None:
         held = Held()
         known = weakref.ref(held)
         if way == "done":
-            await beside_loop(_result(held), LARGE, "k")
+            await offload(_result(held), LARGE, "k")
         elif way == "failed":
             # Not `pytest.raises`, which holds what was raised.
             with suppress(WireError):
-                await beside_loop(partial(_failing, held), LARGE, "k")
+                await offload(partial(_failing, held), LARGE, "k")
         else:
             wait = Busy()
-            work = asyncio.ensure_future(beside_loop(partial(_late, wait, held), LARGE, "k"))
+            work = asyncio.ensure_future(offload(partial(_late, wait, held), LARGE, "k"))
             await wait.has_begun()
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -361,7 +361,7 @@ def test_nothing_is_left_for_the_collector(way: str) -> None:
         del held
         # The threads let go of what they had when both of them have turned to something else.
         other = Busy()
-        turned = [asyncio.ensure_future(beside_loop(other, LARGE, "k")) for _ in range(2)]
+        turned = [asyncio.ensure_future(offload(other, LARGE, "k")) for _ in range(2)]
         await other.has_begun(2)
         other.go_on.set()
         await asyncio.gather(*turned)

@@ -108,7 +108,7 @@ def test_no_reference_travels_in_a_turn_that_a_chat_client_says_it_was_given(hou
 
 @pytest.mark.parametrize("item", [PICTURE, {"id": "msg_alices"}])
 def test_where_nothing_is_kept_nothing_is_known_to_be_ones_own(item: Object) -> None:
-    with keeping(_script, keys=(ALICE, BOB), storage=Storage(keep=False)) as house:
+    with keeping(_script, keys=(ALICE, BOB), storage=Storage(store_responses=False)) as house:
         assert _refused(house, _asked(house, input=[item, WORDS]))
 
 

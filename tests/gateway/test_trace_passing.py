@@ -24,7 +24,7 @@ def told(port: int) -> Settings:
         settings_for(port),
         telemetry=Telemetry(endpoint="http://127.0.0.1:9"),
         # Where they would be written down, if anybody began to.
-        storage=Storage(keep=False, path="/nowhere/state.db"),
+        storage=Storage(store_responses=False, path="/nowhere/state.db"),
         routes=(RouteConfig(pattern="both", targets=("chat/first", "all/second")),),
     )
 
@@ -141,7 +141,9 @@ def test_embeddings_that_go_on_to_another_target_are_told_apart_too() -> None:
 
 def test_without_records_a_collector_hears_nothing_and_no_trace_is_made() -> None:
     def settings(port: int) -> Settings:
-        return replace(told(port), storage=Storage(keep=False, path="/nowhere/state.db", records=False))
+        return replace(
+            told(port), storage=Storage(store_responses=False, path="/nowhere/state.db", record_requests=False)
+        )
 
     with running([tells(CHAT)], settings) as house:
         house.post(PATHS[CHAT], question(CHAT, CHAT))

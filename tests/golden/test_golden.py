@@ -109,8 +109,8 @@ def _asked(section: Section, target: str) -> TranslatedRequest:
         source=section.words[2],
         target=target,
         model=options.get("model", MODELS[target]),
-        upstream=options.get("upstream"),
-        rows=rows,
+        vendor=options.get("upstream"),
+        capability_rows=rows,
     )
 
 

@@ -31,7 +31,7 @@ def test_the_examples_are_one_good_file(tmp_path: Path) -> None:
     file.write_text("\n".join(EXAMPLES.values()), encoding="utf-8")
     settings = read_settings(ConfigFile(path=file, origin=FileOrigin.NAMED), ENVIRON, catalogue())
     assert {"openai", "ollama", "local", "both", "echo"} <= set(settings.providers)
-    assert len(settings.providers["local"].rows) == 1
+    assert len(settings.providers["local"].capabilities) == 1
     assert [key.name for key in settings.keys] == ["laptop", "server"]
 
 

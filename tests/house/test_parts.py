@@ -79,7 +79,7 @@ def said(body: JsonObject) -> bool:
 
 
 def target(protocol: str) -> TargetModel:
-    return TargetModel(model="m", upstream="elsewhere", abilities=capabilities_of(protocol, "m", "elsewhere"))
+    return TargetModel(model="m", vendor="elsewhere", capabilities=capabilities_of(protocol, "m", "elsewhere"))
 
 
 @pytest.mark.parametrize("protocol", [codec.name for codec in PROTOCOLS])

@@ -21,18 +21,23 @@ def test_every_quirk_and_every_source_is_on_the_page() -> None:
         for quirk in read(path).quirk:
             assert quirk.does.replace("|", "\\|") in TEXT
             assert quirk.source in TEXT
-    told = [row for entry in catalogue().values() for row in entry.rows if set(row.changes) - {"reasons", "official"}]
+    told = [
+        row
+        for entry in catalogue().values()
+        for row in entry.capabilities
+        if set(row.changes) - {"reasons", "official"}
+    ]
     assert [row.source for row in told if row.source not in TEXT] == []
 
 
 def test_rows_of_the_rules_are_told_with_their_source() -> None:
-    told = {row.upstream: row.source for row in ROWS if row.source}
+    told = {row.vendor: row.source for row in ROWS if row.source}
     assert set(told) >= {"deepseek", "google", "mistral", "moonshot", "openai", None}
     assert [source for source in told.values() if not source.startswith("https://") or source not in TEXT] == []
 
 
 def test_every_ability_in_a_row_with_a_source_has_words_of_its_own() -> None:
-    rows = [*ROWS, *(row for entry in catalogue().values() for row in entry.rows)]
+    rows = [*ROWS, *(row for entry in catalogue().values() for row in entry.capabilities)]
     assert {name for row in rows if row.source for name in row.changes} - set(WORDS) == set()
 
 
@@ -43,7 +48,7 @@ def test_nothing_is_told_twice_of_a_server() -> None:
 
 
 def test_a_quirk_stands_for_rows_that_there_are() -> None:
-    rows = [*ROWS, *(row for entry in catalogue().values() for row in entry.rows)]
+    rows = [*ROWS, *(row for entry in catalogue().values() for row in entry.capabilities)]
     abilities = {name for row in rows for name in row.changes}
     assert {name for path in FILES for quirk in read(path).quirk for name in quirk.rows} - abilities == set()
 

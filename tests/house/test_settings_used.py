@@ -16,7 +16,7 @@ SOURCES = Path(__file__).parents[2] / "src/dragoman"
 CALLED = {
     "[server]": ("server",),
     "[providers.NAME]": ("provider",),
-    "[[providers.NAME.rows]]": ("row",),
+    "[[providers.NAME.capabilities]]": ("row",),
     "[models]": ("route", "member", "nested", "line"),
     '[prices."PROVIDER/MODEL"]': ("override", "rates"),
     "[[models.NAME.rules]]": ("rule",),

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 import zstandard
 
-from dragoman.errors import BadAnswer, Oversized, TimedOut, Truncated, Unanswered, UpstreamError
+from dragoman.errors import BadResponse, Oversized, TimedOut, Truncated, Unanswered, UpstreamError
 from dragoman.http.client import HttpClient
 from dragoman.http.http_call import HttpCall
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, UpstreamRequest, header
-from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER, NOT_HTTP, UpstreamConnection
+from dragoman.http.upstream_connection import BROKE_OFF, NO_RESPONSE, NOT_HTTP, UpstreamConnection
 from tests.http.raw import loop_turns
 from tests.http.scripted import Heard, Provider, answering, closing, hear, provider, run
 from tests.waiting import wait_until_async
@@ -286,7 +286,7 @@ BAD = {
 @both_loops
 @pytest.mark.parametrize("answer", BAD.values(), ids=BAD)
 def test_what_is_no_http_is_a_bad_answer(answer: bytes, loop: str) -> None:
-    fails(answer, BadAnswer, NOT_HTTP, loop)
+    fails(answer, BadResponse, NOT_HTTP, loop)
 
 
 @both_loops
@@ -296,7 +296,7 @@ def test_what_is_no_http_is_a_bad_answer(answer: bytes, loop: str) -> None:
 def test_a_head_that_is_too_large_is_a_bad_answer(head: bytes, loop: str) -> None:
     fails(
         OK + b"content-length: 5\r\n" + head + b"hello",
-        BadAnswer,
+        BadResponse,
         "the headers of the provider's answer are too large",
         loop,
     )
@@ -323,7 +323,7 @@ def test_an_answer_cut_at_any_byte_is_told_from_a_whole_one(answer: bytes, loop:
             for end in range(len(answer)):
                 with pytest.raises(Truncated if end else Unanswered) as caught:
                     await fetch(client, post(server.url()))
-                assert str(caught.value) == (BROKE_OFF if end else NO_ANSWER)
+                assert str(caught.value) == (BROKE_OFF if end else NO_RESPONSE)
             assert server.seen == len(answer)
             await client.close()
 
@@ -449,13 +449,13 @@ BROKEN = "the provider's answer is not what its content-encoding says"
 )
 def test_a_broken_coding_is_a_bad_answer(raw: bytes) -> None:
     fails(
-        OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(raw), raw), BadAnswer, BROKEN, "asyncio"
+        OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b" % (len(raw), raw), BadResponse, BROKEN, "asyncio"
     )
 
 
 def test_an_unknown_coding_is_a_bad_answer() -> None:
     words = "the provider's answer has a content-encoding that is not supported"
-    fails(OK + b"content-encoding: rot13\r\ncontent-length: 1\r\n\r\nx", BadAnswer, words, "asyncio")
+    fails(OK + b"content-encoding: rot13\r\ncontent-length: 1\r\n\r\nx", BadResponse, words, "asyncio")
 
 
 def test_a_pause_holds_back_what_a_small_piece_stands_for() -> None:
@@ -864,7 +864,7 @@ def test_a_request_without_any_answer_is_not_sent_again(reset: bool, loop: str) 
             client = make_client()
             with pytest.raises(Unanswered) as caught:
                 await fetch(client, post(server.url()))
-            assert str(caught.value) == NO_ANSWER
+            assert str(caught.value) == NO_RESPONSE
             assert len(heard) == 1
             assert server.seen == 1
             await client.close()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.http.client_connection import BACKLOG, SLICE, ClientConnection
 from dragoman.http.request import ServerRequest
-from dragoman.http.server import LONGEST_SWEEP, HttpServer
+from dragoman.http.server import MAX_SWEEP_SECONDS, HttpServer
 from tests import virtual_time
 from tests.http.raw import LIMITS, Run, echo, loop_turns, on_both_loops, refuse, serving, serving_virtually
 from tests.waiting import wait_until_async
@@ -117,7 +117,7 @@ def test_of_many_small_messages_sent_ahead_only_a_few_are_parsed(run: Run) -> No
             await wait_until_async(lambda: house.server.busy == 1, "an exchange is under way")
             (inbound,) = house.server._connections
             await loop_turns()
-            assert len(inbound.intake.queue) <= SLICE // len(get("/0"))
+            assert len(inbound.parser.queue) <= SLICE // len(get("/0"))
             gate.set()
             for number in range(1000):
                 assert (await client.reply()).body == f"GET /{number} |".encode()
@@ -186,7 +186,7 @@ def test_bytes_after_the_last_message_are_ignored(run: Run) -> None:
 
 def passed(limit: float) -> bool:
     """Whether a limit has just passed: connections are looked at in steps."""
-    return limit <= asyncio.get_running_loop().time() <= limit + LONGEST_SWEEP
+    return limit <= asyncio.get_running_loop().time() <= limit + MAX_SWEEP_SECONDS
 
 
 @pytest.mark.parametrize("data", [b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: h\r\nA: b"])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ClientError
 from dragoman.http.coding import (
-    MOST_MEMBERS,
+    MAX_MEMBERS,
     SLICE,
     STEP,
     STEP_IN,
@@ -285,8 +285,8 @@ def test_no_step_does_much_for_bytes_that_stand_for_nothing(
                 done = undoing.step()
                 assert work.bytes_used - used <= STEP_IN + SLICE
                 # A slice for each of the members that are allowed, or for each part of a step.
-                assert work.slices - slices <= MOST_MEMBERS + STEP_IN // ZSTD_SLICE
-                assert work.bytes_in - given <= MOST_MEMBERS * SLICE
+                assert work.slices - slices <= MAX_MEMBERS + STEP_IN // ZSTD_SLICE
+                assert work.bytes_in - given <= MAX_MEMBERS * SLICE
         assert caught.value.status == 400
         return work.all - before
 

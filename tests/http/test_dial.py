@@ -270,8 +270,8 @@ BLAMED: dict[str, tuple[OSError | UnicodeError, type[Unreachable]]] = {
 @pytest.mark.parametrize("case", BLAMED)
 def test_pitfall_341_a_shortage_of_the_machine_is_told_from_a_provider_that_cannot_be_reached(case: str) -> None:
     error, kind = BLAMED[case]
-    told = dialling.told(error, dialling.DialRoute(Origin("https", "provider.test", 443), None, None))
-    assert (type(told), told.place, told.proxied) == (kind, "provider.test", False)
+    told = dialling.dial_error(error, dialling.DialRoute(Origin("https", "provider.test", 443), None, None))
+    assert (type(told), told.address, told.proxied) == (kind, "provider.test", False)
     assert "provider.test" not in str(told)
 
 
@@ -279,15 +279,15 @@ def test_what_a_proxy_did_is_not_told_of_the_provider() -> None:
     route = dialling.DialRoute(
         Origin("https", "provider.test", 443), Proxy("proxy.test", 3128, b"Basic c2VjcmV0"), None
     )
-    refused = dialling.told(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), route)
-    assert (str(refused), refused.place, refused.proxied) == (
+    refused = dialling.dial_error(ConnectionRefusedError(errno.ECONNREFUSED, "refused"), route)
+    assert (str(refused), refused.address, refused.proxied) == (
         "the proxy refused the connection",
         "proxy.test:3128",
         True,
     )
     # TLS is spoken with the provider, through the tunnel.
-    untrusted = dialling.told(ssl.SSLCertVerificationError(1, "wrong name"), route)
-    assert (untrusted.place, untrusted.proxied) == ("provider.test", False)
+    untrusted = dialling.dial_error(ssl.SSLCertVerificationError(1, "wrong name"), route)
+    assert (untrusted.address, untrusted.proxied) == ("provider.test", False)
 
 
 def test_pitfall_341_a_machine_without_descriptors_says_what_it_always_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from dragoman.errors import BadAnswer, Truncated
+from dragoman.errors import BadResponse, Truncated
 from dragoman.http import http_call
 from dragoman.http.client import HttpClient
 from dragoman.http.coding import STEP
@@ -172,9 +172,9 @@ def test_a_call_that_is_ended_in_the_middle_of_its_steps_hands_over_no_more(loop
             def take(piece: bytes) -> None:
                 pieces.append(piece)
                 if len(pieces) == 3:
-                    asyncio.get_running_loop().call_soon(flight.abort, BadAnswer("enough"))
+                    asyncio.get_running_loop().call_soon(flight.abort, BadResponse("enough"))
 
-            with pytest.raises(BadAnswer, match="enough"):
+            with pytest.raises(BadResponse, match="enough"):
                 await flight.pump(take)
             await loop_turns()
             assert len(pieces) == 3
@@ -202,14 +202,14 @@ BOMBS: dict[str, tuple[bytes, bytes, str]] = {
 def test_item_4_nested_codings_of_a_provider_are_a_bad_answer(
     coding: bytes, raw: bytes, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_call, "MOST_BETWEEN", MEBIBYTE)
+    monkeypatch.setattr(http_call, "MAX_BETWEEN_BYTES", MEBIBYTE)
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: %b\r\ncontent-length: %d\r\n\r\n" % (coding, len(raw))
 
     async def test() -> None:
         async with provider(closing(head + raw)) as server:
             client = HttpClient(connect_timeout=10, proxies={})
             flight = client.open(get(server))
-            with pytest.raises(BadAnswer) as caught:
+            with pytest.raises(BadResponse) as caught:
                 await flight.head()
                 await flight.read(MEBIBYTE)
             assert str(caught.value) == words

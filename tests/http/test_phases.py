@@ -13,7 +13,7 @@ from dragoman.http.client_connection import ClientConnection
 from dragoman.http.phases import LIMITS as PHASES
 from dragoman.http.phases import LINGER_TIME, ConnectionPhase
 from dragoman.http.request import ServerRequest
-from dragoman.http.server import LONGEST_SWEEP, HttpServer
+from dragoman.http.server import MAX_SWEEP_SECONDS, HttpServer
 from dragoman.http.sockets import unarrived
 from tests import virtual_time
 from tests.http.raw import LIMITS, PATIENCE, Run, echo, on_both_loops, refuse, serving, serving_virtually
@@ -119,7 +119,7 @@ def test_a_client_that_reads_slowly_and_steadily_gets_all(run: Run) -> None:
                     got += len(await loop.sock_recv(client, 20_000))
                     await wait_until_async(lambda before=before: left_to_read(inbound) < before, "a step was read")  # type: ignore[misc]  # the default binds it
                     now += 0.9 * limit
-                    inbound.look(now)
+                    inbound.check_limits(now)
                 assert house.server._connections
                 while piece := await loop.sock_recv(client, 1_000_000):
                     got += len(piece)
@@ -146,7 +146,7 @@ def test_a_client_that_trickles_what_nobody_wants_keeps_nothing_open() -> None:
             while house.server._connections:
                 client.send(b"x")
                 await asyncio.sleep(1)
-                assert loop.time() < 10 + LINGER_TIME + 2 * LONGEST_SWEEP
+                assert loop.time() < 10 + LINGER_TIME + 2 * MAX_SWEEP_SECONDS
 
     virtual_time.run(main())
 

@@ -94,7 +94,7 @@ def test_the_timer_closes_those_at_rest_and_spares_those_in_use() -> None:
             _, connection = await loop.create_connection(lambda: UpstreamConnection(pool, near), sock=near)
             return connection
 
-        pool = Pool(connect, most=9, idle=10.0, origin=locate("http://one.test/")[0], reuse=Reuse())
+        pool = Pool(connect, max_connections=9, idle=10.0, origin=locate("http://one.test/")[0], reuse=Reuse())
         one, two = await pool.obtain(), await pool.obtain()
         pool.release(one)
         pool.release(two)
@@ -200,7 +200,7 @@ def test_a_connection_that_closes_at_the_write_is_replaced(loop: str, monkeypatc
                 await flight.head()
                 assert await flight.read(100) == b"hello"
                 assert server.seen == count
-                flight._pool._resting[0]._transport.abort()
+                flight._pool._idle_connections[0]._transport.abort()
             await client.close()
 
     run(test, loop)

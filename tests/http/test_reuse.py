@@ -7,12 +7,12 @@ import socket
 
 import pytest
 
-from dragoman.errors import BadAnswer
+from dragoman.errors import BadResponse
 from dragoman.http.address import locate
 from dragoman.http.client import HttpClient
 from dragoman.http.reuse import SECONDS, Reuse
 from dragoman.http.upstream_call import UpstreamRequest
-from dragoman.http.upstream_connection import NOT_ASKED
+from dragoman.http.upstream_connection import UNSOLICITED
 from tests.http.raw import loop_turns
 from tests.http.scripted import Heard, Provider, Script, hear, provider, run
 from tests.waiting import wait_until_async
@@ -262,9 +262,9 @@ def test_an_answer_before_its_request_has_arrived_is_refused_unless_it_refuses(
             if status == 413:
                 assert await fetch(client, server, bytes(size)) == b"early"
             else:
-                with pytest.raises(BadAnswer) as caught:
+                with pytest.raises(BadResponse) as caught:
                     await fetch(client, server, bytes(size))
-                assert str(caught.value) == NOT_ASKED
+                assert str(caught.value) == UNSOLICITED
             assert reuse.allows(locate(server.url())[0]) is (status == 413)
             await in_turn(client, server, 3)
             assert server.seen == (2 if status == 413 else 4)
@@ -285,7 +285,7 @@ def test_what_is_no_http_on_a_used_connection_is_an_excess_too(loop: str) -> Non
         async with provider(house.script) as server:
             client = make_client()
             assert await fetch(client, server, b"first") == b"first"
-            with pytest.raises(BadAnswer):
+            with pytest.raises(BadResponse):
                 await fetch(client, server, b"second")
             await in_turn(client, server, 3)
             assert server.seen == 4

@@ -107,7 +107,7 @@ def test_connections_may_end_with_the_reply_that_is_under_way_and_others_go_on(r
                 lambda: gated.began == 1 and len(house.server._connections) == 2,
                 "two connections are open and a handler has begun",
             )
-            house.server.close_after_replies()
+            house.server.close_after_responses()
             gated.gate.set()
             assert (await busy.reply()).value(b"connection") == b"close"
             assert await busy.ended()

@@ -13,7 +13,7 @@ from dragoman.http import http_call
 from dragoman.http.client import HttpClient
 from dragoman.http.http_call import HttpCall
 from dragoman.http.upstream_call import UpstreamRequest
-from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER, UpstreamConnection
+from dragoman.http.upstream_connection import BROKE_OFF, NO_RESPONSE, UpstreamConnection
 from tests.http.scripted import Provider, Script, hear, provider, run
 from tests.http.test_dial import served, trusting
 from tests.waiting import wait_until_async
@@ -113,7 +113,7 @@ def test_a_new_connection_that_dies_as_well_is_a_failure(death: Death, loop: str
             flight = open_call(client, server)
             with pytest.raises(Unreachable) as caught:
                 await flight.head()
-            assert str(caught.value) == NO_ANSWER
+            assert str(caught.value) == NO_RESPONSE
             assert (flight.renewed, server.seen) == (1, 2)
             flight.close()
             await client.close()
@@ -130,7 +130,7 @@ def test_pitfall_307_only_a_dead_connection_that_was_kept_is_free(death: Death, 
             flight = open_call(client, server, bytes(MEBIBYTE))
             with pytest.raises(Unreachable) as caught:
                 await flight.head()
-            assert str(caught.value) == NO_ANSWER
+            assert str(caught.value) == NO_RESPONSE
             assert (flight.renewed, server.seen) == (0, 1)
             flight.close()
             await client.close()
@@ -296,7 +296,7 @@ def test_a_new_connection_takes_the_place_of_one_at_rest(loop: str) -> None:
             await fetch(client, server)
             pool = open_call(client, server)._pool
             fresh = await pool.renew()
-            assert not fresh.kept
+            assert not fresh.was_pooled
             assert server.seen == 2
             await wait_until_async(lambda: len(server.tasks) == 1, "the provider has one open connection")
             pool.release(fresh)
@@ -319,7 +319,7 @@ def test_a_new_connection_takes_the_place_of_one_that_is_given_back(loop: str) -
             given_up.cancel()
             pool.release(busy)
             fresh = await wanted
-            assert not fresh.kept
+            assert not fresh.was_pooled
             assert busy.closing()
             assert not other.done()
             pool.release(fresh)

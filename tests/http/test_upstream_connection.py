@@ -7,11 +7,11 @@ import socket
 
 import pytest
 
-from dragoman.errors import BadAnswer, Truncated, Unanswered, UpstreamError
+from dragoman.errors import BadResponse, Truncated, Unanswered, UpstreamError
 from dragoman.http.upstream_call import HeaderList
 from dragoman.http.upstream_connection import (
-    MOST_HEAD_BYTES,
-    MOST_HEADERS,
+    MAX_HEAD_BYTES,
+    MAX_HEADERS,
     ONE_WRITE,
     UpstreamConnection,
     head_size,
@@ -243,7 +243,7 @@ def test_an_answer_before_the_request_is_through_ends_the_connection() -> None:
     scene(play)
 
 
-@pytest.mark.parametrize(("status", "last", "mistrusted"), [(b"200", BadAnswer, 1), (b"429", "end", 0)])
+@pytest.mark.parametrize(("status", "last", "mistrusted"), [(b"200", BadResponse, 1), (b"429", "end", 0)])
 def test_on_a_used_connection_only_a_refusal_may_come_before_the_request_is_through(
     status: bytes, last: object, mistrusted: int
 ) -> None:
@@ -277,12 +277,12 @@ def test_bytes_after_the_end_end_the_connection_and_not_the_answer(excess: bytes
 
 def test_a_head_may_be_as_large_as_the_limit_and_no_larger() -> None:
     def play(made: Scene) -> None:
-        room = MOST_HEAD_BYTES - head_size([(b"content-length", b"0"), (b"x", b"")])
+        room = MAX_HEAD_BYTES - head_size([(b"content-length", b"0"), (b"x", b"")])
         for size, status in ((room, True), (room + 1, False)):
             other = Scene()
             other.ask()
             heard = other.hear(OK + b"content-length: 0\r\nx: " + b"y" * size + b"\r\n\r\n")
-            assert heard[-1] == ("end" if status else BadAnswer)
+            assert heard[-1] == ("end" if status else BadResponse)
             other.close()
 
     scene(play)
@@ -291,10 +291,10 @@ def test_a_head_may_be_as_large_as_the_limit_and_no_larger() -> None:
 def test_a_head_of_too_many_headers_is_a_bad_answer() -> None:
     def play(made: Scene) -> None:
         made.ask()
-        assert made.hear(OK + b"a: b\r\n" * MOST_HEADERS + b"\r\n")[-1] != BadAnswer
+        assert made.hear(OK + b"a: b\r\n" * MAX_HEADERS + b"\r\n")[-1] != BadResponse
         other = Scene()
         other.ask()
-        assert other.hear(OK + b"a: b\r\n" * (MOST_HEADERS + 1) + b"\r\n") == [BadAnswer]
+        assert other.hear(OK + b"a: b\r\n" * (MAX_HEADERS + 1) + b"\r\n") == [BadResponse]
         other.close()
 
     scene(play)
@@ -304,7 +304,7 @@ def test_informational_heads_without_end_are_a_bad_answer() -> None:
     def play(made: Scene) -> None:
         made.ask()
         made.hear(*[b"HTTP/1.1 100 Continue\r\n\r\n" * 1000] * 11)
-        assert made.ear.heard == [BadAnswer]
+        assert made.ear.heard == [BadResponse]
 
     scene(play)
 

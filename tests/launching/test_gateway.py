@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.config.settings import Server
 from dragoman.errors import DragomanError
-from dragoman.launching.gateway import StrangerError, addresses_of, find_running, gateway_started, is_running
+from dragoman.launching.gateway import ForeignProcessError, addresses_of, find_running, gateway_started, is_running
 from dragoman.launching.port_owners import TABLES
 from tests.gateway.harness import running
 from tests.server.process import clean_environment
@@ -136,6 +136,6 @@ def test_one_who_answers_and_is_gone_before_it_is_known_whose_he_is_is_not_belie
     thread = threading.Thread(target=serve)
     port = listener.getsockname()[1]
     thread.start()
-    with pytest.raises(StrangerError, match="belongs to another user"):
+    with pytest.raises(ForeignProcessError, match="belongs to another user"):
         find_running(Server(port=port))
     thread.join(30)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.launching.local_servers import found_at, models_at, port_of, stranger_at
+from dragoman.launching.local_servers import find_local_models, foreign_user_at, models_at, port_of
 from tests.gateway.harness import Reply, running, whole
 
 # Seconds.
@@ -25,18 +25,18 @@ def table(tmp_path: Path, *owners: int, port: int = 11434) -> list[Path]:
 
 def test_another_person_is_a_stranger(tmp_path: Path) -> None:
     other = 54321 if os.geteuid() != 54321 else 54322
-    assert stranger_at(11434, table(tmp_path, other)) == other
-    assert stranger_at(11434, table(tmp_path, os.geteuid(), other)) == other
-    assert stranger_at(11435, table(tmp_path, other)) is None
+    assert foreign_user_at(11434, table(tmp_path, other)) == other
+    assert foreign_user_at(11434, table(tmp_path, os.geteuid(), other)) == other
+    assert foreign_user_at(11435, table(tmp_path, other)) is None
 
 
 def test_this_one_root_and_accounts_of_services_are_none(tmp_path: Path) -> None:
     # An installer of Ollama makes an account for it.
-    assert stranger_at(11434, table(tmp_path, os.geteuid(), 0, 998)) is None
+    assert foreign_user_at(11434, table(tmp_path, os.geteuid(), 0, 998)) is None
 
 
 def test_where_the_system_does_not_tell_nobody_is(tmp_path: Path) -> None:
-    assert stranger_at(11434, [tmp_path / "nothing"]) is None
+    assert foreign_user_at(11434, [tmp_path / "nothing"]) is None
 
 
 def test_ports_of_addresses() -> None:
@@ -62,5 +62,7 @@ def test_a_server_is_known_by_its_list(
     with running(lambda _: reply) as house:
         address = f"http://127.0.0.1:{house.provider.port}/v1"
         assert models_at(address) == models
-        assert found_at({"x": address, "down": "http://127.0.0.1:1/v1"}) == ({} if models is None else {"x": models})
-    assert found_at({}) == {}
+        assert find_local_models({"x": address, "down": "http://127.0.0.1:1/v1"}) == (
+            {} if models is None else {"x": models}
+        )
+    assert find_local_models({}) == {}

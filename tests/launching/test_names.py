@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.launching.names import ask_names
+from dragoman.launching.names import fetch_names
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
 
@@ -38,7 +38,7 @@ def test_what_is_wrong_is_told(answer: bytes, words: str) -> None:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread.start()
         with pytest.raises(DragomanError, match=words):
-            ask_names(address, "key")
+            fetch_names(address, "key")
         thread.join(30)
     with pytest.raises(DragomanError, match="did not answer"):
-        ask_names(address, "key")
+        fetch_names(address, "key")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.launching.port_owners import owners_of, processes_of, strangers
+from dragoman.launching.port_owners import foreign_users, owners_of, processes_of
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TAIL = "0 1583 1 000000004c34ad2f 100 0 0 10 0"
@@ -47,7 +47,7 @@ def test_a_port_of_another_user_is_known(tmp_path: Path, lines: list[str], other
     table.write_text(HEAD + "".join(lines))
     owners = owners_of(PORT, (table, tmp_path / "none"))
     assert owners is not None
-    assert strangers(owners) == others
+    assert foreign_users(owners) == others
 
 
 def test_where_the_system_does_not_tell_nobody_is_known(tmp_path: Path) -> None:

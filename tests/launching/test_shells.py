@@ -84,9 +84,9 @@ def test_pitfall_623_the_lines_say_how_to_undo_themselves(shell: str, kind: str,
 def test_a_variable_that_was_added_to_gets_back_what_it_had() -> None:
     plan = LaunchPlan(key_variable="TOKEN", environment={"NO_PROXY": "a,127.0.0.1"})
     key = GivenKey(text=PLACEHOLDER)
-    (line,) = undo_lines(plan, PROGRAM, key, SHELLS["sh"], {"NO_PROXY": "a"}, kept=("NO_PROXY",))
+    (line,) = undo_lines(plan, PROGRAM, key, SHELLS["sh"], {"NO_PROXY": "a"}, restored=("NO_PROXY",))
     assert line == f"{UNDO}export NO_PROXY=a; unset TOKEN"
-    (line,) = undo_lines(plan, PROGRAM, key, SHELLS["fish"], {}, kept=("NO_PROXY",))
+    (line,) = undo_lines(plan, PROGRAM, key, SHELLS["fish"], {}, restored=("NO_PROXY",))
     assert line == f"{UNDO}set -e NO_PROXY; set -e TOKEN"
 
 

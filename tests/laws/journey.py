@@ -13,7 +13,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.rules.capabilities import capabilities_of
 from dragoman.rules.tool_table import ToolTable
 from dragoman.streaming import StreamPipeline
-from dragoman.translate import TranslatedRequest, asked_by, translate_request
+from dragoman.translate import TranslatedRequest, translate_request, translation_context
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import SseReader
 from tests.laws.strategies import CHAT, MESSAGES, RESPONSES
@@ -59,7 +59,7 @@ def asked(client: str, provider: str) -> TranslatedRequest:
 
 def bare(codec: Codec) -> TranslationContext:
     """What an answer without its question is read against."""
-    return asked_by(None, codec)
+    return translation_context(None, codec)
 
 
 def at_home(codec: Codec, *, legacy: bool = False) -> TranslationContext:
@@ -79,9 +79,7 @@ def parsed(body: JsonObject) -> JsonObject:
 
 def home(codec: Codec, model: str) -> TargetModel:
     """A target of a request that stays in its own protocol."""
-    return TargetModel(
-        model=model, upstream=codec.upstream, abilities=capabilities_of(codec.name, model, codec.upstream)
-    )
+    return TargetModel(model=model, vendor=codec.vendor, capabilities=capabilities_of(codec.name, model, codec.vendor))
 
 
 def events_of(protocol: str, stream: bytes, asking: TranslationContext | None = None) -> list[Event]:

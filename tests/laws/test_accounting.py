@@ -13,7 +13,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import Response
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.updates import effective
-from dragoman.translate import LossLine, asked_by, translate_request, translate_response
+from dragoman.translate import LossLine, translate_request, translate_response, translation_context
 from dragoman.wire.json import decode_object
 from tests.laws.journey import STEADY, asked, parsed
 from tests.laws.marking import COMPARISONS, Mark, Unresolved, holds, marked, resolve
@@ -58,7 +58,7 @@ def request_outcome(
 ) -> Outcome | None:
     """A request translated, or None if it was refused."""
     try:
-        translated = translate_request(body, source=source, target=target, upstream=upstream, model=model)
+        translated = translate_request(body, source=source, target=target, vendor=upstream, model=model)
     except RefusedError:
         return None
     request = codec_of(source).decode_request(parsed(body))
@@ -69,7 +69,7 @@ def answer_outcome(source: str, target: str, body: JsonObject) -> Outcome:
     """An answer translated for a client that declared the tools it calls."""
     request = asked(target, source)
     translated = translate_response(body, source=source, target=target, request=request, mint=STEADY)
-    response = codec_of(source).decode_response(parsed(body), asked_by(request, codec_of(source)), Ledger())
+    response = codec_of(source).decode_response(parsed(body), translation_context(request, codec_of(source)), Ledger())
     assert isinstance(response, Response)
     return Outcome(body=decode_object(translated.body), losses=translated.losses, models=(response,))
 

@@ -50,7 +50,7 @@ def repaired(body: bytes, protocol: str) -> bytes:
         sent = codec.without_telemetry(sent, ledger)
     if codec.rename_cap is not None:
         sent = codec.rename_cap(sent)
-    sent = codec.ask_usage(sent) or sent
+    sent = codec.include_usage(sent) or sent
     return codec.without_reasoning(sent, ledger) or sent
 
 

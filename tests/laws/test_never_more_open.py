@@ -57,7 +57,7 @@ discover = false
 {_table("first")}
 {_table("second")}
 [limits]
-body = "1 MiB"
+request_body = "1 MiB"
 """
 
 _HOSTS = ("0.0.0.0", "::", "127.0.0.1", FOREIGN_HOST)

@@ -97,7 +97,7 @@ def _is_marked(held: bytes | bytearray | str) -> bool:
 
 
 def _budgets(house: House) -> tuple[ByteBudget, ByteBudget]:
-    return house.app.service.unfinished, house.app.service.buffered
+    return house.app.runtime.unfinished, house.app.runtime.buffered
 
 
 def _is_empty(budget: ByteBudget) -> bool:
@@ -265,7 +265,7 @@ def cancelled_in_the_background(house: House, streamed: bool) -> None:
     assert unfinished.held > MIB
     name = heard.split(b'"id":"')[1].split(b'"')[0].decode()
     assert house.post(f"/v1/responses/{name}/cancel", b"").status == 200
-    wait_until(lambda: house.app.service.state.background.running == 0, "no response runs in the background")
+    wait_until(lambda: house.app.runtime.state.background.running == 0, "no response runs in the background")
     _delete(house, name)
 
 

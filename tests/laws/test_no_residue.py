@@ -171,8 +171,8 @@ WORDS: dict[str, Callable[[str, JsonObject], Reply]] = {
 
 
 def settings(port: int) -> Settings:
-    timeouts = Timeouts(first_byte=0.6, idle=0.6, keep_alive=0.2, total=5.0)
-    made = settings_for(port, timeouts=timeouts, limits=Limits(answer=2 * 1024 * 1024))
+    timeouts = Timeouts(first_byte=0.6, idle=0.6, heartbeat=0.2, total=5.0)
+    made = settings_for(port, timeouts=timeouts, limits=Limits(response_body=2 * 1024 * 1024))
     providers = {
         name: replace(provider, counts_tokens=provider.name != "chat") for name, provider in made.providers.items()
     }
@@ -193,7 +193,7 @@ def _ask(house: House, client: str, provider: str, text: str, *, stream: bool = 
 
 
 def _settled(house: House) -> bool:
-    state = house.app.service.state
+    state = house.app.runtime.state
     return house.server.busy == 0 and state.background.running == 0 and not house.server._connections
 
 
@@ -331,7 +331,7 @@ def test_a_stored_response_leaves_nothing(house: House) -> None:
         body = {"model": "chat/served", "input": "Hello.", "stream": streaming, "background": background}
         made = house.post("/v1/responses", {**body, "conversation": conversation})
         assert made.status == 200, made.body
-        wait_until(lambda: house.app.service.state.background.running == 0, "no response runs in the background")
+        wait_until(lambda: house.app.runtime.state.background.running == 0, "no response runs in the background")
         named = re.search(rb'"id":"(resp_\w+)"', made.body)
         assert named is not None
         path = f"/v1/responses/{named[1].decode()}"
@@ -359,7 +359,7 @@ def test_a_background_response_that_is_cancelled_leaves_nothing(house: House) ->
 
 def test_what_is_not_there_or_in_use_leaves_nothing(house: House) -> None:
     made = str(house.post("/v1/conversations", {}).json()["id"])
-    store = house.app.service.state.store
+    store = house.app.runtime.state.store
     assert store is not None
 
     async def lock() -> None:

@@ -15,7 +15,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import Response
 from dragoman.protocols.registry import codec_of
 from dragoman.streaming import StreamPipeline
-from dragoman.translate import LossLine, asked_by, translate_response
+from dragoman.translate import LossLine, translate_response, translation_context
 from dragoman.wire.json import decode
 from dragoman.wire.sse import SseReader
 from tests.laws.journey import asked, counting, events_of, parsed
@@ -97,7 +97,7 @@ def unaccounted(provider: str, client: str, stream: bytes, names: list[str]) -> 
     assert translator.failure is None
     reader = SseReader()
     told = [decode(one.data) for one in [*reader.feed(written), *reader.close()] if one.data != b"[DONE]"]
-    response = fold(events_of(provider, stream, asked_by(request, codec_of(provider))), provider)
+    response = fold(events_of(provider, stream, translation_context(request, codec_of(provider))), provider)
     assert isinstance(response, Response)
     lost = [*map(str, (loss["at"] for loss in translator.losses)), *_values(response, translator.losses)]
     return [name for name in names if not holds([told, lost], Mark(where=(), kind=Kind.TEXT, texts=(name,)))]
@@ -188,7 +188,9 @@ def test_a_stream_reports_no_unknown_that_the_whole_answer_does_not(
     translator.feed(told.stream)
     translator.close()
     whole = translate_response(told.answer, source=provider, target=client, request=request)
-    answer = codec_of(provider).decode_response(parsed(told.answer), asked_by(request, codec_of(provider)), Ledger())
+    answer = codec_of(provider).decode_response(
+        parsed(told.answer), translation_context(request, codec_of(provider)), Ledger()
+    )
     assert isinstance(answer, Response)
     known = [[loss["at"] for loss in whole.losses], list(_values(answer, whole.losses))]
     streamed = [loss["at"].rpartition(".")[2] for loss in translator.losses if loss["feature"] == "unknown_field"]

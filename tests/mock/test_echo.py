@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.http.upstream_call import UpstreamRequest, header
 from dragoman.mock.answers.models import echo_models
-from dragoman.mock.echo import reply_to
+from dragoman.mock.echo import respond_to
 from dragoman.protocols.registry import codec_of
 from tests.mock.calling import (
     PROTOCOLS,
@@ -227,12 +227,12 @@ def test_whatever_is_said_is_answered_or_refused(
 @pytest.mark.parametrize("body", [b"{", b'{"model":"text","input":' + b"[" * 100_000], ids=["no JSON", "too deep"])
 def test_a_refusal_leaves_nothing_for_the_collector(body: bytes) -> None:
     call = UpstreamRequest(method="POST", url=URLS[RESPONSES], headers=[], body=body)
-    reply_to(call, RESPONSES)
+    respond_to(call, RESPONSES)
     # The collector looks only at what is new.
     gc.freeze()
     try:
         for _ in range(10):
-            assert reply_to(call, RESPONSES).status == 400
+            assert respond_to(call, RESPONSES).status == 400
         assert gc.collect() == 0
     finally:
         gc.unfreeze()

@@ -31,7 +31,7 @@ PAIRS = list(permutations(PROTOCOLS, 2))
 def converse(client: str, provider: str, body: Json, *, stream: bool) -> Json:
     """One turn: the client's question in the provider's protocol, and its answer as the client's SDK has it."""
     asked = {**body, "stream": True} if stream else body
-    request = translate_request(json.dumps(asked), source=client, target=provider, upstream="echo")
+    request = translate_request(json.dumps(asked), source=client, target=provider, vendor="echo")
     check_request(provider, json.loads(request.body), request.headers)
 
     async def run() -> Json:
@@ -71,7 +71,7 @@ def test_a_tool_loop_crosses_protocols(model: str, client: str, provider: str, s
 @pytest.mark.parametrize(("client", "provider"), PAIRS, ids=lambda name: str(name))
 def test_a_stream_that_breaks_off_ends_in_the_clients_error_form(client: str, provider: str) -> None:
     body = question(client, "broken", "hi", stream=True)
-    request = translate_request(json.dumps(body), source=client, target=provider, upstream="echo")
+    request = translate_request(json.dumps(body), source=client, target=provider, vendor="echo")
     translator = StreamPipeline(source=provider, target=client, request=request)
     told: list[bytes] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
-from dragoman.mock.paths import MockEndpointKind, place_of
+from dragoman.mock.paths import MockEndpointKind, resolve_path
 
 PLACES = [
     ("/messages", MockEndpointKind.CONVERSATION, MESSAGES, ""),
@@ -24,7 +24,7 @@ PLACES = [
     ("/embeddings", MockEndpointKind.EMBEDDINGS, CHAT, ""),
     ("/models", MockEndpointKind.MODELS, "", ""),
     ("/models/a/b", MockEndpointKind.MODEL, "", "a/b"),
-    ("", MockEndpointKind.HOME, "", ""),
+    ("", MockEndpointKind.INDEX, "", ""),
     ("/v2/messages", MockEndpointKind.NOWHERE, "", ""),
 ]
 
@@ -32,5 +32,5 @@ PLACES = [
 @pytest.mark.parametrize(("path", "kind", "protocol", "name"), PLACES, ids=[path or "/" for path, *_ in PLACES])
 def test_a_path_stands_for_something(path: str, kind: MockEndpointKind, protocol: str, name: str) -> None:
     for spelled in (path, f"/v1{path}", f"/v1{path}/"):
-        place = place_of(spelled)
+        place = resolve_path(spelled)
         assert (place.kind, place.protocol, place.name) == (kind, protocol, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.mint import system_mint
-from dragoman.mock.answers.response import answer_to
+from dragoman.mock.answers.response import build_response
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.reasoning import finished, is_signed, sign, thinks
 from dragoman.model.parts import Part, Thinking, ToolCall
@@ -18,7 +18,7 @@ NONCE = "abcdefghijklmn"
 def answered(protocol: str, *parts: Part, **more: object) -> Response:
     asked = request(protocol, "Go.", **more)
     mint = system_mint()
-    return finished(answer_to(asked, parts, mint), asked, mint)
+    return finished(build_response(asked, parts, mint), asked, mint)
 
 
 def test_a_signature_belongs_to_its_text_alone() -> None:

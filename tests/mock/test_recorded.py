@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList, UpstreamRequest
 from dragoman.mock.app import MockApp
-from dragoman.mock.echo import reply_to
+from dragoman.mock.echo import respond_to
 from dragoman.protocols.codec import Mint
 from dragoman.translate import derived_mint
 from tests.mock.recorded import MESSAGES, Ask, Told, dialogues
@@ -30,7 +30,7 @@ FILE = Path(__file__).with_name("recorded.json")
 
 def ask_echo(protocol: str, method: str, path: str, body: bytes) -> Told:
     """One call of echo."""
-    reply = reply_to(UpstreamRequest(method=method, url=f"echo:{path}", headers=[], body=body), protocol)
+    reply = respond_to(UpstreamRequest(method=method, url=f"echo:{path}", headers=[], body=body), protocol)
     return Told(
         status=reply.status,
         headers=[("wait", str(reply.delivery.wait)), *_text(reply.headers)],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.mock.recorder import told_headers
+from dragoman.mock.recorder import redacted_headers
 from tests.mock.asking import mock_running
 from tests.mock.calling import PROTOCOLS
 from tests.sdk.digging import Object
@@ -52,5 +52,5 @@ def test_a_record_is_continued(tmp_path: Path) -> None:
 
 
 def test_headers_are_joined_and_credentials_cut() -> None:
-    told = told_headers([(b"a", b"1"), (b"a", b"2"), (b"x-api-key", b"k"), (b"authorization", b"Bearer k")])
+    told = redacted_headers([(b"a", b"1"), (b"a", b"2"), (b"x-api-key", b"k"), (b"authorization", b"Bearer k")])
     assert told == {"a": "1, 2", "x-api-key": "…", "authorization": "…"}

@@ -21,19 +21,19 @@ key = "$SUITE_KEY"
 protocol = "anthropic-messages"
 base_url = "{mock}"
 api_key = "mock-key"
-label = "anthropic"
+vendor = "anthropic"
 
 [providers.chat]
 protocol = "openai-chat"
 base_url = "{mock}/v1"
 api_key = "mock-key"
-label = "openai"
+vendor = "openai"
 
 [providers.responses]
 protocol = "openai-responses"
 base_url = "{mock}/v1"
 api_key = "mock-key"
-label = "openai"
+vendor = "openai"
 """
 # All checks are put to one model: it calls a function that it is offered, and says something otherwise.
 MODELS = (

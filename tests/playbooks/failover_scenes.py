@@ -47,7 +47,7 @@ RULED = Setup(
             pattern=f"{NAMES[name]}-ruled",
             targets=_TARGETS[name],
             sticky=False,
-            rules=(RouteRule(when=RuleCondition(input_over=60), targets=_TARGETS[name][1:], weights=()),),
+            rules=(RouteRule(when=RuleCondition(input_tokens_over=60), targets=_TARGETS[name][1:], weights=()),),
         )
         for name in PROTOCOLS
     ),
@@ -247,7 +247,7 @@ KINDS: dict[str, Kind] = {
             *streamed(SECOND[p]),
         ],
         pairs=SOME,
-        setup=Setup(lines=LINES, routing=Routing(hold=3.0), timeouts=Timeouts(keep_alive=2.0)),
+        setup=Setup(lines=LINES, routing=Routing(heartbeat_after=3.0), timeouts=Timeouts(heartbeat=2.0)),
     ),
     # What is kept is kept of whoever answers, in its conversation, under one id.
     "failover_kept": Kind(
@@ -363,7 +363,7 @@ KINDS: dict[str, Kind] = {
             *streamed(p),
         ],
         pairs=PAIRS,
-        setup=Setup(lines=LINES, timeouts=Timeouts(keep_alive=2.0)),
+        setup=Setup(lines=LINES, timeouts=Timeouts(heartbeat=2.0)),
     ),
     "again_cancelled": Kind(
         steps=lambda c, p: [_asked(c, p, line="again"), *_overloaded(p), passes(0.2), hangs_up(), passes(5)],

@@ -30,7 +30,7 @@ from tests.playbooks.steps import (
 KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(kept=True)
 # Keep-alives come sooner than a busy store is given up.
-LIVELY = Setup(kept=True, timeouts=Timeouts(keep_alive=4.0))
+LIVELY = Setup(kept=True, timeouts=Timeouts(heartbeat=4.0))
 # Providers may not be silent for long.
 IMPATIENT = Setup(kept=True, timeouts=Timeouts(idle=5.0))
 # Providers keep what they answered, and the gateway notes whose it is.

@@ -59,10 +59,10 @@ class Setup(Struct, frozen=True, kw_only=True):
                 endpoints=(Endpoint(protocol=name, base_url=base),),
                 keys=self.keys_of(NAMES[name]),
                 models=("served",),
-                stores=self.stores or not self.kept,
-                streams=self.streams,
+                stores_responses=self.stores or not self.kept,
+                streaming=self.streams,
                 counts_tokens=self.counts,
-                ask_usage=self.ask_usage,
+                include_usage=self.ask_usage,
             )
             for name, base in bases.items()
         }

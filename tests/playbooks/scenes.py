@@ -328,7 +328,7 @@ KINDS: dict[str, Kind] = {
     "too_large": Kind(
         steps=lambda c, p: [briefly(c, p), *told(whole(p)), *opened(c, p), says(parts(p)[2]), ends()],
         pairs=SOME,
-        setup=Setup(limits=Limits(answer=200)),
+        setup=Setup(limits=Limits(response_body=200)),
     ),
     "unreachable": Kind(steps=lambda c, p: [is_unreachable, briefly(c, p)], pairs=SOME),
     "error_first": Kind(
@@ -347,7 +347,7 @@ KINDS: dict[str, Kind] = {
         steps=lambda c, p: [asks(PATHS[c], lossy(c, p), x_dragoman_strict="1")],
         pairs=AWAY,
     ),
-    "door": Kind(steps=_refused_at_the_door, pairs=HOME, setup=Setup(keyed=True, limits=Limits(body=1024))),
+    "door": Kind(steps=_refused_at_the_door, pairs=HOME, setup=Setup(keyed=True, limits=Limits(request_body=1024))),
     # Providers that break off or say nothing.
     "cut": Kind(steps=lambda c, p: [*opened(c, p), cuts()]),
     "cut_before_content": Kind(
@@ -370,7 +370,7 @@ KINDS: dict[str, Kind] = {
             *[step for _ in range(3) for step in (says(b": tick\n\n"), passes(5))],
         ],
         pairs=SOME,
-        setup=Setup(timeouts=Timeouts(first_byte=25.0, idle=8.0, keep_alive=10.0)),
+        setup=Setup(timeouts=Timeouts(first_byte=25.0, idle=8.0, heartbeat=10.0)),
     ),
     "empty_after_a_heartbeat": Kind(
         steps=lambda c, p: [briefly(c, p, stream=True), answers(200, EVENTS), passes(16), ends()],
@@ -381,7 +381,7 @@ KINDS: dict[str, Kind] = {
     "too_long": Kind(
         steps=lambda c, p: [*opened(c, p), passes(8), says(b": tick\n\n"), passes(8)],
         pairs=SOME,
-        setup=Setup(timeouts=Timeouts(total=15.0, keep_alive=6.0)),
+        setup=Setup(timeouts=Timeouts(total=15.0, heartbeat=6.0)),
     ),
     # Clients that go away or read slowly, and a gateway that stops.
     "cancelled_before_head": Kind(steps=lambda c, p: [briefly(c, p), hangs_up()], pairs=SOME),

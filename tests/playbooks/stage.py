@@ -89,7 +89,7 @@ class Stage:
             self.loop.watch(self._works)
         service = Runtime(self.settings, self.metrics, log, state)
         service.client = cast(HttpClient, self.provider)
-        service.traffic.chance = lambda: 0.0
+        service.routing_state.rng = lambda: 0.0
         self.app = App(service)
         limits = replace(server_limits(self.settings.limits, self.settings.timeouts), write_buffer=ROOM)
         self.server = HttpServer(self.app, self.app.refuse, limits)
@@ -104,8 +104,8 @@ class Stage:
         for client in self._clients.values():
             client.leave()
         await self.loop.quiet()
-        await self.app.service.close()
-        await self.app.service.state.close(0.0)
+        await self.app.runtime.close()
+        await self.app.runtime.state.close(0.0)
         await self.loop.quiet()
         if self._reader is not None:
             self._reader.close()
@@ -416,7 +416,7 @@ def settled(stage: Stage) -> Iterator[None]:
         patch.setattr(database.open_tables, "__defaults__", (now,))
         # Threads that count are not waited for.
         patch.setattr(usage_estimate, "LEAST", 0)
-        patch.setattr(mint, "_octets", octets)
+        patch.setattr(mint, "_random_bytes", octets)
         # Ids of exchanges begin with their time, which is the same all along.
         patch.setattr("dragoman.gateway.runtime.new_id", lambda now, token: f"req_{token(24)}")
         yield

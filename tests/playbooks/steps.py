@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from dragoman.errors import Truncated, Unanswered
-from dragoman.http.upstream_connection import BROKE_OFF, NO_ANSWER
+from dragoman.http.upstream_connection import BROKE_OFF, NO_RESPONSE
 from tests.playbooks.printing import lines_of, message_lines
 from tests.playbooks.stage import Stage
 
@@ -98,7 +98,7 @@ def cuts(*, head: bool = True, call: int = 0) -> Step:
 
     def step(stage: Stage) -> None:
         stage.does("provider breaks off")
-        stage.provider.lines[call - 1].cut(Truncated(BROKE_OFF) if head else Unanswered(NO_ANSWER))
+        stage.provider.lines[call - 1].cut(Truncated(BROKE_OFF) if head else Unanswered(NO_RESPONSE))
 
     return step
 
@@ -135,13 +135,13 @@ def will_stop(stage: Stage) -> None:
     """The gateway serves on, and tells that it will not for long."""
     stage.does("the gateway is to stop soon")
     stage.app.lame_duck = True
-    stage.server.close_after_replies()
+    stage.server.close_after_responses()
 
 
 def drains(stage: Stage) -> None:
     """The gateway stops accepting, and lets run what runs."""
     stage.does("the gateway drains")
-    stage.app.service.draining = True
+    stage.app.runtime.draining = True
     stage.server.retire()
 
 
@@ -149,4 +149,4 @@ async def stops(stage: Stage) -> None:
     """The gateway ends what still runs."""
     stage.does("the gateway stops")
     stage.server.cancel_all()
-    await stage.app.service.state.background.finish(0.0)
+    await stage.app.runtime.state.background.finish(0.0)

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.prices.book import _SHELVES, Book, Override, overlay
-from dragoman.prices.table import FORMAT, Ladder, PriceBookTable, PriceTier, Rates, read_table
+from dragoman.prices.book import _TABLE_NAMES, Override, PriceBook, overlay
+from dragoman.prices.table import FORMAT, PriceBookTable, PriceTier, Rates, TieredRates, read_table
 from dragoman.providers.catalogue import catalogue
 
 NOW = datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC).timestamp()
-BOOK = Book()
+BOOK = PriceBook()
 
 
 def book_of(
     models: list[list[object]], overrides: dict[str, Override] | None = None, **shelves: list[list[object]]
-) -> Book:
+) -> PriceBook:
     """A book with a shelf `p`."""
     providers: dict[str, object] = {name: {"models": rows} for name, rows in shelves.items()}
     providers["p"] = {"models": models, "fallback": list(shelves)}
@@ -31,10 +31,10 @@ def book_of(
             )
         )
 
-    return Book(table, overrides)
+    return PriceBook(table, overrides)
 
 
-def entry(book: Book, name: str, model: str) -> str:
+def entry(book: PriceBook, name: str, model: str) -> str:
     facts = book.find(name, model, NOW)
     return facts.entry if facts is not None else ""
 
@@ -76,8 +76,8 @@ def test_shelves_are_those_of_the_catalogue() -> None:
 
 
 def test_renamed_shelves_are_of_providers_that_exist() -> None:
-    assert set(_SHELVES) <= set(catalogue())
-    assert {shelf for shelf in _SHELVES.values() if shelf} <= set(BOOK.table.providers)
+    assert set(_TABLE_NAMES) <= set(catalogue())
+    assert {shelf for shelf in _TABLE_NAMES.values() if shelf} <= set(BOOK.table.providers)
 
 
 @given(st.sampled_from(sorted(BOOK.table.providers)), st.text(max_size=300) | st.from_regex(r"[a-z0-9.:/@-]{1,60}"))
@@ -108,7 +108,7 @@ def test_anothers_models_come_without_its_tiers() -> None:
     behind, own = book.find("p", "m", NOW), book.find("q", "m", NOW)
     assert behind is not None and own is not None
     assert behind.entry == "q/m" and not behind.tiers
-    assert own.tiers == {"priority": Ladder(base=Rates(input=2, output=4))}
+    assert own.tiers == {"priority": TieredRates(base=Rates(input=2, output=4))}
 
 
 DAY = 86400
@@ -150,7 +150,7 @@ def test_memory_is_bounded() -> None:
     book = book_of([["m", [], [7]]])
     for number in range(5000):
         assert book.find("p", f"unknown-{number}", NOW) is None
-    assert len(book._known) < 4200
+    assert len(book._cache) < 4200
     assert book.find("p", "m", NOW) is not None
 
 
@@ -158,12 +158,12 @@ def test_nothing_is_read_before_somebody_asks() -> None:
     def never() -> PriceBookTable:
         raise AssertionError
 
-    Book(never, {"p/m": Override(window=1)})
+    PriceBook(never, {"p/m": Override(context_window=1)})
 
 
 def test_a_ladder_over_another_keeps_what_is_not_said() -> None:
-    below = Ladder(base=Rates(input=1, output=2), steps=(PriceTier(above=10, rates=Rates(input=3, output=4)),))
-    above = Ladder(base=Rates(input=5), steps=(PriceTier(above=20, rates=Rates(input=6)),))
+    below = TieredRates(base=Rates(input=1, output=2), steps=(PriceTier(above=10, rates=Rates(input=3, output=4)),))
+    above = TieredRates(base=Rates(input=5), steps=(PriceTier(above=20, rates=Rates(input=6)),))
     merged = overlay(below, above)
     told = [(merged.rates_for(count).input, merged.rates_for(count).output) for count in (10, 11, 20, 21)]
     assert told == [(5, 2), (5, 4), (5, 4), (6, 4)]
@@ -173,10 +173,10 @@ PRICED: list[list[object]] = [["m", [], [100, [[None, [[10, 20, 1], [[50, [20, 4
 
 
 def test_an_override_goes_over_the_book_member_by_member() -> None:
-    book = book_of(PRICED, {"p/m": Override(rates=Rates(input=0, cache_write=7), output_cap=8)})
+    book = book_of(PRICED, {"p/m": Override(rates=Rates(input=0, cache_write=7), max_output_tokens=8)})
     facts = book.find("p", "m", NOW)
     assert facts is not None
-    assert (facts.entry, facts.override, facts.window, facts.output_cap) == ("p/m", "p/m", 100, 8)
+    assert (facts.entry, facts.override, facts.context_window, facts.max_output_tokens) == ("p/m", "p/m", 100, 8)
     assert facts.rates == Rates(input=0, output=20, cache_read=1, cache_write=7)
     assert facts.standard is not None and facts.standard.rates_for(51).input == 0
     # They belong to other prices.
@@ -184,17 +184,21 @@ def test_an_override_goes_over_the_book_member_by_member() -> None:
 
 
 def test_an_override_without_prices_leaves_them_alone() -> None:
-    book = book_of(PRICED, {"p/m": Override(window=5)})
+    book = book_of(PRICED, {"p/m": Override(context_window=5)})
     facts, as_it_is = book.find("p", "m", NOW), book_of(PRICED).find("p", "m", NOW)
     assert facts is not None and as_it_is is not None
-    assert (facts.window, facts.standard, facts.tiers) == (5, as_it_is.standard, as_it_is.tiers)
+    assert (facts.context_window, facts.standard, facts.tiers) == (5, as_it_is.standard, as_it_is.tiers)
 
 
 def test_overrides_know_providers_by_their_own_names_and_the_longest_beginning_wins() -> None:
     free = Rates(input=0, output=0)
     book = book_of(
         [],
-        {"box/*": Override(rates=free), "box/big-*": Override(rates=Rates(input=9)), "box/big-1": Override(window=3)},
+        {
+            "box/*": Override(rates=free),
+            "box/big-*": Override(rates=Rates(input=9)),
+            "box/big-1": Override(context_window=3),
+        },
     )
     for model, override in (("small", "box/*"), ("big-2", "box/big-*"), ("big-1", "box/big-1")):
         facts = book.find("vllm", model, NOW, name="box")
@@ -222,7 +226,7 @@ def test_pitfall_410_regions_are_priced_by_their_own_entries_or_not_at_all() -> 
     assert arn is not None and part is not None and arn.rates == part.rates
     for region, known in (("global", True), ("", True), ("europe-west1", False)):
         facts = BOOK.find("vertex", "claude-opus-5", NOW, region=region)
-        assert facts is not None and facts.window
+        assert facts is not None and facts.context_window
         assert (facts.rates is not None) is known
 
 

@@ -21,15 +21,15 @@ def priced(name: str, *rates: int, rules: tuple[str, ...] = ()) -> list[object]:
 
 def test_the_same_book_has_no_changes() -> None:
     changes = compare(own_table(), own_table())
-    assert (changes.new, changes.gone, changes.rates) == ((), (), ())
+    assert (changes.new, changes.removed, changes.rates) == ((), (), ())
 
 
 def test_entries_come_and_go() -> None:
     changes = compare(table(priced("a", 1), priced("b", 1)), table(priced("b", 2), priced("c", 1)))
-    assert (changes.new, changes.gone) == (("p/c",), ("p/a",))
+    assert (changes.new, changes.removed) == (("p/c",), ("p/a",))
     one, two = Bounds(low=1, high=1), Bounds(low=2, high=2)
     assert changes.rates == (Change(entry="p/b", member="input", before=one, after=two),)
-    assert not changes.steep
+    assert not changes.large
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,20 @@ def test_entries_come_and_go() -> None:
 )
 def test_pitfall_456_a_steep_change_is_to_be_agreed_to(before: int, after: int, is_steep: bool) -> None:
     changes = compare(table(priced("a", before)), table(priced("a", after)))
-    assert bool(changes.steep) is is_steep
+    assert bool(changes.large) is is_steep
 
 
 def test_an_entry_that_takes_the_names_of_others_is_a_change_of_their_price() -> None:
     changes = compare(table(priced("a", 1000)), table(priced("free", 1, rules=("^",)), priced("a", 1000)))
-    (change,) = changes.steep
+    (change,) = changes.large
     assert (change.entry, change.after) == ("p/a", Bounds(low=1, high=1))
 
 
 def test_prices_of_tiers_and_of_other_days_count() -> None:
     later: list[object] = ["a", [], [None, [[None, [[1000]]], [40000, [[1]]]]]]
-    assert compare(table(priced("a", 1000)), table(later)).steep
+    assert compare(table(priced("a", 1000)), table(later)).large
     tier: list[object] = ["a", [], [None, [[None, [[1000]]]], [["flex", None, [[1]]]]]]
-    assert compare(table(priced("a", 1000)), table(tier)).steep
+    assert compare(table(priced("a", 1000)), table(tier)).large
 
 
 def tiered(standard: int, flex: int) -> list[object]:
@@ -72,20 +72,20 @@ def tiered(standard: int, flex: int) -> list[object]:
 def test_pitfall_456_what_changes_steeply_does_not_hide_behind_another_tier(
     before: list[object], after: list[object], tier: str
 ) -> None:
-    steep = compare(table(before), table(after)).steep
+    steep = compare(table(before), table(after)).large
     assert steep and steep[0].tier == tier
 
 
 def test_pitfall_456_what_changes_steeply_does_not_hide_behind_another_day() -> None:
     before: list[object] = ["a", [], [None, [[None, [[20]]], [40000, [[300]]]]]]
     after: list[object] = ["a", [], [None, [[None, [[20]]], [40000, [[25]]]]]]
-    (change,) = compare(table(before), table(after)).steep
+    (change,) = compare(table(before), table(after)).large
     assert (change.before, change.after) == (Bounds(low=20, high=300), Bounds(low=20, high=25))
 
 
 def test_a_price_that_is_not_known_any_more_is_no_cheap_one() -> None:
     (change,) = compare(table(priced("a", 1000)), table(["a", [], []])).rates
-    assert change.after is None and not change.is_steep
+    assert change.after is None and not change.is_large
 
 
 def test_every_class_has_its_name() -> None:

@@ -93,12 +93,12 @@ def test_kinds_of_tokens_within_totals() -> None:
     ],
 )
 def test_pitfall_407_the_tier_is_the_one_that_was_served(told: str | None, tier: str) -> None:
-    assert tier_of(Usage(service_tier=told), asked="priority") == tier
+    assert tier_of(Usage(service_tier=told), requested_tier="priority") == tier
 
 
 def test_pitfall_408_an_answer_that_does_not_know_its_tier_is_not_believed() -> None:
-    assert tier_of(Usage(service_tier="default"), asked="priority", label="codex") == "priority"
-    assert tier_of(Usage(service_tier="default"), asked="priority", label="openai") == ""
+    assert tier_of(Usage(service_tier="default"), requested_tier="priority", label="codex") == "priority"
+    assert tier_of(Usage(service_tier="default"), requested_tier="priority", label="openai") == ""
 
 
 @pytest.mark.parametrize(

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.prices.book import Book, ModelFacts
+from dragoman.prices.book import ModelFacts, PriceBook
 from dragoman.prices.classes import STANDARD, TokenClasses
 from dragoman.prices.cost import Cost, cost_of, estimate, price
-from dragoman.prices.table import Ladder, PriceTier, Rates
+from dragoman.prices.table import PriceTier, Rates, TieredRates
 
 NOW = datetime.datetime(2026, 11, 16, 12, tzinfo=datetime.UTC).timestamp()
-BOOK = Book()
+BOOK = PriceBook()
 RATES = Rates(input=3_000_000, output=15_000_000, cache_read=300_000, cache_write=3_750_000, cache_write_1h=6_000_000)
 LONG = Rates(input=6_000_000, output=22_500_000, cache_read=600_000, cache_write=7_500_000, cache_write_1h=12_000_000)
-FACTS = ModelFacts(entry="p/m", standard=Ladder(base=RATES, steps=(PriceTier(above=200_000, rates=LONG),)))
+FACTS = ModelFacts(entry="p/m", standard=TieredRates(base=RATES, steps=(PriceTier(above=200_000, rates=LONG),)))
 
 COUNTS = st.integers(0, 10**9)
 AMOUNTS = st.none() | st.integers(0, 10**12)
 
 
 def facts_of(**rates: int) -> ModelFacts:
-    return ModelFacts(entry="p/m", standard=Ladder(base=Rates(**rates)))
+    return ModelFacts(entry="p/m", standard=TieredRates(base=Rates(**rates)))
 
 
 def test_each_class_has_its_rate() -> None:
@@ -53,7 +53,7 @@ def test_the_total_is_the_sum_of_the_classes_or_unknown(
     counts: tuple[int, ...], rates: tuple[int | None, ...], step: int
 ) -> None:
     fields = dict(zip(Rates.__struct_fields__, rates, strict=True))
-    ladder = Ladder(base=Rates(), steps=(PriceTier(above=step, rates=Rates(**fields)),))
+    ladder = TieredRates(base=Rates(), steps=(PriceTier(above=step, rates=Rates(**fields)),))
     plain, read, written, hour, output, searches, thinking = counts
     tokens = TokenClasses(
         input=plain,
@@ -109,7 +109,7 @@ def test_an_estimate_is_priced_by_the_same_function() -> None:
 def test_pitfall_369_416_an_unknown_price_is_unknown_and_never_0() -> None:
     assert cost_of(None, Usage(input=1)).total is None
     assert estimate(None, 1, 0, 1).total is None
-    without = ModelFacts(entry="p/m", window=1000)
+    without = ModelFacts(entry="p/m", context_window=1000)
     assert cost_of(without, Usage()).total is None
     assert cost_of(without, Usage(input=1)).unpriced == ("model",)
     # What was declared to be free is free.
@@ -208,7 +208,7 @@ def test_pitfall_409_fast_mode_is_unpriced_unless_an_override_prices_it() -> Non
     fast = with_extras({"speed": "fast"}, input=1000)
     assert cost_of(facts, Usage(input=1000)).total == 5_000_000
     assert cost_of(facts, fast).total is None
-    dear = ModelFacts(standard=FACTS.standard, tiers={"speed-fast": Ladder(base=Rates(input=30_000_000))})
+    dear = ModelFacts(standard=FACTS.standard, tiers={"speed-fast": TieredRates(base=Rates(input=30_000_000))})
     assert cost_of(dear, fast).total == 30_000_000
 
 

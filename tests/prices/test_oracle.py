@@ -14,11 +14,11 @@ from genai_prices import Usage as PackageUsage
 from genai_prices import types
 from genai_prices.data_snapshot import DataSnapshot, get_snapshot
 
-from dragoman.prices.book import Book, ModelFacts
+from dragoman.prices.book import ModelFacts, PriceBook
 from dragoman.prices.classes import STANDARD, TokenClasses
 from dragoman.prices.cost import price
 
-BOOK = Book()
+BOOK = PriceBook()
 FIRST, LAST = datetime(2024, 6, 1, tzinfo=UTC), datetime(2027, 3, 1, tzinfo=UTC)
 TIERS_SINCE = datetime(2026, 10, 10, tzinfo=UTC)
 TIERS = {
@@ -192,7 +192,7 @@ def test_the_table_agrees_with_the_package_on_random_requests(cases: int) -> Non
             continue
         assert facts is not None
         assert facts.entry.partition("/")[2] == model.id
-        assert facts.window == model.context_window
+        assert facts.context_window == model.context_window
         told = model.get_prices(moment)
         if not any(value is not None for value in vars(told).values()):
             assert facts.standard is None

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import DragomanError
-from dragoman.prices.price_source import days_of, read_upstream, whole
-from dragoman.prices.table import Rates, read_facts, read_shelf
+from dragoman.prices.price_source import days_of, read_source, round_price
+from dragoman.prices.table import Rates, read_facts, read_provider_prices
 
 
 def compiled(**model: object) -> tuple[tuple[object, ...], object]:
     """The rules and the facts of one model."""
     entry = {"id": "m", "match": {"equals": "m"}, **model}
     data = msgspec.json.encode([{"id": "p", "name": "P", "models": [entry]}])
-    (row,) = read_shelf(read_upstream(data, "1", "2026-01-01").providers["p"]).models
+    (row,) = read_provider_prices(read_source(data, "1", "2026-01-01").providers["p"]).models
     return row.rules, msgspec.json.decode(msgspec.json.encode(read_facts(row.facts)))
 
 
@@ -102,7 +102,7 @@ def test_days_are_counted_as_calendars_do(day: datetime.date) -> None:
 
 @given(st.decimals(min_value=0, max_value=10**6, places=9))
 def test_what_costs_something_never_becomes_free(amount: Decimal) -> None:
-    rounded = whole(amount, "input")
+    rounded = round_price(amount, "input")
     assert (rounded == 0) == (amount == 0)
     assert abs(rounded - amount) <= Decimal("0.5") or (amount < 1 and rounded == 1)
 

@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.prices.reported_cost import said_of
+from dragoman.prices.reported_cost import reported_cost_of
 from dragoman.wire.json import decode_object
 
 # Members of a usage, and nano-dollars.
@@ -52,8 +52,8 @@ SAID: dict[str, tuple[bytes, int | None]] = {
 def test_pitfall_417_what_a_provider_says_is_read(case: str) -> None:
     told, nano = SAID[case]
     fields: JsonObject = decode_object(told)
-    assert said_of(Usage(input=1, output=1, extras=Extras(origin="openai-chat", fields=fields))) == nano
+    assert reported_cost_of(Usage(input=1, output=1, extras=Extras(origin="openai-chat", fields=fields))) == nano
 
 
 def test_most_say_nothing() -> None:
-    assert said_of(Usage(input=1, output=1)) is None
+    assert reported_cost_of(Usage(input=1, output=1)) is None

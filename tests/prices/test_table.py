@@ -11,14 +11,14 @@ import pytest
 from dragoman.errors import DragomanError
 from dragoman.prices.table import (
     FORMAT,
-    Ladder,
     PriceBookTable,
     PriceTier,
     Rates,
+    TieredRates,
     check_table,
     own_table,
     read_facts,
-    read_shelf,
+    read_provider_prices,
     read_table,
 )
 from tools import prices_table
@@ -61,11 +61,11 @@ def table_of(row: list[object], **members: object) -> PriceBookTable:
 def test_a_table_in_short() -> None:
     table = table_of(["m", [], [1000, [[None, [[1, 2], [[10, [3, 4]]]]]]]])
     check_table(table)
-    (row,) = read_shelf(table.providers["p"]).models
+    (row,) = read_provider_prices(table.providers["p"]).models
     facts = read_facts(row.facts)
-    assert facts.window == 1000
-    assert facts.prices[0].ladder.rates_for(10) == Rates(input=1, output=2)
-    assert facts.prices[0].ladder.rates_for(11) == Rates(input=3, output=4)
+    assert facts.context_window == 1000
+    assert facts.prices[0].rates.rates_for(10) == Rates(input=1, output=2)
+    assert facts.prices[0].rates.rates_for(11) == Rates(input=3, output=4)
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_another_form_is_refused(members: dict[str, object]) -> None:
 
 def test_a_ladder_has_one_rate_for_the_whole_request() -> None:
     steps = (PriceTier(above=100, rates=Rates(input=2)), PriceTier(above=200, rates=Rates(input=3)))
-    ladder = Ladder(base=Rates(input=1), steps=steps)
+    ladder = TieredRates(base=Rates(input=1), steps=steps)
     assert [ladder.rates_for(count).input for count in (0, 100, 101, 200, 201, 10**7)] == [1, 1, 2, 2, 3, 3]

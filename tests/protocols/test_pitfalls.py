@@ -275,7 +275,7 @@ def test_pitfall_151_an_endpoint_without_schemas_gets_an_instruction() -> None:
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {}}}}
     body = json.dumps({"model": "claude-opus-4-5", "messages": [USER], "response_format": schema})
     row = CapabilityRow(protocol=A, changes={"output_schema": False})
-    out = translate_request(body, source=C, target=A, rows=(row,))
+    out = translate_request(body, source=C, target=A, capability_rows=(row,))
     assert "format" not in json.dumps(told(out).get("output_config", {}))
     assert "single JSON object" in json.dumps(told(out)["system"])
     assert any(loss["feature"] == "output_schema" for loss in out.losses)

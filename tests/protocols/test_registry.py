@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols.registry import PROTOCOLS, codec_of, recognise, recognise_answer
+from dragoman.protocols.registry import PROTOCOLS, codec_of, recognise, recognise_response
 from dragoman.rules.seals import LETTERS
 
 
@@ -52,5 +52,5 @@ ANSWERS: dict[str, tuple[JsonObject, str | None]] = {
 
 @pytest.mark.parametrize(("body", "expected"), ANSWERS.values(), ids=ANSWERS.keys())
 def test_answers_are_recognised(body: JsonObject, expected: str | None) -> None:
-    found = recognise_answer(body)
+    found = recognise_response(body)
     assert (found.name if found else None) == expected

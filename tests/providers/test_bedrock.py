@@ -21,7 +21,7 @@ from botocore.auth import SigV4Auth  # type: ignore[import-untyped]  # botocore 
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # botocore has no types
 from botocore.credentials import Credentials  # type: ignore[import-untyped]  # botocore has no types
 
-from dragoman.errors import BadAnswer, ClientError, ConfigError, Truncated, Unreachable
+from dragoman.errors import BadResponse, ClientError, ConfigError, Truncated, Unreachable
 from dragoman.http.upstream_call import HeaderList, UpstreamRequest, header
 from dragoman.providers import bedrock as bedrock_module
 from dragoman.providers.bedrock import (
@@ -432,5 +432,5 @@ def test_half_a_message_at_the_end_is_truncated_and_a_wrong_checksum_is_no_answe
     unframer.feed(STREAM[:-1])
     with pytest.raises(Truncated):
         unframer.close()
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         BedrockUnframer().feed(STREAM[:40] + bytes([STREAM[40] ^ 1]) + STREAM[41:])

@@ -54,7 +54,7 @@ def is_local(entry: CatalogueEntry) -> bool:
 
 @every_entry
 def test_what_is_known_of_usage_in_streams_can_be_checked(entry: CatalogueEntry) -> None:
-    refused = {name for row in entry.rows for name in row.changes.get("refuses") or ()}  # type: ignore[union-attr]
+    refused = {name for row in entry.capabilities for name in row.changes.get("refuses") or ()}  # type: ignore[union-attr]
     if entry.include_usage:
         assert is_checkable(entry.include_usage)
         assert "stream_options" not in refused
@@ -134,7 +134,7 @@ def test_names_can_stand_before_a_slash(entry: CatalogueEntry) -> None:
 @every_entry
 def test_every_fact_has_a_source_that_can_be_checked(entry: CatalogueEntry) -> None:
     assert entry.title
-    sources = [entry.source, *(row.source for row in entry.rows)]
+    sources = [entry.source, *(row.source for row in entry.capabilities)]
     sources += [endpoint.source for endpoint in entry.endpoints if endpoint.source]
     assert [source for source in sources if not is_checkable(source)] == []
 
@@ -179,7 +179,7 @@ def test_placeholders_are_options_that_are_asked_for(entry: CatalogueEntry) -> N
 def test_words_are_those_of_the_configuration(entry: CatalogueEntry) -> None:
     assert entry.auth in AUTHS
     assert entry.transport in TRANSPORTS
-    assert entry.streams in {"asked", "always", "never"}
+    assert entry.streaming in {"asked", "always", "never"}
 
 
 @every_entry
@@ -238,17 +238,17 @@ def test_names_of_open_models_mean_nobody(model: str) -> None:
 
 @every_entry
 def test_rows_change_abilities_of_protocols_that_are_known(entry: CatalogueEntry) -> None:
-    for row in entry.rows:
+    for row in entry.capabilities:
         assert row.changes
         assert set(row.changes) <= set(Capabilities.__struct_fields__)
         assert row.protocol in PROTOCOL_NAMES
         msgspec.convert({**msgspec.to_builtins(Capabilities()), **row.changes}, Capabilities)
-        assert row.upstream is None, "a row of the catalogue is its provider's anyway"
+        assert row.vendor is None, "a row of the catalogue is its provider's anyway"
 
 
 @every_entry
 def test_what_is_refused_can_be_left_out(entry: CatalogueEntry) -> None:
-    for row in entry.rows:
+    for row in entry.capabilities:
         refused = row.changes.get("refuses", [])
         assert isinstance(refused, list) and set(map(str, refused)) <= set(REFUSABLE)
         assert not refused or row.protocol == "openai-chat"
@@ -262,31 +262,31 @@ def test_rows_speak_of_endpoints_that_are_listed_somewhere(entry: CatalogueEntry
 
 @every_entry
 def test_rows_say_something_that_the_rules_do_not_say_already(entry: CatalogueEntry) -> None:
-    for place, row in enumerate(entry.rows):
+    for place, row in enumerate(entry.capabilities):
         model = re.sub(r"\[(.)[^]]*\]", r"\1", row.model).replace("*", "-")
-        before = capabilities_of(row.protocol, model, entry.upstream, entry.rows[:place])
-        after = capabilities_of(row.protocol, model, entry.upstream, entry.rows[: place + 1])
+        before = capabilities_of(row.protocol, model, entry.vendor_or_name, entry.capabilities[:place])
+        after = capabilities_of(row.protocol, model, entry.vendor_or_name, entry.capabilities[: place + 1])
         assert before != after, f"row {place} of {entry.name} repeats what is known"
 
 
 @every_entry
 def test_labels_name_entries_that_have_none(entry: CatalogueEntry) -> None:
-    if entry.label:
-        assert entry.label != entry.name
-        assert not catalogue()[entry.label].label
+    if entry.vendor:
+        assert entry.vendor != entry.name
+        assert not catalogue()[entry.vendor].vendor
 
 
 def test_what_is_known_of_a_label_holds_for_its_bearer() -> None:
-    assert catalogue()["moonshot-cn"].rows == catalogue()["moonshot"].rows
-    assert catalogue()["moonshot-cn"].upstream == "moonshot"
+    assert catalogue()["moonshot-cn"].capabilities == catalogue()["moonshot"].capabilities
+    assert catalogue()["moonshot-cn"].vendor_or_name == "moonshot"
 
 
 def test_own_rows_have_the_last_word() -> None:
     row = '[[{0}.rows]]\nprotocol = "openai-chat"\nchanges = {{ stop_limit = {1} }}\nsource = "https://one.example/docs"\n'
     second = MINIMAL.replace("[one]", '[two]\nlabel = "one"')
     entries = read(MINIMAL + row.format("one", 1) + second + row.format("two", 2))
-    assert [row.changes["stop_limit"] for row in entries["two"].rows] == [1, 2]
-    assert capabilities_of("openai-chat", "any", "two", entries["two"].rows).stop_limit == 2
+    assert [row.changes["stop_limit"] for row in entries["two"].capabilities] == [1, 2]
+    assert capabilities_of("openai-chat", "any", "two", entries["two"].capabilities).stop_limit == 2
 
 
 def test_openai_and_those_that_follow_it_prefer_responses() -> None:
@@ -309,8 +309,8 @@ def test_each_transport_of_a_cloud_has_one_entry() -> None:
 
 def test_an_entry_needs_no_more_than_title_source_and_endpoints() -> None:
     entry = read(MINIMAL)["one"]
-    assert (entry.auth, entry.transport, entry.streams, entry.rows) == ("", "http", "asked", ())
-    assert entry.upstream == "one"
+    assert (entry.auth, entry.transport, entry.streaming, entry.capabilities) == ("", "http", "asked", ())
+    assert entry.vendor_or_name == "one"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from botocore.eventstream import EventStreamBuffer  # type: ignore[import-untype
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.errors import BadAnswer, Truncated
+from dragoman.errors import BadResponse, Truncated
 from dragoman.providers.eventstream import LIMIT, EventStreamMessage, EventStreamReader, read_headers
 from tests.providers.imitation import aws_exception, aws_frame, aws_header, aws_message, chunk
 
@@ -68,7 +68,7 @@ def test_one_changed_bit_anywhere_is_noticed() -> None:
             broken = bytearray(frame)
             broken[at] ^= 1 << bit
             reader = EventStreamReader()
-            with pytest.raises(BadAnswer):
+            with pytest.raises(BadResponse):
                 reader.feed(bytes(broken))
 
 
@@ -78,7 +78,7 @@ def test_messages_before_a_broken_one_are_delivered_first() -> None:
     reader = EventStreamReader()
     assert len(reader.feed(good + bytes(broken) + good)) == 1
     for attempt in (lambda: reader.feed(b""), lambda: reader.feed(good), reader.close):
-        with pytest.raises(BadAnswer):
+        with pytest.raises(BadResponse):
             attempt()
 
 
@@ -92,14 +92,14 @@ def prelude(total: int, headers: int) -> bytes:
     [(LIMIT + 1, 0), (0xFFFFFFFF, 0), (15, 0), (0, 0), (20, 5), (16, 0xFFFFFFFF), (1024 * 1024, 128 * 1024 + 1)],
 )
 def test_lengths_that_cannot_be_or_go_beyond_the_limit_are_refused_at_once(total: int, headers: int) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         EventStreamReader().feed(prelude(total, headers))
 
 
 def test_a_message_at_the_limit_is_read_and_one_beyond_is_not() -> None:
     frame = aws_message([], bytes(84))
     assert len(EventStreamReader(limit=100).feed(frame)) == 1
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         EventStreamReader(limit=99).feed(frame)
 
 
@@ -138,7 +138,7 @@ def test_headers_that_are_no_text_are_skipped_by_their_length() -> None:
     ],
 )
 def test_headers_that_cannot_be_read_are_refused(raw: bytes) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(BadResponse):
         EventStreamReader().feed(aws_frame(raw, b""))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.prices.book import Book, Override
+from dragoman.prices.book import Override, PriceBook
 from dragoman.prices.table import Rates
 from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Endpoint, Provider
@@ -12,9 +12,9 @@ ENDPOINTS = (Endpoint(protocol="openai-chat", base_url="http://127.0.0.1:1/v1"),
 
 
 def test_names_labels_and_overrides() -> None:
-    book = Book(overrides={"second/deepseek-chat": Override(rates=Rates(input=7))})
+    book = PriceBook(overrides={"second/deepseek-chat": Override(rates=Rates(input=7))})
     first = facts_of(book, Provider(name="deepseek", endpoints=ENDPOINTS), "deepseek-chat", NOW)
-    second = facts_of(book, Provider(name="second", endpoints=ENDPOINTS, label="deepseek"), "deepseek-chat", NOW)
+    second = facts_of(book, Provider(name="second", endpoints=ENDPOINTS, vendor="deepseek"), "deepseek-chat", NOW)
     assert first is not None and second is not None
     assert first.entry == second.entry == "deepseek/deepseek-chat"
     assert not first.override
@@ -24,6 +24,6 @@ def test_names_labels_and_overrides() -> None:
 
 def test_the_region_is_the_providers_own() -> None:
     for region, is_known in (("global", True), ("europe-west1", False)):
-        vertex = Provider(name="mine", endpoints=ENDPOINTS, label="vertex", options={"region": region})
-        facts = facts_of(Book(), vertex, "claude-opus-5", NOW)
+        vertex = Provider(name="mine", endpoints=ENDPOINTS, vendor="vertex", options={"region": region})
+        facts = facts_of(PriceBook(), vertex, "claude-opus-5", NOW)
         assert facts is not None and (facts.standard is not None) is is_known

@@ -154,27 +154,27 @@ def test_pitfall_343_a_rest_is_known_to_the_rotation_of_another_worker() -> None
     clock = Clock()
     here, there = Rotation(("a", "b"), clock, provider="p"), Rotation(("a", "b"), clock, provider="p")
     here.cool("a", 60)
-    there.rests.merge(here.rests.news())
+    there.cooldowns.merge(here.cooldowns.take_updates())
     assert taken(there, 2) == ["b", "b"]
-    there.rests.clear(clock())
-    here.rests.merge(there.rests.news())
+    there.cooldowns.clear(clock())
+    here.cooldowns.merge(there.cooldowns.take_updates())
     assert set(taken(here, 2)) == {"a", "b"}
 
 
 def test_pitfall_353_rests_are_shown_by_the_places_of_their_keys() -> None:
     clock = Clock()
     rotation = Rotation(("a", "b"), clock, provider="p")
-    assert rotation.resting() == []
+    assert rotation.active_cooldowns() == []
     rotation.cool("b", 900, why="no_money", hint=86400.0)
     rotation.cool("b", 60, "m", why="rate_limited")
-    rotation.rests.rest("of nobody here", "", 1000.0)
+    rotation.cooldowns.start("of nobody here", "", 1000.0)
     shown = [
         (place, notice.model, notice.since, notice.until, notice.why, notice.hint)
-        for place, notice in rotation.resting()
+        for place, notice in rotation.active_cooldowns()
     ]
     assert shown == [
         (1, "", 100.0, 1000.0, "no_money", 86400.0),
         (1, "m", 100.0, 160.0, "rate_limited", 0.0),
     ]
     clock.now += 60
-    assert [notice.model for _, notice in rotation.resting()] == [""]
+    assert [notice.model for _, notice in rotation.active_cooldowns()] == [""]

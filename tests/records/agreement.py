@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from dragoman.records.rows import QUARTER
+from dragoman.records.rows import BUCKET_MICROSECONDS
 from dragoman.store.migrations import MEASURES
 
 Sums = dict[int, tuple[int, ...]]
@@ -31,7 +31,7 @@ def sums_and_rows(path: str) -> tuple[Sums, Sums, Sums]:
         return (
             _by_quarter(db, f"SELECT quarter, {added} FROM sums GROUP BY quarter"),
             _by_quarter(db, f"SELECT quarter, {added} FROM thread_sums GROUP BY quarter"),
-            _by_quarter(db, f"SELECT time / {QUARTER} AS quarter, {of_rows} FROM records GROUP BY 1"),
+            _by_quarter(db, f"SELECT time / {BUCKET_MICROSECONDS} AS quarter, {of_rows} FROM records GROUP BY 1"),
         )
 
 

@@ -35,5 +35,5 @@ def journals_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         for descriptor in (journal.descriptor, *(removed for _, removed in journal.removed)):
             # The number may be that of another file by now.
             with suppress(OSError):
-                if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(journal._folder):
+                if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(journal._directory):
                     os.close(descriptor)

@@ -17,14 +17,14 @@ from dragoman.records.journal_entry import (
     OTHER,
     REFUSED,
     CallEntry,
+    CostBreakdown,
     JournalEntry,
     LossEntry,
-    Money,
     TokenCounts,
 )
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from tests.records.invented import NOON
 
 SECOND = 1_000_000
@@ -38,8 +38,8 @@ def fill(tables: RecordTables, placed: Iterable[tuple[JournalEntry, AssignedThre
         batch.add(entry, place)
     with tables.transaction():
         tables.records.add(batch.rows)
-        tables.sums.add(batch.sums())
-        tables.sums.add_to_threads(batch.thread_sums())
+        tables.rollups.add(batch.rollups())
+        tables.rollups.add_to_threads(batch.thread_rollups())
 
 
 def speak(tables: RecordTables, sessions: Sequence[tuple[int, str, str]], threads: Sequence[tuple[int, int]]) -> None:
@@ -83,7 +83,7 @@ def _entry(dice: random.Random, number: int, begin: int, length: int) -> Journal
         thinking=thought,
         searches=dice.choice((0, 0, 2)),
     )
-    money = Money(
+    money = CostBreakdown(
         input=dice.randrange(10**9),
         output=dice.randrange(10**9),
         cache_read=dice.choice((0, 1, 999_999_999)),
@@ -107,20 +107,20 @@ def _entry(dice: random.Random, number: int, begin: int, length: int) -> Journal
         provider=provider,
         model=model,
         status=200,
-        first=dice.choice((0, 120_000)),
-        took=dice.randrange(10**7),
+        first_content=dice.choice((0, 120_000)),
+        duration=dice.randrange(10**7),
         tokens=tokens if known else None,
         estimated=dice.random() < 0.1,
-        money=money if known > 1 else None,
+        cost=money if known > 1 else None,
         calls=(failed, call)[dice.randrange(2) :] if provider else (),
         losses=(LossEntry("sampling", "dropped", "sampling.seed"),) * dice.randrange(3),
-        upstream_id=upstream,
+        provider_request_id=upstream,
     )
 
 
 def filled_file(path: Path, entries: Iterable[tuple[JournalEntry, AssignedThread]]) -> None:
     """A file of `storage.path` with exchanges, and the speakers of `some_entries`."""
-    tables = open_account_tables(str(path))
+    tables = open_record_tables(str(path))
     try:
         speak(
             tables,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.records.journal_entry import ANSWERED, CONVERSATION, CallEntry, JournalEntry, Money, TokenCounts
+from dragoman.records.journal_entry import ANSWERED, CONVERSATION, CallEntry, CostBreakdown, JournalEntry, TokenCounts
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
 
 # A Tuesday in 2027, in microseconds.
 NOON = 1_800_000_000_000_000
 _TOKENS = TokenCounts(input=100, cache_read=60, output=20, thinking=5)
-_MONEY = Money(input=1000, output=500, version="2026-10-30")
+_MONEY = CostBreakdown(input=1000, output=500, version="2026-10-30")
 
 
 def entry(
@@ -21,7 +21,7 @@ def entry(
     key: str = "alice",
     model: str = "large",
     tokens: TokenCounts | None = _TOKENS,
-    money: Money | None = _MONEY,
+    money: CostBreakdown | None = _MONEY,
     status: int = 200,
     size: int = 400,
 ) -> JournalEntry:
@@ -36,16 +36,16 @@ def entry(
         client="claude-cli",
         program="claude-cli/2.1.325 (external, cli)",
         address="192.0.2.0/24",
-        dialect="anthropic-messages",
+        client_protocol="anthropic-messages",
         path="/v1/messages",
-        asked=model,
+        requested_model=model,
         provider="anthropic",
         model=model,
         status=status,
-        first=1000,
-        took=3000,
+        first_content=1000,
+        duration=3000,
         tokens=tokens,
-        money=money,
+        cost=money,
         calls=(call,) if status == 200 else (),
         size=size,
     )
@@ -62,5 +62,5 @@ def measures_of(entry: JournalEntry) -> tuple[int, ...]:
     """What it adds to sums, in the order of `store.migrations.MEASURES`."""
     batch = Batch()
     batch.add(entry, AssignedThread())
-    (sums,) = batch.thread_sums()
+    (sums,) = batch.thread_rollups()
     return tuple(value for value in sums[2:] if isinstance(value, int))

@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 
 
 class Filling:
@@ -71,7 +71,7 @@ class Filling:
     def tip(self, digest: str, thread: int) -> None:
         """What a thread is known by."""
         with self._tables.transaction():
-            self._tables.speakers.save_tips([(digest, thread, 1, 0)])
+            self._tables.sessions.save_heads([(digest, thread, 1, 0)])
 
     def exchanges(self, entries: Iterable[JournalEntry], session: int = 0, thread: int = 0) -> None:
         """Exchanges of a thread, and what they come to."""
@@ -80,8 +80,8 @@ class Filling:
             batch.add(each, AssignedThread(session, thread))
         with self._tables.transaction():
             self._tables.records.add(batch.rows)
-            self._tables.sums.add(batch.sums())
-            self._tables.sums.add_to_threads(batch.thread_sums())
+            self._tables.rollups.add(batch.rollups())
+            self._tables.rollups.add_to_threads(batch.thread_rollups())
 
     def _add(self, table: str, *values: object) -> None:
         marks = ", ".join("?" * len(values))
@@ -91,7 +91,7 @@ class Filling:
 @contextmanager
 def filling(path: Path) -> Iterator[Filling]:
     """Open a file to fill it."""
-    tables = open_account_tables(str(path))
+    tables = open_record_tables(str(path))
     try:
         yield Filling(tables)
     finally:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.records.journal_directory import folder_of, journals_in
-from dragoman.records.journal_ingest import drain_all
+from dragoman.records.journal_directory import directory_of, journals_in
+from dragoman.records.journal_ingest import ingest_all
 from dragoman.store import StoreError
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES
 from tests.records.agreement import sums_and_rows
@@ -141,7 +141,7 @@ def kill_under_load(folder: Path, *, rounds: int, seed: int, workers: int, kill_
         over.set()
         drains.join(LIMIT)
     assert not drains.is_alive()
-    drain_all(path, now=0)
+    ingest_all(path, now=0)
     return _checked(path, clients, rounds)
 
 
@@ -152,7 +152,7 @@ def _drain_now_and_then(folder: Path, path: str, over: threading.Event, kills: b
         if not kills:
             # Somebody else may be writing for a long time, on a busy machine.
             with suppress(StoreError):
-                drain_all(path, now=0)
+                ingest_all(path, now=0)
             continue
         command = [sys.executable, "-c", _DRAIN, path]
         with subprocess.Popen(command, cwd=ROOT, env=clean_environment(folder), stderr=subprocess.DEVNULL) as drain:
@@ -163,7 +163,7 @@ def _drain_now_and_then(folder: Path, path: str, over: threading.Event, kills: b
 
 
 def _checked(path: str, clients: Clients, kills: int) -> Outcome:
-    assert journals_in(folder_of(path)) == []
+    assert journals_in(directory_of(path)) == []
     with closing(sqlite3.connect(path)) as db:
         found = db.execute("SELECT id, outcome FROM records").fetchall()
         assert db.execute("SELECT count(*) FROM journals").fetchone() == (0,)

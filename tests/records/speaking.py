@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.records.journal_entry import ANSWERED, CONVERSATION, JournalEntry
 from dragoman.records.thread_assignment import AssignedThread, ThreadAssigner
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.session_tables import SessionRow, StoredThread
 from dragoman.wire.history_digest import digest
 from tests.records.invented import NOON, entry
@@ -31,7 +31,7 @@ class Desk:
 
     def __init__(self, tables: RecordTables) -> None:
         self.tables = tables
-        self._placer = ThreadAssigner(tables.speakers)
+        self._placer = ThreadAssigner(tables.sessions)
         self._count = 0
 
     def place(
@@ -59,7 +59,7 @@ class Desk:
     def put(self, made: JournalEntry) -> AssignedThread:
         """Where an entry is placed."""
         with self.tables.transaction():
-            placed = self._placer.place(made)
+            placed = self._placer.assign_thread(made)
             self._placer.finish()
         return placed
 
@@ -67,19 +67,19 @@ class Desk:
         """Where entries are placed that are drained together."""
         with self.tables.transaction():
             self._placer.expect(entries)
-            placed = [self._placer.place(made) for made in entries]
+            placed = [self._placer.assign_thread(made) for made in entries]
             self._placer.finish()
         return placed
 
     def session(self, placed: AssignedThread) -> SessionRow:
         """The row of a session."""
-        found = self.tables.speakers.session_of(placed.session)
+        found = self.tables.sessions.session_of(placed.session)
         assert found is not None
         return found
 
     def thread(self, placed: AssignedThread) -> StoredThread:
         """The row of a thread."""
-        found = self.tables.speakers.thread_of(placed.thread)
+        found = self.tables.sessions.thread_of(placed.thread)
         assert found is not None
         return found
 
@@ -99,7 +99,7 @@ class Desk:
 @contextmanager
 def desk() -> Iterator[Desk]:
     """An empty one."""
-    tables = open_account_tables(":memory:")
+    tables = open_record_tables(":memory:")
     try:
         yield Desk(tables)
     finally:

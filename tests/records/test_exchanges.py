@@ -13,12 +13,12 @@ from dragoman.errors import DragomanError
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
 from dragoman.records.ids import new_id
-from dragoman.records.journal_entry import CallEntry, CandidateEntry, LossEntry, Money, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, LossEntry, TokenCounts
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.sessions.assign import answer_of
+from dragoman.sessions.assign import response_of
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.store.record_queries import Wanted
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_queries import RecordFilter
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.wire.history_digest import digest
 from tests.records.filled import fill
 from tests.records.invented import NOON, entry
@@ -27,7 +27,9 @@ from tests.sdk.digging import dig_object, dig_objects
 
 SECOND = 1_000_000
 TOKENS = TokenCounts(100, 60, 10, 4, 21, 5, 1)
-MONEY = Money(1000, 500, 60, 30, 7, 0, 10_000_000, 0, ("thinking",), "2026-10-30", "anthropic/large", "priority", 999)
+MONEY = CostBreakdown(
+    1000, 500, 60, 30, 7, 0, 10_000_000, 0, ("thinking",), "2026-10-30", "anthropic/large", "priority", 999
+)
 CALLS = (
     CallEntry("ollama", "qwen3", "openai-chat", "unreachable", 0, 100, 0, 5000),
     CallEntry(
@@ -52,9 +54,9 @@ WHOLE = replace(
     calls=CALLS,
     losses=(LossEntry("top_k", "dropped", "sampling.top_k"),),
     stream=True,
-    upstream_id="theirs",
+    provider_request_id="theirs",
     response_id="msg_1",
-    stop="end",
+    stop_reason="end",
     trace="00-abc",
     considered=(
         CandidateEntry("anthropic/large", "", 5, 1, 250_000, 80.5),
@@ -72,13 +74,13 @@ def tables(tmp_path: Path) -> Iterator[RecordTables]:
         file.exchanges([entry(1, time=NOON), entry(2, time=NOON + SECOND, tokens=None, money=None)])
         file.exchanges([WHOLE], 1, 10)
         file.exchanges([replace(entry(4, time=NOON), response_id="twice"), replace(entry(5), response_id="twice")])
-    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
         yield opened
 
 
 def test_a_list_ends_with_the_latest(tables: RecordTables) -> None:
-    assert [int(each.row.id[4:]) for each in latest(tables, Wanted(), 2)] == [2, 3]
-    assert [int(each.row.id[4:]) for each in after(tables, 3, Wanted(), 9)] == [4, 5]
+    assert [int(each.row.id[4:]) for each in latest(tables, RecordFilter(), 2)] == [2, 3]
+    assert [int(each.row.id[4:]) for each in after(tables, 3, RecordFilter(), 9)] == [4, 5]
     assert newest(tables) == 5
 
 
@@ -96,7 +98,7 @@ def test_an_exchange_is_found_by_the_id_that_its_client_saw_in_a_translated_answ
     with filling(tmp_path / "state.db") as file:
         told = replace(entry(1, time=NOON), response_id=theirs)
         file.exchanges([told, replace(entry(2, time=NOON), response_id=f"msg_1{theirs[-16:]}")])
-    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
         assert find(tables, begin + theirs[-16:]).row.id == told.id
 
 
@@ -109,8 +111,8 @@ def test_an_exchange_is_found_by_the_id_under_which_its_answer_is_kept(tmp_path:
         first = replace(entry(1, time=NOON), facts=ExchangeFacts(answer_id=named))
         # The next one goes on from there, and says so by the same digest.
         file.exchanges([first, replace(entry(2, time=NOON + SECOND), facts=ExchangeFacts(previous=named))], 1, 10)
-        file.tip(answer_of(named), 10)
-    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+        file.tip(response_of(named), 10)
+    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
         assert find(tables, "resp_kept", folder).row.id == first.id
         for text, where in (("resp_other", folder), ("resp_kept", tmp_path / "elsewhere"), ("resp_kept", None)):
             with pytest.raises(DragomanError, match="there is no exchange"):
@@ -125,7 +127,7 @@ def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -
     first, second = (new_id(NOON + ago, lambda length: "x" * length) for ago in (0, 20 * SECOND))
     with filling(tmp_path / "state.db") as file:
         file.exchanges([replace(entry(1, time=NOON), id=first), replace(entry(2, time=NOON + 20 * SECOND), id=second)])
-    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
+    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as tables:
         assert find(tables, first[:14]).row.id == first
         assert find(tables, second).row.id == second
         with pytest.raises(DragomanError, match="several exchanges"):
@@ -212,9 +214,9 @@ def test_what_nobody_said_is_null_and_no_number(tables: RecordTables) -> None:
 
 
 def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
-    money = Money(unpriced=("model",), said=7)
+    money = CostBreakdown(unpriced=("model",), said=7)
     made = replace(entry(1, money=money), calls=(CallEntry("chat", "served", "openai-chat", money=money),))
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(made, AssignedThread())])
         told = as_json(find(tables, made.id))
     for each in (dict[str, object](told), *dig_objects(told, "attempts")):

@@ -22,10 +22,17 @@ from dragoman.records.export import (
     details_as_json,
     exchanges,
 )
-from dragoman.records.journal_entry import CallEntry, CandidateEntry, JournalEntry, LossEntry, Money, TokenCounts
+from dragoman.records.journal_entry import (
+    CallEntry,
+    CandidateEntry,
+    CostBreakdown,
+    JournalEntry,
+    LossEntry,
+    TokenCounts,
+)
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.exports import Exports
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import COLUMNS
 from tests.records.filled import fill, some_entries, speak
 from tests.records.invented import NOON, entry
@@ -34,13 +41,15 @@ from tests.sdk.digging import dig
 EVER = 1 << 60
 
 
-def as_named(value: TokenCounts | Money | None) -> object:
+def as_named(value: TokenCounts | CostBreakdown | None) -> object:
     return {name: found for name, found in asdict(value).items() if found not in ((), "", None)} if value else None
 
 
 def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
-    known = replace(entry(1), losses=(LossEntry("sampling", "dropped", "sampling.seed"),), why="no room", stream=True)
-    with closing(open_account_tables(":memory:")) as tables:
+    known = replace(
+        entry(1), losses=(LossEntry("sampling", "dropped", "sampling.seed"),), refusal="no room", stream=True
+    )
+    with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(known, AssignedThread(1, 2))])
         speak(tables, [(1, "alice", "first")], [(2, 1)])
         (told,) = exchanges(Exports(tables.connection), 0, EVER)
@@ -65,7 +74,7 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
             "maybe_billed": False,
             "tokens": as_named(known.tokens),
             "estimated": False,
-            "money": as_named(known.money),
+            "money": as_named(known.cost),
         }
     ]
 
@@ -73,7 +82,7 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
 def test_whom_an_exchange_might_have_gone_to_is_told_by_names_in_both_forms() -> None:
     considered = (CandidateEntry("b/m", "", 5, 0, 250_000, 80.5), CandidateEntry("a/m", "left out: it rests"))
     known = [replace(entry(1), considered=considered, considered_more=3), entry(2)]
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(each, AssignedThread()) for each in known])
         exports = Exports(tables.connection)
         ranked, calm = (json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, EVER)))
@@ -92,7 +101,7 @@ def test_no_column_of_a_row_is_forgotten() -> None:
 
 
 def test_what_nobody_knows_is_null_and_not_0() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(entry(1, tokens=None, money=None), AssignedThread())])
         (told,) = exchanges(Exports(tables.connection), 0, EVER)
     assert (told["input_tokens"], told["fresh_tokens"], told["thinking_tokens"]) == (None, None, None)
@@ -102,14 +111,14 @@ def test_what_nobody_knows_is_null_and_not_0() -> None:
 
 def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() -> None:
     parts = [
-        Money(unpriced=("model",)),
-        Money(input=5, unpriced=("search",)),
-        Money(said=7, unpriced=("model",)),
-        Money(),
+        CostBreakdown(unpriced=("model",)),
+        CostBreakdown(input=5, unpriced=("search",)),
+        CostBreakdown(said=7, unpriced=("model",)),
+        CostBreakdown(),
     ]
     made_of = [(CallEntry("chat", "served", "openai-chat", money=money),) for money in parts]
     made = [replace(entry(number, money=money), calls=made_of[number]) for number, money in enumerate(parts)]
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(each, AssignedThread()) for each in made])
         lines = list(exchanges(Exports(tables.connection), 0, EVER))
         row = csv_names().index("cost_nano_usd")
@@ -123,7 +132,7 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() ->
 
 
 def test_lines_of_json_and_of_csv_say_the_same() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         fill(tables, some_entries(4, 60))
         exports = Exports(tables.connection)
         lines = [json.loads(line) for line in as_json_lines(exchanges(exports, 0, EVER))]
@@ -163,12 +172,14 @@ def test_pitfall_562_every_call_is_listed_by_the_id_of_its_provider() -> None:
     answered = CallEntry("anthropic", "large", "anthropic-messages", status=200, upstream_id="up_2", started=2_000_000)
     silent = CallEntry("openai", "small", "openai-chat")
     entries = [
-        JournalEntry(id="req_1", time=NOON, provider="anthropic", upstream_id="up_2", calls=(failed, answered)),
+        JournalEntry(id="req_1", time=NOON, provider="anthropic", provider_request_id="up_2", calls=(failed, answered)),
         JournalEntry(id="req_2", time=NOON + 1, calls=(silent,)),
-        JournalEntry(id="req_3", time=NOON + 2, provider="openai", model="small", status=200, upstream_id="up_3"),
+        JournalEntry(
+            id="req_3", time=NOON + 2, provider="openai", model="small", status=200, provider_request_id="up_3"
+        ),
         JournalEntry(id="req_4", time=NOON + 3),
     ]
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(each, AssignedThread()) for each in entries])
         told = list(calls(Exports(tables.connection), 0, EVER))
     assert [[(call.exchange, call.provider, call.id, call.status) for call in each] for each in told] == [
@@ -181,8 +192,8 @@ def test_pitfall_562_every_call_is_listed_by_the_id_of_its_provider() -> None:
 
 
 def test_calls_of_rows_that_another_release_wrote_are_those_of_the_row() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
-        fill(tables, [(replace(entry(1), upstream_id="up_1"), AssignedThread())])
+    with closing(open_record_tables(":memory:")) as tables:
+        fill(tables, [(replace(entry(1), provider_request_id="up_1"), AssignedThread())])
         tables.connection.execute("UPDATE records SET details = x'ff'")
         ((call,),) = calls(Exports(tables.connection), 0, EVER)
     assert (call.id, call.provider) == ("up_1", "anthropic")

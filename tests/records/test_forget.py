@@ -12,17 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
-from dragoman.records.forget import ErasureScope, Forgotten, find, forget
+from dragoman.records.forget import ErasureResult, ErasureScope, find, forget
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import asked_to_rotate, begun, folder_of, journals_in
+from dragoman.records.journal_directory import begun, directory_of, journals_in, read_rotation_request
 from dragoman.records.journal_entry import JournalEntry
-from dragoman.records.journal_ingest import drain_all
+from dragoman.records.journal_ingest import ingest_all
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import period_of, zone_of
 from dragoman.records.usage import usage
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.store.erasure import ErasureCount, Forgetting
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.erasure import Erasure, ErasureCount
+from dragoman.store.record_tables import open_record_tables
 from dragoman.store.usage_queries import UsageQueries
 from tests.records.filled import fill, speak
 from tests.records.invented import NOON, entry
@@ -48,13 +48,13 @@ def alices(number: int) -> JournalEntry:
         entry(number, key="alice"),
         id=f"req_of_alice_{number}",
         program=f"program-of-alice/{number}",
-        asked=f"model-of-alice-{number}",
+        requested_model=f"model-of-alice-{number}",
         facts=ExchangeFacts(session="secret-session", tip=f"fact-of-alice-{number}"),
     )
 
 
 def filled(path: Path, rows: int = 300) -> None:
-    with closing(open_account_tables(str(path))) as tables:
+    with closing(open_record_tables(str(path))) as tables:
         speak(tables, [(1, "alice", "secret-session"), (2, "bob", "other")], [(1, 1), (2, 2)])
         # Side by side with others, on the same pages.
         both = (
@@ -75,20 +75,20 @@ def found_in_files(folder: Path) -> dict[str, list[bytes]]:
 
 
 def who(path: Path, key: str | None, session: str | None = None) -> ErasureScope:
-    with closing(open_account_tables(str(path), read_only=True)) as tables:
-        return find(Forgetting(tables.connection), key, session)
+    with closing(open_record_tables(str(path), read_only=True)) as tables:
+        return find(Erasure(tables.connection), key, session)
 
 
 def totals(path: Path) -> object:
     period = period_of(zone_of("UTC"), NOON // 1_000_000 + 86400, since="7d")
-    with closing(open_account_tables(str(path), read_only=True)) as tables:
+    with closing(open_record_tables(str(path), read_only=True)) as tables:
         return [usage(UsageQueries(tables.connection), [by], period).total for by in ("key", "session", "day")]
 
 
 def done(
     path: Path, whom: ErasureScope, pause: Callable[[float], None] | None = None, patience: float = 0.0
-) -> Forgotten:
-    return forget(str(path), whom, clock=Clock(), patience=patience, pause=pause or (lambda seconds: None))
+) -> ErasureResult:
+    return forget(str(path), whom, clock=Clock(), timeout=patience, pause=pause or (lambda seconds: None))
 
 
 @pytest.mark.parametrize("by", ["key", "session"])
@@ -98,8 +98,8 @@ def test_pitfall_657_when_it_is_done_the_bytes_are_in_no_file(tmp_path: Path, by
     assert set(found_in_files(tmp_path)["state.db"]) == set(MARKS)
     before = totals(file)
     whom = who(file, "alice", None if by == "key" else "secret-session")
-    assert whom.amount == ErasureCount(rows=300, sessions=1, threads=1, tips=1)
-    assert done(file, whom) == Forgotten(rows=300)
+    assert whom.amount == ErasureCount(rows=300, sessions=1, threads=1, heads=1)
+    assert done(file, whom) == ErasureResult(rows=300)
     assert found_in_files(tmp_path) == {}
     # Sums stay, and so does everybody else.
     assert totals(file) == before
@@ -113,34 +113,34 @@ def test_pitfall_657_when_it_is_done_the_bytes_are_in_no_file(tmp_path: Path, by
 
 def test_pitfall_658_journals_that_a_worker_writes_are_followed_by_others(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
-    with closing(Journal(folder_of(str(file)), clock=lambda: NOON * 1000)) as journal:
-        assert journal.settle(alices(1))
-        drain_all(str(file), now=NOON)
+    with closing(Journal(directory_of(str(file)), clock=lambda: NOON * 1000)) as journal:
+        assert journal.finalize(alices(1))
+        ingest_all(str(file), now=NOON)
         whom = who(file, "alice")
         # The worker has not looked yet.
         told = done(file, whom)
-        (left,) = told.left
+        (left,) = told.remaining
         assert left.endswith(": a worker still writes to it")
-        assert MARKS[0] in journals_in(folder_of(str(file)))[0].read_bytes()
+        assert MARKS[0] in journals_in(directory_of(str(file)))[0].read_bytes()
 
     file = tmp_path / "other.db"
     now = NOON
-    with closing(Journal(folder_of(str(file)), clock=lambda: now * 1000)) as journal:
-        journal.settle(alices(1))
-        drain_all(str(file), now=NOON)
+    with closing(Journal(directory_of(str(file)), clock=lambda: now * 1000)) as journal:
+        journal.finalize(alices(1))
+        ingest_all(str(file), now=NOON)
         # Written after it was looked at, and before it is forgotten.
-        journal.settle(alices(2))
+        journal.finalize(alices(2))
         whom = who(file, "alice")
 
         def look(seconds: float) -> None:
             nonlocal now
-            now = asked_to_rotate(folder_of(str(file)))
+            now = read_rotation_request(directory_of(str(file)))
             assert now > journal.begun
             journal.rotate()
 
-        assert done(file, whom, look, patience=60) == Forgotten(rows=2)
-        assert found_in_files(folder_of(str(file))) == {}
-        assert [begun(path.name) for path in journals_in(folder_of(str(file)))] == [now]
+        assert done(file, whom, look, patience=60) == ErasureResult(rows=2)
+        assert found_in_files(directory_of(str(file))) == {}
+        assert [begun(path.name) for path in journals_in(directory_of(str(file)))] == [now]
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("SELECT count(*) FROM records").fetchone() == (0,)
         assert db.execute("SELECT sum(requests) FROM sums").fetchone() == (2,)
@@ -148,22 +148,22 @@ def test_pitfall_658_journals_that_a_worker_writes_are_followed_by_others(tmp_pa
 
 def test_a_clock_that_was_set_back_keeps_nobodys_bytes(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
-    folder = folder_of(str(file))
+    folder = directory_of(str(file))
     hour = 3600 * 1_000_000
     # Two workers that began before the clock was set back, and go by it now.
     clocks = [NOON + hour, NOON + hour // 2]
     journals = [Journal(folder, clock=partial(lambda at: clocks[at] * 1000, at)) for at in range(2)]
     for number, journal in enumerate(journals):
-        journal.settle(alices(number))
-    drain_all(str(file), now=NOON)
+        journal.finalize(alices(number))
+    ingest_all(str(file), now=NOON)
 
     def look(seconds: float) -> None:
         for at, journal in enumerate(journals):
             clocks[at] = NOON
-            if asked_to_rotate(folder) > journal.begun:
+            if read_rotation_request(folder) > journal.begun:
                 journal.rotate()
 
-    assert done(file, who(file, "alice"), look, patience=60) == Forgotten(rows=2)
+    assert done(file, who(file, "alice"), look, patience=60) == ErasureResult(rows=2)
     assert found_in_files(tmp_path) == {}
     for journal in journals:
         journal.close()
@@ -171,11 +171,11 @@ def test_a_clock_that_was_set_back_keeps_nobodys_bytes(tmp_path: Path) -> None:
 
 def test_a_journal_of_a_worker_that_is_gone_goes_too(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
-    with closing(Journal(folder_of(str(file)), clock=lambda: NOON * 1000)) as journal:
-        journal.settle(alices(1))
-    drain_all(str(file), now=NOON)
-    assert done(file, who(file, "alice")) == Forgotten(rows=1)
-    assert found_in_files(folder_of(str(file))) == {}
+    with closing(Journal(directory_of(str(file)), clock=lambda: NOON * 1000)) as journal:
+        journal.finalize(alices(1))
+    ingest_all(str(file), now=NOON)
+    assert done(file, who(file, "alice")) == ErasureResult(rows=1)
+    assert found_in_files(directory_of(str(file))) == {}
 
 
 def test_others_who_read_are_told_of(tmp_path: Path) -> None:
@@ -185,17 +185,17 @@ def test_others_who_read_are_told_of(tmp_path: Path) -> None:
     with closing(sqlite3.connect(file, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM records").fetchone()
-        told = forget(str(file), whom, clock=Clock(), patience=0.0, waits=0.01)
+        told = forget(str(file), whom, clock=Clock(), timeout=0.0, lock_timeout=0.01)
         reader.execute("ROLLBACK")
-    assert told == Forgotten(
-        rows=3, left=(f"{file}-wal: another process reads the file, and its log could not be emptied",)
+    assert told == ErasureResult(
+        rows=3, remaining=(f"{file}-wal: another process reads the file, and its log could not be emptied",)
     )
 
 
 def test_pitfall_657_whoever_is_not_known_is_told(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     filled(file, rows=1)
-    with closing(open_account_tables(str(file))) as tables:
+    with closing(open_record_tables(str(file))) as tables:
         speak(tables, [(3, "bob", "secret-session")], [(3, 3)])
     for key, session, words in (
         ("carol", None, "nothing is recorded of a key 'carol'"),
@@ -218,7 +218,7 @@ def test_steps_are_told(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
     filled(file, rows=3)
     said: list[str] = []
-    forget(str(file), who(file, "alice"), clock=Clock(), say=said.append)
+    forget(str(file), who(file, "alice"), clock=Clock(), report_progress=said.append)
     assert said[0] == "asking workers to begin another journal …"
     assert "3 rows removed …" in said
     assert said[-1] == "writing over what was removed …"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.mint import random_token
-from dragoman.records.ids import answer_suffix, exchange_of, new_id, times_of
+from dragoman.records.ids import exchange_of, new_id, response_suffix, times_of
 from tests.records.invented import NOON
 
 
@@ -27,6 +27,6 @@ def test_the_beginning_of_an_id_says_when_it_was_made() -> None:
 def test_an_answer_that_is_called_after_its_exchange_leads_to_it() -> None:
     name = new_id(NOON, random_token)
     for begin in ("msg_", "chatcmpl-", "resp_", ""):
-        assert exchange_of(begin + answer_suffix(name)) == name
+        assert exchange_of(begin + response_suffix(name)) == name
     for text in ("", "msg_1", "chatcmpl-" + "x" * 25, name[:-1], "resp_" + "ü" * 24):
         assert exchange_of(text) == ""

@@ -17,12 +17,12 @@ import pytest
 from dragoman.records import ingest_thread
 from dragoman.records.ingest_thread import IngestThread
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import ask_to_rotate, folder_of, journals_in
+from dragoman.records.journal_directory import directory_of, journals_in, request_rotation
 from dragoman.records.journal_entry import OPEN
-from dragoman.records.journal_ingest import drain_all
+from dragoman.records.journal_ingest import ingest_all
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.store.migrations import STEPS
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import Records
 from dragoman.store.session_tables import StoredThread
 from tests.records.agreement import sums_and_rows
@@ -48,14 +48,14 @@ class Worker:
 
     def __init__(self, path: str, days: float = 36500, most: int = 1 << 24) -> None:
         self.path = path
-        self.journal = Journal(folder_of(path), most=most, clock=clock)
+        self.journal = Journal(directory_of(path), max_bytes=most, clock=clock)
         self.told: list[str] = []
         self.drain = IngestThread(
             path,
             self.journal,
             days=days,
             tend=self._tend,
-            tell=lambda level, words: self.told.append(f"{level}: {words}"),
+            log=lambda level, words: self.told.append(f"{level}: {words}"),
             every=0.01,
             clock=clock,
         )
@@ -70,7 +70,7 @@ class Worker:
 
     def settle(self, number: int) -> None:
         with self._lock:
-            self.journal.settle(entry(number))
+            self.journal.finalize(entry(number))
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def running(path: str, days: float = 36500, most: int = 1 << 24) -> Iterator[Wor
 
 
 def count(path: str) -> int:
-    with closing(open_account_tables(path, read_only=True)) as tables:
+    with closing(open_record_tables(path, read_only=True)) as tables:
         return tables.records.count()
 
 
@@ -98,7 +98,7 @@ def test_what_is_written_is_in_the_tables_soon_and_at_the_end_nothing_is_left(pa
         worker.settle(3)
     assert worker.drain.rows == 3
     assert count(path) == 3
-    assert journals_in(folder_of(path)) == []
+    assert journals_in(directory_of(path)) == []
     assert worker.told == []
 
 
@@ -106,24 +106,24 @@ def test_without_an_exchange_no_file_is_made(path: str) -> None:
     with running(path) as worker:
         assert worker.drain.backlog == 0
     assert not Path(path).exists()
-    assert journals_in(folder_of(path)) == []
+    assert journals_in(directory_of(path)) == []
 
 
 def test_orphans_are_drained_and_removed_and_those_of_others_left_alone(path: str) -> None:
-    gone, other = Journal(folder_of(path)), Journal(folder_of(path))
+    gone, other = Journal(directory_of(path)), Journal(directory_of(path))
     gone.open(entry(1, outcome=OPEN))
     gone.close()
-    other.settle(entry(2))
+    other.finalize(entry(2))
     with running(path) as worker:
         wait_until(lambda: worker.drain.rows == 1, "one row")
-    assert journals_in(folder_of(path)) == [other.path]
-    assert drain_all(path, now=NOON).rows == 1
+    assert journals_in(directory_of(path)) == [other.path]
+    assert ingest_all(path, now=NOON).rows == 1
 
 
 def test_pitfall_430_438_a_lock_of_hours_costs_disk_and_no_memory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything waits in the journal: what is kept in memory of an exchange ends with it."""
-    monkeypatch.setattr(ingest_thread, "_PATIENCE", 0.05)
-    with closing(open_account_tables(path)):
+    monkeypatch.setattr(ingest_thread, "_LOCK_TIMEOUT", 0.05)
+    with closing(open_record_tables(path)):
         pass
     with closing(sqlite3.connect(path, isolation_level=None)) as other, running(path, most=250_000) as worker:
         other.execute("BEGIN IMMEDIATE")
@@ -188,7 +188,7 @@ def test_a_file_of_a_newer_version_is_told_in_one_sentence_and_left_as_it_is(pat
         wait_until(lambda: bool(worker.drain.problem), "a problem is noticed")
         assert "written by a newer version" in worker.told[0]
         assert "\n" not in worker.told[0]
-    assert len(journals_in(folder_of(path))) == 1
+    assert len(journals_in(directory_of(path))) == 1
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
 
@@ -210,7 +210,7 @@ def test_whoever_asks_has_a_new_journal_and_the_old_one_is_gone(path: str) -> No
         worker.settle(1)
         old = worker.journal.path
         assert old is not None
-        ask_to_rotate(folder_of(path), worker.journal.begun + 1)
+        request_rotation(directory_of(path), worker.journal.begun + 1)
         wait_until(lambda: not old.exists(), "the old journal is gone")
         assert worker.journal.path != old
         assert count(path) == 1
@@ -230,7 +230,7 @@ def test_a_journal_that_somebody_removed_is_told_and_followed_by_another(path: s
 
 
 def test_what_was_not_read_of_a_journal_that_somebody_removed_is_read_all_the_same(path: str) -> None:
-    folder = folder_of(path)
+    folder = directory_of(path)
     with running(path) as worker:
         worker.settle(1)
         wait_until(lambda: worker.drain.rows == 1, "one row")
@@ -238,7 +238,7 @@ def test_what_was_not_read_of_a_journal_that_somebody_removed_is_read_all_the_sa
             # As many as there are in the second in which nobody has looked yet.
             shutil.rmtree(folder)
             for number in range(2, 50):
-                worker.journal.settle(entry(number))
+                worker.journal.finalize(entry(number))
         wait_until(lambda: worker.drain.rows == 49, "49 rows")
         worker.settle(50)
     assert count(path) == 50
@@ -250,7 +250,7 @@ def test_one_that_nobody_had_begun_to_read_is_read_from_its_beginning(path: str)
     worker = Worker(path)
     worker.settle(1)
     worker.settle(2)
-    shutil.rmtree(folder_of(path))
+    shutil.rmtree(directory_of(path))
     worker.drain.start()
     wait_until(lambda: worker.drain.rows == 2, "two rows")
     worker.settle(3)
@@ -262,14 +262,14 @@ def test_one_that_nobody_had_begun_to_read_is_read_from_its_beginning(path: str)
 
 
 def test_of_one_whose_mark_was_forgotten_it_is_told_how_much_is_lost(path: str) -> None:
-    folder = folder_of(path)
+    folder = directory_of(path)
     with running(path) as worker:
         worker.settle(1)
         wait_until(lambda: worker.drain.rows == 1, "one row")
         with worker._lock:
             shutil.rmtree(folder)
-            worker.journal.settle(entry(2))
-            worker.journal.settle(entry(3))
+            worker.journal.finalize(entry(2))
+            worker.journal.finalize(entry(3))
             with closing(sqlite3.connect(path)) as db, db:
                 db.execute("DELETE FROM journals")
         wait_until(lambda: worker.drain.lost == 2, "two lost exchanges")
@@ -282,7 +282,7 @@ def test_of_one_that_is_removed_right_before_the_end_everything_is_moved(path: s
     worker = Worker(path)
     worker.journal.open(entry(0, outcome=OPEN))
     worker.settle(1)
-    shutil.rmtree(folder_of(path))
+    shutil.rmtree(directory_of(path))
     for number in range(2, 12):
         worker.settle(number)
     worker.journal.close()
@@ -299,7 +299,7 @@ def test_of_one_that_is_removed_right_before_the_end_everything_is_moved(path: s
 def test_what_cannot_be_moved_of_one_at_the_end_is_counted_and_told(path: str, readable: bool) -> None:
     worker = Worker(path)
     worker.settle(1)
-    shutil.rmtree(folder_of(path))
+    shutil.rmtree(directory_of(path))
     for number in range(2, 12):
         worker.settle(number)
     worker.journal.close()
@@ -310,7 +310,7 @@ def test_what_cannot_be_moved_of_one_at_the_end_is_counted_and_told(path: str, r
     Path(path).mkdir()
     worker.drain.start()
     assert worker.drain.stop(LIMIT)
-    folder = folder_of(path)
+    folder = directory_of(path)
     assert not worker.journal.removed
     if readable:
         assert worker.drain.lost == 11
@@ -323,7 +323,7 @@ def test_what_cannot_be_moved_of_one_at_the_end_is_counted_and_told(path: str, r
 def test_a_folder_that_was_moved_away_and_comes_back_is_not_moved_into_the_tables_twice(
     path: str, tmp_path: Path, restarted: bool
 ) -> None:
-    folder, elsewhere = folder_of(path), tmp_path / "elsewhere"
+    folder, elsewhere = directory_of(path), tmp_path / "elsewhere"
     with running(path) as worker:
         with worker._lock:
             worker.journal.open(entry(1, outcome=OPEN))
@@ -331,7 +331,7 @@ def test_a_folder_that_was_moved_away_and_comes_back_is_not_moved_into_the_table
         wait_until(lambda: worker.drain.rows == 1, "one row")
         with worker._lock:
             folder.rename(elsewhere)
-            worker.journal.settle(entry(3))
+            worker.journal.finalize(entry(3))
         wait_until(lambda: worker.drain.rows == 2, "two rows")
         if not restarted:
             for journal in journals_in(elsewhere):
@@ -359,7 +359,7 @@ def test_a_journal_without_room_is_tended(path: str) -> None:
 
 
 def test_lines_that_cannot_be_read_are_told(path: str) -> None:
-    folder = folder_of(path)
+    folder = directory_of(path)
     folder.mkdir()
     (folder / "strange.log").write_text("what is this?\n")
     with running(path) as worker:
@@ -370,12 +370,12 @@ def test_lines_that_cannot_be_read_are_told(path: str) -> None:
 def test_pitfall_434_435_662_old_rows_go_in_small_steps_and_sums_stay(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = Journal(folder_of(path))
+    old = Journal(directory_of(path))
     for number in range(1200):
-        old.settle(entry(number, time=NOON - 10**13 + number))
-    old.settle(entry(5000, time=NOON))
+        old.finalize(entry(number, time=NOON - 10**13 + number))
+    old.finalize(entry(5000, time=NOON))
     old.close()
-    drain_all(path, now=NOON)
+    ingest_all(path, now=NOON)
     before = sums_and_rows(path)[:2]
     steps: list[int] = []
     remove = Records.remove_before
@@ -394,8 +394,8 @@ def test_pitfall_434_435_662_old_rows_go_in_small_steps_and_sums_stay(
 
 
 def test_it_ends_in_its_time_also_where_the_file_is_locked(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_thread, "_PATIENCE", LIMIT)
-    with closing(open_account_tables(path)):
+    monkeypatch.setattr(ingest_thread, "_LOCK_TIMEOUT", LIMIT)
+    with closing(open_record_tables(path)):
         pass
     worker = Worker(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -406,7 +406,7 @@ def test_it_ends_in_its_time_also_where_the_file_is_locked(path: str, monkeypatc
         assert not worker.drain.stop(0.0)
         other.execute("ROLLBACK")
         assert worker.drain.stop(LIMIT)
-    assert drain_all(path, now=NOON).rows + worker.drain.rows == 1
+    assert ingest_all(path, now=NOON).rows + worker.drain.rows == 1
     assert count(path) == 1
 
 
@@ -422,11 +422,11 @@ def test_pitfall_519_threads_of_older_rules_are_classed_anew_and_old_tips_forgot
         StoredThread(number, 1, f"t{number}", "main", "", "", 0, "", 0, 0, 1, NOON, NOON, facts)
         for number in range(1, 250)
     ]
-    with closing(open_account_tables(path)) as tables:
-        tables.speakers.add_threads(old)
-        tables.speakers.save_tips([(f"t{number:04}", 1, 2, number) for number in range(250)])
-        tables.speakers.save_tips([("kept", 1, 2, NOON)])
-    with running(path), closing(open_account_tables(path, read_only=True)) as tables:
+    with closing(open_record_tables(path)) as tables:
+        tables.sessions.add_threads(old)
+        tables.sessions.save_heads([(f"t{number:04}", 1, 2, number) for number in range(250)])
+        tables.sessions.save_heads([("kept", 1, 2, NOON)])
+    with running(path), closing(open_record_tables(path, read_only=True)) as tables:
         ask = tables.connection.execute
         wait_until(lambda: ask("SELECT count(*) FROM tips").fetchone() == (1,), "one tip is left")
         wait_until(

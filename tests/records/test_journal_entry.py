@@ -9,9 +9,9 @@ from dragoman.records.journal_entry import (
     OPEN,
     CallEntry,
     CandidateEntry,
+    CostBreakdown,
     JournalEntry,
     LossEntry,
-    Money,
     TokenCounts,
 )
 from dragoman.sessions.facts import ExchangeFacts, Shape
@@ -23,7 +23,7 @@ def test_an_entry_comes_back_as_it_was() -> None:
         time=1_700_000_000_000_000,
         outcome=ANSWERED,
         tokens=TokenCounts(input=5, output=3),
-        money=Money(input=10, output=20, unpriced=("search",), said=31),
+        cost=CostBreakdown(input=10, output=20, unpriced=("search",), said=31),
         calls=(CallEntry("openai", "gpt", "openai-chat", tokens=TokenCounts(input=5)),),
         losses=(LossEntry("sampling", "dropped", "sampling.seed"),),
         facts=ExchangeFacts(session="s", shape=Shape(instructions=3)),
@@ -31,8 +31,8 @@ def test_an_entry_comes_back_as_it_was() -> None:
         considered_more=2,
     )
     assert msgspec.json.decode(msgspec.json.encode(entry), type=JournalEntry) == entry
-    assert entry.money is not None
-    assert entry.money.total == 30
+    assert entry.cost is not None
+    assert entry.cost.total == 30
 
 
 def test_an_entry_with_fewer_members_is_read() -> None:

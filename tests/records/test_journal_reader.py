@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
 from dragoman.records.journal_entry import OPEN
-from dragoman.records.journal_reader import JournalSegment, read_before, read_news, read_piece, read_story
+from dragoman.records.journal_reader import JournalSegment, read_before, read_contents, read_segment, read_update
 from tests.records.invented import entry
 
 
 def written(tmp_path: Path, count: int = 3) -> Path:
     journal = Journal(tmp_path)
     for number in range(count):
-        journal.settle(entry(number))
+        journal.finalize(entry(number))
     assert journal.path is not None
     path = journal.path
     journal.close()
@@ -27,7 +27,7 @@ def written(tmp_path: Path, count: int = 3) -> Path:
 
 def read(path: Path, start: int = 0, *, until: int | None = None, is_over: bool = False) -> JournalSegment:
     with path.open("rb") as file:
-        return read_piece(file.fileno(), start, until=until, is_over=is_over)
+        return read_segment(file.fileno(), start, until=until, is_over=is_over)
 
 
 def numbers(piece: JournalSegment) -> list[int]:
@@ -84,7 +84,7 @@ def test_pieces_follow_one_another_also_behind_more_damage_than_one_holds(
     path = written(tmp_path, 20)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:5], b"?" * 5000, b"\n", *lines[5:]]))
-    monkeypatch.setattr("dragoman.records.journal_reader._PIECE", 1500)
+    monkeypatch.setattr("dragoman.records.journal_reader._SEGMENT_BYTES", 1500)
     found: list[int] = []
     at = damaged = 0
     while (piece := read(path, at)).end > at:
@@ -109,26 +109,26 @@ def test_lines_of_another_release_are_told_and_do_not_end_it(tmp_path: Path) -> 
     piece = read(path)
     assert (numbers(piece), piece.damaged, piece.end) == ([0], 1, path.stat().st_size)
     with path.open("rb") as file:
-        assert read_story(file.fileno()).unsettled == []
+        assert read_contents(file.fileno()).open_entries == []
 
 
 def test_the_story_of_a_journal_is_what_was_opened_and_not_settled(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for number in range(4):
         journal.open(entry(number, outcome=OPEN))
-    journal.settle(entry(1))
+    journal.finalize(entry(1))
     first = journal.path
     journal.rotate()
-    journal.settle(entry(3))
+    journal.finalize(entry(3))
     assert first is not None
     assert journal.path is not None
     with first.open("rb") as file:
-        assert [int(found.id[4:]) for found in read_story(file.fileno()).unsettled] == [0, 2, 3]
+        assert [int(found.id[4:]) for found in read_contents(file.fileno()).open_entries] == [0, 2, 3]
         assert read_before(file.fileno()) == ""
     with journal.path.open("rb") as file:
-        story = read_story(file.fileno())
+        story = read_contents(file.fileno())
         assert story.before == first.name
-        assert [int(found.id[4:]) for found in story.unsettled] == [0, 2]
+        assert [int(found.id[4:]) for found in story.open_entries] == [0, 2]
 
 
 def test_a_line_with_a_wrong_checksum_is_not_in_the_story(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_line_with_a_wrong_checksum_is_not_in_the_story(tmp_path: Path) -> Non
     # Another id: still JSON, and no longer the line that the checksum is of.
     journal.path.write_bytes(data.replace(name, name[:-1] + b"x"))
     with journal.path.open("rb") as file:
-        assert [found.id for found in read_story(file.fileno()).unsettled] == [entry(2).id]
+        assert [found.id for found in read_contents(file.fileno()).open_entries] == [entry(2).id]
     journal.close()
 
 
@@ -160,14 +160,14 @@ def test_news_are_what_was_opened_and_not_settled_since(tmp_path: Path) -> None:
     assert journal.path is not None
     for number in (1, 2, 3):
         journal.open(replace(entry(number), outcome=OPEN))
-    journal.settle(entry(2))
+    journal.finalize(entry(2))
     with journal.path.open("rb") as file:
-        news = read_news(file.fileno(), 0)
-        assert (list(news.opened), news.settled) == ([entry(1).id, entry(3).id], [])
+        news = read_update(file.fileno(), 0)
+        assert (list(news.opened), news.finalized) == ([entry(1).id, entry(3).id], [])
         assert news.opened[entry(1).id].outcome == OPEN
-        assert read_news(file.fileno(), news.end) == (news.end, {}, [])
-        journal.settle(entry(1))
-        assert read_news(file.fileno(), news.end).settled == [entry(1).id]
+        assert read_update(file.fileno(), news.end) == (news.end, {}, [])
+        journal.finalize(entry(1))
+        assert read_update(file.fileno(), news.end).finalized == [entry(1).id]
     journal.close()
 
 
@@ -177,19 +177,19 @@ def test_news_begin_with_what_was_carried_over_and_end_before_a_torn_line(tmp_pa
     journal.open(replace(entry(2), outcome=OPEN))
     journal.rotate()
     assert journal.path is not None
-    journal.settle(entry(1))
+    journal.finalize(entry(1))
     whole = journal.path.read_bytes()
     journal.close()
     for torn in (whole, whole + b"0123", whole + line(b'["open",{}]'), whole + line(b"[]")):
         (tmp_path / "torn").write_bytes(torn)
         with (tmp_path / "torn").open("rb") as file:
-            news = read_news(file.fileno(), 0)
-            assert (list(news.opened), news.settled) == ([entry(2).id], [entry(1).id])
+            news = read_update(file.fileno(), 0)
+            assert (list(news.opened), news.finalized) == ([entry(2).id], [entry(1).id])
 
 
 def test_news_are_read_however_long_a_line_is(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     path.write_bytes(line(b'["open",["' + b"x" * 600_000 + b'",1]]') + line(b'["exchange",["req_2",1]]'))
     with path.open("rb") as file:
-        news = read_news(file.fileno(), 0)
-    assert (len(news.opened), news.settled, news.end) == (1, ["req_2"], path.stat().st_size)
+        news = read_update(file.fileno(), 0)
+    assert (len(news.opened), news.finalized, news.end) == (1, ["req_2"], path.stat().st_size)

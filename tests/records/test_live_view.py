@@ -9,9 +9,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_directory import directory_of
 from dragoman.records.journal_entry import OPEN, JournalEntry
-from dragoman.records.journal_ingest import drain_all
+from dragoman.records.journal_ingest import ingest_all
 from dragoman.records.live_view import (
     LastMinute,
     LiveSnapshot,
@@ -26,8 +26,8 @@ from dragoman.records.live_view import (
 )
 from dragoman.records.thread_status import Opened, ThreadStatus
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.store.record_queries import RecordQueries, Wanted
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_queries import RecordFilter, RecordQueries
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.session_queries import SessionFigures
 from tests.records.invented import NOON, entry, measures_of
 from tests.records.kept_sessions import filling
@@ -40,12 +40,12 @@ def opened(
 ) -> JournalEntry:
     """An exchange that was begun so long ago and is not settled."""
     facts = ExchangeFacts(session=session, thread=thread)
-    return replace(entry(number, time=NOON - ago, model=model), outcome=OPEN, facts=facts, tokens=None, money=None)
+    return replace(entry(number, time=NOON - ago, model=model), outcome=OPEN, facts=facts, tokens=None, cost=None)
 
 
 @contextmanager
 def read(path: Path) -> Iterator[RecordTables]:
-    with closing(open_account_tables(str(path), read_only=True)) as tables:
+    with closing(open_record_tables(str(path), read_only=True)) as tables:
         yield tables
 
 
@@ -57,14 +57,14 @@ def test_what_is_open_is_what_was_opened_and_not_settled(tmp_path: Path) -> None
     path = tmp_path / "state.db"
     look = OpenExchanges(str(path)).look
     assert look() == []
-    journal, other = Journal(folder_of(str(path))), Journal(folder_of(str(path)))
+    journal, other = Journal(directory_of(str(path))), Journal(directory_of(str(path)))
     journal.open(opened(1))
     other.open(opened(2, ago=9 * SECOND))
     assert ids(look()) == [2, 1]
-    journal.settle(entry(1))
+    journal.finalize(entry(1))
     journal.open(opened(3))
     assert ids(look()) == [2, 3]
-    other.settle(entry(2))
+    other.finalize(entry(2))
     assert ids(look()) == [3]
     journal.close()
     other.close()
@@ -73,16 +73,16 @@ def test_what_is_open_is_what_was_opened_and_not_settled(tmp_path: Path) -> None
 def test_what_a_full_journal_carried_over_is_open_once_and_settled_in_the_next(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     look = OpenExchanges(str(path)).look
-    journal = Journal(folder_of(str(path)))
+    journal = Journal(directory_of(str(path)))
     journal.open(opened(1))
     journal.open(opened(2))
     assert ids(look()) == [1, 2]
     journal.rotate()
     assert ids(look()) == [1, 2]
-    journal.settle(entry(1))
+    journal.finalize(entry(1))
     assert ids(look()) == [2]
     assert ids(OpenExchanges(str(path)).look()) == [2]
-    drain_all(str(path), now=NOON)
+    ingest_all(str(path), now=NOON)
     assert ids(look()) == [2]
     journal.close()
 
@@ -90,15 +90,15 @@ def test_what_a_full_journal_carried_over_is_open_once_and_settled_in_the_next(t
 def test_pitfall_524_what_crashed_is_not_open_any_more(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     look = OpenExchanges(str(path)).look
-    journal = Journal(folder_of(str(path)))
+    journal = Journal(directory_of(str(path)))
     journal.open(opened(1))
     assert ids(look()) == [1]
     journal.close()
-    drain_all(str(path), now=NOON)
+    ingest_all(str(path), now=NOON)
     assert look() == []
     with read(path) as tables:
         present = LiveView(str(path)).look(tables, NOON + SECOND)
-    assert [(doing.standing.state, doing.figures.errors) for doing in present.doings] == [("failed", 1)]
+    assert [(doing.status.state, doing.figures.errors) for doing in present.activities] == [("failed", 1)]
 
 
 def filled(path: Path) -> None:
@@ -106,10 +106,10 @@ def filled(path: Path) -> None:
         file.session(1, "5f0c", started=NOON - MINUTE, last=NOON)
         file.thread(10, 1, started=NOON - MINUTE, last=NOON)
         file.thread(11, 1, "subagent", name="agent-1", started=NOON - MINUTE, last=NOON)
-        file.exchanges([replace(entry(1, time=NOON - 5 * SECOND), stop="tool_call", took=SECOND)], 1, 10)
-        file.exchanges([replace(entry(2, time=NOON - 9 * SECOND, model="small"), stop="end")], 1, 11)
+        file.exchanges([replace(entry(1, time=NOON - 5 * SECOND), stop_reason="tool_call", duration=SECOND)], 1, 10)
+        file.exchanges([replace(entry(2, time=NOON - 9 * SECOND, model="small"), stop_reason="end")], 1, 11)
         # It began long ago and has just ended; this one ended long ago.
-        file.exchanges([replace(entry(3, time=NOON - 20 * MINUTE), took=20 * MINUTE - SECOND)])
+        file.exchanges([replace(entry(3, time=NOON - 20 * MINUTE), duration=20 * MINUTE - SECOND)])
         file.exchanges([entry(4, time=NOON - 2 * MINUTE)])
         file.exchanges([entry(5, time=NOON - SECOND, outcome="failed", status=502, key="bob", money=None, tokens=None)])
 
@@ -138,7 +138,7 @@ def test_what_is_open_belongs_where_its_client_says_as_far_as_that_is_known(tmp_
 def test_where_something_is_open_is_told_by_session_and_thread(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     filled(path)
-    journal = Journal(folder_of(str(path)))
+    journal = Journal(directory_of(str(path)))
     journal.open(opened(31, session="5f0c", thread="agent-1"))
     journal.open(opened(32, session="5f0c", thread="agent-7", ago=0))
     with read(path) as tables:
@@ -176,7 +176,7 @@ def test_a_row_adds_to_the_minute_what_its_entry_adds_to_sums(tmp_path: Path) ->
     with filling(path) as file:
         file.exchanges(kinds)
     with read(path) as tables:
-        rows = RecordQueries(tables.connection).latest(Wanted(), 50)
+        rows = RecordQueries(tables.connection).latest(RecordFilter(), 50)
     assert len(rows) == len(kinds)
     for row in rows:
         expected = SessionFigures(*measures_of(kinds[int(row.id[4:])]))
@@ -191,13 +191,13 @@ def looked(path: Path, *, by_model: bool = False, now: int = NOON) -> LiveSnapsh
 def test_who_does_what_is_told_by_thread_with_what_is_open_first(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     filled(path)
-    journal = Journal(folder_of(str(path)))
+    journal = Journal(directory_of(str(path)))
     journal.open(opened(31, session="5f0c", thread="agent-1", ago=3 * SECOND))
     journal.open(opened(32, ago=3 * MINUTE))
     present = looked(path)
     journal.close()
     assert present.opened == 2
-    told = [(d.key, thread_number(d.place), d.opened, d.standing.state, d.figures.requests) for d in present.doings]
+    told = [(d.key, thread_number(d.place), d.opened, d.status.state, d.figures.requests) for d in present.activities]
     assert told == [
         ("alice", 11, 1, "streaming", 1),
         ("alice", 0, 1, "silent", 1),
@@ -205,22 +205,22 @@ def test_who_does_what_is_told_by_thread_with_what_is_open_first(tmp_path: Path)
         ("bob", 0, 0, "failed", 1),
     ]
     assert (present.total.requests, present.total.errors, present.total.cost) == (4, 1, 4500)
-    assert sum(doing.figures.cost for doing in present.doings) == 4500
+    assert sum(doing.figures.cost for doing in present.activities) == 4500
 
 
 def test_who_is_asked_is_told_by_model(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     filled(path)
     present = looked(path, by_model=True)
-    assert [(doing.asked, doing.target, doing.figures.requests) for doing in present.doings] == [
+    assert [(doing.requested_model, doing.target, doing.figures.requests) for doing in present.activities] == [
         ("large", "anthropic/large", 3),
         ("small", "anthropic/small", 1),
     ]
-    assert present.doings[0].standing == ThreadStatus("failed", NOON - SECOND + 3000)
+    assert present.activities[0].status == ThreadStatus("failed", NOON - SECOND + 3000)
 
 
 def test_nothing_goes_on_in_a_file_in_which_nothing_went_on(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with filling(path):
         pass
-    assert looked(path) == LiveSnapshot(now=NOON, opened=0, doings=(), total=SessionFigures())
+    assert looked(path) == LiveSnapshot(now=NOON, opened=0, activities=(), total=SessionFigures())

@@ -18,11 +18,11 @@ from dragoman.records.journal_entry import (
     REFUSED,
     CallEntry,
     CandidateEntry,
+    CostBreakdown,
     JournalEntry,
-    Money,
     TokenCounts,
 )
-from dragoman.records.rows import QUARTER, Batch, details_of, is_unpriced
+from dragoman.records.rows import BUCKET_MICROSECONDS, Batch, details_of, is_unpriced
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.migrations import MEASURES
 from dragoman.store.records import COLUMNS
@@ -40,7 +40,7 @@ def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> No
     kept = row["details"]
     assert isinstance(kept, bytearray)
     details = details_of(bytes(kept))
-    assert (details.calls, details.money, details.size) == (said.calls, said.money, 400)
+    assert (details.calls, details.money, details.size) == (said.calls, said.cost, 400)
 
 
 def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_without_it() -> None:
@@ -92,7 +92,7 @@ _USED = TokenCounts(input=5)
 _UNPRICED: list[tuple[str, JournalEntry, bool]] = [
     ("priced", entry(1), False),
     ("tokens without a price", entry(1, money=None), True),
-    ("a part without a price", entry(1, money=Money(input=5, unpriced=("search",))), True),
+    ("a part without a price", entry(1, money=CostBreakdown(input=5, unpriced=("search",))), True),
     ("an answer that says nothing of tokens", entry(1, tokens=None, money=None), True),
     ("refused at the door", entry(1, outcome=REFUSED, status=401, tokens=None, money=None), False),
     ("crashed", entry(1, outcome=CRASHED, status=0, tokens=None, money=None), True),
@@ -104,10 +104,10 @@ _UNPRICED: list[tuple[str, JournalEntry, bool]] = [
             time=NOON,
             outcome=ANSWERED,
             tokens=_USED,
-            money=Money(input=1),
+            cost=CostBreakdown(input=1),
             calls=(
                 CallEntry("a", "m", "p", status=0, maybe_billed=True),
-                CallEntry("b", "m", "p", status=200, tokens=_USED, money=Money(input=1)),
+                CallEntry("b", "m", "p", status=200, tokens=_USED, money=CostBreakdown(input=1)),
             ),
         ),
         True,
@@ -123,18 +123,18 @@ def test_what_cost_more_than_is_known_is_unpriced(entry_: JournalEntry, unpriced
 def test_a_batch_adds_up_by_group_and_by_thread_in_order() -> None:
     batch = Batch()
     batch.add(entry(1, model="small"), AssignedThread(1, 9))
-    batch.add(entry(2, time=NOON + QUARTER), AssignedThread(1, 2))
+    batch.add(entry(2, time=NOON + BUCKET_MICROSECONDS), AssignedThread(1, 2))
     batch.add(entry(3), AssignedThread(1, 9))
     batch.add(entry(4), AssignedThread(1, 2))
-    quarter = NOON // QUARTER
+    quarter = NOON // BUCKET_MICROSECONDS
     assert len(batch.rows) == 4
-    sums = batch.sums()
+    sums = batch.rollups()
     assert [row[:5] for row in sums] == [
         (quarter, "alice", "claude-cli", "anthropic", "large"),
         (quarter, "alice", "claude-cli", "anthropic", "small"),
         (quarter + 1, "alice", "claude-cli", "anthropic", "large"),
     ]
-    threads = batch.thread_sums()
+    threads = batch.thread_rollups()
     assert [row[:2] for row in threads] == [(quarter, 2), (quarter, 9), (quarter + 1, 2)]
     cost = 5 + MEASURES.index("cost")
     assert [row[cost] for row in sums] == [3000, 1500, 1500]

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
-from dragoman.records.sessions import find, listing, whole
+from dragoman.records.sessions import find, listing, session_detail
 from dragoman.records.thread_status import Opened, ThreadStatus
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.session_queries import SessionFigures
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
@@ -33,14 +33,14 @@ def tables(tmp_path: Path) -> Iterator[RecordTables]:
         file.thread(12, 1, "utility", parent=10, started=NOON, last=NOON)
         file.thread(13, 1, "utility", parent=10, started=NOON, last=NOON)
         file.thread(20, 2, started=NOON, last=NOW - 2 * SECOND)
-        file.exchanges([replace(entry(1, time=NOON), stop="end")], 1, 10)
-        file.exchanges([replace(entry(2, time=NOW - 5 * SECOND), stop="tool_call")], 1, 10)
-        file.exchanges([replace(entry(3, time=NOW - SECOND), stop="end")], 1, 11)
+        file.exchanges([replace(entry(1, time=NOON), stop_reason="end")], 1, 10)
+        file.exchanges([replace(entry(2, time=NOW - 5 * SECOND), stop_reason="tool_call")], 1, 10)
+        file.exchanges([replace(entry(3, time=NOW - SECOND), stop_reason="end")], 1, 11)
         file.exchanges([entry(4, time=NOON, money=None)], 1, 12)
         file.exchanges([entry(5, time=NOON)], 1, 13)
         file.exchanges([entry(6, time=NOW - 2 * SECOND, outcome="failed", status=502)], 2, 20)
         file.exchanges([entry(7, time=NOON + 1)])
-    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
         yield opened
 
 
@@ -56,7 +56,7 @@ def test_pitfall_511_the_list_has_a_line_for_each_session_and_its_agents_as_a_co
 
 
 def test_pitfall_512_threads_that_share_a_sessions_id_stay_apart(tables: RecordTables) -> None:
-    found = whole(tables, find(tables, "5f0c-a", "alice"), NOTHING, NOW, fold=False)
+    found = session_detail(tables, find(tables, "5f0c-a", "alice"), NOTHING, NOW, fold=False)
     told = [(node.thread.id, node.own.requests, node.own.cost) for node in found.tree.nodes]
     assert told == [(10, 2, 3000), (11, 1, 1500), (12, 1, 0), (13, 1, 1500)]
 
@@ -66,9 +66,9 @@ def test_pitfall_550_551_a_session_comes_to_what_its_tree_does_and_all_to_what_w
 ) -> None:
     found = listing(tables, 0, None, 50, NOTHING, NOW)
     for line in found.lines:
-        tree = whole(tables, line.session, NOTHING, NOW).tree
+        tree = session_detail(tables, line.session, NOTHING, NOW).tree
         assert tree.total == line.figures
-        assert sum((node.whole for node in tree.nodes if not node.depth), SessionFigures()) == line.figures
+        assert sum((node.total for node in tree.nodes if not node.depth), SessionFigures()) == line.figures
     total = sum((line.figures for line in found.lines), found.without)
     assert (total.requests, total.errors, total.cost, total.unpriced) == (7, 1, 9000, 1)
 
@@ -82,35 +82,35 @@ def test_what_belongs_to_no_session_is_told_beside_them(tables: RecordTables) ->
 
 def test_a_session_is_doing_what_its_main_thread_does_unless_something_is_open(tables: RecordTables) -> None:
     lines = listing(tables, 0, None, 50, NOTHING, NOW).lines
-    assert [line.standing.state for line in lines] == ["tools", "failed", "unknown"]
+    assert [line.status.state for line in lines] == ["tools", "failed", "unknown"]
     lines = listing(tables, 0, None, 50, Opened(sessions={2: NOW - SECOND}), NOW).lines
-    assert lines[1].standing == ThreadStatus("streaming", NOW - SECOND)
-    found = whole(tables, lines[0].session, NOTHING, NOW)
-    assert {number: standing.state for number, standing in found.standings.items()} == {
+    assert lines[1].status == ThreadStatus("streaming", NOW - SECOND)
+    found = session_detail(tables, lines[0].session, NOTHING, NOW)
+    assert {number: standing.state for number, standing in found.statuses.items()} == {
         10: "tools",
         11: "done",
         12: "done",
         13: "done",
     }
-    assert found.standing.state == "tools"
-    found = whole(tables, lines[0].session, Opened(sessions={1: NOW}, threads={11: NOW}), NOW)
-    assert found.standing == found.standings[11] == ThreadStatus("streaming", NOW)
+    assert found.status.state == "tools"
+    found = session_detail(tables, lines[0].session, Opened(sessions={1: NOW}, threads={11: NOW}), NOW)
+    assert found.status == found.statuses[11] == ThreadStatus("streaming", NOW)
 
 
 def test_pitfall_524_a_list_and_a_page_never_contradict_each_other(tables: RecordTables) -> None:
     for opened in (NOTHING, Opened(sessions={1: NOW - SECOND, 3: NOON}, threads={11: NOW - SECOND})):
         for line in listing(tables, 0, None, 50, opened, NOW).lines:
-            assert whole(tables, line.session, opened, NOW).standing == line.standing
+            assert session_detail(tables, line.session, opened, NOW).status == line.status
 
 
 def test_what_a_session_goes_on_from_is_found(tables: RecordTables) -> None:
-    found = whole(tables, find(tables, "5f0c-b"), NOTHING, NOW)
+    found = session_detail(tables, find(tables, "5f0c-b"), NOTHING, NOW)
     assert found.origin is not None
     assert (found.session.link, found.origin.name) == ("continues", "5f0c-a")
 
 
 def test_pitfall_570_wall_time_goes_from_the_first_to_the_last_and_is_not_a_sum(tables: RecordTables) -> None:
-    found = whole(tables, find(tables, "5f0c-a", "alice"), NOTHING, NOW)
+    found = session_detail(tables, find(tables, "5f0c-a", "alice"), NOTHING, NOW)
     assert found.ended == NOW - SECOND + 3000
     assert found.tree.total.took == 5 * 3000
 
@@ -148,8 +148,8 @@ def spawned(tmp_path: Path) -> Iterator[RecordTables]:
         file.thread(30, 3, "subagent", parent=20, started=NOON, last=NOON)
         file.thread(40, 4, "subagent", parent=98, started=NOON, last=NOON)
         for number, (session, thread) in enumerate(((1, 10), (2, 20), (3, 30), (4, 40))):
-            file.exchanges([replace(entry(number, time=NOON), stop="end")], session, thread)
-    with closing(open_account_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
+            file.exchanges([replace(entry(number, time=NOON), stop_reason="end")], session, thread)
+    with closing(open_record_tables(str(tmp_path / "state.db"), read_only=True)) as opened:
         yield opened
 
 
@@ -162,19 +162,21 @@ def test_pitfall_511_550_sessions_of_agents_belong_to_the_one_that_they_were_beg
         for line in listing(spawned, 0, None, 50, Opened(sessions={3: NOW}), NOW).lines
         if line.session.name == "root"
     )
-    assert line.standing == ThreadStatus("streaming", NOW)
+    assert line.status == ThreadStatus("streaming", NOW)
 
 
 def test_pitfall_550_the_tree_has_the_threads_of_agents_with_sessions_of_their_own(spawned: RecordTables) -> None:
-    root = whole(spawned, find(spawned, "root"), NOTHING, NOW)
-    assert [(node.depth, node.thread.id, node.own.cost, node.whole.cost, node.mark) for node in root.tree.nodes] == [
+    root = session_detail(spawned, find(spawned, "root"), NOTHING, NOW)
+    assert [
+        (node.depth, node.thread.id, node.own.cost, node.total.cost, node.parent_issue) for node in root.tree.nodes
+    ] == [
         (0, 10, 1500, 4500, ""),
         (1, 20, 1500, 3000, ""),
         (2, 30, 1500, 1500, ""),
     ]
-    assert (root.agents, root.standing.state) == (2, "waiting")
-    agent = whole(spawned, find(spawned, "agent"), NOTHING, NOW)
+    assert (root.agents, root.status.state) == (2, "waiting")
+    agent = session_detail(spawned, find(spawned, "agent"), NOTHING, NOW)
     # Its parent is known, though it stands elsewhere.
-    assert [(node.thread.id, node.mark) for node in agent.tree.nodes] == [(20, ""), (30, "")]
+    assert [(node.thread.id, node.parent_issue) for node in agent.tree.nodes] == [(20, ""), (30, "")]
     assert agent.origin is not None
     assert agent.origin.name == "root"

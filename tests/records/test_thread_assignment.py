@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.records.journal_entry import CANCELLED, COUNT, FAILED, LIST, REFUSED
 from dragoman.records.thread_assignment import NOWHERE, AssignedThread, reclassify
-from dragoman.sessions.fact_extraction import heard
+from dragoman.sessions.fact_extraction import header_facts
 from dragoman.sessions.rules import VERSION
 from dragoman.wire.history_digest import digest
 from tests.records.invented import NOON, entry
@@ -349,7 +349,9 @@ def test_pitfall_513_titles_are_kept_and_probes_make_no_session(at: Desk) -> Non
 
 
 def test_pitfall_513_who_is_refused_at_the_door_makes_no_session(at: Desk) -> None:
-    stranger = replace(entry(1, key="", outcome=REFUSED, status=401), asked="", facts=heard(claude([]).headers))
+    stranger = replace(
+        entry(1, key="", outcome=REFUSED, status=401), requested_model="", facts=header_facts(claude([]).headers)
+    )
     assert at.put(stranger) == NOWHERE
     main = at.place(claude([user("go")]))
     # One that is let in, and has too much under way.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.records.thread_status import in_short, in_words, standing_of
+from dragoman.records.thread_status import format_status, in_short, status_of
 from dragoman.store.session_queries import LastExchange
 
 SECOND, MINUTE = 1_000_000, 60_000_000
@@ -39,14 +39,14 @@ def last(outcome: str = "answered", stop: str = "end", ago: int = 5 * SECOND) ->
 def test_pitfall_524_a_state_is_told_from_facts(
     kind: str, exchange: LastExchange | None, opened: int, words: str
 ) -> None:
-    assert in_words(standing_of(kind, exchange, opened, NOW), NOW) == words
+    assert format_status(status_of(kind, exchange, opened, NOW), NOW) == words
 
 
 def test_pitfall_524_nothing_runs_without_a_fact_of_the_last_minute() -> None:
     for ago in (MINUTE, 10 * MINUTE, 20 * 60 * MINUTE):
         for stop in ("end", "tool_call", "pause", "length", ""):
             for opened in (0, NOW - ago):
-                words = in_words(standing_of("main", last(stop=stop, ago=ago), opened, NOW), NOW)
+                words = format_status(status_of("main", last(stop=stop, ago=ago), opened, NOW), NOW)
                 assert words.split()[0] in ("waiting", "tools", "silent")
                 assert words.startswith("tools due") or not words.startswith("tools")
 

@@ -25,7 +25,7 @@ def told(tree: Tree) -> list[str]:
     lines = []
     for node in tree.nodes:
         names = "+".join(each.name for each in node.threads)
-        lines.append(f"{'. ' * node.depth}{names} {node.own.cost} {node.whole.cost} {node.mark}")
+        lines.append(f"{'. ' * node.depth}{names} {node.own.cost} {node.total.cost} {node.parent_issue}")
     return lines
 
 
@@ -57,7 +57,7 @@ def test_pitfall_551_the_tree_comes_to_what_its_exchanges_come_to_whatever_threa
         for fold in (True, False):
             tree = tree_of(rows, fold=fold)
             own = sum((node.own for node in tree.nodes), SessionFigures())
-            roots = sum((node.whole for node in tree.nodes if not node.depth), SessionFigures())
+            roots = sum((node.total for node in tree.nodes if not node.depth), SessionFigures())
             assert own == roots == tree.total == sum((each for _, each in rows), SessionFigures())
             assert sorted(each.id for node in tree.nodes for each in node.threads) == list(range(1, count + 1))
 
@@ -108,7 +108,7 @@ def test_pitfall_523_nested_subagents_have_any_depth() -> None:
     deep = 5000
     tree = tree_of([(thread(number, number - 1), figures(1)) for number in range(1, deep + 1)])
     assert [node.depth for node in tree.nodes] == list(range(deep))
-    assert tree.nodes[0].whole.cost == deep
+    assert tree.nodes[0].total.cost == deep
 
 
 def test_pitfall_552_a_fork_without_a_message_costs_nothing() -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.records.time_range import QUARTER, Period, period_of, zone_of
+from dragoman.records.time_range import BUCKET_SECONDS, Period, period_of, zone_of
 
 UTC = zone_of("UTC")
 # 2026-11-16 10:07:30 UTC.
@@ -48,7 +48,7 @@ def test_when_it_begins(since: str, expected: str) -> None:
     period = period_of(UTC, NOW, since=since)
     # The present quarter is counted as far as it has come.
     assert shown(period) == (expected, "2026-11-16 10:15+00:00")
-    assert period.since % QUARTER == period.until % QUARTER == 0
+    assert period.since % BUCKET_SECONDS == period.until % BUCKET_SECONDS == 0
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_what_is_widened_to_quarters_says_so() -> None:
 
 def test_all_is_from_the_first_that_is_known() -> None:
     assert period_of(UTC, NOW, since="all", first=900 * 1000).start == 1000
-    assert period_of(UTC, NOW, since="all").start == NOW // QUARTER
+    assert period_of(UTC, NOW, since="all").start == NOW // BUCKET_SECONDS
     # A clock that was ahead is no reason to refuse.
-    assert period_of(UTC, NOW, since="all", first=NOW + 10**6).start == NOW // QUARTER
+    assert period_of(UTC, NOW, since="all", first=NOW + 10**6).start == NOW // BUCKET_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_days_at_the_edges_are_as_long_as_the_period() -> None:
         ("2026-11-15", 96),
         ("2026-11-16", 1),
     ]
-    assert list(Period(zone=UTC, since=900, until=900, asked_since=900, asked_until=900).days()) == []
+    assert list(Period(zone=UTC, since=900, until=900, requested_since=900, requested_until=900).days()) == []
 
 
 def test_pitfall_560_the_zone_of_the_machine_is_used_if_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

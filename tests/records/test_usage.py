@@ -18,16 +18,16 @@ from dragoman.records.journal_entry import (
     CRASHED,
     FAILED,
     REFUSED,
+    CostBreakdown,
     JournalEntry,
-    Money,
     TokenCounts,
 )
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import Period, period_of, zone_of
 from dragoman.records.usage import GROUPS, UsageFigures, UsageReport, figures_of, nothing, read_groups, usage
-from dragoman.store.erasure import Forgetting
+from dragoman.store.erasure import Erasure
 from dragoman.store.migrations import MEASURES
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.usage_queries import UsageQueries
 from tests.records.filled import DAY, SECOND, fill, some_entries, speak
 from tests.records.invented import NOON
@@ -40,12 +40,12 @@ ENTRIES = [some_entries(seed, 300) for seed in range(3)]
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[RecordTables]:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "third")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
         for entries in ENTRIES:
             fill(tables, entries)
-        Forgetting(tables.connection).remove_sessions([3])
+        Erasure(tables.connection).remove_sessions([3])
         yield tables
 
 
@@ -85,11 +85,11 @@ def _expected(entries: list[tuple[JournalEntry, AssignedThread]]) -> UsageFigure
         thinking_tokens=sum(each.thinking for each in tokens),
         searches=sum(each.searches for each in tokens),
         estimated_requests=sum(entry.estimated for entry in found),
-        cost_nano_usd=sum(entry.money.total for entry in found if entry.money is not None),
+        cost_nano_usd=sum(entry.cost.total for entry in found if entry.cost is not None),
         losses=sum(len(entry.losses) for entry in found),
-        took_microseconds=sum(entry.took for entry in counted),
-        first_microseconds=sum(entry.first for entry in counted),
-        first_requests=sum(entry.first > 0 for entry in counted),
+        took_microseconds=sum(entry.duration for entry in counted),
+        first_microseconds=sum(entry.first_content for entry in counted),
+        first_requests=sum(entry.first_content > 0 for entry in counted),
     )
 
 
@@ -114,7 +114,7 @@ def test_a_total_is_the_same_for_every_grouping_of_any_time(
     start, end = sorted((one, other))
     begin = NOON // SECOND // 900 * 900
     since, until = begin + start * 900, begin + end * 900
-    period = Period(zone=zone_of(zone), since=since, until=until, asked_since=since, asked_until=until)
+    period = Period(zone=zone_of(zone), since=since, until=until, requested_since=since, requested_until=until)
     inside = [placed for entries in ENTRIES for placed in entries if since <= placed[0].time // SECOND < until]
     expected = _expected(inside)
     for by in data.draw(st.sets(st.sampled_from(BY), min_size=2, max_size=4)):
@@ -146,7 +146,7 @@ def test_pitfall_555_fresh_and_cached_tokens_are_apart_and_add_up(tables: Record
 
 
 def test_pitfall_563_sums_are_the_same_without_the_rows() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         fill(tables, ENTRIES[0])
         before = [_asked(tables, by, _period()) for by in BY]
         tables.connection.execute("DELETE FROM records")
@@ -204,12 +204,12 @@ def test_what_is_beyond_so_many_groups_is_one_that_adds_up(
 def test_sessions_that_were_forgotten_come_where_their_money_puts_them(by: str, key: str, place: int) -> None:
     prices = {"dear": 9, "middling": 5, "cheap": 1}
     speakers = list(enumerate(prices, start=1))
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         speak(tables, [(number, name, name) for number, name in speakers], [(number, number) for number, _ in speakers])
         for number, name in speakers:
-            spent = JournalEntry(id=name, time=NOON, outcome=ANSWERED, key=name, money=Money(input=prices[name]))
+            spent = JournalEntry(id=name, time=NOON, outcome=ANSWERED, key=name, cost=CostBreakdown(input=prices[name]))
             fill(tables, [(spent, AssignedThread(number, number))] * 2)
-        forgetting = Forgetting(tables.connection)
+        forgetting = Erasure(tables.connection)
         forgetting.remove_sessions([session.number for session in forgetting.sessions_of(key)])
         for most in (1, 2, 3, None):
             found = usage(UsageQueries(tables.connection), (by,), _period(), most)
@@ -291,7 +291,7 @@ def test_groups_that_are_none_are_told(said: list[str], problem: str) -> None:
 
 def test_an_answer_counts_as_what_it_is() -> None:
     outcomes = [ANSWERED, REFUSED, FAILED, CRASHED, CANCELLED]
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         entries = [JournalEntry(id=outcome, time=NOON, outcome=outcome) for outcome in outcomes]
         fill(tables, [(entry, AssignedThread()) for entry in entries])
         total = _asked(tables, ("key",), _period()).total

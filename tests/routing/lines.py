@@ -7,9 +7,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from hypothesis import strategies as st
 
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.health_state import GOOD, HealthLevel, HealthState
+from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Affinity, Dice, Plan, PlanInputs
+from dragoman.routing.plan import Affinity, Plan, PlanInputs, RandomDraws
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary
@@ -19,7 +19,7 @@ from dragoman.rules.capabilities import CapabilityRow
 
 NOW = 1000.0
 # What never gets its way by chance.
-DICE = Dice(weight=0.0, explore=0.5, ramp=0.5)
+DICE = RandomDraws(weight=0.0, explore=0.5, slow_start=0.5)
 
 
 def target(
@@ -33,7 +33,10 @@ def target(
     endpoint = Endpoint(protocol=protocol, base_url="http://127.0.0.1")
     rows = (CapabilityRow(protocol=protocol, changes=dict(abilities)),) if abilities else ()
     return Target(
-        provider=Provider(name=name, endpoints=(endpoint,), rows=rows), endpoint=endpoint, model=model, strict=False
+        provider=Provider(name=name, endpoints=(endpoint,), capabilities=rows),
+        endpoint=endpoint,
+        model=model,
+        strict=False,
     )
 
 
@@ -43,26 +46,26 @@ A, B, C, D = (target(name) for name in "abcd")
 class Told(PlanInputs, frozen=True):
     """A view of which a test tells what it likes, each in one function."""
 
-    standings_of: Callable[[RouteSummary], Sequence[HealthState]] = lambda outline: outline.good
+    standings_of: Callable[[RouteSummary], Sequence[HealthState]] = lambda outline: outline.all_healthy
     speeds_of: Callable[[RouteSummary, int], Sequence[Speed | None]] = lambda outline, _: [None] * len(outline.leaves)
     busy_in: Callable[[RouteSummary], Container[str]] = lambda _: ()
     cost_at: Callable[[Target, Requirements], int | None] = lambda _, __: None
     windows_of: Callable[[RouteSummary], Sequence[int | None]] = lambda outline: [None] * len(outline.leaves)
 
-    def standings(self, outline: RouteSummary) -> Sequence[HealthState]:
-        return self.standings_of(outline)
+    def health_states(self, summary: RouteSummary) -> Sequence[HealthState]:
+        return self.standings_of(summary)
 
-    def speeds(self, outline: RouteSummary, size: int) -> Sequence[Speed | None]:
-        return self.speeds_of(outline, size)
+    def speeds(self, summary: RouteSummary, size: int) -> Sequence[Speed | None]:
+        return self.speeds_of(summary, size)
 
-    def busy(self, outline: RouteSummary) -> Container[str]:
-        return self.busy_in(outline)
+    def busy(self, summary: RouteSummary) -> Container[str]:
+        return self.busy_in(summary)
 
-    def cost(self, target: Target, needs: Requirements) -> int | None:
-        return self.cost_at(target, needs)
+    def cost(self, target: Target, requirements: Requirements) -> int | None:
+        return self.cost_at(target, requirements)
 
-    def windows(self, outline: RouteSummary) -> Sequence[int | None]:
-        return self.windows_of(outline)
+    def windows(self, summary: RouteSummary) -> Sequence[int | None]:
+        return self.windows_of(summary)
 
 
 def line(
@@ -86,12 +89,12 @@ def seen(
     """A view of targets by their providers' names."""
     return Told(
         now=now,
-        standings_of=lambda outline: [(standings or {}).get(name, GOOD) for name in named(outline)],
+        standings_of=lambda outline: [(standings or {}).get(name, HEALTHY) for name in named(outline)],
         speeds_of=lambda outline, _: [(speeds or {}).get(name) for name in named(outline)],
         busy_in=lambda _: busy.split(),
         cost_at=lambda found, _: (costs or {}).get(found.provider.name),
         windows_of=lambda outline: [(windows or {}).get(name) for name in named(outline)],
-        pin=(Affinity(f"{pin}/m") if pin else None) if isinstance(pin, str) else pin,
+        affinity=(Affinity(f"{pin}/m") if pin else None) if isinstance(pin, str) else pin,
         turn=turn,
     )
 
@@ -111,7 +114,7 @@ def fast(seconds: float, *, age: float = 0.0, success_rate: float = 1.0) -> Spee
 
 
 SUSPECT = HealthState(HealthLevel.SUSPECT, NOW + 5)
-RESTING = HealthState(HealthLevel.RESTING, NOW + 5)
+RESTING = HealthState(HealthLevel.COOLDOWN, NOW + 5)
 
 FIGURES = st.floats(allow_nan=True, allow_infinity=True) | st.just(0.0)
 STANDINGS = st.builds(
@@ -128,7 +131,7 @@ SPEEDS = st.builds(
 COSTS = st.none() | st.integers(-1, 5) | st.integers(0, 10**400)
 WINDOWS = st.none() | st.integers(0, 10**9) | st.just(10**400)
 CHANCES = st.floats(0, 1, exclude_max=True)
-ALL_DICE = st.builds(Dice, CHANCES, CHANCES, CHANCES)
+ALL_DICE = st.builds(RandomDraws, CHANCES, CHANCES, CHANCES)
 POLICY_NAMES = st.sampled_from(sorted(POLICIES))
 
 
@@ -138,7 +141,7 @@ def worlds(draw: st.DrawFn) -> PlanInputs:
     known = "abcd"
     turn = draw(st.integers(0, 10**20))
     pin = draw(st.none() | st.builds(Affinity, st.sampled_from([f"{name}/m" for name in "abcdx"])))
-    standings = draw(st.fixed_dictionaries({name: st.just(GOOD) | STANDINGS for name in known}))
+    standings = draw(st.fixed_dictionaries({name: st.just(HEALTHY) | STANDINGS for name in known}))
     speeds = draw(st.fixed_dictionaries({name: st.none() | SPEEDS for name in known}))
     costs = draw(st.fixed_dictionaries({name: COSTS for name in known}))
     windows = draw(st.fixed_dictionaries({name: WINDOWS for name in known}))
@@ -150,7 +153,7 @@ def worlds(draw: st.DrawFn) -> PlanInputs:
         busy_in=lambda _: busy,
         cost_at=lambda found, _: costs[found.provider.name],
         windows_of=lambda outline: [windows[name] for name in named(outline)],
-        pin=pin,
+        affinity=pin,
         turn=turn,
     )
 

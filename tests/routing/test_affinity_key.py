@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.routing.affinity_key import MOST, conversation_key, response_key
+from dragoman.routing.affinity_key import MAX_TEXT_LENGTH, conversation_key, response_key
 
 SESSION = [(b"host", b"h"), (b"x-dragoman-session", b"s")]
 
@@ -14,19 +14,19 @@ SESSION = [(b"host", b"h"), (b"x-dragoman-session", b"s")]
 def test_what_is_more_exact_goes_first() -> None:
     keys = [
         conversation_key(
-            "k", conversation="c", previous="p", cache_key="a", headers=SESSION, instructions="i", opening="o"
+            "k", conversation="c", previous="p", cache_key="a", headers=SESSION, instructions="i", first_message="o"
         ),
-        conversation_key("k", previous="p", cache_key="a", headers=SESSION, instructions="i", opening="o"),
-        conversation_key("k", cache_key="a", headers=SESSION, instructions="i", opening="o"),
-        conversation_key("k", headers=SESSION, instructions="i", opening="o"),
-        conversation_key("k", instructions="i", opening="o"),
+        conversation_key("k", previous="p", cache_key="a", headers=SESSION, instructions="i", first_message="o"),
+        conversation_key("k", cache_key="a", headers=SESSION, instructions="i", first_message="o"),
+        conversation_key("k", headers=SESSION, instructions="i", first_message="o"),
+        conversation_key("k", instructions="i", first_message="o"),
     ]
     assert keys == [
         conversation_key("k", conversation="c"),
         response_key("k", "p"),
         conversation_key("k", cache_key="a"),
         conversation_key("k", headers=SESSION),
-        conversation_key("k", instructions="i", opening="o", headers=[(b"host", b"other")]),
+        conversation_key("k", instructions="i", first_message="o", headers=[(b"host", b"other")]),
     ]
     assert len(set(keys)) == 5
 
@@ -63,9 +63,9 @@ def test_the_same_word_in_another_place_is_another_conversation() -> None:
         conversation_key("k", previous="x"),
         conversation_key("k", cache_key="x"),
         conversation_key("k", headers=[(b"x-dragoman-session", b"x")]),
-        conversation_key("k", opening="x"),
-        conversation_key("k", instructions="x", opening="x"),
-        conversation_key("x", opening="k"),
+        conversation_key("k", first_message="x"),
+        conversation_key("k", instructions="x", first_message="x"),
+        conversation_key("x", first_message="k"),
     }
     assert len(keys) == 7
 
@@ -76,7 +76,7 @@ def test_pitfall_362_nobody_meets_the_conversation_of_another_gateway_key(
 ) -> None:
     same = (one, first) == (other, second)
     assert (conversation_key(one, cache_key=first) == conversation_key(other, cache_key=second)) == same
-    assert (conversation_key(one, opening=first) == conversation_key(other, opening=second)) == same
+    assert (conversation_key(one, first_message=first) == conversation_key(other, first_message=second)) == same
 
 
 def test_pitfall_358_instructions_alone_are_no_conversation() -> None:
@@ -84,13 +84,17 @@ def test_pitfall_358_instructions_alone_are_no_conversation() -> None:
 
 
 def test_pitfall_358_a_thousand_conversations_have_a_thousand_keys() -> None:
-    keys = {conversation_key("k", instructions="the same", opening=f"question {number}") for number in range(1000)}
+    keys = {
+        conversation_key("k", instructions="the same", first_message=f"question {number}") for number in range(1000)
+    }
     assert len(keys) == 1000
 
 
 def test_no_more_than_the_beginning_of_a_text_is_looked_at() -> None:
-    long = "x" * MOST
-    assert conversation_key("k", opening=long + "a") == conversation_key("k", opening=long + "b")
-    assert conversation_key("k", opening=long[:-1] + "a") != conversation_key("k", opening=long[:-1] + "b")
-    assert conversation_key("k", opening="ü" * MOST) == conversation_key("k", opening="ü" * MOST + "a")
-    assert conversation_key("k", opening="\ud800") != conversation_key("k", opening="\udfff")
+    long = "x" * MAX_TEXT_LENGTH
+    assert conversation_key("k", first_message=long + "a") == conversation_key("k", first_message=long + "b")
+    assert conversation_key("k", first_message=long[:-1] + "a") != conversation_key("k", first_message=long[:-1] + "b")
+    assert conversation_key("k", first_message="ü" * MAX_TEXT_LENGTH) == conversation_key(
+        "k", first_message="ü" * MAX_TEXT_LENGTH + "a"
+    )
+    assert conversation_key("k", first_message="\ud800") != conversation_key("k", first_message="\udfff")

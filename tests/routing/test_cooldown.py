@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.providers.key_cooldowns import LONGEST
+from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.routing.cooldown import NO_HINT, SHORTEST, USUAL, Cooldown, Hint, hint_of, names_the_key, rest_of
+from dragoman.routing.cooldown import (
+    DEFAULT_SECONDS,
+    MIN_SECONDS,
+    NO_HINT,
+    Cooldown,
+    Hint,
+    cooldown_of,
+    hint_of,
+    names_the_key,
+)
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 
@@ -49,15 +58,20 @@ def failure(kind: FailureKind, status: int, *, code: str | None = None, native: 
 
 LIMIT = failure(FailureKind.RATE_LIMITED, 429)
 RESTS: dict[str, tuple[AttemptOutcome, Failure | None, Hint, Cooldown | None]] = {
-    "a limit": (AttemptOutcome.RATE_LIMITED, LIMIT, NO_HINT, Cooldown(seconds=USUAL)),
+    "a limit": (AttemptOutcome.RATE_LIMITED, LIMIT, NO_HINT, Cooldown(seconds=DEFAULT_SECONDS)),
     "a limit that says how long": (AttemptOutcome.RATE_LIMITED, LIMIT, Hint(wait=7.0), Cooldown(seconds=7.0)),
-    "a limit of no time": (AttemptOutcome.RATE_LIMITED, LIMIT, Hint(wait=0.0), Cooldown(seconds=SHORTEST)),
-    "a limit for days": (AttemptOutcome.RATE_LIMITED, LIMIT, Hint(wait=600_000.0), Cooldown(seconds=LONGEST)),
+    "a limit of no time": (AttemptOutcome.RATE_LIMITED, LIMIT, Hint(wait=0.0), Cooldown(seconds=MIN_SECONDS)),
+    "a limit for days": (
+        AttemptOutcome.RATE_LIMITED,
+        LIMIT,
+        Hint(wait=600_000.0),
+        Cooldown(seconds=MAX_COOLDOWN_SECONDS),
+    ),
     "a limit of the account": (
         AttemptOutcome.RATE_LIMITED,
         failure(FailureKind.RATE_LIMITED, 429, code="account_rate_limit_exceeded"),
         NO_HINT,
-        Cooldown(seconds=USUAL, every_model=True),
+        Cooldown(seconds=DEFAULT_SECONDS, every_model=True),
     ),
     "a window of the account": (
         AttemptOutcome.RATE_LIMITED,
@@ -66,32 +80,37 @@ RESTS: dict[str, tuple[AttemptOutcome, Failure | None, Hint, Cooldown | None]] =
         Cooldown(seconds=60.0, every_model=True),
     ),
     "no money": (
-        AttemptOutcome.NO_MONEY,
+        AttemptOutcome.INSUFFICIENT_QUOTA,
         failure(FailureKind.QUOTA, 429, code="insufficient_quota"),
         NO_HINT,
-        Cooldown(seconds=LONGEST, every_model=True),
+        Cooldown(seconds=MAX_COOLDOWN_SECONDS, every_model=True),
     ),
     "no money for days": (
-        AttemptOutcome.NO_MONEY,
+        AttemptOutcome.INSUFFICIENT_QUOTA,
         failure(FailureKind.RATE_LIMITED, 429, native="usage_limit_reached"),
         Hint(wait=500_000.0),
-        Cooldown(seconds=LONGEST, every_model=True),
+        Cooldown(seconds=MAX_COOLDOWN_SECONDS, every_model=True),
     ),
-    "no money, says the status alone": (AttemptOutcome.NO_MONEY, failure(FailureKind.QUOTA, 402), NO_HINT, None),
+    "no money, says the status alone": (
+        AttemptOutcome.INSUFFICIENT_QUOTA,
+        failure(FailureKind.QUOTA, 402),
+        NO_HINT,
+        None,
+    ),
     "a bad key": (
-        AttemptOutcome.BAD_KEY,
+        AttemptOutcome.INVALID_KEY,
         failure(FailureKind.UNAUTHENTICATED, 401),
         NO_HINT,
-        Cooldown(seconds=LONGEST, every_model=True),
+        Cooldown(seconds=MAX_COOLDOWN_SECONDS, every_model=True),
     ),
     "a key that may not be used here": (
-        AttemptOutcome.BAD_KEY,
+        AttemptOutcome.INVALID_KEY,
         failure(FailureKind.FORBIDDEN, 403, code="api_key_disabled"),
         NO_HINT,
-        Cooldown(seconds=LONGEST),
+        Cooldown(seconds=MAX_COOLDOWN_SECONDS),
     ),
     "no money for so much, says a status twice": (
-        AttemptOutcome.NO_MONEY,
+        AttemptOutcome.INSUFFICIENT_QUOTA,
         failure(FailureKind.QUOTA, 402, code="402"),
         NO_HINT,
         None,
@@ -102,8 +121,8 @@ RESTS: dict[str, tuple[AttemptOutcome, Failure | None, Hint, Cooldown | None]] =
         NO_HINT,
         None,
     ),
-    "a page that forbids": (AttemptOutcome.BAD_KEY, failure(FailureKind.FORBIDDEN, 403), NO_HINT, None),
-    "no credentials at all": (AttemptOutcome.BAD_KEY, None, NO_HINT, None),
+    "a page that forbids": (AttemptOutcome.INVALID_KEY, failure(FailureKind.FORBIDDEN, 403), NO_HINT, None),
+    "no credentials at all": (AttemptOutcome.INVALID_KEY, None, NO_HINT, None),
     "overload": (AttemptOutcome.OVERLOADED, failure(FailureKind.OVERLOADED, 529), Hint(wait=5.0), None),
 }
 
@@ -111,18 +130,18 @@ RESTS: dict[str, tuple[AttemptOutcome, Failure | None, Hint, Cooldown | None]] =
 @pytest.mark.parametrize("case", RESTS)
 def test_pitfall_313_316_345_346_which_key_rests_and_how_long(case: str) -> None:
     kind, failed, hint, rest = RESTS[case]
-    assert rest_of(kind, failed, hint) == rest
+    assert cooldown_of(kind, failed, hint) == rest
 
 
 @given(st.sampled_from(AttemptOutcome), st.floats(min_value=0, allow_infinity=False), st.integers(400, 599))
 def test_pitfall_345_no_rest_is_longer_than_a_quarter_of_an_hour(
     kind: AttemptOutcome, wait: float, status: int
 ) -> None:
-    rest = rest_of(kind, failure(FailureKind.OTHER, status, code="invalid_api_key"), Hint(wait=wait))
+    rest = cooldown_of(kind, failure(FailureKind.OTHER, status, code="invalid_api_key"), Hint(wait=wait))
     assert (rest is None) == (
-        kind not in (AttemptOutcome.RATE_LIMITED, AttemptOutcome.NO_MONEY, AttemptOutcome.BAD_KEY)
+        kind not in (AttemptOutcome.RATE_LIMITED, AttemptOutcome.INSUFFICIENT_QUOTA, AttemptOutcome.INVALID_KEY)
     )
-    assert rest is None or SHORTEST <= rest.seconds <= LONGEST
+    assert rest is None or MIN_SECONDS <= rest.seconds <= MAX_COOLDOWN_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 
 from dragoman.records.journal_entry import CandidateEntry
-from dragoman.routing.explanation import BEHIND, LEADS, LEFT_OUT, considered, explain, reason
+from dragoman.routing.explanation import DEPRIORITIZED, LEADS, LEFT_OUT, candidate_entries, explain, reason
 from dragoman.routing.needs import LossCounts, Requirements
-from dragoman.routing.plan import Behind, Dice, Filter, PlanInputs, Why, plan
+from dragoman.routing.plan import Deprioritized, Filter, PlanInputs, RandomDraws, Why, plan
 from dragoman.routing.route import Route
 from tests.routing.lines import (
     ALL_DICE,
@@ -29,8 +29,8 @@ from tests.routing.lines import (
 
 def test_every_code_has_its_words() -> None:
     assert set(LEFT_OUT) == set(Filter)
-    assert set(BEHIND) == set(Behind)
-    assert set(LEADS) == set(Why) - {Why.POLICY, Why.NOBODY}
+    assert set(DEPRIORITIZED) == set(Deprioritized)
+    assert set(LEADS) == set(Why) - {Why.POLICY, Why.NO_TARGET}
 
 
 def test_a_plan_reads_as_a_page() -> None:
@@ -58,7 +58,7 @@ def test_speed_is_told_with_its_age() -> None:
 def test_a_record_has_a_plan_in_the_same_words() -> None:
     view = seen(standings={"a": SUSPECT, "c": RESTING}, costs={"a": 1_000_000, "b": 12_500_000})
     made = plan(line(A, B, C, policy="cheapest"), Requirements(size=10), view, DICE)
-    assert considered(made, ["gone/arn:aws:bedrock:eu-west-1:123456789012:model/x"]) == (
+    assert candidate_entries(made, ["gone/arn:aws:bedrock:eu-west-1:123456789012:model/x"]) == (
         (
             CandidateEntry("b/m", "", 12_500_000),
             CandidateEntry("a/m", "behind: it failed a moment ago", 1_000_000),
@@ -71,13 +71,13 @@ def test_a_record_has_a_plan_in_the_same_words() -> None:
 
 def test_a_record_has_speeds_where_they_were_asked_for() -> None:
     view = seen(standings={"a": SUSPECT}, speeds={"a": fast(0.2), "b": fast(0.25)})
-    by_speed, _ = considered(plan(line(A, B, C, policy="fastest"), Requirements(size=10), view, DICE))
+    by_speed, _ = candidate_entries(plan(line(A, B, C, policy="fastest"), Requirements(size=10), view, DICE))
     assert [(found.target, found.first_token, found.rate) for found in by_speed] == [
         ("b/m", 250_000, 100.0),
         ("c/m", None, None),
         ("a/m", 200_000, 100.0),
     ]
-    as_written, _ = considered(plan(line(A, B), Requirements(size=10), view, DICE))
+    as_written, _ = candidate_entries(plan(line(A, B), Requirements(size=10), view, DICE))
     assert [found.first_token for found in as_written] == [None, None]
 
 
@@ -86,7 +86,7 @@ def test_what_a_translation_said_of_a_request_is_explained_and_not_recorded() ->
     made = plan(line(A, B, policy="least-loss"), needs, seen(), DICE)
     left = next(found for found in made.candidates if found.left_out is Filter.REFUSED)
     assert reason(left, made).endswith("nobody takes a raven")
-    assert considered(made)[0] == (
+    assert candidate_entries(made)[0] == (
         CandidateEntry("b/m", losses=3),
         CandidateEntry("a/m", "left out: the request cannot be said there"),
     )
@@ -99,16 +99,16 @@ def test_a_record_has_sixteen_of_them_with_names_of_bounded_length() -> None:
         seen(),
         DICE,
     )
-    told, more = considered(made, ["gone/m"])
+    told, more = candidate_entries(made, ["gone/m"])
     assert (len(told), more) == (16, 5)
     assert [found.target[:3] for found in told] == [f"{number:02}/" for number in range(16)]
     assert {len(found.target) for found in told} == {256}
 
 
 @given(routes(), worlds(), ALL_DICE)
-def test_whatever_was_planned_is_recorded_as_it_is_explained(route: Route, view: PlanInputs, dice: Dice) -> None:
+def test_whatever_was_planned_is_recorded_as_it_is_explained(route: Route, view: PlanInputs, dice: RandomDraws) -> None:
     made = plan(route, Requirements(size=10), view, dice)
-    told, more = considered(made)
+    told, more = candidate_entries(made)
     lines = explain(made)[1:]
     assert more is None
     assert [found.target for found in told[: len(made.order)]] == [found.id for found in made.order]

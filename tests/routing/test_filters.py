@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.model.request_features import RequestFeatures
-from dragoman.routing.filters import DEPTH, SIGNS, rests, unwell
-from dragoman.routing.health_state import GOOD, RAMP, HealthLevel, HealthState
+from dragoman.routing.filters import DEPTH, FEATURE_FILTERS, deprioritized_by_health, is_in_cooldown
+from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLevel, HealthState
 from dragoman.routing.needs import LossCounts, Requirements
-from dragoman.routing.plan import Behind, Filter, PlanInputs, Why, explain, plan
+from dragoman.routing.plan import Deprioritized, Filter, PlanInputs, Why, explain, plan
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from tests.routing.lines import DICE, NOW, RESTING, SUSPECT, A, B, C, D, line, names, seen, target
@@ -49,25 +49,25 @@ def test_abilities_leave_out_whoever_cannot(
     abilities: dict[str, bool | int], signs: RequestFeatures, found: Filter | None
 ) -> None:
     unable = target("x", abilities)
-    needs = Requirements(size=10, signs=signs)
+    needs = Requirements(size=10, request_features=signs)
     assert left_out(line(unable, A), needs, seen()) == ({} if found is None else {"x": found})
 
 
 def test_every_sign_has_a_filter() -> None:
     flags = {name for name in RequestFeatures.__struct_fields__ if isinstance(getattr(RequestFeatures(), name), bool)}
     # What some provider keeps leaves nobody out by what it can do: one target alone is asked.
-    assert {*SIGNS, "kept"} == flags
+    assert {*FEATURE_FILTERS, "kept"} == flags
 
 
 def test_a_request_of_at_most_four_bytes_a_token_is_in_its_place() -> None:
     made = plan(BOTH, Requirements(size=4000), seen(windows={"a": 1000}), DICE)
-    assert (names(made), made.candidates[0].behind) == ("a b", None)
+    assert (names(made), made.candidates[0].deprioritized) == ("a b", None)
 
 
 def test_between_four_and_eight_bytes_it_stands_behind() -> None:
     for size in (4001, 8000):
         made = plan(BOTH, Requirements(size=size), seen(windows={"a": 1000}), DICE)
-        assert (names(made), made.candidates[0].behind) == ("b a", Behind.TIGHT)
+        assert (names(made), made.candidates[0].deprioritized) == ("b a", Deprioritized.TIGHT)
 
 
 def test_beyond_that_it_is_left_out() -> None:
@@ -75,7 +75,7 @@ def test_beyond_that_it_is_left_out() -> None:
 
 
 def test_media_are_no_text() -> None:
-    needs = Requirements(size=10**7, signs=RequestFeatures(media=10**7 - 100))
+    needs = Requirements(size=10**7, request_features=RequestFeatures(media=10**7 - 100))
     assert left_out(BOTH, needs, seen(windows={"a": 1000})) == {}
 
 
@@ -116,11 +116,11 @@ def test_limits_of_nested_routes_hold_below_them() -> None:
 
 
 def test_what_a_provider_keeps_is_asked_of_it_alone() -> None:
-    assert left_out(line(A, B, C), Requirements(size=1, keeper="b"), seen()) == {
-        "a": Filter.KEPT_ELSEWHERE,
-        "c": Filter.KEPT_ELSEWHERE,
+    assert left_out(line(A, B, C), Requirements(size=1, storing_provider="b"), seen()) == {
+        "a": Filter.STORED_ELSEWHERE,
+        "c": Filter.STORED_ELSEWHERE,
     }
-    made = plan(BOTH, Requirements(size=1, keeper="x"), seen(), DICE)
+    made = plan(BOTH, Requirements(size=1, storing_provider="x"), seen(), DICE)
     assert made.order == ()
 
 
@@ -135,7 +135,7 @@ def test_of_what_nobody_knows_the_keeper_of_one_is_asked() -> None:
         assert left_out(cheap, Requirements(size=1, alone=True), view) == {"b": Filter.ALONE, "c": Filter.ALONE}
         assert "nobody knows who keeps" in explain(made)[0]
     # The conversation's own target knows best.
-    for level in (GOOD, SUSPECT, RESTING):
+    for level in (HEALTHY, SUSPECT, RESTING):
         standings = {"c": level}
         assert names(plan(cheap, Requirements(size=1, alone=True), seen(pin="c", standings=standings), DICE)) == "c"
 
@@ -180,56 +180,62 @@ def test_bookkeeping_leaves_a_target_out_only_where_strict_is_all() -> None:
 @pytest.mark.parametrize(
     ("standing", "resting", "behind"),
     [
-        pytest.param(GOOD, False, None, id="good"),
-        pytest.param(SUSPECT, False, Behind.SUSPECT, id="suspect"),
+        pytest.param(HEALTHY, False, None, id="good"),
+        pytest.param(SUSPECT, False, Deprioritized.SUSPECT, id="suspect"),
         pytest.param(HealthState(HealthLevel.SUSPECT, NOW), False, None, id="no longer suspect"),
         pytest.param(RESTING, True, None, id="resting"),
-        pytest.param(HealthState(HealthLevel.RESTING, NOW), False, None, id="to be tried after its rest"),
-        pytest.param(HealthState(HealthLevel.PROBED, NOW + 1), True, None, id="being tried"),
-        pytest.param(HealthState(HealthLevel.PROBED, NOW), False, None, id="tried too long"),
+        pytest.param(HealthState(HealthLevel.COOLDOWN, NOW), False, None, id="to be tried after its rest"),
+        pytest.param(HealthState(HealthLevel.PROBING, NOW + 1), True, None, id="being tried"),
+        pytest.param(HealthState(HealthLevel.PROBING, NOW), False, None, id="tried too long"),
         pytest.param(HealthState(HealthLevel.SUSPECT, NOW + 1, 0.6), False, None, id="suspect, and in its share"),
         pytest.param(
-            HealthState(HealthLevel.SUSPECT, NOW + 1, 0.5), False, Behind.SUSPECT, id="suspect, beyond its share"
+            HealthState(HealthLevel.SUSPECT, NOW + 1, 0.5), False, Deprioritized.SUSPECT, id="suspect, beyond its share"
         ),
         pytest.param(
-            HealthState(HealthLevel.RESTING, NOW + 1, prompt=True),
+            HealthState(HealthLevel.COOLDOWN, NOW + 1, prompt=True),
             False,
-            Behind.COOLDOWN,
+            Deprioritized.COOLDOWN,
             id="asked if all others fail",
         ),
         pytest.param(
-            HealthState(HealthLevel.PROBED, NOW + 1, prompt=True),
+            HealthState(HealthLevel.PROBING, NOW + 1, prompt=True),
             False,
-            Behind.COOLDOWN,
+            Deprioritized.COOLDOWN,
             id="tried, asked if all others fail",
         ),
         pytest.param(
-            HealthState(HealthLevel.RAMPING, NOW + RAMP), False, Behind.RAMPING, id="one in four, and not this one"
+            HealthState(HealthLevel.SLOW_START, NOW + SLOW_START_SECONDS),
+            False,
+            Deprioritized.SLOW_START,
+            id="one in four, and not this one",
         ),
         pytest.param(
-            HealthState(HealthLevel.RAMPING, NOW + 1), False, Behind.RAMPING, id="one in two, and not this one"
+            HealthState(HealthLevel.SLOW_START, NOW + 1),
+            False,
+            Deprioritized.SLOW_START,
+            id="one in two, and not this one",
         ),
-        pytest.param(HealthState(HealthLevel.RAMPING, NOW), False, None, id="ramped"),
-        pytest.param(HealthState(HealthLevel.KEYLESS, NOW + 1), False, Behind.KEYLESS, id="all keys rest"),
-        pytest.param(HealthState(HealthLevel.KEYLESS, NOW), False, None, id="a key is back"),
+        pytest.param(HealthState(HealthLevel.SLOW_START, NOW), False, None, id="ramped"),
+        pytest.param(HealthState(HealthLevel.NO_KEY, NOW + 1), False, Deprioritized.NO_KEY, id="all keys rest"),
+        pytest.param(HealthState(HealthLevel.NO_KEY, NOW), False, None, id="a key is back"),
     ],
 )
-def test_standings(standing: HealthState, resting: bool, behind: Behind | None) -> None:
-    assert rests(standing, NOW) is resting
-    assert unwell(standing, NOW, 0.5) is behind
+def test_standings(standing: HealthState, resting: bool, behind: Deprioritized | None) -> None:
+    assert is_in_cooldown(standing, NOW) is resting
+    assert deprioritized_by_health(standing, NOW, 0.5) is behind
 
 
 def test_a_ramp_lets_some_through() -> None:
-    ramping = HealthState(HealthLevel.RAMPING, NOW + RAMP)
-    assert [unwell(ramping, NOW, chance) for chance in (0.0, 0.24, 0.25, 0.99)] == [
+    ramping = HealthState(HealthLevel.SLOW_START, NOW + SLOW_START_SECONDS)
+    assert [deprioritized_by_health(ramping, NOW, chance) for chance in (0.0, 0.24, 0.25, 0.99)] == [
         None,
         None,
-        Behind.RAMPING,
-        Behind.RAMPING,
+        Deprioritized.SLOW_START,
+        Deprioritized.SLOW_START,
     ]
 
 
 def test_whoever_has_no_key_comes_after_all_others() -> None:
-    standings = {"a": HealthState(HealthLevel.KEYLESS, NOW + 1), "b": SUSPECT}
+    standings = {"a": HealthState(HealthLevel.NO_KEY, NOW + 1), "b": SUSPECT}
     assert names(plan(line(A, B, C, D), Requirements(size=1), seen(standings=standings, busy="c"), DICE)) == "d b c a"
-    assert set(DEPTH) == set(Behind)
+    assert set(DEPTH) == set(Deprioritized)

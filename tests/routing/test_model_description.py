@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.routing.model_description import ABILITIES, DescribedName, DescribedTarget, Price
+from dragoman.routing.model_description import CAPABILITIES, DescribedName, DescribedTarget, Price
 
 
 def test_what_is_told_comes_back_as_it_was() -> None:
@@ -15,7 +15,7 @@ def test_what_is_told_comes_back_as_it_was() -> None:
             DescribedTarget(target="a/m", dialect="d", window=9, price=Price(input="3", output="15"), health="good"),
         ),
         window=9,
-        abilities=dict.fromkeys(ABILITIES),
+        abilities=dict.fromkeys(CAPABILITIES),
     )
     assert msgspec.json.decode(msgspec.json.encode(name), type=DescribedName) == name
 

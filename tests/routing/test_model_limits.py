@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.routing.model_limits import FactsOf, ModelLimits, first_known, smallest
+from dragoman.routing.model_limits import LimitsOf, ModelLimits, combine_limits, smallest
 from dragoman.routing.route import Route, RoutingRule, RuleCondition
 from dragoman.routing.target import Target
 
@@ -18,7 +18,7 @@ def target(model: str) -> Target:
     return Target(provider=PROVIDER, endpoint=ENDPOINT, model=model, strict=False)
 
 
-def table(facts: Mapping[str, tuple[int | None, int | None]]) -> FactsOf:
+def table(facts: Mapping[str, tuple[int | None, int | None]]) -> LimitsOf:
     """Facts by the name of the model."""
 
     def facts_of(target: Target) -> ModelLimits:
@@ -29,7 +29,7 @@ def table(facts: Mapping[str, tuple[int | None, int | None]]) -> FactsOf:
 
 
 def test_each_fact_is_from_the_first_source_that_knows_it() -> None:
-    known = first_known(table({"a": (5, None)}), table({"a": (9, 3), "b": (None, 4)}), table({"b": (7, 8)}))
+    known = combine_limits(table({"a": (5, None)}), table({"a": (9, 3), "b": (None, 4)}), table({"b": (7, 8)}))
     assert known(target("a")) == ModelLimits(window=5, cap=3)
     assert known(target("b")) == ModelLimits(window=7, cap=4)
     assert known(target("c")) == ModelLimits()
@@ -42,7 +42,7 @@ def test_a_source_is_not_asked_for_what_is_known() -> None:
         asked.append(target)
         return ModelLimits()
 
-    known = first_known(table({"a": (5, 3)}), last)
+    known = combine_limits(table({"a": (5, 3)}), last)
     assert (known(target("a")), asked) == (ModelLimits(window=5, cap=3), [])
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.model.request_features import RequestFeatures
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Affinity, Dice, explain, plan
+from dragoman.routing.plan import Affinity, RandomDraws, explain, plan
 from dragoman.routing.route import Route, RoutingRule, RuleCondition
 from dragoman.routing.rule_matching import decide, fits
 from tests.routing.lines import ALL_DICE, DICE, POLICY_NAMES, TARGETS, A, B, C, D, line, names, seen
@@ -24,7 +24,7 @@ def ruled(when: RuleCondition, to: Route, *members: Route, name: str = "claude-*
     return Route(name=name, members=members or (A,), rules=(RoutingRule(when=when, to=to),))
 
 
-OVER = RuleCondition(input_over=60_000)
+OVER = RuleCondition(input_tokens_over=60_000)
 BIG = ruled(OVER, line(B, C, name="big"))
 
 
@@ -35,31 +35,34 @@ BIG = ruled(OVER, line(B, C, name="big"))
         pytest.param(OVER, Requirements(size=4 * 60_000), False, id="as many tokens are not over"),
         pytest.param(OVER, Requirements(size=4 * 60_001), True, id="more are"),
         pytest.param(
-            OVER, Requirements(size=10**9, signs=RequestFeatures(media=10**9)), False, id="media are no tokens"
+            OVER,
+            Requirements(size=10**9, request_features=RequestFeatures(media=10**9)),
+            False,
+            id="media are no tokens",
         ),
         pytest.param(
             RuleCondition(thinking=True),
-            Requirements(size=0, signs=RequestFeatures(thinking=True)),
+            Requirements(size=0, request_features=RequestFeatures(thinking=True)),
             True,
             id="thinking",
         ),
         pytest.param(
             RuleCondition(thinking=False),
-            Requirements(size=0, signs=RequestFeatures(thinking=True)),
+            Requirements(size=0, request_features=RequestFeatures(thinking=True)),
             False,
             id="no thinking",
         ),
         pytest.param(RuleCondition(images=True), Requirements(size=0), False, id="images"),
         pytest.param(
             RuleCondition(documents=True),
-            Requirements(size=0, signs=RequestFeatures(documents=True)),
+            Requirements(size=0, request_features=RequestFeatures(documents=True)),
             True,
             id="documents",
         ),
         pytest.param(RuleCondition(tools=False), Requirements(size=0), True, id="no tools"),
         pytest.param(
-            RuleCondition(structured=True),
-            Requirements(size=0, signs=RequestFeatures(tools=True)),
+            RuleCondition(structured_output=True),
+            Requirements(size=0, request_features=RequestFeatures(tools=True)),
             False,
             id="structured",
         ),
@@ -101,7 +104,7 @@ BIG = ruled(OVER, line(B, C, name="big"))
         pytest.param(RuleCondition(key="team"), Requirements(size=0, key="teams"), False, id="is the whole name"),
         pytest.param(
             RuleCondition(tools=True, images=True),
-            Requirements(size=0, signs=RequestFeatures(tools=True)),
+            Requirements(size=0, request_features=RequestFeatures(tools=True)),
             False,
             id="all must be so",
         ),
@@ -126,7 +129,7 @@ def test_the_first_that_fits_takes_the_members_place() -> None:
         (RequestFeatures(tools=True), "c"),
         (RequestFeatures(), "d"),
     ]:
-        assert names(plan(route, Requirements(size=1, signs=signs), seen(), DICE)) == led
+        assert names(plan(route, Requirements(size=1, request_features=signs), seen(), DICE)) == led
 
 
 def test_where_none_fits_the_members_are_asked() -> None:
@@ -146,8 +149,8 @@ def test_rules_of_nested_routes_are_their_own() -> None:
     route = Route(name="outer", members=(A, inner), rules=(RoutingRule(when=RuleCondition(images=True), to=inner),))
     tools, both = RequestFeatures(tools=True), RequestFeatures(tools=True, images=True)
     assert names(plan(route, Requirements(size=1), seen(), DICE)) == "a b"
-    assert names(plan(route, Requirements(size=1, signs=tools), seen(), DICE)) == "a c"
-    made = plan(route, Requirements(size=1, signs=both), seen(), DICE)
+    assert names(plan(route, Requirements(size=1, request_features=tools), seen(), DICE)) == "a c"
+    made = plan(route, Requirements(size=1, request_features=both), seen(), DICE)
     assert (names(made), made.rule) == ("c", "outer#0\ninner#0")
     # The conversation stays with both.
     assert names(plan(route, Requirements(size=1), seen(pin=Affinity("c/m", "", made.rule)), DICE)) == "c"
@@ -168,7 +171,7 @@ def test_a_rule_stays_although_an_earlier_one_would_fit_now() -> None:
         RoutingRule(when=RuleCondition(tools=True), to=line(C)),
     )
     route = Route(name="line", members=(A,), rules=rules)
-    needs = Requirements(size=1, signs=RequestFeatures(images=True, tools=True))
+    needs = Requirements(size=1, request_features=RequestFeatures(images=True, tools=True))
     assert names(plan(route, needs, seen(pin=Affinity("c/m", "", "line#1")), DICE)) == "c"
 
 
@@ -183,7 +186,7 @@ def test_pitfall_361_a_pin_holds_what_a_rule_says_and_not_where_it_stands() -> N
         RoutingRule(when=RuleCondition(tools=True), to=line(C)),
     ]
     route = Route(name="line", members=(A,), rules=tuple(rules))
-    made = plan(route, Requirements(size=1, signs=RequestFeatures(tools=True)), seen(), DICE)
+    made = plan(route, Requirements(size=1, request_features=RequestFeatures(tools=True)), seen(), DICE)
     assert (names(made), made.rule) == ("c", "line#1")
     pin = Affinity("c/m", "", made.held)
     after_reload = [
@@ -201,12 +204,14 @@ def test_pitfall_361_a_pin_holds_what_a_rule_says_and_not_where_it_stands() -> N
 NUMBERS = itertools.count()
 WHENS = st.builds(
     RuleCondition,
-    input_over=st.none() | st.integers(0, 3),
+    input_tokens_over=st.none() | st.integers(0, 3),
     tools=st.none() | st.booleans(),
     images=st.none() | st.booleans(),
 )
 SOME_NEEDS = st.builds(
-    Requirements, size=st.integers(0, 20), signs=st.builds(RequestFeatures, tools=st.booleans(), images=st.booleans())
+    Requirements,
+    size=st.integers(0, 20),
+    request_features=st.builds(RequestFeatures, tools=st.booleans(), images=st.booleans()),
 )
 
 
@@ -224,10 +229,10 @@ def ruled_routes(draw: st.DrawFn, depth: int = 2) -> Route:
 
 
 @given(ruled_routes(), st.lists(SOME_NEEDS, min_size=2, max_size=6), ALL_DICE)
-def test_a_conversation_never_loses_a_rule(route: Route, turns: list[Requirements], dice: Dice) -> None:
+def test_a_conversation_never_loses_a_rule(route: Route, turns: list[Requirements], dice: RandomDraws) -> None:
     pin: Affinity | None = None
     for needs in turns:
-        made = plan(route, needs, replace(seen(), pin=pin), dice)
+        made = plan(route, needs, replace(seen(), affinity=pin), dice)
         before = set(pin.rule.splitlines()) if pin is not None else set()
         # A rule that leads elsewhere may hide others, but none that decided is replaced by another of its route.
         now = dict(rule.split("#") for rule in made.held.splitlines())

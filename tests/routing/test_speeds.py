@@ -18,7 +18,7 @@ A = "one/model"
 
 
 def streamed(speeds: Speeds, first: float, now: float = 0.0, size: int = 10) -> None:
-    speeds.answered(A, size, now, first=first, seconds=2.0, tokens=100.0)
+    speeds.record_response(A, size, now, first=first, seconds=2.0, tokens=100.0)
 
 
 def known(speeds: Speeds, now: float = 0.0, size: int = 10) -> Speed:
@@ -30,7 +30,7 @@ def known(speeds: Speeds, now: float = 0.0, size: int = 10) -> Speed:
 def test_pitfall_367_nothing_measured_is_nothing_known() -> None:
     speeds = Speeds()
     assert speeds.speed(A, 10, 0.0) is None
-    speeds.failed(A, 10, 0.0)
+    speeds.record_failure(A, 10, 0.0)
     assert speeds.speed(A, 10, 0.0) is None
 
 
@@ -51,9 +51,9 @@ def test_small_and_large_requests_are_apart() -> None:
 
 def test_a_whole_answer_counts_where_no_stream_was_seen() -> None:
     speeds = Speeds()
-    speeds.answered(A, 10, 0.0, seconds=4.0, tokens=200.0)
+    speeds.record_response(A, 10, 0.0, seconds=4.0, tokens=200.0)
     assert (known(speeds).first_token, known(speeds).rate) == (0.0, 50.0)
-    speeds.answered(A, 10, 0.0, first=1.0, seconds=2.0, tokens=60.0)
+    speeds.record_response(A, 10, 0.0, first=1.0, seconds=2.0, tokens=60.0)
     assert (known(speeds).first_token, known(speeds).rate) == (1.0, 30.0)
 
 
@@ -88,7 +88,7 @@ def test_pitfall_365_fast_failures_do_not_look_fast() -> None:
     streamed(speeds, 1.0)
     before = known(speeds).expected(256)
     for _ in range(20):
-        speeds.failed(A, 10, 0.0)
+        speeds.record_failure(A, 10, 0.0)
     assert known(speeds).first_token == pytest.approx(1.0)
     assert known(speeds).success_rate < 0.2
     assert known(speeds).expected(256) > 5 * before
@@ -107,9 +107,9 @@ def test_pitfall_367_no_value_breaks_the_figures(
     for first, seconds, tokens, passed, good in samples:
         now += passed
         if good:
-            speeds.answered(A, 10, now, first=first, seconds=seconds, tokens=tokens)
+            speeds.record_response(A, 10, now, first=first, seconds=seconds, tokens=tokens)
         else:
-            speeds.failed(A, 10, now)
+            speeds.record_failure(A, 10, now)
     speed = speeds.speed(A, 10, now)
     if speed is not None:
         assert speed.first_token >= 0.0
@@ -123,7 +123,7 @@ class _Known(PlanInputs, frozen=True, kw_only=True):
 
     of: list[Speed | None]
 
-    def speeds(self, outline: RouteSummary, size: int) -> list[Speed | None]:
+    def speeds(self, summary: RouteSummary, size: int) -> list[Speed | None]:
         return self.of
 
 
@@ -145,13 +145,13 @@ def test_who_only_asks_for_the_first_is_told_whom_all_figures_say(
     samples: list[tuple[str, float | None, float, int, float, bool]], output: int
 ) -> None:
     speeds, now = Speeds(), 0.0
-    outline, four = line(*map(target, "abcd")).outline, [f"{name}/m" for name in "abcd"]
+    outline, four = line(*map(target, "abcd")).summary, [f"{name}/m" for name in "abcd"]
     for name, first, seconds, tokens, passed, good in samples:
         now += passed
         if good:
-            speeds.answered(f"{name}/m", 10, now, first=first, seconds=seconds, tokens=float(tokens))
+            speeds.record_response(f"{name}/m", 10, now, first=first, seconds=seconds, tokens=float(tokens))
         else:
-            speeds.failed(f"{name}/m", 10, now)
+            speeds.record_failure(f"{name}/m", 10, now)
         for later in (now, now + 30.0, now - 30.0):
             told = _Known(of=speeds.speeds(four, 10, later)).soonest(outline, 10, output)
             assert speeds.soonest(four, 10, later, output) == told
@@ -160,14 +160,14 @@ def test_who_only_asks_for_the_first_is_told_whom_all_figures_say(
 def test_what_was_measured_days_ago_is_as_good_as_never_measured() -> None:
     speeds = Speeds()
     streamed(speeds, 1.0)
-    speeds.failed(A, 10, 1e6)
+    speeds.record_failure(A, 10, 1e6)
     assert speeds.speed(A, 10, 1e6) is None
 
 
 def test_the_number_of_targets_is_bounded() -> None:
-    speeds = Speeds(most=8)
+    speeds = Speeds(max_targets=8)
     for number in range(100):
-        speeds.failed(f"made/up{number}", 10, float(number))
+        speeds.record_failure(f"made/up{number}", 10, float(number))
     streamed(speeds, 1.0, now=100.0)
     assert known(speeds, 100.0).samples == 1
 
@@ -177,7 +177,7 @@ def test_samples_that_wait_to_be_added_are_few_and_make_no_difference() -> None:
     for count in range(100):
         for speeds in (asked, unasked):
             if count % 3 == 0:
-                speeds.failed(A, 10, float(count))
+                speeds.record_failure(A, 10, float(count))
             else:
                 streamed(speeds, 0.5 + count / 100, now=float(count))
             assert len(speeds._fresh) < 32
@@ -188,9 +188,9 @@ def test_samples_that_wait_to_be_added_are_few_and_make_no_difference() -> None:
 def test_item_22_b12_one_sample_far_from_the_others_is_looked_at_again_by_one_request() -> None:
     speeds = Speeds()
     for second in range(20):
-        speeds.answered("a", 10, second, seconds=1.0, tokens=100, first=0.5)
+        speeds.record_response("a", 10, second, seconds=1.0, tokens=100, first=0.5)
     assert not speeds.has_doubts(["a"], 10)
-    speeds.answered("a", 10, 20.0, seconds=0.1, tokens=100, first=0.05)
+    speeds.record_response("a", 10, 20.0, seconds=0.1, tokens=100, first=0.05)
     assert (
         speeds.has_doubts(["b", "a"], 10) and not speeds.has_doubts(["a"], LARGE) and not speeds.has_doubts(["b"], 10)
     )
@@ -199,7 +199,7 @@ def test_item_22_b12_one_sample_far_from_the_others_is_looked_at_again_by_one_re
     speeds.explore("a", 10)
     assert not speeds.has_doubts(["a"], 10)
     # It was a single one.
-    speeds.answered("a", 10, 21.0, seconds=1.0, tokens=100, first=0.5)
+    speeds.record_response("a", 10, 21.0, seconds=1.0, tokens=100, first=0.5)
     assert not speeds.has_doubts(["a"], 10)
     found = speeds.speed("a", 10, 21.0)
     assert found is not None and found.first_token > 0.45
@@ -211,10 +211,10 @@ def test_item_22_b12_after_three_in_a_row_the_averages_begin_anew(factor: float,
     speeds = Speeds()
     usual = None if first is None else 0.5
     for second in range(50):
-        speeds.answered("a", 10, second, seconds=1.0, tokens=100, first=usual)
+        speeds.record_response("a", 10, second, seconds=1.0, tokens=100, first=usual)
     for second in range(50, 53):
         began = None if usual is None else usual * factor
-        speeds.answered("a", 10, second, seconds=1.0 * factor, tokens=100, first=began)
+        speeds.record_response("a", 10, second, seconds=1.0 * factor, tokens=100, first=began)
     found = speeds.speed("a", 10, 53.0)
     assert found is not None and not found.in_doubt
     assert found.rate == pytest.approx(100 / factor)
@@ -224,6 +224,6 @@ def test_item_22_b12_after_three_in_a_row_the_averages_begin_anew(factor: float,
 def test_item_22_b12_samples_on_both_sides_are_no_change() -> None:
     speeds = Speeds()
     for second in range(60):
-        speeds.answered("a", 10, second, seconds=0.2 if second % 2 else 5.0, tokens=100, first=0.1)
+        speeds.record_response("a", 10, second, seconds=0.2 if second % 2 else 5.0, tokens=100, first=0.1)
     found = speeds.speed("a", 10, 60.0)
     assert found is not None and 20 < found.rate < 80

@@ -23,9 +23,9 @@ def test_what_it_denies_is_only_what_is_known() -> None:
 
 def test_what_a_provider_could_keep_is_kept_here_where_others_may_go_on() -> None:
     endpoint = Endpoint(protocol="openai-responses", base_url="http://127.0.0.1")
-    native = replace(A, endpoint=endpoint, provider=replace(A.provider, endpoints=(endpoint,), stores=True))
-    assert native.can_keep and native.keeps_responses
-    here = replace(native, kept_here=True)
-    assert here.can_keep and not here.keeps_responses
-    assert not A.can_keep and not A.keeps_responses
-    assert not replace(native, provider=replace(native.provider, stores=False)).can_keep
+    native = replace(A, endpoint=endpoint, provider=replace(A.provider, endpoints=(endpoint,), stores_responses=True))
+    assert native.can_store and native.stores_at_provider
+    here = replace(native, stored_here=True)
+    assert here.can_store and not here.stores_at_provider
+    assert not A.can_store and not A.stores_at_provider
+    assert not replace(native, provider=replace(native.provider, stores_responses=False)).can_store

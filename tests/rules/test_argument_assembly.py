@@ -113,6 +113,6 @@ def test_item_7_another_value_after_all_so_far_is_an_error() -> None:
 
 def test_item_22_a8_a_number_beyond_all_arithmetic_is_compared_as_it_is_written() -> None:
     seen = CallsSeen()
-    assert not seen.again("call", "f", '{"a":1e99999999999999999999}')
-    assert seen.again("call", "f", '{"a":1e99999999999999999999}')
-    assert not seen.again("call", "f", '{"a": 1e99999999999999999999}')
+    assert not seen.is_repeat("call", "f", '{"a":1e99999999999999999999}')
+    assert seen.is_repeat("call", "f", '{"a":1e99999999999999999999}')
+    assert not seen.is_repeat("call", "f", '{"a": 1e99999999999999999999}')

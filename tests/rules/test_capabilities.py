@@ -99,8 +99,8 @@ def test_item_10_ids_are_changed_only_where_the_receiver_refuses_them(
 
 def test_item_10_azure_refuses_long_ids_too() -> None:
     azure = catalogue()["azure"]
-    rows = azure.rows
-    known = capabilities_of("openai-chat", "our-deployment", azure.upstream, rows)
+    rows = azure.capabilities
+    known = capabilities_of("openai-chat", "our-deployment", azure.vendor_or_name, rows)
     assert ID_RULES[("openai-chat", known.call_ids)] is ids.CHAT
 
 

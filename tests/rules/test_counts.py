@@ -10,7 +10,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage
-from dragoman.rules.counts import count_of, news, spelled
+from dragoman.rules.counts import count_of, spelled, updated_counts
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_request, translate_response
 
@@ -26,8 +26,8 @@ def test_item_17_a_count_may_be_spelled_in_many_ways(value: JsonValue, count: in
 
 
 def test_item_17_zeros_say_nothing_against_what_is_known() -> None:
-    assert news({"a": 5, "b": 0}, {"a": 0, "b": 0, "c": None, "d": 0, "e": {}}) == {"b": 0, "d": 0, "e": {}}
-    assert news({"a": 5}, {"a": 7}) == {"a": 7}
+    assert updated_counts({"a": 5, "b": 0}, {"a": 0, "b": 0, "c": None, "d": 0, "e": {}}) == {"b": 0, "d": 0, "e": {}}
+    assert updated_counts({"a": 5}, {"a": 7}) == {"a": 7}
 
 
 def test_text_of_numbers_becomes_numbers_and_nothing_else_does() -> None:

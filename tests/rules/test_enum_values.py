@@ -126,7 +126,7 @@ def test_item_19_an_effort_of_nobody_is_left_out_of_the_echo() -> None:
 def test_words_are_told_as_their_neighbours() -> None:
     words = EnumValues(feature=Feature.SERVICE_TIER, legal=frozenset({"a"}), others={"b": "a"})
     ledger = Ledger()
-    assert [words.told(word, (), ledger) for word in ("a", "b", None)] == ["a", "a", None]
+    assert [words.map_value(word, (), ledger) for word in ("a", "b", None)] == ["a", "a", None]
     assert len(ledger) == 0
-    assert words.told(7, (), ledger) is None
+    assert words.map_value(7, (), ledger) is None
     assert len(ledger) == 1

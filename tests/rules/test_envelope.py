@@ -21,7 +21,7 @@ def golden(row: JsonObject) -> Envelope:
     data = content["d"]
     assert isinstance(data, dict)
     origin, model, upstream, kind = (text(content[name]) for name in "omuk")
-    return Envelope(origin=origin, model=model, upstream=upstream, kind=kind, data=data)
+    return Envelope(origin=origin, model=model, vendor=upstream, kind=kind, data=data)
 
 
 def packed(content: bytes, prefix: str = "rsv1.") -> str:
@@ -41,7 +41,7 @@ def test_an_envelope_has_its_golden_text(row: JsonObject) -> None:
 
 @given(st.sampled_from(sorted(ORIGINS)), TEXT, TEXT, st.sampled_from(sorted(KINDS)), DATA)
 def test_every_envelope_returns(origin: str, model: str, upstream: str, kind: str, data: JsonObject) -> None:
-    envelope = Envelope(origin=origin, model=model, upstream=upstream, kind=kind, data=data)
+    envelope = Envelope(origin=origin, model=model, vendor=upstream, kind=kind, data=data)
     sealed = seal(envelope)
     assert is_envelope(sealed)
     assert unseal(sealed) == envelope
@@ -50,7 +50,7 @@ def test_every_envelope_returns(origin: str, model: str, upstream: str, kind: st
 
 def sized(size: int) -> Envelope:
     empty = '{"o":"a","m":"","u":"","k":"thinking","d":{"t":""}}'
-    return Envelope(origin="a", model="", upstream="", kind="thinking", data={"t": "x" * (size - len(empty))})
+    return Envelope(origin="a", model="", vendor="", kind="thinking", data={"t": "x" * (size - len(empty))})
 
 
 def test_only_more_than_a_kibibyte_is_compressed() -> None:
@@ -60,7 +60,7 @@ def test_only_more_than_a_kibibyte_is_compressed() -> None:
 
 
 def test_numbers_keep_their_spelling() -> None:
-    envelope = Envelope(origin="c", model="m", upstream="u", kind="text", data={"n": Number("1.50")})
+    envelope = Envelope(origin="c", model="m", vendor="u", kind="text", data={"n": Number("1.50")})
     returned = unseal(seal(envelope))
     assert returned is not None
     assert returned.data["n"] == Number("1.50")
@@ -68,7 +68,7 @@ def test_numbers_keep_their_spelling() -> None:
 
 def test_an_origin_or_kind_that_does_not_exist_is_not_sealed() -> None:
     with pytest.raises(ValueError, match="no envelope"):
-        seal(Envelope(origin="x", model="m", upstream="u", kind="text", data={}))
+        seal(Envelope(origin="x", model="m", vendor="u", kind="text", data={}))
 
 
 GOOD = b'{"o":"a","m":"m","u":"u","k":"text","d":{}}'

@@ -32,11 +32,11 @@ def test_a_demand_is_refused_by_name() -> None:
 def test_pitfall_018_foreign_content_is_text_or_refused_but_never_dumped() -> None:
     ledger = Ledger()
     readable = Foreign(origin="a", kind="search_result", body={"x": 1}, text="title\nbody")
-    assert foreign_text(readable, ("messages", 0), ledger, said_by_user=True) == "title\nbody"
+    assert foreign_text(readable, ("messages", 0), ledger, by_user=True) == "title\nbody"
     opaque = Foreign(origin="a", kind="container_upload", body={"file_id": "f"})
-    assert foreign_text(opaque, ("messages", 0), ledger, said_by_user=False) is None
+    assert foreign_text(opaque, ("messages", 0), ledger, by_user=False) is None
     with pytest.raises(RefusedError, match="container_upload"):
-        foreign_text(opaque, ("messages", 0), ledger, said_by_user=True)
+        foreign_text(opaque, ("messages", 0), ledger, by_user=True)
     assert [(loss.fate.value, loss.feature) for loss in ledger.losses] == [
         ("approximated", Feature.TEXT_DOCUMENT),
         ("dropped", Feature.FOREIGN_CONTENT),
@@ -46,7 +46,7 @@ def test_pitfall_018_foreign_content_is_text_or_refused_but_never_dumped() -> No
 def test_an_item_that_steers_is_reported_as_applied() -> None:
     ledger = Ledger()
     steering = Foreign(origin="r", kind="additional_tools", body={}, applied="its tools are sent with the others")
-    assert foreign_text(steering, ("messages", 0), ledger, said_by_user=True) is None
+    assert foreign_text(steering, ("messages", 0), ledger, by_user=True) is None
     assert ledger.losses[0].note == "its tools are sent with the others"
 
 

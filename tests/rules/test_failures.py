@@ -13,13 +13,13 @@ from dragoman.rules.failures import (
     STATUS_KINDS,
     ErrorReport,
     error_body,
-    kind_by_words,
+    kind_by_keywords,
     openai_error,
     openai_failure,
     report_of,
 )
 from dragoman.streaming import StreamPipeline
-from dragoman.translate import asked_by
+from dragoman.translate import translation_context
 from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
 
@@ -116,7 +116,7 @@ def test_quota_is_told_from_a_rate_limit_by_words(status: int, native: str, code
     report = ErrorReport(
         status=status, message="a quota in the message says nothing", native=native, code=code, param=None
     )
-    assert kind_by_words(report) is (FailureKind.QUOTA if quota else None)
+    assert kind_by_keywords(report) is (FailureKind.QUOTA if quota else None)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_both_openai_rooms_tell_an_error_inside_a_success_alike(client: str) -> 
         told: list[tuple[int, JsonObject]] = []
         for provider in (CHAT, RESPONSES):
             outer = codec_of(provider)
-            failure = outer.decode_response({"error": error}, asked_by(None, outer), Ledger())
+            failure = outer.decode_response({"error": error}, translation_context(None, outer), Ledger())
             assert isinstance(failure, Failure)
             told.append(codec_of(client).encode_failure(failure, None))
         assert told[0] == told[1], error

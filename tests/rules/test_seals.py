@@ -14,7 +14,7 @@ SEAL = Seal(
     kind="thinking",
     body={"type": "thinking", "thinking": "", "signature": "EosnCkYICxIM"},
     model="claude-opus-5-5",
-    upstream="anthropic",
+    vendor="anthropic",
 )
 
 

@@ -10,7 +10,16 @@ from dragoman.model.failure import FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part, Text, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
-from dragoman.rules.stop_reasons import ENDS, FAILURES, at_cap, broken_off, has_open_call, reason_of, said, settled
+from dragoman.rules.stop_reasons import (
+    FAILURES,
+    STOP_REASONS,
+    at_cap,
+    broken_off,
+    finalize_stop,
+    has_open_call,
+    reason_of,
+    stated_reason,
+)
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_request, translate_response
 
@@ -47,12 +56,12 @@ MEANT = {
 def test_item_14_words_of_servers_mean_what_they_say(word: str) -> None:
     assert broken_off(word) is None
     assert reason_of(word) is MEANT[word]
-    assert said(word) == word
+    assert stated_reason(word) == word
 
 
 @pytest.mark.parametrize("word", ["", "null", "None", "not_finished", "FINISH_REASON_UNSPECIFIED", None])
 def test_item_14_some_words_are_no_reason(word: str | None) -> None:
-    assert said(word) == ""
+    assert stated_reason(word) == ""
     assert broken_off(word) is None
 
 
@@ -75,8 +84,8 @@ def test_item_14_words_that_are_failures(word: str, kind: FailureKind) -> None:
 
 
 def test_the_table_says_nothing_twice() -> None:
-    assert not ENDS.keys() & FAILURES.keys()
-    assert all(word == word.lower() for word in (*ENDS, *FAILURES))
+    assert not STOP_REASONS.keys() & FAILURES.keys()
+    assert all(word == word.lower() for word in (*STOP_REASONS, *FAILURES))
 
 
 CALL = ToolCall(call_id="c", name="f", arguments='{"a":')
@@ -116,7 +125,7 @@ def test_an_answer_at_its_cap_took_all_that_it_was_given() -> None:
 )
 def test_item_14_an_unknown_end_of_a_cut_answer_is_a_cut(stop: Stop, cut: bool, reason: StopReason) -> None:
     ledger = Ledger()
-    assert settled(stop, ledger, cut=cut).reason is reason
+    assert finalize_stop(stop, ledger, cut=cut).reason is reason
     assert [loss.at for loss in ledger.losses] == ["stop.reason"] * (reason is StopReason.LENGTH)
 
 
@@ -332,7 +341,7 @@ def test_item_14_an_unknown_end_inside_arguments_is_a_cut(word: str | None) -> N
 
 def test_a_word_of_the_table_says_one_thing() -> None:
     """It is found there before anything else is asked: it breaks nothing off, and is never no reason."""
-    assert ENDS.keys().isdisjoint(FAILURES)
-    for word, reason in ENDS.items():
-        assert (said(word), reason_of(word), broken_off(word)) == (word, reason, None)
+    assert STOP_REASONS.keys().isdisjoint(FAILURES)
+    for word, reason in STOP_REASONS.items():
+        assert (stated_reason(word), reason_of(word), broken_off(word)) == (word, reason, None)
         assert reason_of(word.upper()) is reason

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from dragoman.errors import WireError
-from dragoman.gateway.exchange.full_response import relayed_answer
+from dragoman.gateway.exchange.full_response import relayed_response
 from dragoman.model.jsonvalue import JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import PROTOCOLS, codec_of
@@ -244,7 +244,7 @@ def test_item_13_a_whole_answer_cut_inside_a_pair_is_not_lost(
 
 @pytest.mark.parametrize("source", NAMES)
 def test_item_13_a_relayed_answer_cut_inside_a_pair_is_passed_on(source: str) -> None:
-    judged = relayed_answer(json.dumps(WHOLE[source]).encode(), codec_of(source))
+    judged = relayed_response(json.dumps(WHOLE[source]).encode(), codec_of(source))
     usage, failure = judged.usage, judged.failure
     assert failure is None
     assert (usage is not None) == ("usage" in WHOLE[source])

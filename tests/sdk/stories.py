@@ -112,8 +112,10 @@ def _asked(section: Section, target: str) -> TranslatedRequest:
         source=section.words[2],
         target=target,
         model=options.get("model", MODELS[target]),
-        upstream=options.get("upstream"),
-        rows=() if abilities is None else (CapabilityRow(protocol=target, changes=decode_object(abilities)),),
+        vendor=options.get("upstream"),
+        capability_rows=()
+        if abilities is None
+        else (CapabilityRow(protocol=target, changes=decode_object(abilities)),),
     )
 
 

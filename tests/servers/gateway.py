@@ -31,8 +31,8 @@ class Gateway:
         self._server, self._turns = server, list(recording.turns)
         self._model = recording.model or server.model
         listed = catalogue().get(server.provider)
-        self._upstream = listed.upstream if listed is not None else server.provider or None
-        self._rows = listed.rows if listed is not None else ()
+        self._upstream = listed.vendor_or_name if listed is not None else server.provider or None
+        self._rows = listed.capabilities if listed is not None else ()
         self.received: list[Object] = []
         self.lost: list[tuple[LossLine, ...]] = []
 
@@ -43,8 +43,8 @@ class Gateway:
             source=client,
             target=self._server.protocol,
             model=self._model,
-            upstream=self._upstream,
-            rows=self._rows,
+            vendor=self._upstream,
+            capability_rows=self._rows,
         )
         self.received.append(json.loads(asked.body))
         if not self._turns:

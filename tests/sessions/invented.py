@@ -10,13 +10,13 @@ from msgspec import Struct
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.session_hints import HintQuery
 from dragoman.protocols.registry import codec_of
-from dragoman.sessions.fact_extraction import heard, spoken
+from dragoman.sessions.fact_extraction import body_facts, header_facts
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.sessions.rules import INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
+from dragoman.sessions.rules import DISTINCTIVE_TOOLS, INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS
 
 SOUGHT = HintQuery(
     key=b"a secret of thirty-two letters..",
-    telling=TELLING_TOOLS,
+    distinctive_tools=DISTINCTIVE_TOOLS,
     spawning=SPAWNING_TOOLS,
     naming=NAMING_MEMBERS,
     insertions=INSERTIONS,
@@ -46,7 +46,7 @@ class Asked(Struct, frozen=True):
 def facts_of(asked: Asked, sought: HintQuery = SOUGHT) -> ExchangeFacts:
     """What a request shows."""
     body = json.dumps(asked.body).encode()
-    return spoken(heard(asked.headers), codec_of(asked.protocol).speech_of(body, sought))
+    return body_facts(header_facts(asked.headers), codec_of(asked.protocol).session_hints_of(body, sought))
 
 
 def headers(**said: str) -> list[tuple[bytes, bytes]]:

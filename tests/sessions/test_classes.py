@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.sessions.classes import CLASSES, WORDS, class_of, is_class, is_of
+from dragoman.sessions.classes import CLASSES, CLIENT_CLASS_NAMES, class_of, is_class, is_of
 from dragoman.sessions.facts import ExchangeFacts, Shape
 
 TASK = ("task",)
@@ -58,11 +58,11 @@ def test_opencode_is_known_by_its_tools(
     assert class_of(ExchangeFacts(client="opencode", shape=shape, parent=parent, source=source)).kind == kind
 
 
-@pytest.mark.parametrize("word", list(WORDS))
+@pytest.mark.parametrize("word", list(CLIENT_CLASS_NAMES))
 def test_what_a_client_says_goes_first(word: str) -> None:
     facts = ExchangeFacts(client="claude-code", said_class=word, thread="a", shape=Shape(1, 0))
     found = class_of(facts)
-    assert (found.kind, found.sure) == (WORDS[word], 100)
+    assert (found.kind, found.sure) == (CLIENT_CLASS_NAMES[word], 100)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.session_hints import SessionHints
-from dragoman.sessions.fact_extraction import client_of, heard, session_header, spoken
-from dragoman.sessions.facts import MOST_ID, NOTHING, ExchangeFacts
+from dragoman.sessions.fact_extraction import body_facts, client_of, header_facts, session_header
+from dragoman.sessions.facts import MAX_ID_LENGTH, NOTHING, ExchangeFacts
 from tests.sessions.invented import (
     CODEX_AGENT,
     RESPONSES,
@@ -48,7 +48,7 @@ def test_pitfall_518_programs_are_known_by_how_their_user_agent_begins(agent: st
 
 
 def test_claude_code_says_all_in_headers() -> None:
-    found = heard(
+    found = header_facts(
         claude(
             [],
             agent_id="a1",
@@ -71,7 +71,7 @@ def test_claude_code_says_all_in_headers() -> None:
 
 
 def test_a_header_that_one_client_has_names_it() -> None:
-    assert heard([(b"x-claude-code-session-id", b"s"), (b"user-agent", b"wrapped/1")]).client == "claude-code"
+    assert header_facts([(b"x-claude-code-session-id", b"s"), (b"user-agent", b"wrapped/1")]).client == "claude-code"
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,12 @@ def test_older_clients_are_heard() -> None:
         assert facts_of(older_opencode([user("go")], session="ses_1", cached=cached)).session == "ses_1"
     for name in ("session_id", "conversation_id"):
         older = [(b"user-agent", b"codex_cli_rs/0.40"), (name.encode(), b"s1")]
-        assert heard(older).session == "s1"
+        assert header_facts(older).session == "s1"
 
 
 def test_codex_says_the_same_in_a_header_and_in_the_body() -> None:
     asked = codex([user("go")], thread="t2", parent="s1", window=2)
-    from_headers = heard(asked.headers)
+    from_headers = header_facts(asked.headers)
     bare = Asked([(b"user-agent", CODEX_AGENT.encode())], asked.body, RESPONSES)
     from_body = facts_of(bare)
     for found in (from_headers, from_body):
@@ -131,7 +131,7 @@ def test_codex_says_the_same_in_a_header_and_in_the_body() -> None:
 @pytest.mark.parametrize("metadata", ["{", "[]", '{"session_id":1}', "x" * 20_000, ""])
 def test_metadata_that_cannot_be_read_say_nothing(metadata: str) -> None:
     asked = [*headers(user_agent=CODEX_AGENT, x_codex_turn_metadata=metadata), (b"session-id", b"s1")]
-    assert (heard(asked).session, heard(asked).thread) == ("s1", "")
+    assert (header_facts(asked).session, header_facts(asked).thread) == ("s1", "")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_metadata_that_cannot_be_read_say_nothing(metadata: str) -> None:
     [("collab_spawn", "collab_spawn", ""), ("review", "review", ""), ("invented", "subagent", "invented")],
 )
 def test_kinds_of_agents_of_codex(word: str, said: str, agent: str) -> None:
-    found = heard(headers(user_agent=CODEX_AGENT, x_openai_subagent=word))
+    found = header_facts(headers(user_agent=CODEX_AGENT, x_openai_subagent=word))
     assert (found.said_class, found.agent) == (said, agent)
 
 
@@ -167,16 +167,16 @@ def test_what_goes_on_from_what_is_kept_has_no_history_of_its_own() -> None:
 
 def test_our_own_header_goes_first() -> None:
     said = [*claude([]).headers, (b"x-dragoman-session", b"mine")]
-    assert (heard(said).session, heard(said).source) == ("mine", "x-dragoman-session")
+    assert (header_facts(said).session, header_facts(said).source) == ("mine", "x-dragoman-session")
     assert session_header(said) == "mine"
     assert session_header([(b"user-agent", b"x"), (b"session_id", b"s")]) == ""
     assert session_header([(b"accept", b"*/*")]) == ""
 
 
 def test_nothing_is_heard_of_who_says_nothing() -> None:
-    assert heard([(b"host", b"h"), (b"user-agent", b"curl/8")]) is NOTHING
-    assert heard([(b"user-agent", b"claude-cli/2")]) is heard([(b"user-agent", b"claude-cli/2.1")])
-    assert spoken(NOTHING, SessionHints()).session == ""
+    assert header_facts([(b"host", b"h"), (b"user-agent", b"curl/8")]) is NOTHING
+    assert header_facts([(b"user-agent", b"claude-cli/2")]) is header_facts([(b"user-agent", b"claude-cli/2.1")])
+    assert body_facts(NOTHING, SessionHints()).session == ""
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"user-agent", b"originator", *map(str.encode, (
@@ -187,7 +187,7 @@ def test_nothing_is_heard_of_who_says_nothing() -> None:
     "x-dragoman-session",
 ))]), st.binary(max_size=300))))  # fmt: skip
 def test_whatever_headers_say_ids_are_short_and_printable(said: list[tuple[bytes, bytes]]) -> None:
-    found = heard(said)
+    found = header_facts(said)
     for text in (found.session, found.thread, found.parent, found.said_class, found.agent, found.window, found.prompt):
-        assert len(text) <= MOST_ID
+        assert len(text) <= MAX_ID_LENGTH
         assert text.isprintable()

@@ -14,8 +14,8 @@ GENERIC = {"session-id", "session_id", "thread-id", "conversation_id", "x-sessio
 def test_every_row_is_complete() -> None:
     members = {field.name for field in fields(ExchangeFacts)}
     for rule in RULES:
-        assert rule.place in (HEADER, MEMBER)
-        assert rule.says in members | {"turn"}
+        assert rule.location in (HEADER, MEMBER)
+        assert rule.fact in members | {"turn"}
         assert rule.source
         assert 0 < rule.sure <= 100
         assert rule.client in ("", *(program.client for program in PROGRAMS))
@@ -30,7 +30,7 @@ def test_pitfall_505_generic_names_have_a_client() -> None:
 
 
 def test_no_row_is_there_twice() -> None:
-    rows = [(rule.client, rule.place, rule.field) for rule in RULES]
+    rows = [(rule.client, rule.location, rule.field) for rule in RULES]
     assert len(rows) == len(set(rows))
 
 

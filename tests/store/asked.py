@@ -57,7 +57,7 @@ def add(name: str) -> Callable[[Tables], bool]:
 
 def known(name: str) -> Callable[[Tables], bool]:
     """A unit that looks whether a response is there."""
-    return lambda tables: tables.responses.known(name)
+    return lambda tables: tables.responses.exists(name)
 
 
 def put(value: int) -> Callable[[Tables], None]:

@@ -25,26 +25,26 @@ class InPlace(Store):
         # What is still to be done, each True when it is: one after the other, as it was asked for.
         self._line: deque[Callable[[], bool]] = deque()
 
-    def _asked(  # Whatever else is said of a unit is of no account here.
+    def _submit(  # Whatever else is said of a unit is of no account here.
         self,
         work: Callable[[Tables], T],
-        patience: float,
+        timeout: float,
         *,
-        haste: Expedite | None = None,
+        expedite: Expedite | None = None,
         counts: bool = True,
         writes: bool = True,
         **_: object,
     ) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        until = loop.time() + patience
+        until = loop.time() + timeout
 
         def attempt() -> bool:
             try:
                 with self._tables.transaction():
                     done = work(self._tables)
             except sqlite3.Error as error:
-                if is_busy(error) and loop.time() < until and not (haste is not None and haste.now):
+                if is_busy(error) and loop.time() < until and not (expedite is not None and expedite.now):
                     return False
                 if not future.done():
                     self.failed = self.failed or counts
@@ -71,7 +71,7 @@ class InPlace(Store):
 
     def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
         """Do it, and say if it was lost."""
-        self._asked(work, 1e9).add_done_callback(self._posted)
+        self._submit(work, 1e9).add_done_callback(self._posted)
 
     def _posted(self, future: asyncio.Future[object]) -> None:
         error = future.exception()

@@ -96,7 +96,7 @@ def test_who_leaves_before_it_has_begun_leaves_it_undone_unless_it_is_a_last_one
             gate = Gate()
             held = store.read(gate)
             unheard: list[None] = []
-            written, read = store.write(put(1), at_last=at_last, unheard=unheard.append), store.read(sizes)
+            written, read = store.write(put(1), at_last=at_last, on_abandoned=unheard.append), store.read(sizes)
             waits, looks = asyncio.ensure_future(_wait(written)), asyncio.ensure_future(_wait(read))
             await gate.passed_by_nobody()
             for task in (waits, looks):
@@ -127,7 +127,7 @@ def test_what_has_begun_is_done_though_nobody_waits_and_somebody_else_hears_of_i
         async with asking() as store:
             gate = Gate()
             heard: list[str] = []
-            future = store.write(partial(work, gate), unheard=heard.append)
+            future = store.write(partial(work, gate), on_abandoned=heard.append)
             await gate.passed_by_nobody()
             future.cancel()
             gate.open()
@@ -141,7 +141,7 @@ def test_who_waits_is_told_and_nobody_else() -> None:
     async def main() -> None:
         async with asking() as store:
             heard: list[None] = []
-            await store.write(put(1), unheard=heard.append)
+            await store.write(put(1), on_abandoned=heard.append)
             await store.read(sizes)
             assert heard == []
 
@@ -154,7 +154,7 @@ def test_a_last_one_that_fails_unheard_is_said_to_be_lost() -> None:
         async with asking(_small_disk(), lost) as store:
             gate = Gate()
             held = store.read(gate)
-            future = store.write(put(FULL), at_last=True, answer=lambda: FULL)
+            future = store.write(put(FULL), at_last=True, response_size=lambda: FULL)
             future.cancel()
             gate.open()
             await held
@@ -203,8 +203,8 @@ def test_posts_are_done_in_their_turn_and_what_they_raise_is_said_to_be_lost() -
 
 @pytest.mark.parametrize("size", [0, 100], ids=["small", "by bytes"])
 def test_too_many_posts_are_dropped_counted_and_said_to_be_lost(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(interface_module, "_MOST_POSTS", 3)
-    monkeypatch.setattr(interface_module, "_MOST_BYTES", 350)
+    monkeypatch.setattr(interface_module, "_MAX_POSTS", 3)
+    monkeypatch.setattr(interface_module, "_MAX_POST_BYTES", 350)
 
     async def main() -> None:
         lost = Lost()
@@ -231,7 +231,7 @@ def test_too_many_posts_are_dropped_counted_and_said_to_be_lost(monkeypatch: pyt
 def test_posts_wait_for_as_long_as_the_store_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.db"
     # An hour of tries every 50 ms would be long for a test.
-    monkeypatch.setattr(thread_module, "_LONGEST_PAUSE", 60.0)
+    monkeypatch.setattr(thread_module, "_MAX_PAUSE", 60.0)
 
     async def main() -> None:
         with another(path) as db:
@@ -256,7 +256,7 @@ def test_a_store_that_failed_is_tried_with_as_much_before_it_is_asked_again() ->
                 await store.read(sizes)
             assert not any("INSERT" in statement for statement in said)
             with pytest.raises(StoreError, match="full"):
-                await store.write(put(FULL), answer=lambda: FULL)
+                await store.write(put(FULL), response_size=lambda: FULL)
             assert store.failed
             # A little would find room.
             await store.write(put(1))
@@ -267,7 +267,7 @@ def test_a_store_that_failed_is_tried_with_as_much_before_it_is_asked_again() ->
             assert store.failed
             assert await store.read(sizes) == [1]
             assert await store.read(lambda tables: tables.responses.items("", 0)) == []
-            await store.write(put(2), answer=lambda: 2)
+            await store.write(put(2), response_size=lambda: 2)
             assert not store.failed
 
     asyncio.run(main())
@@ -277,7 +277,7 @@ def test_what_is_raised_by_a_unit_of_its_own_is_no_failure_of_the_store() -> Non
     async def main() -> None:
         async with asking() as store:
             with pytest.raises(ValueError, match="said"):
-                await store.write(raising(ValueError("said")), answer=lambda: 1)
+                await store.write(raising(ValueError("said")), response_size=lambda: 1)
             with pytest.raises(StoreError, match="readonly"):
                 await store.read(put(1))
             assert not store.failed
@@ -293,7 +293,7 @@ def test_a_busy_store_has_failed_when_patience_is_over_and_a_try_has_little(tmp_
             async with asking_in_virtual_time(open_tables(str(path), 30)) as store:
                 db.execute("BEGIN IMMEDIATE")
                 with pytest.raises(StoreBusy):
-                    await store.write(put(1), answer=lambda: 1)
+                    await store.write(put(1), response_size=lambda: 1)
                 assert store.failed
                 began = virtual_loop().time()
                 with pytest.raises(StoreBusy):
@@ -454,14 +454,14 @@ def test_whoever_loses_patience_has_the_store_tried_once_more(tmp_path: Path) ->
                 for count, free in enumerate((False, True)):
                     other.execute("BEGIN IMMEDIATE")
                     haste = Expedite()
-                    writing = store.write(add(f"r{count}"), haste=haste)
+                    writing = store.write(add(f"r{count}"), expedite=haste)
                     await asyncio.sleep(1)
                     assert not writing.done()
                     if free:
                         other.execute("ROLLBACK")
                     # In the same moment of the loop's time, before the next try is due.
                     now = asyncio.get_running_loop().time()
-                    store.hurry(haste)
+                    store.expedite_now(haste)
                     await asyncio.wait({writing})
                     assert asyncio.get_running_loop().time() == now
                     assert isinstance(writing.exception(), StoreBusy) is not free
@@ -495,8 +495,8 @@ def test_item_22_a6_a_client_that_cannot_wait_says_nothing_of_the_store(tmp_path
             with another(path) as other:
                 other.execute("BEGIN IMMEDIATE")
                 haste = Expedite()
-                writing = store.write(add("r1"), haste=haste, answer=lambda: 1)
-                store.hurry(haste)
+                writing = store.write(add("r1"), expedite=haste, response_size=lambda: 1)
+                store.expedite_now(haste)
                 with pytest.raises(StoreBusy):
                     await writing
                 assert not store.failed
@@ -513,7 +513,7 @@ def test_item_22_a6_one_try_is_made_for_all_who_ask_at_a_time() -> None:
         tables = _small_disk()
         async with asking(tables) as store:
             with pytest.raises(StoreError, match="full"):
-                await store.write(put(FULL), answer=lambda: FULL)
+                await store.write(put(FULL), response_size=lambda: FULL)
             with statements(tables) as said:
                 leaving = asyncio.ensure_future(store.check())
                 checks = [asyncio.ensure_future(store.check()) for _ in range(50)]
@@ -536,7 +536,7 @@ def test_item_22_a6_a_try_waits_for_as_long_as_others_commit(tmp_path: Path) -> 
             with another(path) as db:
                 db.execute("BEGIN IMMEDIATE")
                 with pytest.raises(StoreBusy):
-                    await store.write(add("r1"), answer=lambda: 1)
+                    await store.write(add("r1"), response_size=lambda: 1)
                 assert store.failed
 
                 def commit() -> None:

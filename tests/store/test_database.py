@@ -74,7 +74,7 @@ def test_outdated_rows_are_removed_a_part_at_a_time_and_looked_for_now_and_then(
         assert store.sweep() == 0
         clock.now += DAY
         assert store.sweep() == 1
-        assert not store.responses.known("r0")
+        assert not store.responses.exists("r0")
 
 
 def test_nothing_of_a_deleted_response_is_left_in_the_file(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_file_that_is_no_longer_there_takes_nothing(tmp_path: Path, replaced: 
             (tmp_path / "other.db").rename(path)
         else:
             path.unlink()
-        for write in (partial(store.responses.add, ALICE, kept("r2")), partial(store.try_answer, 1)):
+        for write in (partial(store.responses.add, ALICE, kept("r2")), partial(store.write_trial, 1)):
             with pytest.raises(sqlite3.OperationalError, match="deleted or replaced") as told:
                 write()
             assert not is_busy(told.value)

@@ -50,7 +50,7 @@ def test_a_file_of_a_newer_version_is_told(tmp_path: Path) -> None:
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     tables = open_tables(str(path), 1)
-    tables.try_answer(200_000)
+    tables.write_trial(200_000)
     tables.close()
     data = bytearray(path.read_bytes())
     data[4096 : 4096 * 12] = b"\xff" * (4096 * 11)

@@ -7,18 +7,18 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.store.erasure import Forgetting
+from dragoman.store.erasure import Erasure
 from dragoman.store.errors import StoreError
-from dragoman.store.integrity_check import TABLES, Agreement, Examination
+from dragoman.store.integrity_check import TABLES, Agreement, IntegrityCheck
 from dragoman.store.migrations import STEPS
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import COLUMNS
 from tests.records.filled import fill, some_entries, speak
 
 
 @pytest.fixture
 def tables() -> Iterator[RecordTables]:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "first")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
         fill(tables, some_entries(1, 300))
@@ -26,19 +26,19 @@ def tables() -> Iterator[RecordTables]:
 
 
 def wrong(tables: RecordTables) -> tuple[int, list[str], list[str]]:
-    examination = Examination(tables.connection)
-    sums = [table for table, count in examination.disagreeing_sums() if count]
+    examination = IntegrityCheck(tables.connection)
+    sums = [table for table, count in examination.mismatched_rollups() if count]
     orphans = [words for words, count in examination.orphans() if count]
     return examination.agreement().wrong, sums, orphans
 
 
 def test_what_was_written_by_the_drain_agrees(tables: RecordTables) -> None:
-    examination = Examination(tables.connection)
+    examination = IntegrityCheck(tables.connection)
     assert examination.problems() == []
     assert examination.version() == len(STEPS)
     assert wrong(tables) == (0, [], [])
     groups = tables.connection.execute("SELECT count(*) FROM sums").fetchone()[0]
-    assert examination.agreement() == Agreement(whole=groups)
+    assert examination.agreement() == Agreement(matching=groups)
     counts = examination.counts()
     assert tuple(counts) == TABLES
     assert (counts["records"], counts["sessions"], counts["threads"]) == (300, 3, 5)
@@ -47,7 +47,7 @@ def test_what_was_written_by_the_drain_agrees(tables: RecordTables) -> None:
 def test_rows_that_were_removed_are_no_disagreement(tables: RecordTables) -> None:
     removed = tables.connection.execute("DELETE FROM records WHERE key = 'alice' OR number % 3 = 0").rowcount
     assert wrong(tables) == (0, [], [])
-    assert Examination(tables.connection).agreement().without_row == removed
+    assert IntegrityCheck(tables.connection).agreement().without_row == removed
 
 
 # What is done to the file, and what is found.
@@ -93,11 +93,11 @@ def test_sums_of_threads_that_say_something_else_are_found(tables: RecordTables)
 
 
 def test_what_was_forgotten_is_no_disagreement(tables: RecordTables) -> None:
-    Forgetting(tables.connection).remove_sessions([2])
+    Erasure(tables.connection).remove_sessions([2])
     assert wrong(tables)[:2] == (0, [])
 
 
 def test_what_sqlite_says_is_an_error_of_the_store(tables: RecordTables) -> None:
     tables.connection.execute("DROP TABLE tips")
     with pytest.raises(StoreError, match="tips"):
-        Examination(tables.connection).counts()
+        IntegrityCheck(tables.connection).counts()

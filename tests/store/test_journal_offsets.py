@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 
 
 def test_a_mark_moves_from_where_it_was_alone() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
-        marks = tables.marks
+    with closing(open_record_tables(":memory:")) as tables:
+        marks = tables.offsets
         assert marks.applied("a") == 0
         assert marks.move("a", 0, 10, 1)
         assert not marks.move("a", 0, 10)
@@ -21,8 +21,8 @@ def test_a_mark_moves_from_where_it_was_alone() -> None:
 
 
 def test_one_that_was_removed_is_moved_by_nobody() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
-        marks = tables.marks
+    with closing(open_record_tables(":memory:")) as tables:
+        marks = tables.offsets
         marks.move("a", 0, 10)
         marks.remove("a")
         assert not marks.move("a", 10, 20)

@@ -17,7 +17,7 @@ from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import NOWHERE, AssignedThread
 from dragoman.store import migrations, open_tables
 from dragoman.store.migrations import MEASURES, STEPS, migrate
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import COLUMNS
 from dragoman.store.usage_rollups import KEY, THREAD_KEY
 from tests.records.filled import fill, some_entries, speak
@@ -65,19 +65,19 @@ def test_a_file_of_the_release_before_records_keeps_all_that_it_had(
         before.setattr(migrations, "STEPS", STEPS[:4])
         with opened(file) as store:
             store.responses.add(ALICE, kept("r1"), [item("q1")], [item("a1")])
-            store.turns.keep(ALICE, "call_1", b"turn")
-            store.rests.keep("target", 4e9, b"rest")
+            store.turns.add(ALICE, "call_1", b"turn")
+            store.cooldowns.persist("target", 4e9, b"rest")
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (4,)
-    with closing(open_account_tables(str(file))) as tables:
+    with closing(open_record_tables(str(file))) as tables:
         assert tables.records.count() == 0
         with tables.transaction():
             tables.records.add([row_of(entry(1), NOWHERE)])
     with opened(file) as store:
         assert names(store.responses.chain(ALICE, "r1")) == ["q1", "a1"]
         assert store.turns.find(ALICE, ["call_1"]) == {"call_1": b"turn"}
-        assert store.rests.current() == [("target", b"rest")]
-    with closing(open_account_tables(str(file), read_only=True)) as tables:
+        assert store.cooldowns.current() == [("target", b"rest")]
+    with closing(open_record_tables(str(file), read_only=True)) as tables:
         assert tables.records.count() == 1
 
 
@@ -88,8 +88,8 @@ def _fill_as_before(tables: RecordTables, placed: Iterable[tuple[JournalEntry, A
         batch.add(told, place)
     for table, columns, rows in (
         ("records", COLUMNS, batch.rows),
-        ("sums", (*KEY, *MEASURES), batch.sums()),
-        ("thread_sums", (*THREAD_KEY, *MEASURES), batch.thread_sums()),
+        ("sums", (*KEY, *MEASURES), batch.rollups()),
+        ("thread_sums", (*THREAD_KEY, *MEASURES), batch.thread_rollups()),
     ):
         assert columns[-1] == "bookkeeping"
         marks = ", ".join("?" * (len(columns) - 1))
@@ -101,7 +101,7 @@ def _totals(before: int, monkeypatch: pytest.MonkeyPatch, *done: str) -> list[li
     """Totals of a file that was begun with so many steps, after more was written."""
     with monkeypatch.context() as earlier:
         earlier.setattr(migrations, "STEPS", STEPS[:before])
-        tables = open_account_tables(":memory:")
+        tables = open_record_tables(":memory:")
     with closing(tables):
         speak(tables, [(1, "alice", "first"), (2, "bob", "first")], [(1, 1), (2, 1), (3, 2), (4, 2), (5, 2)])
         (fill if before == len(STEPS) else _fill_as_before)(tables, some_entries(1, 300))
@@ -195,7 +195,7 @@ def test_a_file_from_before_weights_keeps_its_counts_and_adds_bookkeeping_apart(
     assert _totals(7, monkeypatch) == _totals(len(STEPS), monkeypatch)
     with monkeypatch.context() as earlier:
         earlier.setattr(migrations, "STEPS", STEPS[:7])
-        tables = open_account_tables(":memory:")
+        tables = open_record_tables(":memory:")
     with closing(tables):
         speak(tables, [(1, "alice", "first")], [(1, 1)])
         lost = (

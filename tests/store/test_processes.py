@@ -17,7 +17,7 @@ import pytest
 
 from dragoman.store import StoreBusy, migrations, open_tables
 from dragoman.store.migrations import STEPS
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from tests.store.asked import asking, put, sizes
 from tests.store.opened import ALICE, item, kept, names, opened
 from tests.waiting import LIMIT
@@ -96,12 +96,12 @@ def test_it_gives_up_no_lock_of_another_connection_in_this_process(tmp_path: Pat
     """Whoever comes and goes meanwhile would take the log for its own, and remove it under those who use it."""
     file = tmp_path / "state.db"
     with opened(file) as store:
-        store.rests.keep("a", 4e9, b"kept")
-        with closing(open_account_tables(str(file))), closing(open_account_tables(str(file), read_only=True)):
+        store.cooldowns.persist("a", 4e9, b"kept")
+        with closing(open_record_tables(str(file))), closing(open_record_tables(str(file), read_only=True)):
             pass
         subprocess.run([sys.executable, "-c", _CHANGE, str(file)], check=True, timeout=LIMIT)
         assert file.with_name("state.db-wal").exists()
-        assert store.rests.current() == [("a", b"new")]
+        assert store.cooldowns.current() == [("a", b"new")]
 
 
 def _open_in_child(file: Path, begun: int) -> int:
@@ -109,7 +109,7 @@ def _open_in_child(file: Path, begun: int) -> int:
     if not child:
         try:
             os.write(begun, b".")
-            open_account_tables(str(file))
+            open_record_tables(str(file))
         finally:
             os._exit(0)
     return child
@@ -139,7 +139,7 @@ def test_pitfall_452_starts_at_once_that_are_killed_leave_a_whole_file(
             os.waitpid(child, 0)
         os.close(begun)
         os.close(begin)
-        with closing(open_account_tables(str(file))) as tables:
+        with closing(open_record_tables(str(file))) as tables:
             assert tables.connection.execute("PRAGMA user_version").fetchone() == (len(STEPS),)
             assert tables.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             assert tables.records.count() == 0

@@ -10,20 +10,20 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.store.errors import StoreError
-from dragoman.store.record_queries import RecordQueries, Wanted
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_queries import RecordFilter, RecordQueries
+from dragoman.store.record_tables import open_record_tables
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
 
 SECOND = 1_000_000
-ALL = Wanted()
+ALL = RecordFilter()
 LISTS = {
     "all": ALL,
-    "of a time": Wanted(since=NOON),
-    "of a key": Wanted(key="bob"),
-    "of a model": Wanted(model="small"),
-    "that failed": Wanted(errors=True),
-    "of everything": Wanted(since=NOON, key="alice", model="anthropic/lar*", errors=True),
+    "of a time": RecordFilter(since=NOON),
+    "of a key": RecordFilter(key="bob"),
+    "of a model": RecordFilter(model="small"),
+    "that failed": RecordFilter(errors=True),
+    "of everything": RecordFilter(since=NOON, key="alice", model="anthropic/lar*", errors=True),
 }
 
 
@@ -33,13 +33,13 @@ def questions(tmp_path: Path) -> Iterator[RecordQueries]:
         file.exchanges(entry(number, time=NOON + number * SECOND) for number in range(1, 4))
         file.exchanges([entry(4, time=NOON + 4 * SECOND, key="bob", model="small")], 7, 70)
         file.exchanges([entry(5, time=NOON + 5 * SECOND, outcome="failed", status=502)], 7, 71)
-        file.exchanges([replace(entry(6, time=NOON), upstream_id="theirs", response_id="msg_1")], 8, 80)
-    tables = open_account_tables(str(tmp_path / "state.db"), read_only=True)
+        file.exchanges([replace(entry(6, time=NOON), provider_request_id="theirs", response_id="msg_1")], 8, 80)
+    tables = open_record_tables(str(tmp_path / "state.db"), read_only=True)
     yield RecordQueries(tables.connection)
     tables.close()
 
 
-def numbers(questions: RecordQueries, wanted: Wanted, most: int = 50) -> list[int]:
+def numbers(questions: RecordQueries, wanted: RecordFilter, most: int = 50) -> list[int]:
     """Which of the exchanges above are told, by their ids."""
     return [int(row.id.removeprefix("req_")) for row in questions.latest(wanted, most)]
 
@@ -52,21 +52,23 @@ def test_the_latest_come_first_and_no_more_than_were_asked_for(questions: Record
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (Wanted(since=NOON + 3 * SECOND), [5, 4, 3]),
-        (Wanted(key="bob"), [4]),
-        (Wanted(key="b*"), []),
-        (Wanted(model="small"), [4]),
-        (Wanted(model="anthropic/small"), [4]),
-        (Wanted(model="sm*"), [4]),
-        (Wanted(model="sm?ll"), []),
-        (Wanted(model="[s]mall"), []),
-        (Wanted(model="small' OR '1' = '1"), []),
-        (Wanted(errors=True), [5]),
-        (Wanted(session=7), [5, 4]),
-        (Wanted(session=7, thread=70), [4]),
+        (RecordFilter(since=NOON + 3 * SECOND), [5, 4, 3]),
+        (RecordFilter(key="bob"), [4]),
+        (RecordFilter(key="b*"), []),
+        (RecordFilter(model="small"), [4]),
+        (RecordFilter(model="anthropic/small"), [4]),
+        (RecordFilter(model="sm*"), [4]),
+        (RecordFilter(model="sm?ll"), []),
+        (RecordFilter(model="[s]mall"), []),
+        (RecordFilter(model="small' OR '1' = '1"), []),
+        (RecordFilter(errors=True), [5]),
+        (RecordFilter(session=7), [5, 4]),
+        (RecordFilter(session=7, thread=70), [4]),
     ],
 )
-def test_what_is_asked_of_them_is_what_they_have(questions: RecordQueries, wanted: Wanted, found: list[int]) -> None:
+def test_what_is_asked_of_them_is_what_they_have(
+    questions: RecordQueries, wanted: RecordFilter, found: list[int]
+) -> None:
     assert numbers(questions, wanted) == found
     behind = questions.after(0, wanted, 50)
     assert sorted(int(row.id.removeprefix("req_")) for row in behind) == sorted(found)
@@ -92,7 +94,7 @@ def test_an_exchange_is_found_by_what_anybody_calls_it(questions: RecordQueries,
 
 
 def test_a_row_has_all_that_an_entry_says(questions: RecordQueries) -> None:
-    (row,) = questions.latest(Wanted(model="small"), 1)
+    (row,) = questions.latest(RecordFilter(model="small"), 1)
     assert (row.input, row.cache_read, row.output, row.thinking, row.cost) == (100, 60, 20, 5, 1500)
     assert (row.session, row.thread, row.key, row.outcome, row.took) == (7, 70, "bob", "answered", 3000)
 
@@ -100,7 +102,7 @@ def test_a_row_has_all_that_an_entry_says(questions: RecordQueries) -> None:
 def test_nothing_is_found_in_an_empty_file_and_an_error_is_one_of_the_store(tmp_path: Path) -> None:
     with filling(tmp_path / "state.db"):
         pass
-    tables = open_account_tables(str(tmp_path / "state.db"), read_only=True)
+    tables = open_record_tables(str(tmp_path / "state.db"), read_only=True)
     questions = RecordQueries(tables.connection)
     assert (questions.newest(), questions.latest(ALL, 5), questions.anywhere("x", 5)) == (0, [], [])
     tables.close()
@@ -130,7 +132,7 @@ def explained(path: Path) -> Explained:
 
 
 @pytest.mark.parametrize("wanted", LISTS.values(), ids=list(LISTS))
-def test_lists_never_look_at_all_rows_nor_sort_them(tmp_path: Path, wanted: Wanted) -> None:
+def test_lists_never_look_at_all_rows_nor_sort_them(tmp_path: Path, wanted: RecordFilter) -> None:
     with filling(tmp_path / "state.db"):
         pass
     db = explained(tmp_path / "state.db")

@@ -14,13 +14,13 @@ from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.migrations import STEPS
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from tests.records.invented import entry, row_of
 
 
 def test_the_file_is_its_users_alone_and_what_is_committed_is_on_the_disk(tmp_path: Path) -> None:
     file = tmp_path / "new" / "state.db"
-    with closing(open_account_tables(str(file))) as tables:
+    with closing(open_record_tables(str(file))) as tables:
         found = {name: tables.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _PRAGMAS}
     assert found == _PRAGMAS
     assert file.stat().st_mode & 0o777 == 0o600
@@ -34,16 +34,16 @@ def test_to_add_to_sums_makes_no_file_beside_the_log(tmp_path: Path) -> None:
     batch = Batch()
     for number in range(2000):
         batch.add(entry(number), AssignedThread(number + 1, number + 1))
-    with closing(open_account_tables(str(tmp_path / "state.db"))) as tables:
+    with closing(open_record_tables(str(tmp_path / "state.db"))) as tables:
         for _ in range(2):
             with tables.transaction():
                 before = len(list(Path("/dev/fd").iterdir()))
-                tables.sums.add_to_threads(batch.thread_sums())
+                tables.rollups.add_to_threads(batch.thread_rollups())
                 assert len(list(Path("/dev/fd").iterdir())) == before
 
 
 def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with closing(open_account_tables(str(tmp_path / "state.db"))) as tables:
+    with closing(open_record_tables(str(tmp_path / "state.db"))) as tables:
         with pytest.raises(RuntimeError), tables.transaction():
             tables.records.add([row_of(entry(1), AssignedThread())])
             raise RuntimeError
@@ -56,7 +56,7 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_lock_is_an_error_of_a_busy_store_once_patience_ends(tmp_path: Path) -> None:
     file = str(tmp_path / "state.db")
-    with closing(open_account_tables(file, patience=0.01)) as tables, closing(sqlite3.connect(file)) as other:
+    with closing(open_record_tables(file, timeout=0.01)) as tables, closing(sqlite3.connect(file)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy), tables.transaction():
             tables.records.add([])
@@ -64,12 +64,12 @@ def test_a_lock_is_an_error_of_a_busy_store_once_patience_ends(tmp_path: Path) -
 
 def test_who_reads_makes_nothing_and_sees_one_moment(tmp_path: Path) -> None:
     file = tmp_path / "state.db"
-    with closing(open_account_tables(str(file), read_only=True)) as tables:
+    with closing(open_record_tables(str(file), read_only=True)) as tables:
         assert tables.records.count() == 0
     assert not file.exists()
     with (
-        closing(open_account_tables(str(file))) as writer,
-        closing(open_account_tables(str(file), read_only=True)) as reader,
+        closing(open_record_tables(str(file))) as writer,
+        closing(open_record_tables(str(file), read_only=True)) as reader,
     ):
         with reader.reading():
             assert reader.records.count() == 0
@@ -91,7 +91,7 @@ def test_pitfall_453_a_file_of_a_newer_version_is_refused_in_one_sentence(tmp_pa
         db.execute(f"PRAGMA user_version = {len(STEPS) + 1}")
     before = file.read_bytes()
     with pytest.raises(ConfigError, match="written by a newer version") as refused:
-        open_account_tables(str(file), read_only=read_only)
+        open_record_tables(str(file), read_only=read_only)
     assert "\n" not in str(refused.value)
     assert "use the release that wrote it" in str(refused.value)
     # What differs is the write-ahead log, at most: nothing that is in it.
@@ -103,17 +103,17 @@ def test_who_reads_does_not_change_a_file_of_an_older_version(tmp_path: Path) ->
     with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA user_version = 4")
     with pytest.raises(ConfigError, match="older version"):
-        open_account_tables(str(file), read_only=True)
+        open_record_tables(str(file), read_only=True)
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"storage\.path"):
-        open_account_tables(str(tmp_path))
+        open_record_tables(str(tmp_path))
 
 
 def test_pitfall_452_four_that_start_at_once_find_the_same_tables(tmp_path: Path) -> None:
     def start_one(file: str, opened: list[RecordTables]) -> None:
-        opened.append(open_account_tables(file))
+        opened.append(open_record_tables(file))
 
     for number in range(5):
         opened: list[RecordTables] = []

@@ -6,20 +6,20 @@ import sqlite3
 from contextlib import closing
 
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import COLUMNS
 from tests.records.invented import NOON, entry, row_of
 
 
 def test_the_columns_are_those_of_the_table() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         found = [row[1] for row in tables.connection.execute("PRAGMA table_info(records)")]
     assert tuple(found) == ("number", *COLUMNS)
 
 
 def test_pitfall_427_two_exchanges_of_one_id_are_two_rows() -> None:
     """Ids of providers and clients are columns, and nothing else; what a row is told by is the file's own number."""
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         tables.records.add([row_of(entry(1), AssignedThread()), row_of(entry(1), AssignedThread())])
         assert tables.records.count() == 2
         numbers = [row[0] for row in tables.connection.execute("SELECT number FROM records ORDER BY number")]
@@ -27,7 +27,7 @@ def test_pitfall_427_two_exchanges_of_one_id_are_two_rows() -> None:
 
 
 def test_rows_before_a_time_are_removed_some_at_a_time_the_oldest_first() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         tables.records.add([row_of(entry(number, time=NOON + number), AssignedThread()) for number in range(10)])
         assert tables.records.remove_before(NOON + 5, 3) == 3
         left = tables.connection.execute("SELECT min(time) FROM records").fetchone()
@@ -38,7 +38,7 @@ def test_rows_before_a_time_are_removed_some_at_a_time_the_oldest_first() -> Non
 
 
 def test_lists_and_retention_go_by_the_index_on_time() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         plan = _plan(tables.connection, "SELECT number FROM records WHERE time < 5 ORDER BY time LIMIT 3")
     assert "records_by_time" in plan
 

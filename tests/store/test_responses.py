@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from dragoman.store import LeaseLost, Tables
-from dragoman.store.responses import ANSWERED, SAID
+from dragoman.store.responses import INPUT_SIDE, OUTPUT_SIDE
 from tests.store.opened import ALICE, BOB, DAY, Clock, item, kept, names, opened
 
 
@@ -23,8 +23,8 @@ def test_a_chain_is_everything_that_was_said_oldest_first() -> None:
         _three_turns(store)
         assert names(store.responses.chain(ALICE, "r3")) == ["q1", "a1", "q2", "t2", "a2", "q3", "a3"]
         assert names(store.responses.chain(ALICE, "r1")) == ["q1", "a1"]
-        assert names(store.responses.items("r2", SAID)) == ["q2"]
-        assert names(store.responses.items("r2", ANSWERED)) == ["t2", "a2"]
+        assert names(store.responses.items("r2", INPUT_SIDE)) == ["q2"]
+        assert names(store.responses.items("r2", OUTPUT_SIDE)) == ["t2", "a2"]
 
 
 def test_two_branches_of_a_chain_do_not_see_each_other() -> None:
@@ -54,7 +54,7 @@ def test_nothing_is_found_for_another_owner() -> None:
         assert not store.responses.finish(BOB, kept("r1"), ())
         assert not store.responses.keep_alive(BOB, "r1", 1)
         assert store.responses.find(ALICE, "r1") == kept("r1")
-        assert store.responses.known("r1") and not store.responses.known("r9")
+        assert store.responses.exists("r1") and not store.responses.exists("r9")
 
 
 def test_a_chain_through_another_owners_response_leads_nowhere() -> None:
@@ -72,7 +72,7 @@ def test_a_chain_with_a_deleted_response_in_it_leads_nowhere() -> None:
         assert store.responses.chain(ALICE, "r3") is None
         assert store.responses.chain(ALICE, "r1") is not None
         assert store.responses.item(ALICE, "a2") is None
-        assert store.responses.items("r2", SAID) == []
+        assert store.responses.items("r2", INPUT_SIDE) == []
 
 
 def test_a_response_ends_at_its_time_and_nothing_of_it_is_found() -> None:
@@ -85,10 +85,10 @@ def test_a_response_ends_at_its_time_and_nothing_of_it_is_found() -> None:
         assert store.responses.find(ALICE, "r1") is None
         assert store.responses.chain(ALICE, "r1") is None
         assert store.responses.item(ALICE, "a1") is None
-        assert store.responses.known("r1")
+        assert store.responses.exists("r1")
         assert store.responses.remove_outdated(10) == 1
-        assert not store.responses.known("r1")
-        assert store.responses.items("r1", SAID) == []
+        assert not store.responses.exists("r1")
+        assert store.responses.items("r1", INPUT_SIDE) == []
 
 
 def test_a_chain_is_kept_as_long_as_its_last_response() -> None:
@@ -135,7 +135,7 @@ def test_an_id_that_a_provider_gives_twice_is_nobodys_since_it_could_mean_either
 def test_what_a_provider_keeps_is_noted_with_the_ids_of_its_items() -> None:
     clock = Clock()
     with opened(clock=clock) as store:
-        store.responses.note(ALICE, "r1", "responses", ["a1", "a2"])
+        store.responses.record_owner(ALICE, "r1", "responses", ["a1", "a2"])
         found = store.responses.find(ALICE, "r1")
         assert found is not None and not found.body and found.provider == "responses"
         assert store.responses.item(ALICE, "a2") == b""
@@ -146,11 +146,11 @@ def test_what_a_provider_keeps_is_noted_with_the_ids_of_its_items() -> None:
 
 def test_a_noted_id_that_comes_again_is_its_owners_still_and_nobodys_if_it_was_anothers() -> None:
     with opened() as store:
-        store.responses.note(ALICE, "r1", "responses")
-        store.responses.note(ALICE, "r1", "other")
+        store.responses.record_owner(ALICE, "r1", "responses")
+        store.responses.record_owner(ALICE, "r1", "other")
         found = store.responses.find(ALICE, "r1")
         assert found is not None and found.provider == "other"
-        store.responses.note(BOB, "r1", "other")
+        store.responses.record_owner(BOB, "r1", "other")
         assert store.responses.find(ALICE, "r1") is None
         assert store.responses.find(BOB, "r1") is None
 
@@ -158,7 +158,7 @@ def test_a_noted_id_that_comes_again_is_its_owners_still_and_nobodys_if_it_was_a
 def test_a_noted_id_never_takes_the_place_of_a_response_that_is_kept() -> None:
     with opened() as store:
         _three_turns(store)
-        store.responses.note(BOB, "r1", "responses", ["a1"])
+        store.responses.record_owner(BOB, "r1", "responses", ["a1"])
         assert names(store.responses.chain(ALICE, "r3"))[:2] == ["q1", "a1"]
         assert store.responses.find(BOB, "r1") is None
         assert store.responses.item(BOB, "a1") is None
@@ -184,7 +184,7 @@ def test_what_goes_into_a_conversation_goes_with_the_response_or_not_at_all() ->
         with pytest.raises(LeaseLost), store.transaction():
             store.responses.add(ALICE, kept("r1"), [item("q1")])
             store.conversations.append(ALICE, "c1", [item("q1")], "r1")
-        assert not store.responses.known("r1")
+        assert not store.responses.exists("r1")
         store.responses.add(ALICE, kept("r2", status="queued"))
         with pytest.raises(LeaseLost), store.transaction():
             store.responses.finish(ALICE, kept("r2"), [item("a2")])
@@ -196,15 +196,15 @@ def test_what_goes_into_a_conversation_goes_with_the_response_or_not_at_all() ->
 def test_to_look_after_a_response_does_not_write_all_of_it_again() -> None:
     with opened() as store:
         store.responses.add(ALICE, kept("r1", status="queued", background=True))
-        assert store.responses.stands(ALICE, "r1") == ("queued", 0)
+        assert store.responses.status_of(ALICE, "r1") == ("queued", 0)
         store.responses.keep_alive(ALICE, "r1", 5)
         written: list[str] = []
         store._db.set_trace_callback(written.append)
         assert store.responses.keep_alive(ALICE, "r1", 9)
         store._db.set_trace_callback(None)
         assert not any("UPDATE responses" in statement for statement in written)
-        assert store.responses.stands(ALICE, "r1") == ("in_progress", 9)
-        assert store.responses.stands(BOB, "r1") is None
+        assert store.responses.status_of(ALICE, "r1") == ("in_progress", 9)
+        assert store.responses.status_of(BOB, "r1") is None
         store.responses.delete(ALICE, "r1")
         assert store._db.execute("SELECT count(*) FROM promises").fetchone() == (0,)
 
@@ -221,15 +221,15 @@ def test_how_long_a_chain_is_can_be_told_without_reading_it() -> None:
 def test_an_id_is_given_by_a_provider_and_not_by_whoever_says_it() -> None:
     clock = Clock()
     with opened(clock=clock, days=1) as store:
-        store.responses.note(ALICE, "r_far", "second", ["i1"])
+        store.responses.record_owner(ALICE, "r_far", "second", ["i1"])
         store.responses.add(BOB, kept("r1"), [item("i1")], [item("i2")])
         store.conversations.create(BOB, "c1", b"{}", [item("i1")])
         assert store.responses.is_given(ALICE, "i1")
         assert not store.responses.is_given(BOB, "i1") and not store.responses.is_given(BOB, "i2")
         # One that was given to both is nobody's.
-        store.responses.note(BOB, "r_far", "second", ["i1"])
+        store.responses.record_owner(BOB, "r_far", "second", ["i1"])
         assert not store.responses.is_given(ALICE, "i1") and not store.responses.is_given(BOB, "i1")
-        store.responses.note(ALICE, "r_later", "second", ["i3"])
+        store.responses.record_owner(ALICE, "r_later", "second", ["i3"])
         clock.now += 2 * DAY
         assert not store.responses.is_given(ALICE, "i3")
 
@@ -237,32 +237,39 @@ def test_an_id_is_given_by_a_provider_and_not_by_whoever_says_it() -> None:
 def test_who_keeps_a_response_and_its_items_is_known_to_whoever_made_it() -> None:
     clock = Clock()
     with opened(clock=clock, days=1) as store:
-        store.responses.note(ALICE, "r_far", "second", ["i_far"])
+        store.responses.record_owner(ALICE, "r_far", "second", ["i_far"])
         store.responses.add(ALICE, kept("r1"), [item("i1")], [item("i2")])
         store.responses.add(ALICE, kept("r2", status="queued", background=True))
-        assert (store.responses.keeper(ALICE, "r_far"), store.responses.item_keeper(ALICE, "i_far")) == (
+        assert (
+            store.responses.storing_provider(ALICE, "r_far"),
+            store.responses.item_storing_provider(ALICE, "i_far"),
+        ) == (
             "second",
             "second",
         )
         # Nobody else keeps what is kept here, or runs here, or is another's.
-        assert not any(store.responses.keeper(ALICE, name) for name in ("r1", "r2", "r9"))
-        assert not any(store.responses.item_keeper(ALICE, name) for name in ("i1", "i2", "i9"))
-        assert not store.responses.keeper(BOB, "r_far") and not store.responses.item_keeper(BOB, "i_far")
+        assert not any(store.responses.storing_provider(ALICE, name) for name in ("r1", "r2", "r9"))
+        assert not any(store.responses.item_storing_provider(ALICE, name) for name in ("i1", "i2", "i9"))
+        assert not store.responses.storing_provider(BOB, "r_far") and not store.responses.item_storing_provider(
+            BOB, "i_far"
+        )
         clock.now += 2 * DAY
-        assert not store.responses.keeper(ALICE, "r_far") and not store.responses.item_keeper(ALICE, "i_far")
+        assert not store.responses.storing_provider(ALICE, "r_far") and not store.responses.item_storing_provider(
+            ALICE, "i_far"
+        )
 
 
 def test_what_is_another_owners_is_known_as_long_as_it_is_there() -> None:
     clock = Clock()
     with opened(clock=clock, days=1) as store:
-        store.responses.note(ALICE, "r1", "second", ["i1"])
-        store.responses.note(BOB, "r2", "second", ["i2"])
+        store.responses.record_owner(ALICE, "r1", "second", ["i1"])
+        store.responses.record_owner(BOB, "r2", "second", ["i2"])
         for name in ("r1", "r2"):
             assert store.responses.is_anothers(BOB, name) is (name == "r1")
             assert store.responses.is_anothers(ALICE, name) is (name == "r2")
         assert store.responses.is_anothers_item(BOB, "i1") and not store.responses.is_anothers_item(ALICE, "i1")
         assert not store.responses.is_anothers(BOB, "r9") and not store.responses.is_anothers_item(BOB, "i9")
-        store.responses.note(BOB, "r1", "second")
+        store.responses.record_owner(BOB, "r1", "second")
         assert store.responses.is_anothers(ALICE, "r1") and store.responses.is_anothers(BOB, "r1")
         # Ones own that is out of date here may be there at its provider.
         clock.now += 2 * DAY

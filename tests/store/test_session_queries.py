@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from dragoman.store.session_queries import SessionFigures, SessionQueries
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def questions(path: Path) -> Iterator[SessionQueries]:
-    tables = open_account_tables(str(path), read_only=True)
+    tables = open_record_tables(str(path), read_only=True)
     yield SessionQueries(tables.connection)
     tables.close()
 
@@ -123,7 +123,7 @@ def test_the_last_exchange_of_each_thread_is_found(questions: SessionQueries) ->
 
 
 def test_a_session_speaks_by_its_main_thread_or_by_any(questions: SessionQueries) -> None:
-    assert {row.session: row.id for row in questions.speaking([1, 2, 3])} == {1: 10, 2: 20}
+    assert {row.session: row.id for row in questions.main_threads([1, 2, 3])} == {1: 10, 2: 20}
 
 
 def test_sessions_and_threads_are_found_by_number(questions: SessionQueries) -> None:
@@ -138,7 +138,7 @@ def test_sessions_of_agents_are_found_below_those_they_came_from_and_end(path: P
         # They go round and round.
         file.session(7, "round", started=NOON, last=NOON, origin=8, link="subagent")
         file.session(8, "and round", started=NOON, last=NOON, origin=7, link="subagent")
-    tables = open_account_tables(str(path), read_only=True)
+    tables = open_record_tables(str(path), read_only=True)
     questions = SessionQueries(tables.connection)
     found = questions.below([1, 2, 7])
     assert {number: [row.id for row in rows] for number, rows in found.items()} == {1: [5, 6], 7: [8]}
@@ -155,7 +155,7 @@ def test_no_question_looks_at_all_records_or_sums(path: Path) -> None:
     questions.by_class([1, 2, 3])
     questions.without_session(0)
     questions.last_exchanges([thread for thread, _ in questions.threads(1)])
-    questions.speaking([1, 2])
+    questions.main_threads([1, 2])
     questions.of([1])
     questions.thread_rows([10])
     questions.below([1, 2])

@@ -8,14 +8,14 @@ from contextlib import closing
 import pytest
 
 from dragoman.store.errors import StoreError
-from dragoman.store.record_tables import open_account_tables
-from dragoman.store.session_tables import MOST_ALIKE, SessionRow, SessionTables, StoredThread
+from dragoman.store.record_tables import open_record_tables
+from dragoman.store.session_tables import MAX_THREADS_PER_DIGEST, SessionRow, SessionTables, StoredThread
 
 
 @pytest.fixture(name="speakers")
 def _speakers() -> Iterator[SessionTables]:
-    with closing(open_account_tables(":memory:")) as tables:
-        yield tables.speakers
+    with closing(open_record_tables(":memory:")) as tables:
+        yield tables.sessions
 
 
 def session(number: int = 1, name: str = "s", key: str = "laptop") -> SessionRow:
@@ -39,20 +39,20 @@ def test_a_session_is_found_by_its_key_and_name(speakers: SessionTables) -> None
 
 
 def test_a_name_is_there_once_for_a_key() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
-        tables.speakers.add_sessions([session()])
+    with closing(open_record_tables(":memory:")) as tables:
+        tables.sessions.add_sessions([session()])
         with pytest.raises(StoreError), tables.transaction():
-            tables.speakers.add_sessions([session(2)])
+            tables.sessions.add_sessions([session(2)])
 
 
 def test_numbers_are_never_given_again() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
-        assert tables.speakers.numbers() == (0, 0)
-        tables.speakers.add_sessions([session(3)])
-        tables.speakers.add_threads([thread(7)])
+    with closing(open_record_tables(":memory:")) as tables:
+        assert tables.sessions.numbers() == (0, 0)
+        tables.sessions.add_sessions([session(3)])
+        tables.sessions.add_threads([thread(7)])
         tables.connection.execute("DELETE FROM sessions")
         tables.connection.execute("DELETE FROM threads")
-        assert tables.speakers.numbers() == (3, 7)
+        assert tables.sessions.numbers() == (3, 7)
 
 
 def test_a_thread_is_found_by_its_session_and_name(speakers: SessionTables) -> None:
@@ -69,28 +69,28 @@ def test_a_thread_is_found_by_its_session_and_name(speakers: SessionTables) -> N
 
 
 def test_tips_are_found_by_their_digests_the_oldest_threads_first(speakers: SessionTables) -> None:
-    speakers.save_tips([("a", 2, 0, 5), ("a", 1, 2, 6), ("b", 3, 1, 7), ("c", 4, 0, 8)])
-    assert speakers.tips(["a", "b", "x"]) == [("a", 1, 2, 6), ("a", 2, 0, 5), ("b", 3, 1, 7)]
-    speakers.save_tips([("a", 1, 1, 9)])
-    assert speakers.tips(["a"])[0] == ("a", 1, 1, 9)
+    speakers.save_heads([("a", 2, 0, 5), ("a", 1, 2, 6), ("b", 3, 1, 7), ("c", 4, 0, 8)])
+    assert speakers.heads(["a", "b", "x"]) == [("a", 1, 2, 6), ("a", 2, 0, 5), ("b", 3, 1, 7)]
+    speakers.save_heads([("a", 1, 1, 9)])
+    assert speakers.heads(["a"])[0] == ("a", 1, 1, 9)
 
 
 @pytest.mark.parametrize("asked", [0, 1, 64, 65, 300])
 def test_of_many_digests_it_is_known_which_were_heard_of(speakers: SessionTables, asked: int) -> None:
-    speakers.save_tips([(f"d{number}", thread, 0, 5) for number in range(0, 300, 3) for thread in (1, 2)])
+    speakers.save_heads([(f"d{number}", thread, 0, 5) for number in range(0, 300, 3) for thread in (1, 2)])
     digests = [f"d{number}" for number in range(asked)]
-    assert speakers.heard(digests) == set(digests[::3])
+    assert speakers.stored_digests(digests) == set(digests[::3])
 
 
 def test_of_many_that_are_alike_some_are_told(speakers: SessionTables) -> None:
-    speakers.save_tips([("a", number, 0, 0) for number in range(1000)])
-    assert len(speakers.tips(["a"])) == MOST_ALIKE
+    speakers.save_heads([("a", number, 0, 0) for number in range(1000)])
+    assert len(speakers.heads(["a"])) == MAX_THREADS_PER_DIGEST
 
 
 def test_old_tips_are_removed_in_steps(speakers: SessionTables) -> None:
-    speakers.save_tips([("a", number, 0, number) for number in range(5)])
-    assert [speakers.remove_tips(4, 3) for _ in range(3)] == [3, 1, 0]
-    assert speakers.tips(["a"]) == [("a", 4, 0, 4)]
+    speakers.save_heads([("a", number, 0, number) for number in range(5)])
+    assert [speakers.remove_heads(4, 3) for _ in range(3)] == [3, 1, 0]
+    assert speakers.heads(["a"]) == [("a", 4, 0, 4)]
 
 
 def test_old_tips_are_looked_for_in_one_part_of_the_table_after_the_other(
@@ -99,18 +99,18 @@ def test_old_tips_are_looked_for_in_one_part_of_the_table_after_the_other(
     monkeypatch.setattr("dragoman.store.session_tables._LOOKED_AT", 2)
     # A digest that has more threads than are looked at once is no end of it.
     old = [("a", 1, 0, 1), *[("b", number, 0, 1) for number in range(9)], ("d", 1, 0, 1), ("e", 1, 0, 1)]
-    speakers.save_tips([*old, ("c", 1, 0, 9), ("f", 1, 0, 9)])
-    removed = [speakers.remove_tips(5, 4) for _ in range(8)]
+    speakers.save_heads([*old, ("c", 1, 0, 9), ("f", 1, 0, 9)])
+    removed = [speakers.remove_heads(5, 4) for _ in range(8)]
     assert sum(removed) == len(old) and max(removed) == 4
-    assert speakers.tips(["a", "b", "c", "d", "e", "f"]) == [("c", 1, 0, 9), ("f", 1, 0, 9)]
+    assert speakers.heads(["a", "b", "c", "d", "e", "f"]) == [("c", 1, 0, 9), ("f", 1, 0, 9)]
     # And from its beginning again.
-    speakers.save_tips([("a", 2, 0, 1)])
-    assert sum(speakers.remove_tips(5, 4) for _ in range(3)) == 1
+    speakers.save_heads([("a", 2, 0, 1)])
+    assert sum(speakers.remove_heads(5, 4) for _ in range(3)) == 1
 
 
 def test_tips_of_a_file_that_has_an_index_of_them_by_time_are_kept_too() -> None:
     """As the step made them while it was written."""
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         tables.connection.execute("DROP TABLE tips")
         tables.connection.execute(
             "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER NOT NULL,"
@@ -118,9 +118,9 @@ def test_tips_of_a_file_that_has_an_index_of_them_by_time_are_kept_too() -> None
         )
         tables.connection.execute("CREATE INDEX tips_by_time ON tips (time)")
         for state in (0, 2):
-            tables.speakers.save_tips([(f"d{number:02}", 1, state, number) for number in range(40)])
-        assert tables.speakers.tips(["d07"]) == [("d07", 1, 2, 7)]
-        assert tables.speakers.remove_tips(30, 100) == 30
+            tables.sessions.save_heads([(f"d{number:02}", 1, state, number) for number in range(40)])
+        assert tables.sessions.heads(["d07"]) == [("d07", 1, 2, 7)]
+        assert tables.sessions.remove_heads(30, 100) == 30
 
 
 def test_threads_of_older_rules_are_told(speakers: SessionTables) -> None:

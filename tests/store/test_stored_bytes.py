@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.store import Tables, migrations
-from dragoman.store.integrity_check import Examination
+from dragoman.store.integrity_check import IntegrityCheck
 from dragoman.store.migrations import STEPS
 from dragoman.store.responses import Item, StoredResponse
 from tests.store.asked import another
@@ -45,7 +45,7 @@ def _do_something(tables: Tables, clock: Clock, rng: random.Random, count: int) 
             # An id that is taken becomes nobody's.
             tables.responses.add(owner, _large(name, size, "queued"), [Item("q", b"q" * size)], [item("a")])
         case 2:
-            tables.responses.note(owner, name, "chat", [f"i{number}" for number in range(rng.randrange(5))])
+            tables.responses.record_owner(owner, name, "chat", [f"i{number}" for number in range(rng.randrange(5))])
         case 3 | 4:
             tables.events.add(name, rng.randrange(4), b"e" * size)
         case 5:
@@ -68,9 +68,9 @@ def _do_something(tables: Tables, clock: Clock, rng: random.Random, count: int) 
             clock.now += 9 * DAY
             tables.remove_outdated()
         case 12:
-            tables.try_answer(size)
+            tables.write_trial(size)
         case _:
-            tables.take_back()
+            tables.remove_trial()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -80,9 +80,9 @@ def test_item_22_a7_the_sums_are_those_of_the_rows_whatever_is_done(seed: int) -
         for count in range(300):
             _do_something(tables, clock, rng, count)
             assert _summed(tables) == _scanned(tables)
-        assert dict(Examination(tables.connection).disagreeing_sums())["stored_bytes"] == 0
+        assert dict(IntegrityCheck(tables.connection).mismatched_rollups())["stored_bytes"] == 0
         clock.now += 99 * DAY
-        tables.take_back()
+        tables.remove_trial()
         while tables.remove_outdated():
             assert _summed(tables) == _scanned(tables)
         assert _summed(tables) == {} and _scanned(tables) == {}
@@ -92,7 +92,7 @@ def test_item_22_a7_a_sum_that_is_wrong_is_found_by_db_check() -> None:
     with opened() as tables:
         tables.responses.add(ALICE, kept("r1"), [item("q1")])
         tables.connection.execute("UPDATE stored_bytes SET bytes = bytes + 1")
-        assert dict(Examination(tables.connection).disagreeing_sums())["stored_bytes"] == 1
+        assert dict(IntegrityCheck(tables.connection).mismatched_rollups())["stored_bytes"] == 1
 
 
 def test_item_22_a7_what_is_undone_is_not_counted_and_other_processes_are(tmp_path: Path) -> None:

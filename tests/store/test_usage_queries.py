@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.erasure import Forgetting
+from dragoman.store.erasure import Erasure
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
-from dragoman.store.record_tables import RecordTables, open_account_tables
-from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, NamedRow, UsageQueries, pieces
+from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, NamedRow, UsageQueries, split_spans
 from tests.records.filled import DAY, fill, some_entries, speak
 from tests.records.invented import NOON
 
@@ -25,20 +25,20 @@ FIRST = NOON // 900_000_000
 
 @pytest.fixture(scope="module")
 def tables() -> Iterator[RecordTables]:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         sessions = [(1, "alice", "first"), (2, "alice", "second"), (3, "bob", "third")]
         speak(tables, sessions, [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)])
         for seed in range(3):
             # Several times, so that sums grow that are there.
             fill(tables, some_entries(seed, 400))
-        Forgetting(tables.connection).remove_sessions([3])
+        Erasure(tables.connection).remove_sessions([3])
         yield tables
 
 
 @given(st.integers(-500, 3000), st.integers(0, 600))
 def test_a_time_is_cut_into_pieces_that_are_kept(start: int, length: int) -> None:
     at = start
-    found = list(pieces(start, start + length))
+    found = list(split_spans(start, start + length))
     for span, low, high in found:
         assert span in (1, 4, 96)
         assert (low, low % span, high % span) == (at, 0, 0)
@@ -68,7 +68,7 @@ def test_what_everybody_came_to_is_kept_by_quarter(tables: RecordTables) -> None
     sums = ", ".join(f"sum({name})" for name in MEASURES)
     expected = tables.connection.execute(f"SELECT quarter, {sums} FROM sums GROUP BY quarter ORDER BY quarter")
     questions = UsageQueries(tables.connection)
-    found = questions.by_quarter(0, 1 << 40)
+    found = questions.by_bucket(0, 1 << 40)
     assert [(quarter, *measures) for quarter, measures in found] == expected.fetchall()
     assert questions.first() == found[0][0]
 
@@ -84,14 +84,14 @@ def speakers() -> Iterator[RecordTables]:
     threads = [(number, 1 + number // 2 if number % 5 else 1 + number // 3) for number in range(1, 121)]
     sessions = sorted({session for _, session in threads})
     begins = {number: NOON + dice.randrange(60 * DAY) for number, _ in threads}
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         speak(tables, [(number, "alice", f"session-{number}") for number in sessions], threads)
         for seed in range(2):
             for number, session in threads:
                 said = some_entries(seed * 1000 + number, 3, begin=begins[number], length=LASTS)
                 fill(tables, [(entry, AssignedThread(session, number)) for entry, _ in said])
         fill(tables, [(entry, AssignedThread()) for entry, _ in some_entries(9, 50)])
-        Forgetting(tables.connection).remove_sessions(FORGOTTEN)
+        Erasure(tables.connection).remove_sessions(FORGOTTEN)
         yield tables
 
 
@@ -188,12 +188,12 @@ def test_sessions_come_with_what_their_threads_came_to(tables: RecordTables) -> 
 
 
 def test_where_nothing_was_written_there_is_no_first_quarter() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         assert UsageQueries(tables.connection).first() is None
 
 
 def test_what_sqlite_says_is_an_error_of_the_store() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         tables.connection.execute("DROP TABLE thread_sums")
         with pytest.raises(StoreError, match="thread_sums"):
             UsageQueries(tables.connection).by_thread(0, 1)

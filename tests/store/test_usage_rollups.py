@@ -7,7 +7,7 @@ from contextlib import closing
 from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.migrations import MEASURES
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from dragoman.store.usage_rollups import KEY, THREAD_KEY
 from tests.records.invented import entry
 
@@ -16,10 +16,10 @@ def test_what_is_added_twice_is_there_twice() -> None:
     batch = Batch()
     batch.add(entry(1), AssignedThread(1, 4))
     batch.add(entry(2, key="bob"), AssignedThread(2, 5))
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         for _ in range(3):
-            tables.sums.add(batch.sums())
-            tables.sums.add_to_threads(batch.thread_sums())
+            tables.rollups.add(batch.rollups())
+            tables.rollups.add_to_threads(batch.thread_rollups())
         db = tables.connection
         assert db.execute("SELECT key, requests, cost FROM sums ORDER BY key").fetchall() == [
             ("alice", 3, 4500),
@@ -29,7 +29,7 @@ def test_what_is_added_twice_is_there_twice() -> None:
 
 
 def test_the_columns_are_those_of_the_tables() -> None:
-    with closing(open_account_tables(":memory:")) as tables:
+    with closing(open_record_tables(":memory:")) as tables:
         for table, key in (("sums", KEY), ("thread_sums", THREAD_KEY)):
             found = [row[1] for row in tables.connection.execute(f"PRAGMA table_info({table})")]
             assert tuple(found) == (*key, *MEASURES)

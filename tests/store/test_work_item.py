@@ -10,7 +10,7 @@ from traceback import walk_tb
 import pytest
 
 from dragoman.store import MEMORY, Tables
-from dragoman.store.work_item import Attempts, WorkItem, tell
+from dragoman.store.work_item import Attempts, WorkItem, deliver
 from tests.store.opened import opened
 
 
@@ -36,8 +36,8 @@ def _unit(
         lambda tables: None,
         lambda unit, done, error: told.append((done, error)),
         writes=True,
-        asked=0.0,
-        patience=0.0,
+        submitted=0.0,
+        timeout=0.0,
         loop=loop,
         future=future,
     )
@@ -82,11 +82,11 @@ def test_what_nobody_waits_for_is_wanted_only_at_last_or_if_nobody_ever_did() ->
     loop = Counting()
     future: asyncio.Future[object] = loop.create_future()
     unit, post = _unit(loop, [], future), _unit(loop, [])
-    assert unit.wanted and post.wanted
+    assert unit.is_wanted and post.is_wanted
     future.cancel()
-    assert not unit.wanted
+    assert not unit.is_wanted
     unit.at_last = True
-    assert unit.wanted
+    assert unit.is_wanted
     loop.close()
 
 
@@ -94,9 +94,9 @@ def test_each_loop_is_called_once_for_all_of_its_units() -> None:
     one, other = Counting(), Counting()
     told: Told = []
     units = [_unit(loop, told) for loop in (one, other, one, one)]
-    tell([(unit, count, None) for count, unit in enumerate(units)])
+    deliver([(unit, count, None) for count, unit in enumerate(units)])
     assert (one.calls, other.calls) == (1, 1)
-    assert all(unit.is_told for unit in units) and told == []
+    assert all(unit.is_delivered for unit in units) and told == []
     for loop in (one, other):
         loop.call_soon(loop.stop)
         loop.run_forever()
@@ -105,7 +105,7 @@ def test_each_loop_is_called_once_for_all_of_its_units() -> None:
 
 
 def test_nobody_is_called_for_nothing() -> None:
-    tell([])
+    deliver([])
 
 
 @pytest.mark.parametrize("error", [None, ValueError("said")], ids=["done", "failed"])
@@ -113,7 +113,7 @@ def test_a_loop_that_was_closed_waits_for_nothing(error: BaseException | None) -
     closed, running = Counting(), Counting()
     closed.close()
     told: Told = []
-    tell([(_unit(closed, told), 1, error), (_unit(running, told), 2, error)])
+    deliver([(_unit(closed, told), 1, error), (_unit(running, told), 2, error)])
     running.call_soon(running.stop)
     running.run_forever()
     running.close()

@@ -14,7 +14,7 @@ from dragoman.rules.pauses import PauseStage
 from dragoman.streaming import StreamPipeline
 from dragoman.streaming.relay import Relay
 from dragoman.streaming.source import Source
-from dragoman.translate import asked_by, derived_mint, translate_request, translate_response
+from dragoman.translate import derived_mint, translate_request, translate_response, translation_context
 from tests.byte_counting import ByteCounter, CountedBytearray
 from tests.sdk.providers import Turn
 from tests.sdk.providers import stream as stream_of
@@ -93,8 +93,8 @@ def test_a_long_frame_in_small_reads_is_searched_once(target: str, returns: bool
     counter = ByteCounter()
     stream._rest = CountedBytearray(counter)
     stream._source._reader._held = CountedBytearray(counter)
-    if isinstance(stream._lane, Relay):
-        stream._lane._held = CountedBytearray(counter)
+    if isinstance(stream._client_side, Relay):
+        stream._client_side._held = CountedBytearray(counter)
     out = b"".join(stream.feed(frame[at : at + 100]) for at in range(0, len(frame), 100))
     assert (out == frame) is (target == CHAT)
     # It is copied where it is whole, and its last bytes are searched with every read.
@@ -287,7 +287,9 @@ def test_counts_that_cannot_be_read_end_nothing(target: str) -> None:
 
 def test_what_a_pause_told_is_counted_once_though_nothing_goes_on() -> None:
     codec = codec_of(MESSAGES)
-    source = Source(lambda: codec.stream_decoder(asked_by(None, codec), derived_mint(b""), Ledger()), (), 1 << 20, None)
+    source = Source(
+        lambda: codec.stream_decoder(translation_context(None, codec), derived_mint(b""), Ledger()), (), 1 << 20, None
+    )
     source.pauses = PauseStage(MESSAGES, 3)
     paused: dict[str, object] = {**_DELTA, "delta": {"stop_reason": "pause_turn"}, **_SPENT}
     ended: dict[str, object] = {"type": "message_stop"}

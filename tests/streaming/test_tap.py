@@ -184,9 +184,9 @@ def test_a_whole_answer_is_there_as_a_value(source: str) -> None:
     request = _asked(CHAT, source)
     data = json.dumps(whole_answer(source, STOPS[source])).encode()
     told = translate_response(data, source=source, target=CHAT, request=request)
-    assert told.answer is not None and told.answer.origin == source
-    assert isinstance(told.answer.parts[0], Text) and told.answer.parts[0].text == "Hello."
-    assert translate_response(data, source=source, target=source).answer is None
+    assert told.response is not None and told.response.origin == source
+    assert isinstance(told.response.parts[0], Text) and told.response.parts[0].text == "Hello."
+    assert translate_response(data, source=source, target=source).response is None
 
 
 def test_a_watcher_can_fold_what_it_sees() -> None:

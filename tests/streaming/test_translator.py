@@ -16,8 +16,8 @@ def test_a_stop_string_ends_the_stream_and_the_provider_may_be_cancelled() -> No
         source=MESSAGES,
         target=RESPONSES,
     )
-    assert asked.asked is not None
-    assert asked.asked.stops == ("STOP",)
+    assert asked.context is not None
+    assert asked.context.stops == ("STOP",)
     stream = StreamPipeline(source=RESPONSES, target=MESSAGES, request=asked)
     answer: dict[str, object] = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": []}
     where: dict[str, object] = {"item_id": "msg_1", "output_index": 0, "content_index": 0}

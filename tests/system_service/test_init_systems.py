@@ -14,8 +14,8 @@ from dragoman.system_service.init_systems import (
     find_manager,
     read_launchd,
     read_systemd,
+    run_commands,
     state_of,
-    tell,
 )
 from tests.system_service.fake_init import FakeInit
 
@@ -23,38 +23,42 @@ SYSTEMD: dict[str, tuple[int, str, ServiceState]] = {
     "runs": (
         0,
         "LoadState=loaded\nActiveState=active\nSubState=running\nMainPID=42\nResult=success\n",
-        ServiceState(known=True, running=True, pid=42, words="active (running)"),
+        ServiceState(loaded=True, running=True, pid=42, description="active (running)"),
     ),
     "is stopped": (
         0,
         "MainPID=0\nResult=success\nLoadState=loaded\nActiveState=inactive\nSubState=dead\n",
-        ServiceState(known=True, running=False, words="inactive (dead)"),
+        ServiceState(loaded=True, running=False, description="inactive (dead)"),
     ),
     "fails again and again": (
         0,
         "LoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nResult=exit-code\n",
-        ServiceState(known=True, running=False, words="activating (auto-restart), exit-code"),
+        ServiceState(loaded=True, running=False, description="activating (auto-restart), exit-code"),
     ),
     "is not there": (
         0,
         "LoadState=not-found\nActiveState=inactive\n",
-        ServiceState(known=False, running=False, words="systemd does not know it"),
+        ServiceState(loaded=False, running=False, description="systemd does not know it"),
     ),
-    "cannot be asked": (1, "", ServiceState(known=False, running=False, words="systemd does not know it")),
+    "cannot be asked": (1, "", ServiceState(loaded=False, running=False, description="systemd does not know it")),
 }
 LAUNCHD: dict[str, tuple[int, str, ServiceState]] = {
     "runs": (
         0,
         "gui/501/local.dragoman = {\n\tactive count = 1\n\tstate = running\n\n\tpid = 42\n"
         "\tlast exit code = (never exited)\n\tspawn type = daemon {\n\t\tstate = other\n\t}\n}\n",
-        ServiceState(known=True, running=True, pid=42, words="running"),
+        ServiceState(loaded=True, running=True, pid=42, description="running"),
     ),
     "has failed": (
         0,
         "gui/501/local.dragoman = {\n\tstate = not running\n\tlast exit code = 1\n}\n",
-        ServiceState(known=True, running=False, words="not running, last exit code 1"),
+        ServiceState(loaded=True, running=False, description="not running, last exit code 1"),
     ),
-    "is not loaded": (113, "", ServiceState(known=False, running=False, words="launchd does not have it loaded")),
+    "is not loaded": (
+        113,
+        "",
+        ServiceState(loaded=False, running=False, description="launchd does not have it loaded"),
+    ),
 }
 
 
@@ -76,7 +80,7 @@ def test_an_init_system_is_found_by_its_program(program: str, name: str, tmp_pat
     manager = find_manager(init.environment)
     assert (manager.name, manager.unit.is_relative_to(init.home)) == (name, True)
     check_manager(manager, init.environment)
-    assert state_of(manager, init.environment).known is False
+    assert state_of(manager, init.environment).loaded is False
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["on a machine", "in a container"])
@@ -109,5 +113,5 @@ def test_the_first_command_that_fails_is_the_last(tmp_path: Path) -> None:
     (init.place / "fails-enable").touch()
     manager = find_manager(init.environment)
     with pytest.raises(DragomanError, match=r"`systemctl --user enable dragoman\.service` failed: Failed to enable"):
-        tell(manager, manager.start, init.environment)
+        run_commands(manager, manager.start, init.environment)
     assert init.told() == [["--user", "daemon-reload"], ["--user", "enable", "dragoman.service"]]

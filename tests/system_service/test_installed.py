@@ -18,7 +18,7 @@ from dragoman.system_service.installed import (
     variables_files,
     write_new,
 )
-from dragoman.system_service.units import MARK, Job
+from dragoman.system_service.units import MARKER, Job
 from tests.system_service.fake_init import FakeInit
 
 
@@ -28,8 +28,8 @@ def test_a_service_is_read_back(program: str, tmp_path: Path) -> None:
     manager, env_file = find_manager(init.environment), env_file_in(init.environment)
     assert find_installed(init.environment) is None
     words = ("/opt/python", "serve", "--config", "/my files/d.toml", "--env-file", str(env_file))
-    write_new(manager.unit, manager.text(Job(words=words, folder="/", stop_seconds=1)), 0o644)
-    write_new(env_file, as_env_file({"A": "1"}, MARK), 0o600)
+    write_new(manager.unit, manager.render_unit(Job(command=words, directory="/", stop_seconds=1)), 0o644)
+    write_new(env_file, as_env_file({"A": "1"}, MARKER), 0o600)
     found = find_installed(init.environment)
     assert found is not None
     assert (found.config, found.env_file, found.variables()) == ("/my files/d.toml", str(env_file), {"A": "1"})
@@ -75,7 +75,7 @@ def test_a_folder_goes_with_the_last_file_in_it(tmp_path: Path) -> None:
 def test_what_was_not_written_here_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "service.env"
     check_free(file)
-    write_new(file, as_env_file({}, MARK), 0o600)
+    write_new(file, as_env_file({}, MARKER), 0o600)
     check_free(file)
     (tmp_path / "link").symlink_to(file)
     (tmp_path / "folder").mkdir()

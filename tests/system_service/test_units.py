@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.system_service.units import Job, is_ours, launchd_agent, option_of, systemd_unit, words_of
+from dragoman.system_service.units import Job, command_of, is_ours, launchd_agent, option_of, systemd_unit
 
 JOB = Job(
-    words=(
+    command=(
         "/opt/python",
         "-P",
         "-m",
@@ -24,7 +24,7 @@ JOB = Job(
         "--env-file",
         "/e/service.env",
     ),
-    folder="/home/me/.config/dragoman",
+    directory="/home/me/.config/dragoman",
     stop_seconds=50,
     log="/Users/me/Library/Logs/dragoman.log",
 )
@@ -53,7 +53,7 @@ WantedBy=default.target
 """
 AGENT = {
     "Label": "local.dragoman",
-    "ProgramArguments": list(JOB.words),
+    "ProgramArguments": list(JOB.command),
     "WorkingDirectory": "/home/me/.config/dragoman",
     "RunAtLoad": True,
     "KeepAlive": {"SuccessfulExit": False},
@@ -89,10 +89,10 @@ def test_the_agent_of_launchd() -> None:
 @pytest.mark.parametrize("case", PATHS)
 def test_paths_of_any_kind_stay_what_they_are(case: str) -> None:
     path, written = PATHS[case]
-    job = replace(JOB, words=("/opt/python", path, "end"))
+    job = replace(JOB, command=("/opt/python", path, "end"))
     unit, agent = systemd_unit(job), launchd_agent(job)
     assert f"ExecStart=/opt/python {written} end\n" in unit
-    assert words_of(unit) == words_of(agent) == job.words
+    assert command_of(unit) == command_of(agent) == job.command
 
 
 def test_a_unit_of_another_maker_is_known() -> None:
@@ -102,18 +102,18 @@ def test_a_unit_of_another_maker_is_known() -> None:
 
 @pytest.mark.parametrize("text", ["", "[Service]\n", "<?xml", "<?xml version='1.0'?><plist><array/></plist>"])
 def test_a_unit_that_was_cut_short_has_no_command(text: str) -> None:
-    assert words_of(text) == ()
+    assert command_of(text) == ()
 
 
 def test_an_option_is_found_by_its_name() -> None:
-    assert option_of(JOB.words, "--config") == "/home/me/d.toml"
-    assert option_of(JOB.words, "--port") == option_of(("--config",), "--config") == ""
+    assert option_of(JOB.command, "--config") == "/home/me/d.toml"
+    assert option_of(JOB.command, "--port") == option_of(("--config",), "--config") == ""
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here to read it")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.service"
-    job = replace(JOB, words=("/bin/sh", "-c", "a b%$"), folder=str(tmp_path))
+    job = replace(JOB, command=("/bin/sh", "-c", "a b%$"), directory=str(tmp_path))
     file.write_text(systemd_unit(job))
     done = subprocess.run(
         ["systemd-analyze", "--user", "verify", str(file)],

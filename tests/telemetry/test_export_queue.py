@@ -53,14 +53,14 @@ def many(number: int) -> list[JournalEntry]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch may take as long as a busy machine needs, and does not wait for others."""
-    monkeypatch.setattr(telemetry_module, "_LONGEST_SEND", PATIENCE)
+    monkeypatch.setattr(telemetry_module, "_MAX_SEND_SECONDS", PATIENCE)
     monkeypatch.setattr(telemetry_module, "_GATHER", 0.02)
 
 
 @pytest.fixture
 def impatient(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is sent again."""
-    monkeypatch.setattr(telemetry_module, "_LONGEST_SEND", 0.3)
+    monkeypatch.setattr(telemetry_module, "_MAX_SEND_SECONDS", 0.3)
 
 
 def test_every_exchange_is_told_once() -> None:
@@ -172,7 +172,7 @@ def _held(server: CollectorServer) -> threading.Event:
 
 
 def test_pitfall_455_whoever_hands_over_waits_for_no_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telemetry_module, "_MOST_WAITING", 200)
+    monkeypatch.setattr(telemetry_module, "_MAX_WAITING", 200)
     heard = Heard()
     with collecting() as server:
         free = _held(server)

@@ -77,7 +77,7 @@ def test_the_gateway_says_who_it_is() -> None:
     with collecting() as server:
         collector = Collector(
             endpoint=f"{server.address}/v1/traces",
-            service="gateway-1",
+            service_name="gateway-1",
             attributes={"deployment.environment.name": "here"},
         )
         with exporting(collector) as exporter:

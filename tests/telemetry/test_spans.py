@@ -14,9 +14,9 @@ from dragoman.records.journal_entry import (
     OTHER,
     CallEntry,
     CandidateEntry,
+    CostBreakdown,
     JournalEntry,
     LossEntry,
-    Money,
     TokenCounts,
 )
 from dragoman.telemetry.spans import ProviderPlace, SpanNames, TraceSpan, operation_of, spans_of
@@ -188,7 +188,7 @@ def test_what_went_wrong_is_told_in_a_word(
 def test_a_call_that_was_not_heard_of_again_ends_with_its_exchange() -> None:
     _, call = told(LOST)
     assert call.ended == call.started
-    _, call = told(replace(LOST, took=5000))
+    _, call = told(replace(LOST, duration=5000))
     assert call.ended == NOON * 1000 + 6000 + 5_000_000
 
 
@@ -201,7 +201,7 @@ def test_pitfall_455_what_is_not_known_is_left_out_and_never_zero() -> None:
     # Of what has no price the cost is unknown; of what is known in part it is at least that.
     assert "dragoman.cost_usd" not in told(FAILED_OVER)[0].attributes
     assert told(FAILED_OVER)[0].attributes["dragoman.unpriced"] == ("model",)
-    partly = told(replace(WHOLE, money=Money(input=5_000, unpriced=("search",), said=7_000_000)))[0].attributes
+    partly = told(replace(WHOLE, cost=CostBreakdown(input=5_000, unpriced=("search",), said=7_000_000)))[0].attributes
     assert (partly["dragoman.cost_usd"], partly["dragoman.unpriced"]) == (0.000005, ("search",))
     assert partly["dragoman.provider_cost_usd"] == 0.007
     # What costs nothing is known to.
@@ -234,7 +234,7 @@ def test_pitfall_454_models_that_clients_make_up_are_no_names_of_spans() -> None
 
 
 def test_texts_from_outside_are_cut() -> None:
-    long = replace(WHOLE, model="m" * 5000, stop="s" * 5000, answered_by="a" * 5000)
+    long = replace(WHOLE, model="m" * 5000, stop_reason="s" * 5000, response_model="a" * 5000)
     for span in told(long):
         assert len(span.name) < 300
         assert all(len(text) <= 200 for text in msgspec.to_builtins(span.attributes).values() if isinstance(text, str))

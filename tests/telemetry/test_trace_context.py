@@ -14,7 +14,7 @@ from dragoman.telemetry.trace_context import (
     parent_of_call,
     read_parent,
     read_state,
-    said,
+    read_trace_context,
     span_id_of,
     trace_id_of,
 )
@@ -121,13 +121,13 @@ def test_a_state_is_never_longer_than_is_handed_on_and_loses_whole_members(membe
 
 def test_a_request_says_which_trace_it_belongs_to() -> None:
     parent, state = (b"traceparent", PARENT.encode()), (b"tracestate", b"a=1")
-    assert said([(b"accept", b"*/*"), parent, state]) == (PARENT, "a=1")
-    assert said([parent, state, (b"tracestate", b"b=2")]) == (PARENT, "a=1,b=2")
-    assert said([parent, (b"tracestate", b"A")]) == (PARENT, "")
+    assert read_trace_context([(b"accept", b"*/*"), parent, state]) == (PARENT, "a=1")
+    assert read_trace_context([parent, state, (b"tracestate", b"b=2")]) == (PARENT, "a=1,b=2")
+    assert read_trace_context([parent, (b"tracestate", b"A")]) == (PARENT, "")
     # A state without a trace is nobody's, and of two traces nobody knows which one is meant.
-    assert said([state]) == ("", "")
-    assert said([parent, parent, state]) == ("", "")
-    assert said([]) == ("", "")
+    assert read_trace_context([state]) == ("", "")
+    assert read_trace_context([parent, parent, state]) == ("", "")
+    assert read_trace_context([]) == ("", "")
 
 
 def test_ids_follow_from_the_exchange_and_the_call() -> None:

@@ -7,8 +7,8 @@ import pytest
 from dragoman.tokens.families import Area, Patches, Tiles, Tools, family_of
 from dragoman.tokens.tokenizer import Vocabulary
 
-OLDER_CLAUDE = (1.2, Area(edge=1568, most=1600))
-NEWER_CLAUDE = (1.5, Area(edge=2576, most=4784))
+OLDER_CLAUDE = (1.2, Area(edge=1568, max_tokens=1600))
+NEWER_CLAUDE = (1.5, Area(edge=2576, max_tokens=4784))
 
 
 @pytest.mark.parametrize(
@@ -25,14 +25,14 @@ NEWER_CLAUDE = (1.5, Area(edge=2576, most=4784))
         ("claude-something-new", *NEWER_CLAUDE),
         ("gpt-4o-2024-08-06", 1.0, Tiles(base=85, tile=170)),
         ("gpt-4o-mini", 1.0, Tiles(base=2833, tile=5667)),
-        ("gpt-4.1-mini-2025-04-14", 1.0, Patches(most=1536, factor=1.62)),
+        ("gpt-4.1-mini-2025-04-14", 1.0, Patches(max_patches=1536, factor=1.62)),
         ("gpt-5", 1.0, Tiles(base=70, tile=140)),
         ("openai/gpt-5.1-codex", 1.0, Tiles(base=70, tile=140)),
-        ("gpt-5-nano", 1.0, Patches(most=1536, factor=2.46)),
-        ("gpt-5.4", 1.0, Patches(most=2500)),
-        ("gpt-7", 1.0, Patches(most=2500)),
+        ("gpt-5-nano", 1.0, Patches(max_patches=1536, factor=2.46)),
+        ("gpt-5.4", 1.0, Patches(max_patches=2500)),
+        ("gpt-7", 1.0, Patches(max_patches=2500)),
         ("o3", 1.0, Tiles(base=75, tile=150)),
-        ("o4-mini", 1.0, Patches(most=1536, factor=1.72)),
+        ("o4-mini", 1.0, Patches(max_patches=1536, factor=1.72)),
         ("GPT-4o", 1.0, Tiles(base=85, tile=170)),
         ("llama3.3:70b", 1.1, Tiles(base=85, tile=170)),
         ("", 1.1, Tiles(base=85, tile=170)),

@@ -75,11 +75,11 @@ def test_what_cannot_be_read_counts_as_a_large_picture(data: str) -> None:
     [((200, 200), 54), ((1000, 1000), 1334), ((1092, 1092), 1590), ((9000, 3000), 1093), ((1, 1), 1)],
 )
 def test_claude_counts_pixels(size: tuple[int, int], tokens: int) -> None:
-    assert picture_tokens(size, Area(edge=1568, most=1600), "") == tokens
+    assert picture_tokens(size, Area(edge=1568, max_tokens=1600), "") == tokens
 
 
 def test_claude_has_a_highest_price() -> None:
-    assert picture_tokens((8000, 8000), Area(edge=1568, most=1600), "") == 1600
+    assert picture_tokens((8000, 8000), Area(edge=1568, max_tokens=1600), "") == 1600
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_tiles_are_counted_as_the_maker_describes(size: tuple[int, int], detail:
     [((1024, 1024), "", 1024), ((1800, 2400), "", 1536), ((1024, 1024), "low", 256), ((1, 1), "", 1)],
 )
 def test_patches_are_counted_up_to_a_number(size: tuple[int, int], detail: str, tokens: int) -> None:
-    assert picture_tokens(size, Patches(most=1536), detail) == tokens
-    assert picture_tokens(size, Patches(most=1536, factor=2.0), detail) == 2 * tokens
+    assert picture_tokens(size, Patches(max_patches=1536), detail) == tokens
+    assert picture_tokens(size, Patches(max_patches=1536, factor=2.0), detail) == 2 * tokens

@@ -15,7 +15,7 @@ from dragoman.model.events import (
 from dragoman.model.parts import Refusal, Text, Thinking, ToolCall
 from dragoman.tokens.families import family_of
 from dragoman.tokens.request import PER_CALL, count_texts
-from dragoman.tokens.response import count_answer
+from dragoman.tokens.response import count_response
 
 SAID = "It is sunny in Ulm, and the cathedral is as tall as ever."
 
@@ -27,9 +27,9 @@ def told(text: str, size: int) -> list[Event]:
 
 
 def test_an_answer_has_as_many_tokens_however_it_is_cut() -> None:
-    whole = count_answer([PartStarted(0, Text(text=SAID))], "gpt-5.1")
+    whole = count_response([PartStarted(0, Text(text=SAID))], "gpt-5.1")
     assert whole == count_texts([SAID], family_of("gpt-5.1"))
-    assert {count_answer(told(SAID, size), "gpt-5.1") for size in (1, 3, 7, 1000)} == {whole}
+    assert {count_response(told(SAID, size), "gpt-5.1") for size in (1, 3, 7, 1000)} == {whole}
 
 
 def test_what_was_thought_refused_and_called_counts_too() -> None:
@@ -45,8 +45,8 @@ def test_what_was_thought_refused_and_called_counts_too() -> None:
         PartGrew(3, PartReplaced(Text(text="Yes."))),
     ]
     texts = ["Sunny?", "No.", 'weather {"city":"Ulm"}', "Yes."]
-    assert count_answer(events, "m").tokens == count_texts(texts, family_of("m")).tokens + PER_CALL
+    assert count_response(events, "m").tokens == count_texts(texts, family_of("m")).tokens + PER_CALL
 
 
 def test_nothing_has_no_tokens() -> None:
-    assert count_answer([], "gpt-5.1").tokens == 0
+    assert count_response([], "gpt-5.1").tokens == 0

@@ -6,41 +6,41 @@ from msgspec import Raw
 
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.wire.history_digest import (
-    ANSWERS,
-    ASKS,
-    INSTRUCTS,
+    ASSISTANT,
+    INSTRUCTION,
     LOOKED_BACK,
-    Told,
+    USER,
+    CallOrResult,
     Turn,
     digest,
     is_crowded,
     joined,
-    speech_in,
+    session_hints_in,
     without_reminders,
     without_repeated,
 )
 from tests.step_counting import count_steps
 
-SOUGHT = HintQuery(key=b"k" * 32, telling=frozenset({"t"}), spawning={"Agent": "prompt"})
+SOUGHT = HintQuery(key=b"k" * 32, distinctive_tools=frozenset({"t"}), spawning={"Agent": "prompt"})
 
 
 def asked(*pieces: str) -> Turn:
-    return ASKS, joined("u", [*pieces]), "\n".join(pieces), ()
+    return USER, joined("u", [*pieces]), "\n".join(pieces), ()
 
 
-def called(*calls: Told) -> Turn:
-    return ANSWERS, joined("a", [f"call {call_id}" for call_id, _, _ in calls]), "", calls
+def called(*calls: CallOrResult) -> Turn:
+    return ASSISTANT, joined("a", [f"call {call_id}" for call_id, _, _ in calls]), "", calls
 
 
 def gave(*results: tuple[str, str]) -> Turn:
     told = [(call_id, "", text) for call_id, text in results]
-    return ASKS, joined("u", [f"result {call_id}" for call_id, _ in results]), "", told
+    return USER, joined("u", [f"result {call_id}" for call_id, _ in results]), "", told
 
 
 def told(*turns: tuple[str, str], head: str = "You are invented.") -> SessionHints:
     """What a history shows: turns are of the user (u) and of the model (a)."""
-    said = [asked(text) if who == "u" else (ANSWERS, joined("a", [text]), "", ()) for who, text in turns]
-    return speech_in(said, SOUGHT, instructions=head)
+    said = [asked(text) if who == "u" else (ASSISTANT, joined("a", [text]), "", ()) for who, text in turns]
+    return session_hints_in(said, SOUGHT, instructions=head)
 
 
 def test_agents_are_named_by_the_calls_that_began_them_or_by_their_results() -> None:
@@ -61,43 +61,43 @@ def test_agents_are_named_by_the_calls_that_began_them_or_by_their_results() -> 
         gave(("c3", f'{{"agent_id":"{ids[3]}"}}')),
     ]
     # From all of the history: agents that run beside their parent are known later than the call that began them.
-    assert speech_in(turns, sought).named == ((ids[0], "explorer"), (ids[1], "Noether"))
-    assert speech_in(turns[:3], sought).agents == ("explorer", "")
-    assert speech_in(turns, sought).agents == ()
+    assert session_hints_in(turns, sought).named == ((ids[0], "explorer"), (ids[1], "Noether"))
+    assert session_hints_in(turns[:3], sought).agents == ("explorer", "")
+    assert session_hints_in(turns, sought).agents == ()
 
 
 def test_the_end_of_one_request_is_a_beginning_of_the_next() -> None:
     first = told(("u", "a"))
     second = told(("u", "a"), ("a", "b"), ("u", "c"))
     third = told(("u", "a"), ("a", "b"), ("u", "c"), ("a", "d"), ("u", "e"))
-    assert second.before == (first.tip,)
-    assert third.before == (second.tip, first.tip)
-    assert len({first.tip, second.tip, third.tip}) == 3
-    assert first.opening == first.tip
-    assert second.opening == third.opening == first.opening
+    assert second.before == (first.head,)
+    assert third.before == (second.head, first.head)
+    assert len({first.head, second.head, third.head}) == 3
+    assert first.conversation_start == first.head
+    assert second.conversation_start == third.conversation_start == first.conversation_start
 
 
 def test_only_some_of_the_latest_answers_are_looked_back_from() -> None:
     turns = [("u" if number % 2 == 0 else "a", str(number)) for number in range(41)]
     found = told(*turns)
     assert len(found.before) == LOOKED_BACK
-    assert found.before[0] == told(*turns[:39]).tip
-    assert found.opening == told(*turns[:1]).opening
+    assert found.before[0] == told(*turns[:39]).head
+    assert found.conversation_start == told(*turns[:1]).conversation_start
 
 
 def test_numbers_at_the_head_of_instructions_change_nothing_and_other_words_do() -> None:
     at = told(("u", "a"), head="It is 10:21. You help.")
-    assert told(("u", "a"), head="It is 11:58. You help.").tip == at.tip
-    assert told(("u", "a"), head="It is 10:21. You hinder.").tip != at.tip
+    assert told(("u", "a"), head="It is 11:58. You help.").head == at.head
+    assert told(("u", "a"), head="It is 10:21. You hinder.").head != at.head
     long = "x" * 500
-    assert told(("u", "a"), head=f"{long} Monday").tip == told(("u", "a"), head=f"{long} Tuesday").tip
+    assert told(("u", "a"), head=f"{long} Monday").head == told(("u", "a"), head=f"{long} Tuesday").head
     assert at.instructions == len("It is 10:21. You help.")
 
 
 def test_instructions_after_the_first_word_are_none() -> None:
-    turns: list[Turn] = [(INSTRUCTS, "", "he", ()), asked("a"), (INSTRUCTS, "", "a reminder of the client's", ())]
-    found = speech_in(turns, SOUGHT, instructions="You ")
-    assert found.tip == told(("u", "a"), head="You he").tip
+    turns: list[Turn] = [(INSTRUCTION, "", "he", ()), asked("a"), (INSTRUCTION, "", "a reminder of the client's", ())]
+    found = session_hints_in(turns, SOUGHT, instructions="You ")
+    assert found.head == told(("u", "a"), head="You he").head
     assert (found.instructions, found.messages) == (6, 1)
 
 
@@ -114,17 +114,17 @@ def test_what_was_given_to_agents_in_the_latest_answer_is_told() -> None:
         ),
         gave(("c1", "  task_id: ses_1 is done"), ("c2", "task_id: ses_2")),
     ]
-    found = speech_in(turns, SOUGHT, tools=["t", "", "t"])
+    found = session_hints_in(turns, SOUGHT, tools=["t", "", "t"])
     assert found.prompts == (digest(SOUGHT.key, "prompt", "look"),)
     assert found.call == digest(SOUGHT.key, "call", "c1")
     assert found.tasks == ("ses_1",)
-    assert (found.tools, found.telling, found.messages) == (3, ("t",), 5)
+    assert (found.tools, found.distinctive_tools, found.messages) == (3, ("t",), 5)
 
 
 def test_a_session_is_read_at_the_beginning_of_a_result_alone() -> None:
     def tasks(result: str) -> tuple[str, ...]:
         turns = [asked("go"), called(("c", "Agent", "{}")), gave(("c", result))]
-        return speech_in(turns, SOUGHT).tasks
+        return session_hints_in(turns, SOUGHT).tasks
 
     assert tasks('<task id="ses_a1" state="completed">') == ("ses_a1",)
     assert tasks("task_id: ses_a1") == ("ses_a1",)
@@ -135,8 +135,8 @@ def test_a_session_is_read_at_the_beginning_of_a_result_alone() -> None:
 
 def test_nothing_is_digested_where_nobody_said_anything() -> None:
     assert told() == SessionHints(instructions=len("You are invented."))
-    assert told(("a", "b")).tip == ""
-    assert told(("u", "")).tip == ""
+    assert told(("a", "b")).head == ""
+    assert told(("u", "")).head == ""
 
 
 def test_reminders_are_taken_out() -> None:
@@ -162,11 +162,11 @@ def test_many_objects_without_words_are_a_crowd() -> None:
 
 
 def test_an_answer_without_a_word_is_an_answer() -> None:
-    nothing: Turn = (ANSWERS, "", "", ())
-    found = speech_in([asked("a"), nothing, asked("b"), nothing], SOUGHT)
-    assert found.before == (found.tip, told(("u", "a"), head="").tip)
-    assert found.tip == told(("u", "a"), ("u", "b"), head="").tip
-    assert speech_in([asked("a"), nothing], SOUGHT).before == ()
+    nothing: Turn = (ASSISTANT, "", "", ())
+    found = session_hints_in([asked("a"), nothing, asked("b"), nothing], SOUGHT)
+    assert found.before == (found.head, told(("u", "a"), head="").head)
+    assert found.head == told(("u", "a"), ("u", "b"), head="").head
+    assert session_hints_in([asked("a"), nothing], SOUGHT).before == ()
 
 
 def test_digests_differ_by_key_and_kind_and_take_any_text() -> None:

@@ -7,19 +7,29 @@ import pytest
 from msgspec import Raw
 
 from dragoman.model.request_features import ConversationStart
-from dragoman.wire.peek import NULL, PeekedMessage, length, listed, number, opening_in, peeked, says, text_in
+from dragoman.wire.peek import (
+    NULL,
+    PeekedMessage,
+    conversation_start_in,
+    has_value,
+    length,
+    listed,
+    number,
+    peeked,
+    text_in,
+)
 
 TEXTS = msgspec.json.Decoder(list[str])
 
 
 @pytest.mark.parametrize("text", [b"null", b"[]", b"{}", b'""', b"false"])
 def test_what_is_empty_says_nothing(text: bytes) -> None:
-    assert not says(Raw(text))
+    assert not has_value(Raw(text))
 
 
 @pytest.mark.parametrize("text", [b"true", b"0", b"[1]", b'{"a":1}', b'"auto"', b'"a long text"'])
 def test_what_is_there_says_something(text: bytes) -> None:
-    assert says(Raw(text))
+    assert has_value(Raw(text))
 
 
 def test_what_is_not_there_has_no_length() -> None:
@@ -55,6 +65,6 @@ def test_a_conversation_opens_with_the_users_first_words() -> None:
         PeekedMessage("user", hello),
         PeekedMessage("user", more),
     ]
-    assert opening_in(said) == ConversationStart(instructions="Be brief.", text="Hello!")
-    assert opening_in(said, "Be kind.") == ConversationStart(instructions="Be kind.", text="Hello!")
-    assert opening_in(said[:2]) == ConversationStart()
+    assert conversation_start_in(said) == ConversationStart(instructions="Be brief.", text="Hello!")
+    assert conversation_start_in(said, "Be kind.") == ConversationStart(instructions="Be kind.", text="Hello!")
+    assert conversation_start_in(said[:2]) == ConversationStart()

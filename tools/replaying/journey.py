@@ -92,8 +92,8 @@ class _Journey:
             source=self.target,
             target=self.exchange.dialect,
             model=model_of(self.exchange),
-            upstream=listing.upstream if listing is not None else None,
-            rows=listing.rows if listing is not None else (),
+            vendor=listing.vendor_or_name if listing is not None else None,
+            capability_rows=listing.capabilities if listing is not None else (),
         )
 
     def whole(self, raw: bytes) -> None:
@@ -175,7 +175,12 @@ class _Journey:
         if heard.said.error is None and heard.body and self.said.error is None:
             self.second(echoed(self.target, body, heard.body), self.said)
             listing = listing_of(self.exchange)
-            if not self.said.calls and self.said.reasoning and listing is not None and listing.upstream in _WANT_ALL:
+            if (
+                not self.said.calls
+                and self.said.reasoning
+                and listing is not None
+                and listing.vendor_or_name in _WANT_ALL
+            ):
                 asked = question(self.target, model_of(self.exchange), Said(calls=[EARLIER]), streamed=False)
                 said = replace(self.said, calls=[EARLIER])
                 self.second(echoed(self.target, with_earlier_call(self.target, asked), heard.body), said)

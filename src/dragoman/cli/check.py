@@ -14,10 +14,10 @@ from dragoman.cli import documents
 from dragoman.cli.terminal import GREEN, RED, Column, OutputScreen, printable, progress, screen_of, table
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
-from dragoman.config.prices import book_of, doubts
+from dragoman.config.prices import override_warnings, price_book_of
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.config.toml_lines import dotted
-from dragoman.config.trust_summary import describe_line
+from dragoman.config.trust_summary import describe_route
 from dragoman.model.losses import Strict
 from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOLS
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     """Check one configuration; what is wrong with it is told by whoever called."""
     settings = read_settings(file_to_read(options.config), os.environ, catalogue())
     screen = screen_of(sys.stdout, options.color)
-    documents.say("\n".join(_as_text(list(_summary(settings)), screen)), screen)
+    documents.write_text("\n".join(_as_text(list(_summary(settings)), screen)), screen)
     missing = [str(each) for each in settings.missing]
     for warning in settings.warnings:
         if warning not in missing:
@@ -72,34 +72,34 @@ def run(options: argparse.Namespace) -> int:
 
 def _price_doubts(settings: Settings) -> Iterator[str]:
     """What is strange about prices, or missing where a line goes by them; a window that is unknown is no matter."""
-    book, now = book_of(settings, documents.complain), time.time()
+    book, now = price_book_of(settings, documents.complain), time.time()
     if settings.prices:
-        yield from doubts(settings, book, now)
-    lines = [line for line in settings.routes if _needs_prices(line)]
-    if not lines:
+        yield from override_warnings(settings, book, now)
+    routes = [route for route in settings.routes if _needs_prices(route)]
+    if not routes:
         return
     # Names are resolved for these alone.
     from dragoman.gateway.model_resolver import AbsentModel, ModelResolver
 
-    routes = ModelResolver(settings)
-    for line in lines:
+    resolver = ModelResolver(settings)
+    for route in routes:
         try:
-            found = {target.id: target for target in _priced(routes.route(line.pattern, PROTOCOLS[0].name))}
+            targets = {target.id: target for target in _priced(resolver.route(route.pattern, PROTOCOLS[0].name))}
         except AbsentModel:
             # Why nobody is left is told elsewhere.
             continue
-        for target in found.values():
+        for target in targets.values():
             # A model that the client's name decides on is known when it is asked for.
             facts = facts_of(book, target.provider, target.model, now)
             if "*" in target.model or estimate(facts, 1, 0, 1).total is not None:
                 continue
-            then = "it comes last" if line.max_cost is None else "it does not pass max_cost"
+            then = "it comes last" if route.max_cost is None else "it does not pass max_cost"
             section = f"[prices.{dotted((target.id,))}]"
-            yield f"models.{dotted((line.pattern,))}: the price of {target.id} is unknown: {then}; say it in {section}"
+            yield f"models.{dotted((route.pattern,))}: the price of {target.id} is unknown: {then}; say it in {section}"
 
 
-def _needs_prices(line: RouteConfig) -> bool:
-    return line.max_cost is not None or POLICIES[line.policy].prices
+def _needs_prices(route: RouteConfig) -> bool:
+    return route.max_cost is not None or POLICIES[route.policy].prices
 
 
 def _priced(route: Route) -> Iterator[Target]:
@@ -107,8 +107,8 @@ def _priced(route: Route) -> Iterator[Target]:
     if route.max_cost is not None:
         yield from route.targets
         return
-    if route.outline.prices:
-        yield from (target for _, target, _, _ in route.outline.leaves)
+    if route.summary.prices:
+        yield from (target for _, target, _, _ in route.summary.leaves)
     for rule in route.rules:
         yield from _priced(rule.to)
 
@@ -122,18 +122,18 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     none = "none, but [keys] is there: nobody gets in" if settings.keys_table else "none: whoever reaches it may use it"
     yield "keys", str(len(settings.keys) or none)
     if settings.telemetry.endpoint:
-        yield "telemetry", f"{settings.telemetry.sample:.4g} of all exchanges to {settings.telemetry.endpoint}"
+        yield "telemetry", f"{settings.telemetry.sample_ratio:.4g} of all exchanges to {settings.telemetry.endpoint}"
     for provider in settings.listed():
         yield "providers", provider.name, _describe(provider)
     for name, each in settings.absent.items():
         yield "left out", name, each.problem
-    for line in settings.routes:
-        yield "models", line.pattern, _target(line)
+    for route in settings.routes:
+        yield "models", route.pattern, _target(route)
     served: dict[str, list[str]] = {}
-    for line in settings.defaults:
-        name = line.targets[0].partition("/")[0]
+    for route in settings.defaults:
+        name = route.targets[0].partition("/")[0]
         if name not in settings.absent:
-            served.setdefault(name, []).append(line.pattern)
+            served.setdefault(name, []).append(route.pattern)
     for name, patterns in served.items():
         yield "by itself", name, " ".join(patterns)
     for target in _unpriced(settings):
@@ -143,7 +143,7 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
 def _unpriced(settings: Settings) -> Iterator[str]:
     """The targets that the file names and of which nobody knows what they cost, each once."""
     # Which model a client's name decides on is known when it is asked for.
-    texts = (text for line in settings.routes for text in line.targets if "*" not in text)
+    texts = (text for route in settings.routes for text in route.targets if "*" not in text)
     named = dict.fromkeys(split_protocol(text)[0] for text in texts)
     book, now = None, time.time()
     for target in named:
@@ -151,7 +151,7 @@ def _unpriced(settings: Settings) -> Iterator[str]:
         provider = settings.providers.get(name)
         if provider is None or not model or provider.transport == "echo":
             continue
-        book = book or book_of(settings, documents.complain)
+        book = book or price_book_of(settings, documents.complain)
         if estimate(facts_of(book, provider, model, now), 1, 0, 1).total is None:
             yield target
 
@@ -177,8 +177,8 @@ def _describe(provider: Provider) -> str:
     return f"{protocols}; {'no key' if provider.auth == 'none' else f'credentials of {provider.auth}'}"
 
 
-def _target(line: RouteConfig) -> str:
-    return f"{describe_line(line)}{_strict(line.strict)}"
+def _target(route: RouteConfig) -> str:
+    return f"{describe_route(route)}{_strict(route.strict)}"
 
 
 def _strict(strict: Strict) -> str:
@@ -189,9 +189,9 @@ def _live(settings: Settings, screen: OutputScreen) -> int:
     # The gateway is needed for this alone.
     from dragoman.gateway.provider_probe import check_live
 
-    with progress() as say:
-        say("asking the providers …")
+    with progress() as show_step:
+        show_step("asking the providers …")
         outcomes = asyncio.run(check_live(settings))
     rows = [("ok" if ok else "failed", provider, protocol, words) for provider, protocol, ok, words in outcomes]
-    documents.say("\n".join(table(screen, _LIVE, rows)), screen)
+    documents.write_text("\n".join(table(screen, _LIVE, rows)), screen)
     return 0 if all(ok for _, _, ok, _ in outcomes) else FAILED

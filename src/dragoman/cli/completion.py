@@ -18,14 +18,14 @@ from dragoman.cli.parser import children, options_of
 # Options that take the name of a model, and the names of values that are files.
 _MODELS = frozenset({"model", "small_model"})
 _FILES = frozenset({"FILE", "FILE|URL"})
-_ASK = "dragoman models --names 2>/dev/null"
+_MODELS_COMMAND = "dragoman models --names 2>/dev/null"
 
 
 class Option(Struct, frozen=True, kw_only=True):
     """One option of a command, and what may follow it."""
 
     names: tuple[str, ...]
-    words: str
+    description: str
     takes: bool = False
     choices: tuple[str, ...] = ()
     file: bool = False
@@ -37,7 +37,7 @@ class CommandPlace(Struct, frozen=True, kw_only=True):
 
     path: str
     # What may stand here beside options: commands, or the choices of an argument, with a word on each.
-    words: Mapping[str, str]
+    completions: Mapping[str, str]
     options: tuple[Option, ...]
 
 
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     # All commands are needed, and this is one of them.
     from dragoman.cli import tree
 
-    documents.say("\n".join(SHELLS[options.shell](list(places(tree())))))
+    documents.write_text("\n".join(SHELLS[options.shell](list(places(tree())))))
     return 0
 
 
@@ -71,7 +71,7 @@ def places(parser: argparse.ArgumentParser, path: str = "", more: Sequence[str] 
         if action.choices is not None and not isinstance(action, argparse._SubParsersAction):
             words |= dict.fromkeys(map(str, action.choices), "")
     words |= dict.fromkeys(more, "")
-    yield CommandPlace(path=path, words=words, options=tuple(map(_option, options_of(parser))))
+    yield CommandPlace(path=path, completions=words, options=tuple(map(_option, options_of(parser))))
     for name, child in below.items():
         # Of a name of two words the second stands where the first one has come to.
         longer = [other.removeprefix(f"{name} ") for other in below if other.startswith(f"{name} ")]
@@ -82,7 +82,7 @@ def _option(action: argparse.Action) -> Option:
     takes = action.nargs != 0
     return Option(
         names=tuple(action.option_strings),
-        words=(action.help or "").replace("%(prog)s", "dragoman"),
+        description=(action.help or "").replace("%(prog)s", "dragoman"),
         takes=takes,
         choices=tuple(map(str, action.choices or ())),
         file=takes and action.metavar in _FILES,
@@ -90,14 +90,14 @@ def _option(action: argparse.Action) -> Option:
     )
 
 
-def _paths(found: Sequence[CommandPlace]) -> str:
+def _paths(commands: Sequence[CommandPlace]) -> str:
     """The places but the first, as patterns of a `case`."""
-    return " | ".join(shlex.quote(place.path) for place in found[1:])
+    return " | ".join(shlex.quote(place.path) for place in commands[1:])
 
 
-def _taking(found: Sequence[CommandPlace]) -> Iterator[tuple[str, Option]]:
+def _taking(commands: Sequence[CommandPlace]) -> Iterator[tuple[str, Option]]:
     """The options that a value follows, each behind the pattern of a shell's `case` that it is known by."""
-    for place in found:
+    for place in commands:
         for option in place.options:
             if option.takes:
                 yield " | ".join(shlex.quote(f"{place.path} {name}") for name in option.names), option
@@ -105,10 +105,10 @@ def _taking(found: Sequence[CommandPlace]) -> Iterator[tuple[str, Option]]:
 
 def _offered(place: CommandPlace) -> list[str]:
     """All that may be written next: commands and options."""
-    return [*place.words, *(name for option in place.options for name in option.names)]
+    return [*place.completions, *(name for option in place.options for name in option.names)]
 
 
-def _bash(found: Sequence[CommandPlace]) -> Iterator[str]:
+def _bash(commands: Sequence[CommandPlace]) -> Iterator[str]:
     yield "# bash completion for dragoman"
     yield "_dragoman() {"
     yield '    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} place="" words="" word i'
@@ -117,14 +117,14 @@ def _bash(found: Sequence[CommandPlace]) -> Iterator[str]:
     yield "        word=${COMP_WORDS[i]}"
     yield "        # What follows is for another program."
     yield "        [[ $word == -- ]] && return"
-    yield f'        case "$place $word" in {_paths(found)}) place="$place $word" ;; esac'
+    yield f'        case "$place $word" in {_paths(commands)}) place="$place $word" ;; esac'
     yield "    done"
     yield '    case "$place $prev" in'
-    for names, option in _taking(found):
+    for names, option in _taking(commands):
         yield f"        {names}) {_bash_values(option)} ;;"
     yield "    esac"
     yield '    case "$place" in'
-    for place in found:
+    for place in commands:
         yield f"        {shlex.quote(place.path)}) words={shlex.quote(' '.join(_offered(place)))} ;;"
     yield "    esac"
     yield '    COMPREPLY=($(compgen -W "$words" -- "$cur"))'
@@ -136,26 +136,26 @@ def _bash_values(option: Option) -> str:
     if option.choices:
         return f'COMPREPLY=($(compgen -W {shlex.quote(" ".join(option.choices))} -- "$cur")); return'
     if option.model:
-        return f'COMPREPLY=($(compgen -W "$({_ASK})" -- "$cur")); return'
+        return f'COMPREPLY=($(compgen -W "$({_MODELS_COMMAND})" -- "$cur")); return'
     # With nothing to offer bash offers files, if it is let.
     return "return" if option.file else "compopt +o default 2>/dev/null; return"
 
 
-def _zsh(found: Sequence[CommandPlace]) -> Iterator[str]:
+def _zsh(commands: Sequence[CommandPlace]) -> Iterator[str]:
     yield "#compdef dragoman"
     yield "_dragoman() {"
     yield '    local cur=${words[CURRENT]} prev=${words[CURRENT-1]} place="" word i'
     yield "    for ((i = 2; i < CURRENT; i++)); do"
     yield "        word=${words[i]}"
     yield "        [[ $word == -- ]] && { _files; return }"
-    yield f'        case "$place $word" in ({_paths(found)}) place="$place $word" ;; esac'
+    yield f'        case "$place $word" in ({_paths(commands)}) place="$place $word" ;; esac'
     yield "    done"
     yield '    case "$place $prev" in'
-    for names, option in _taking(found):
+    for names, option in _taking(commands):
         yield f"        ({names}) {_zsh_values(option)}; return ;;"
     yield "    esac"
     yield '    case "$place" in'
-    for place in found:
+    for place in commands:
         yield f"        ({shlex.quote(place.path)}) compadd -- {shlex.join(_offered(place))} ;;"
     yield "    esac"
     yield "    [[ -z $place || $cur == -* ]] || _files"
@@ -167,17 +167,17 @@ def _zsh_values(option: Option) -> str:
     if option.choices:
         return f"compadd -- {shlex.join(option.choices)}"
     if option.model:
-        return f'compadd -- ${{(f)"$({_ASK})"}}'
+        return f'compadd -- ${{(f)"$({_MODELS_COMMAND})"}}'
     return "_files" if option.file else "_message value"
 
 
-def _fish(found: Sequence[CommandPlace]) -> Iterator[str]:
+def _fish(commands: Sequence[CommandPlace]) -> Iterator[str]:
     yield "# fish completion for dragoman"
     yield "function __dragoman_place"
     yield '    set -l place ""'
     yield "    for word in (commandline -opc)[2..-1]"
     yield '        switch "$place $word"'
-    yield f"            case {' '.join(_quoted(place.path) for place in found[1:])}"
+    yield f"            case {' '.join(_quoted(place.path) for place in commands[1:])}"
     yield '                set place "$place $word"'
     yield "        end"
     yield "    end"
@@ -187,14 +187,14 @@ def _fish(found: Sequence[CommandPlace]) -> Iterator[str]:
     yield "    set -l place (__dragoman_place)"
     yield '    test "$place" = "$argv[1]"'
     yield "end"
-    for place in found:
+    for place in commands:
         here = f"complete -c dragoman -n {_quoted(f'__dragoman_at {_quoted(place.path)}')}"
         # No file is a command.
         alone = "" if place.path else " -f"
-        for word, words in place.words.items():
+        for word, words in place.completions.items():
             yield f"{here}{alone} -a {_quoted(word)} -d {_quoted(words)}"
         for option in place.options:
-            yield f"{here} {_fish_option(option)} -d {_quoted(option.words)}"
+            yield f"{here} {_fish_option(option)} -d {_quoted(option.description)}"
 
 
 def _fish_option(option: Option) -> str:
@@ -202,7 +202,7 @@ def _fish_option(option: Option) -> str:
     if option.choices:
         names.append(f"-x -a {_quoted(' '.join(option.choices))}")
     elif option.model:
-        names.append(f"-x -a {_quoted(f'({_ASK})')}")
+        names.append(f"-x -a {_quoted(f'({_MODELS_COMMAND})')}")
     elif option.file:
         names.append("-r -F")
     elif option.takes:

@@ -13,7 +13,7 @@ from typing import IO
 import msgspec
 
 from dragoman.cli import documents
-from dragoman.cli.record_file import add_config, drain, now_in_micro, recorded, write_json
+from dragoman.cli.record_file import add_config, find_record_file, ingest, now_in_micro, write_json
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, progress, screen_of, table
 from dragoman.cli.usage import add_times
 
@@ -28,7 +28,7 @@ _COLUMNS = (
     Column(heading="FOUND", least=24),
 )
 # A piece of a file that is written.
-_PIECE = 1 << 16
+_BUFFER_BYTES = 1 << 16
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,23 +61,25 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run_check(options: argparse.Namespace) -> int:
     """Examine the file and its journals."""
-    from dragoman.records.integrity_check import examine
+    from dragoman.records.integrity_check import check_integrity
 
-    kept = recorded(options)
-    if not Path(kept.path).exists():
-        documents.complain(f"nothing was recorded yet: {kept.path} is not there")
+    record_file = find_record_file(options)
+    if not Path(record_file.path).exists():
+        documents.complain(f"nothing was recorded yet: {record_file.path} is not there")
         if options.json:
             write_json({"findings": []})
         return 0
-    with progress() as say:
-        say(f"looking {kept.path} through …")
-        found = list(examine(kept.path))
+    with progress() as show_step:
+        show_step(f"looking {record_file.path} through …")
+        findings = list(check_integrity(record_file.path))
     if options.json:
-        write_json({"findings": msgspec.to_builtins(found)})
+        write_json({"findings": msgspec.to_builtins(findings)})
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say("\n".join(table(screen, _COLUMNS, [(each.state, each.subject, each.words) for each in found])))
-    return WRONG if any(each.state == "wrong" for each in found) else 0
+        documents.write_text(
+            "\n".join(table(screen, _COLUMNS, [(each.state, each.subject, each.words) for each in findings]))
+        )
+    return WRONG if any(each.state == "wrong" for each in findings) else 0
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -85,20 +87,20 @@ def run_export(options: argparse.Namespace) -> int:
     from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
     from dragoman.records.time_range import period_of, zone_of
     from dragoman.store.exports import Exports
-    from dragoman.store.record_tables import open_account_tables
+    from dragoman.store.record_tables import open_record_tables
 
-    kept, now = recorded(options), now_in_micro()
-    zone = kept.zone if options.zone is None else zone_of(options.zone)
+    record_file, now = find_record_file(options), now_in_micro()
+    zone = record_file.zone if options.zone is None else zone_of(options.zone)
     period = period_of(zone, now // _MICRO, since=options.since, until=options.until, first=0)
-    status = drain(kept.path)
-    if not Path(kept.path).exists():
-        documents.complain(f"nothing was recorded yet: {kept.path} is not there")
-    tables = open_account_tables(kept.path, read_only=True)
+    status = ingest(record_file.path)
+    if not Path(record_file.path).exists():
+        documents.complain(f"nothing was recorded yet: {record_file.path} is not there")
+    tables = open_record_tables(record_file.path, read_only=True)
     try:
         # Rows are cut where it was said, since they have their own times; up to now is all that is there.
-        until = period.asked_until * _MICRO if options.until else _EVER
-        told = exchanges(Exports(tables.connection), period.asked_since * _MICRO, until)
-        lines = as_json_lines(told) if options.format == "jsonl" else as_csv(csv_names(), told)
+        until = period.requested_until * _MICRO if options.until else _EVER
+        records = exchanges(Exports(tables.connection), period.requested_since * _MICRO, until)
+        lines = as_json_lines(records) if options.format == "jsonl" else as_csv(csv_names(), records)
         if options.out is None:
             documents.write_all(lines)
         else:
@@ -119,13 +121,13 @@ def _written(place: Path) -> Iterator[IO[bytes]]:
     """A file that is there when all of it is, for its user alone; what was there before stays until then."""
     if place.exists() and not place.is_file():
         # A device, or a pipe.
-        with place.open("wb", _PIECE) as file:
+        with place.open("wb", _BUFFER_BYTES) as file:
             yield file
         return
     beside = place.with_name(f".{place.name}.{os.getpid()}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "wb", _PIECE) as file:
+        with os.fdopen(descriptor, "wb", _BUFFER_BYTES) as file:
             yield file
         beside.replace(place)
     except BaseException:

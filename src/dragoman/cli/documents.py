@@ -38,15 +38,15 @@ def complain(problem: str, command: str = "") -> None:
     It is wrapped at words on a terminal, and is one line elsewhere. A command to be copied follows on its own line.
     """
     screen = screen_of(sys.stderr)
-    lines = wrapped(screen, screen.shown(f"dragoman: {printable(problem)}"), _INDENT, whole_words=True)
+    lines = wrapped(screen, screen.displayable(f"dragoman: {printable(problem)}"), _INDENT, whole_words=True)
     if command:
-        lines.append(_INDENT + screen.shown(printable(command)))
+        lines.append(_INDENT + screen.displayable(printable(command)))
     print("\n".join(lines), file=sys.stderr)
 
 
 def request_problem(error: DragomanError) -> str:
     """What is wrong with a request; if it has no model, with the option that names one."""
-    is_nameless = isinstance(error, WireError) and (error.path, error.found) == ("/model", "nothing")
+    is_nameless = isinstance(error, WireError) and (error.path, error.actual) == ("/model", "nothing")
     return f"{error}; --model NAME sets it" if is_nameless else str(error)
 
 
@@ -56,7 +56,7 @@ def prompt(question: str) -> None:
     sys.stderr.flush()
 
 
-def say(text: str, screen: OutputScreen | None = None) -> None:
+def write_text(text: str, screen: OutputScreen | None = None) -> None:
     """Write text to the standard output, with signs that it can show; JSON is for `write`."""
     write((screen or screen_of(sys.stdout)).encode(text) + b"\n")
 

@@ -21,7 +21,7 @@ from dragoman.launching.client_process import EXCEPTIONS, past_proxies
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchOptions
 from dragoman.launching.gateway import addresses_of, find_running, is_running
 from dragoman.launching.keys import GivenKey, find_key
-from dragoman.launching.names import MOST_NAMES, ask_names
+from dragoman.launching.names import MAX_NAMES, fetch_names
 from dragoman.launching.shells import SHELLS, shell_lines, undo_lines
 from dragoman.launching.sizes import Sizes, read_tokens
 from dragoman.providers.catalogue import catalogue
@@ -35,12 +35,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="print what a client needs, for a shell",
         description='Print what a client needs to talk to the gateway: eval "$(dragoman env claude)"',
     )
-    add_wishes(parser)
+    add_launch_arguments(parser)
     parser.add_argument("--shell", choices=SHELLS, help="whose lines to print; left out, those of $SHELL")
     parser.set_defaults(run=run)
 
 
-def add_wishes(parser: argparse.ArgumentParser) -> None:
+def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what is the same for printing and for launching."""
     parser.add_argument("client", choices=CLIENTS, help="the program")
     parser.add_argument("--model", metavar="NAME", help="the model to ask for, as `provider/model` or as configured")
@@ -67,13 +67,13 @@ def run(options: argparse.Namespace) -> int:
     running = find_running(settings.server) if address is None else address if is_running(address) else None
     address = address or running or addresses_of(settings.server)[0]
     client = CLIENTS[options.client]
-    wish = wish_of(client, options, settings, address)
+    launch_options = launch_options_of(client, options, settings, address)
     key = find_key(settings, os.environ, options.key_file)
-    plan = client.plan(with_sizes(wish, client, settings, key, running))
+    plan = client.plan(with_sizes(launch_options, client, settings, key, running))
     plan = replace(plan, environment={**plan.environment, **past_proxies(address, os.environ)})
     shell = SHELLS[options.shell or default_shell(os.environ)]
     lines = shell_lines(plan, client.program, key, shell)
-    lines += undo_lines(plan, client.program, key, shell, os.environ, kept=EXCEPTIONS)
+    lines += undo_lines(plan, client.program, key, shell, os.environ, restored=EXCEPTIONS)
     documents.write("\n".join(lines).encode() + b"\n")
     warn_of_clear_text(address, key)
     if running is None:
@@ -105,7 +105,9 @@ def warn_of_clear_text(address: str, key: GivenKey) -> None:
         documents.complain(f"warning: the gateway's key is sent to {address} in clear text")
 
 
-def wish_of(client: LaunchableClient, options: argparse.Namespace, settings: Settings, address: str) -> LaunchOptions:
+def launch_options_of(
+    client: LaunchableClient, options: argparse.Namespace, settings: Settings, address: str
+) -> LaunchOptions:
     """What the user asked for, if the client can have it."""
     if client.needs_model and options.model is None:
         raise UsageError(f"{client.name} has to be told which model to ask for: --model NAME")
@@ -116,49 +118,53 @@ def wish_of(client: LaunchableClient, options: argparse.Namespace, settings: Set
         model=options.model,
         small_model=options.small_model,
         context=None if options.context is None else read_tokens(options.context, "--context"),
-        others=_known_models(settings),
+        others=_configured_models(settings),
         own=os.environ,
     )
 
 
 def with_sizes(
-    wish: LaunchOptions, client: LaunchableClient, settings: Settings, key: GivenKey, running: str | None
+    launch_options: LaunchOptions, client: LaunchableClient, settings: Settings, key: GivenKey, running: str | None
 ) -> LaunchOptions:
     """A wish with what is known of its models: by the gateway that runs, else by the configuration."""
-    names = wish.models if client.offers_models else wish.asked
+    names = launch_options.models if client.offers_models else launch_options.requested_models
     if not names:
-        return wish
+        return launch_options
     why = ""
-    found: Sequence[DescribedName] = ()
+    descriptions: Sequence[DescribedName] = ()
     try:
-        found = _described([name.removesuffix(CLAUDE_SUFFIX) for name in names], settings, key, running)
+        descriptions = _described([name.removesuffix(CLAUDE_SUFFIX) for name in names], settings, key, running)
     except DragomanError as error:
         why = f" ({error})"
-    known = {name.name: Sizes(window=name.window, cap=name.output_cap) for name in found}
+    sizes_by_name = {name.name: Sizes(window=name.window, cap=name.output_cap) for name in descriptions}
     # Whoever ends a name so has said what the window is.
-    known |= {name + CLAUDE_SUFFIX: replace(sizes, window=None) for name, sizes in known.items()}
-    wish = replace(wish, sizes=known)
-    if wish.model is not None and not wish.model.endswith(CLAUDE_SUFFIX) and wish.sizes_of(wish.model).window is None:
+    sizes_by_name |= {name + CLAUDE_SUFFIX: replace(sizes, window=None) for name, sizes in sizes_by_name.items()}
+    launch_options = replace(launch_options, sizes=sizes_by_name)
+    if (
+        launch_options.model is not None
+        and not launch_options.model.endswith(CLAUDE_SUFFIX)
+        and launch_options.sizes_of(launch_options.model).window is None
+    ):
         documents.complain(
-            f"note: how many tokens {wish.model} takes is not known{why}, so {client.name} goes by a guess of its own; "
-            "--context 128k says it"
+            f"note: how many tokens {launch_options.model} takes is not known{why}, so {client.name} goes by a guess "
+            "of its own; --context 128k says it"
         )
-    return wish
+    return launch_options
 
 
 def _described(names: Sequence[str], settings: Settings, key: GivenKey, running: str | None) -> Sequence[DescribedName]:
     if running is not None:
         # A few of them are quickly looked up; many are asked for as all.
-        return ask_names(running, key.text, names=names if len(names) <= MOST_NAMES else ())
+        return fetch_names(running, key.text, names=names if len(names) <= MAX_NAMES else ())
     # The gateway is needed for this alone.
     from dragoman.gateway.model_directory import names_table
 
     return asyncio.run(names_table(settings, names=names))[0]
 
 
-def _known_models(settings: Settings) -> tuple[str, ...]:
+def _configured_models(settings: Settings) -> tuple[str, ...]:
     """Names that lead somewhere, as far as the configuration spells them out."""
-    routed = [line.pattern for line in settings.routes if "*" not in line.pattern]
+    routed = [route.pattern for route in settings.routes if "*" not in route.pattern]
     served = [f"{name}/{model}" for name, provider in settings.providers.items() for model in provider.models or ()]
     return (*routed, *served)
 

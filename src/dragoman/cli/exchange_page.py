@@ -15,7 +15,7 @@ from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, tabl
 from dragoman.gateway.observability.log_columns import quoted
 from dragoman.model.features import weight_of
 from dragoman.records.exchanges import Exchange, classes_of, fresh_of
-from dragoman.records.journal_entry import CallEntry, CandidateEntry, Money, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, TokenCounts
 from dragoman.records.thread_tree import CERTAIN
 
 _ATTEMPTS = (
@@ -43,10 +43,12 @@ _MEANING = "docs/losses.md"
 _LEFT_OUT = "left out"
 
 
-def as_page(exchange: Exchange, kept: RecordFile, screen: OutputScreen, *, all_losses: bool = False) -> Iterator[str]:
+def as_page(
+    exchange: Exchange, record_file: RecordFile, screen: OutputScreen, *, all_losses: bool = False
+) -> Iterator[str]:
     """The page: what it was, whom it might have gone to where that was weighed, each attempt, each loss."""
     exact = not screen.terminal
-    facts = [(name, words) for name, words in _facts(exchange, kept, exact) if words]
+    facts = [(name, words) for name, words in _facts(exchange, record_file, exact) if words]
     yield from table(screen, (Column(heading="EXCHANGE"), Column(heading=exchange.row.id, least=24)), facts)
     yield from _ranking(exchange, screen, exact)
     calls = exchange.details.calls
@@ -71,25 +73,25 @@ def _ranking(exchange: Exchange, screen: OutputScreen, exact: bool) -> Iterator[
     if not considered:
         return
     yield ""
-    rows = [_candidate(place, found, exact) for place, found in enumerate(considered, 1)]
+    rows = [_candidate(place, candidate, exact) for place, candidate in enumerate(considered, 1)]
     yield from table(screen, _CONSIDERED, rows)
     if more:
         yield f"and {more} more"
 
 
-def _candidate(place: int, found: CandidateEntry, exact: bool) -> tuple[str, ...]:
+def _candidate(place: int, candidate: CandidateEntry, exact: bool) -> tuple[str, ...]:
     return (
-        _NONE if found.why.startswith(_LEFT_OUT) else str(place),
-        quoted(found.target),
-        _NONE if found.cost is None else formatting.money(found.cost, 0, exact=exact),
-        _NONE if found.first_token is None else formatting.span(found.first_token),
-        _NONE if found.rate is None else f"{found.rate:.3g}",
-        _NONE if found.losses is None else str(found.losses),
-        found.why,
+        _NONE if candidate.why.startswith(_LEFT_OUT) else str(place),
+        quoted(candidate.target),
+        _NONE if candidate.cost is None else formatting.format_cost(candidate.cost, 0, exact=exact),
+        _NONE if candidate.first_token is None else formatting.span(candidate.first_token),
+        _NONE if candidate.rate is None else f"{candidate.rate:.3g}",
+        _NONE if candidate.losses is None else str(candidate.losses),
+        candidate.why,
     )
 
 
-def _facts(exchange: Exchange, kept: RecordFile, exact: bool) -> Iterator[tuple[str, str]]:
+def _facts(exchange: Exchange, record_file: RecordFile, exact: bool) -> Iterator[tuple[str, str]]:
     row, details = exchange.row, exchange.details
     ended = [
         row.outcome,
@@ -99,13 +101,13 @@ def _facts(exchange: Exchange, kept: RecordFile, exact: bool) -> Iterator[tuple[
     ]
     yield "outcome", ", ".join(word for word in ended if word)
     yield "why", quoted(details.why) if details.why else ""
-    yield "time", f"{kept.day(row.time)} {kept.clock(row.time)} to {kept.clock(exchange.ended)}"
+    yield "time", f"{record_file.day(row.time)} {record_file.clock(row.time)} to {record_file.clock(exchange.ended)}"
     yield "took", ", ".join(_times(exchange))
     way = ", ".join(word for word in (row.kind, row.path, row.dialect, "streamed" if row.stream else "whole") if word)
     yield "asked", f"{quoted(row.asked)} ({way})" if row.asked else way
     if row.provider:
-        said = f", answered by {quoted(row.answered_by)}" if row.answered_by not in ("", row.model) else ""
-        yield "served", f"{quoted(f'{row.provider}/{row.model}')} ({row.served or row.dialect}){said}"
+        response_model = f", answered by {quoted(row.answered_by)}" if row.answered_by not in ("", row.model) else ""
+        yield "served", f"{quoted(f'{row.provider}/{row.model}')} ({row.served or row.dialect}){response_model}"
     yield "route", ", ".join(quoted(word) for word in (row.route, row.policy, row.reason) if word)
     yield "full", ", ".join(map(quoted, details.full))
     who = (
@@ -119,7 +121,7 @@ def _facts(exchange: Exchange, kept: RecordFile, exact: bool) -> Iterator[tuple[
     yield "session", _session(exchange)
     yield "thread", _thread(exchange)
     yield "tokens", _tokens(exchange.tokens, bool(row.estimated), exact) or "not known"
-    yield "money", _money(row.cost, row.unpriced, details.money, exact)
+    yield "money", _cost(row.cost, row.unpriced, details.money, exact)
     ids = (("ours", row.id), ("provider's", row.upstream_id), ("answer's", row.response_id), ("trace", details.trace))
     yield "ids", ", ".join(f"{name} {quoted(value)}" for name, value in ids if value)
 
@@ -165,14 +167,14 @@ def _tokens(tokens: TokenCounts | None, estimated: bool, exact: bool) -> str:
     return words + ("; estimated" if estimated else "")
 
 
-def _money(cost: int, unpriced: int, money: Money | None, exact: bool) -> str:
+def _cost(cost: int, unpriced: int, money: CostBreakdown | None, exact: bool) -> str:
     """The total, what it is made of, and by which prices."""
-    words = formatting.money(cost, unpriced, exact=exact)
+    words = formatting.format_cost(cost, unpriced, exact=exact)
     if money is None:
         return words
     classes = [(name.replace("_", " "), nano) for name, nano in classes_of(money) if nano]
     if classes:
-        words += f" ({', '.join(f'{name} {formatting.money(nano, 0, exact=exact)}' for name, nano in classes)})"
+        words += f" ({', '.join(f'{name} {formatting.format_cost(nano, 0, exact=exact)}' for name, nano in classes)})"
     if money.unpriced:
         words += f"; no price for {', '.join(map(quoted, money.unpriced))}"
     prices = [f"prices of {quoted(money.version)}" if money.version else ""]
@@ -182,7 +184,7 @@ def _money(cost: int, unpriced: int, money: Money | None, exact: bool) -> str:
     ]
     words += "".join(f"; {word}" for word in prices if word)
     if money.said is not None:
-        words += f"; the provider says {formatting.money(money.said, 0, exact=exact)}"
+        words += f"; the provider says {formatting.format_cost(money.said, 0, exact=exact)}"
     return words
 
 
@@ -207,6 +209,6 @@ def _attempt(number: int, call: CallEntry, exact: bool) -> tuple[str, ...]:
         formatting.span(call.first - call.started) if call.first else _NONE,
         formatting.span(call.ended - call.started) if call.ended else _NONE,
         counts,
-        _NONE if money is None else formatting.money(money.total, len(money.unpriced), exact=exact),
+        _NONE if money is None else formatting.format_cost(money.total, len(money.unpriced), exact=exact),
         ", ".join(word for word in more if word),
     )

@@ -22,7 +22,7 @@ _GAP = "  "
 # Narrower columns than this cannot be read; a narrower terminal breaks their lines.
 _NARROWEST = 20
 # Longer strings are shown by their beginning: base64 and prompts would bury the structure.
-_LONGEST = 72
+_MAX_STRING_LENGTH = 72
 _VERSIONS = (Column(heading="DIALECT"), Column(heading="COST"), Column(heading="REQUEST"))
 _LOST = tuple(Column(heading=heading) for heading in ("DIALECT", "FATE", "FEATURE", "AT", "NOTE"))
 
@@ -61,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         documents.write(_as_json(codec.name, versions).encode() + b"\n")
     elif screen.terminal:
-        documents.say(_as_text(codec.name, versions, screen, all_losses=options.all_losses), screen)
+        documents.write_text(_as_text(codec.name, versions, screen, all_losses=options.all_losses), screen)
     else:
-        documents.say("\n".join(_as_rows(codec.name, versions, screen, all_losses=options.all_losses)), screen)
+        documents.write_text("\n".join(_as_rows(codec.name, versions, screen, all_losses=options.all_losses)), screen)
     return 0
 
 
@@ -76,17 +76,17 @@ def _version(body: JsonObject, source: str, target: str, model: str | None) -> V
 
 
 def _as_json(source: str, versions: list[Version]) -> str:
-    dialects: JsonObject = {}
+    protocols: JsonObject = {}
     for version in versions:
         losses = as_json(version.losses)
-        dialects[version.protocol] = {"body": version.body, "losses": losses, "refused": version.problem}
-    return encode_text({"source": source, "dialects": dialects})
+        protocols[version.protocol] = {"body": version.body, "losses": losses, "refused": version.problem}
+    return encode_text({"source": source, "dialects": protocols})
 
 
 def _as_rows(source: str, versions: list[Version], screen: OutputScreen, *, all_losses: bool) -> Iterator[str]:
     """Each version whole on one line, and a line for each loss."""
     rows = [
-        (version.protocol, _words(version, source), version.problem or encode_text(version.body))
+        (version.protocol, _summary(version, source), version.problem or encode_text(version.body))
         for version in versions
     ]
     yield from table(screen, _VERSIONS, rows)
@@ -116,13 +116,13 @@ def _as_text(source: str, versions: list[Version], screen: OutputScreen, *, all_
 
 
 def _column(version: Version, source: str, size: int) -> list[str]:
-    head = [version.protocol, _words(version, source), "─" * size]
+    head = [version.protocol, _summary(version, source), "─" * size]
     if version.problem is not None:
         return head + textwrap.wrap(printable(version.problem), size)
     return head + [piece for line in _pretty(version.body, 0, size) for piece in _fit(printable(line), size)]
 
 
-def _words(version: Version, source: str) -> str:
+def _summary(version: Version, source: str) -> str:
     return "as it was said" if version.protocol == source else _cost(version)
 
 
@@ -168,8 +168,8 @@ def _pretty(value: JsonValue, depth: int, size: int, lead: str = "") -> list[str
 
 
 def _shortened(value: JsonValue) -> JsonValue:
-    if isinstance(value, str) and len(value) > _LONGEST:
-        return f"{value[:_LONGEST]}… ({len(value)} characters)"
+    if isinstance(value, str) and len(value) > _MAX_STRING_LENGTH:
+        return f"{value[:_MAX_STRING_LENGTH]}… ({len(value)} characters)"
     if isinstance(value, list):
         return [_shortened(item) for item in value]
     if isinstance(value, dict):

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from dragoman.cli import documents
 from dragoman.cli.formatting import counted
-from dragoman.cli.record_file import add_config, name_of, now_in_micro, recorded
+from dragoman.cli.record_file import add_config, find_record_file, name_of, now_in_micro
 from dragoman.cli.terminal import progress, screen_of, wrapped
 from dragoman.errors import DragomanError, UsageError
 
 REFUSED = 1
 _ELSEWHERE = (
     "Not reached, since they are elsewhere: what providers keep, logs of the gateway, telemetry, what was exported, "
-    "backups; and stored responses, which end by themselves (storage.days)."
+    "backups; and stored responses, which end by themselves (storage.response_days)."
 )
 
 
@@ -42,43 +42,45 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Say what would be removed, ask, and do it."""
     from dragoman.records.forget import find, forget
-    from dragoman.records.journal_ingest import drain_all
-    from dragoman.store.erasure import Forgetting
-    from dragoman.store.record_tables import open_account_tables
+    from dragoman.records.journal_ingest import ingest_all
+    from dragoman.store.erasure import Erasure
+    from dragoman.store.record_tables import open_record_tables
 
     if options.key is None and options.session is None:
         raise UsageError("say whom to forget: --key NAME or --session ID")
-    kept = recorded(options)
-    drain_all(kept.path, now=now_in_micro())
-    if not Path(kept.path).exists():
-        raise DragomanError(f"nothing was recorded yet: {kept.path} is not there")
-    tables = open_account_tables(kept.path, read_only=True)
+    record_file = find_record_file(options)
+    ingest_all(record_file.path, now=now_in_micro())
+    if not Path(record_file.path).exists():
+        raise DragomanError(f"nothing was recorded yet: {record_file.path} is not there")
+    tables = open_record_tables(record_file.path, read_only=True)
     try:
-        whom = find(Forgetting(tables.connection), name_of(options.key), name_of(options.session))
+        scope = find(Erasure(tables.connection), name_of(options.key), name_of(options.session))
     finally:
         tables.close()
-    amount = whom.amount
+    amount = scope.amount
     much = (
         f"{counted(amount.rows, 'row')} of exchanges, {counted(amount.sessions, 'session')} with "
-        f"{counted(amount.threads, 'thread')}, and {counted(amount.tips, 'end')} of histories"
+        f"{counted(amount.threads, 'thread')}, and {counted(amount.heads, 'end')} of histories"
     )
-    _say(f"This removes all that is recorded of {whom.words}: {much}. Sums stay.")
+    _print(f"This removes all that is recorded of {scope.description}: {much}. Sums stay.")
     if options.dry_run:
         return 0
     if not _agreed(options.yes):
         return REFUSED
-    with progress() as step:
-        done = forget(kept.path, whom, clock=now_in_micro, say=step)
-    _say(f"{counted(done.rows, 'row')} removed; of {whom.words} nothing is left in {kept.path} but sums.")
-    for left in done.left:
+    with progress() as show_step:
+        done = forget(record_file.path, scope, clock=now_in_micro, report_progress=show_step)
+    _print(
+        f"{counted(done.rows, 'row')} removed; of {scope.description} nothing is left in {record_file.path} but sums."
+    )
+    for left in done.remaining:
         documents.complain(f"not reached: {left}")
-    _say(_ELSEWHERE)
-    return REFUSED if done.left else 0
+    _print(_ELSEWHERE)
+    return REFUSED if done.remaining else 0
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     screen = screen_of(sys.stdout)
-    documents.say("\n".join(wrapped(screen, text)), screen)
+    documents.write_text("\n".join(wrapped(screen, text)), screen)
 
 
 def _agreed(yes: bool) -> bool:

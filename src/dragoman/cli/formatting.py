@@ -20,7 +20,7 @@ def tokens(count: int, *, exact: bool = False) -> str:
     return f"{count / 1000:.0f}k" if count < 999_500 else f"{count / 1e6:.1f}M"
 
 
-def money(nano: int, unpriced: int, *, exact: bool = False) -> str:
+def format_cost(nano: int, unpriced: int, *, exact: bool = False) -> str:
     """What is known of a cost: at least so much where something had no price, and no number where nothing had one."""
     if unpriced and not nano:
         return UNPRICED

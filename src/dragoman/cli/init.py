@@ -11,13 +11,13 @@ from pathlib import Path
 
 from dragoman.cli import documents
 from dragoman.cli.terminal import printable
-from dragoman.config.config_file import FILE_NAME, FILE_VARIABLE, config_folder
+from dragoman.config.config_file import FILE_NAME, FILE_VARIABLE, config_directory
 from dragoman.config.container import HOST, in_container
 from dragoman.config.discovery import LOCAL
 from dragoman.config.keys import hash_text, new_key
-from dragoman.config.starter_file import UsableProvider, first_file, with_keys
+from dragoman.config.starter_file import UsableProvider, render_starter_file, with_keys
 from dragoman.errors import DragomanError
-from dragoman.launching.local_servers import found_at
+from dragoman.launching.local_servers import find_local_models
 from dragoman.providers.catalogue import CatalogueEntry, catalogue
 
 _WIDTH = 79
@@ -25,7 +25,7 @@ _INDENT = " " * 16
 _LOOPBACK = "127.0.0.1"
 # The exit status where there is nothing to write, or nothing was wanted.
 NOTHING = 1
-_NOBODY = (
+_NOTHING_FOUND = (
     "Nothing was found: no key of a known provider is in the environment, and no local server answers. Set a key, for "
     "example `export OPENAI_API_KEY=…` (`dragoman providers` lists them), or start Ollama, and run `dragoman init` "
     "again. `dragoman serve` works without: `echo` answers."
@@ -49,63 +49,63 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write one file, or say why not."""
-    path = _place(options.config)
+    path = _config_path(options.config)
     if not options.dry_run and os.path.lexists(path):
         raise DragomanError(
             f"{path} exists and stays as it is: `dragoman check` looks at it, --config FILE writes another"
         )
-    known = catalogue()
-    found = [*with_keys(os.environ, known), *_servers(known)]
-    if not found:
-        _say(*textwrap.wrap(_NOBODY, _WIDTH, break_on_hyphens=False))
+    entries = catalogue()
+    usable = [*with_keys(os.environ, entries), *_servers(entries)]
+    if not usable:
+        _print_lines(*textwrap.wrap(_NOTHING_FOUND, _WIDTH, break_on_hyphens=False))
         return NOTHING
-    _say("Found:")
-    for number, each in enumerate(found, 1):
-        _say(*_described(number, each))
-    chosen, keyed = found, options.key
+    _print_lines("Found:")
+    for number, each in enumerate(usable, 1):
+        _print_lines(*_described(number, each))
+    chosen, keyed = usable, options.key
     # Who is no person is not asked: it would wait for ever.
     if not options.yes and sys.stdin.isatty():
         try:
-            chosen = _chosen(found)
-            keyed = keyed or _wants("A gateway key, so that only who has it gets in?")
+            chosen = _chosen(usable)
+            keyed = keyed or _confirm("A gateway key, so that only who has it gets in?")
         except EOFError:
-            _say("", "Nothing was written.")
+            _print_lines("", "Nothing was written.")
             return NOTHING
     key = new_key() if keyed else ""
-    text = first_file(chosen, [each for each in found if each not in chosen], hash_text(key) if key else "")
+    text = render_starter_file(chosen, [each for each in usable if each not in chosen], hash_text(key) if key else "")
     if options.dry_run:
-        _say("", *text.splitlines())
+        _print_lines("", *text.splitlines())
         return 0
     _write(path, text)
-    _tell_next(path, options.config, chosen, key)
+    _print_next_steps(path, options.config, chosen, key)
     return 0
 
 
-def _place(named: str | None) -> Path:
+def _config_path(named: str | None) -> Path:
     """Where the file goes: where it will be looked for."""
     chosen = named or os.environ.get(FILE_VARIABLE)
     if chosen:
         return Path(chosen)
-    folder = config_folder(os.environ)
-    if folder is None:
+    directory = config_directory(os.environ)
+    if directory is None:
         raise DragomanError("there is no home to write to: name a file with --config FILE")
-    return folder / FILE_NAME
+    return directory / FILE_NAME
 
 
-def _servers(known: Mapping[str, CatalogueEntry]) -> list[UsableProvider]:
+def _servers(entries: Mapping[str, CatalogueEntry]) -> list[UsableProvider]:
     """Local servers that answer; in a container those of its host, too."""
-    addresses = {name: known[name].endpoints[0].base_url for name in LOCAL if name in known}
-    models = found_at(addresses)
+    addresses = {name: entries[name].endpoints[0].base_url for name in LOCAL if name in entries}
+    models = find_local_models(addresses)
     moved: dict[str, str] = {}
     if in_container():
         others = {name: url.replace(_LOOPBACK, HOST) for name, url in addresses.items() if name not in models}
-        there = found_at(others)
+        there = find_local_models(others)
         moved = {name: others[name] for name in there}
         models |= there
     return [
         UsableProvider(
             name=name,
-            title=known[name].title,
+            title=entries[name].title,
             base_url=moved.get(name, addresses[name]),
             moved=name in moved,
             # Names that a terminal or a file could take for something else are left out.
@@ -116,45 +116,45 @@ def _servers(known: Mapping[str, CatalogueEntry]) -> list[UsableProvider]:
     ]
 
 
-def _described(number: int, found: UsableProvider) -> list[str]:
-    if found.variable:
-        words = f"{found.variable} is set"
+def _described(number: int, provider: UsableProvider) -> list[str]:
+    if provider.variable:
+        words = f"{provider.variable} is set"
     else:
-        models = f": {', '.join(found.models[:6])}" if found.models else ""
-        words = f"answers at {found.base_url.partition('//')[2].partition('/')[0]}{models}"
-    text = f"  {number:2}  {found.name:10}  {words}"
+        models = f": {', '.join(provider.models[:6])}" if provider.models else ""
+        words = f"answers at {provider.base_url.partition('//')[2].partition('/')[0]}{models}"
+    text = f"  {number:2}  {provider.name:10}  {words}"
     return textwrap.wrap(text, _WIDTH, subsequent_indent=_INDENT, break_on_hyphens=False)
 
 
-def _chosen(found: Sequence[UsableProvider]) -> list[UsableProvider]:
+def _chosen(usable: Sequence[UsableProvider]) -> list[UsableProvider]:
     """Those that are to be used, by their numbers or names."""
     while True:
-        words = _asked("Which are to be used? Numbers or names; all if left empty: ").replace(",", " ").split()
+        words = _prompt("Which are to be used? Numbers or names; all if left empty: ").replace(",", " ").split()
         if not words or words == ["all"]:
-            return list(found)
-        meant = [_meant(word, found) for word in words]
-        if None not in meant:
-            return [each for each in found if each in meant]
-        wrong = next(word for word, each in zip(words, meant, strict=True) if each is None)
-        _say(f"{wrong} is none of them.")
+            return list(usable)
+        matches = [_find_provider(word, usable) for word in words]
+        if None not in matches:
+            return [each for each in usable if each in matches]
+        wrong = next(word for word, each in zip(words, matches, strict=True) if each is None)
+        _print_lines(f"{wrong} is none of them.")
 
 
-def _meant(word: str, found: Sequence[UsableProvider]) -> UsableProvider | None:
+def _find_provider(word: str, usable: Sequence[UsableProvider]) -> UsableProvider | None:
     if word.isascii() and word.isdigit():
-        return found[int(word) - 1] if 0 < int(word) <= len(found) else None
-    return next((each for each in found if each.name == word), None)
+        return usable[int(word) - 1] if 0 < int(word) <= len(usable) else None
+    return next((each for each in usable if each.name == word), None)
 
 
-def _wants(question: str) -> bool:
+def _confirm(question: str) -> bool:
     while True:
-        answer = _asked(f"{question} [y/N] ").strip().lower()
+        answer = _prompt(f"{question} [y/N] ").strip().lower()
         if answer in ("", "n", "no"):
             return False
         if answer in ("y", "yes"):
             return True
 
 
-def _asked(question: str) -> str:
+def _prompt(question: str) -> str:
     sys.stdout.flush()
     return input(question)
 
@@ -174,18 +174,18 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-def _tell_next(path: Path, named: str | None, chosen: Sequence[UsableProvider], key: str) -> None:
-    _say("", f"Written: {path}")
+def _print_next_steps(path: Path, named: str | None, chosen: Sequence[UsableProvider], key: str) -> None:
+    _print_lines("", f"Written: {path}")
     if key:
-        _say("The gateway key is shown this once; clients send it:", f"  export DRAGOMAN_KEY={key}")
+        _print_lines("The gateway key is shown this once; clients send it:", f"  export DRAGOMAN_KEY={key}")
     option = f" --config {named}" if named else ""
     if not named and Path(FILE_NAME).is_file():
-        _say(f"Mind {FILE_NAME} in this directory: it is read before that one.")
-    _say("Next:", f"  dragoman check --live{option}", f"  dragoman serve{option}")
+        _print_lines(f"Mind {FILE_NAME} in this directory: it is read before that one.")
+    _print_lines("Next:", f"  dragoman check --live{option}", f"  dragoman serve{option}")
     model = next((f"{each.name}/{each.models[0]}" for each in chosen if each.models), "")
     if model:
-        _say(f"  dragoman launch claude{option} --model {model}")
+        _print_lines(f"  dragoman launch claude{option} --model {model}")
 
 
-def _say(*lines: str) -> None:
+def _print_lines(*lines: str) -> None:
     documents.write("".join(f"{printable(line)}\n" for line in lines).encode())

@@ -41,5 +41,5 @@ def run(options: argparse.Namespace) -> int:
             f"{key}\n\n# The key is shown this once. These lines go into dragoman.toml:\n"
             f'[keys.{dotted((options.name,))}]\nhash = "{digest}"'
         )
-    documents.say(text)
+    documents.write_text(text)
     return 0

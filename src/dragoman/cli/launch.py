@@ -16,24 +16,31 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.cli import documents
-from dragoman.cli.env import add_wishes, named_gateway, settings_of, warn_of_clear_text, wish_of, with_sizes
-from dragoman.cli.launch_preflight import look
+from dragoman.cli.env import (
+    add_launch_arguments,
+    launch_options_of,
+    named_gateway,
+    settings_of,
+    warn_of_clear_text,
+    with_sizes,
+)
+from dragoman.cli.launch_preflight import preflight
 from dragoman.cli.system import refuse_windows
-from dragoman.config.config_file import state_folder
+from dragoman.config.config_file import state_directory
 from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, UsageError
 from dragoman.launching.client_process import ClientRun, environment_of, program_of
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchPlan
-from dragoman.launching.gateway import StrangerError, find_running, gateway_started, is_running, launch_of
+from dragoman.launching.gateway import ForeignProcessError, find_running, gateway_started, is_running, launch_of
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
-from dragoman.launching.local_servers import found_at
+from dragoman.launching.local_servers import find_local_models
 from dragoman.launching.settings_files import command_line, managed_notes, own_variables
 from dragoman.launching.summary import Launch, summary
 
 NAME = "launch"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
-_WISHES = ("model", "small_model", "context", "key_file", "config", "gateway")
+_LAUNCH_ARGUMENTS = ("model", "small_model", "context", "key_file", "config", "gateway")
 # With these a client says something of itself, and calls nobody.
 _ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
 # Who interrupts a client ends it as it is meant to be ended.
@@ -57,7 +64,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Run a client in front of the gateway, which is started for it if none is running. "
         "The client's own files are not touched. What stands behind -- is for the client itself.",
     )
-    add_wishes(parser)
+    add_launch_arguments(parser)
     parser.add_argument("--name", metavar="NAME", help="what the launch is called; left out, a name is made up")
     parser.add_argument("--log", metavar="FILE", help="the log of the gateway that is started, for nobody else to read")
     parser.set_defaults(run=run, arguments=[])
@@ -72,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
     # Whatever can go wrong goes wrong before a gateway is started, and first what was said.
-    wish_of(client, options, settings, "")
+    launch_options_of(client, options, settings, "")
     named = named_gateway(options)
     program = program_of(client, os.environ)
     running = _running(named, options, settings)
@@ -83,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     if running is not None:
         warn_of_clear_text(running, key)
     with ClientRun() as client_run, _gateway(options, running, key) as address:
-        look(client, [options.model, options.small_model], settings, key, address)
+        preflight(client, [options.model, options.small_model], settings, key, address)
         name = options.name or f"{client.name}-{secrets.token_hex(4)}"
         plan = _plan(client, options, settings, key, address, name)
         for note in managed_notes(plan):
@@ -106,16 +113,16 @@ def _running(named: str | None, options: argparse.Namespace, settings: Settings)
     if named is not None:
         if not is_running(named):
             raise DragomanError(f"no gateway answers at {named}")
-        found: str | None = named
+        address: str | None = named
     else:
         try:
-            found = find_running(settings.server)
-        except StrangerError as error:
+            address = find_running(settings.server)
+        except ForeignProcessError as error:
             documents.complain(f"note: {error}; another is started (--gateway insists on it)")
             return None
-    if found is not None and options.log is not None:
-        documents.complain(f"note: the gateway at {found} was running already, and its log is where it was started")
-    return found
+    if address is not None and options.log is not None:
+        documents.complain(f"note: the gateway at {address} was running already, and its log is where it was started")
+    return address
 
 
 def _check_models(options: argparse.Namespace, settings: Settings) -> None:
@@ -127,13 +134,15 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     from dragoman.gateway.model_resolver import ModelResolver, UnknownModel
     from dragoman.gateway.paths import MESSAGES
 
-    routes = ModelResolver(settings)
-    found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
-    routes.listed = lambda provider: found.get(provider.name, ())
+    resolver = ModelResolver(settings)
+    local_models = find_local_models(
+        {name: provider.endpoints[0].base_url for name, provider in settings.local.items()}
+    )
+    resolver.listed = lambda provider: local_models.get(provider.name, ())
     for name in filter(None, (options.model, options.small_model)):
         try:
             # Claude Code takes this end for itself.
-            routes.route(name.removesuffix(CLAUDE_SUFFIX), MESSAGES)
+            resolver.route(name.removesuffix(CLAUDE_SUFFIX), MESSAGES)
         except UnknownModel as error:
             raise DragomanError(f"{error} (a provider is there once its key is: `dragoman providers`)") from None
 
@@ -154,9 +163,9 @@ def _plan(
     client: LaunchableClient, options: argparse.Namespace, settings: Settings, key: GivenKey, address: str, name: str
 ) -> LaunchPlan:
     """What the client is told."""
-    wish = with_sizes(wish_of(client, options, settings, address), client, settings, key, address)
-    option = client.plan(wish).settings
-    return client.plan(replace(wish, launch=name, own=own_variables(option, options.arguments, os.environ)))
+    launch_options = with_sizes(launch_options_of(client, options, settings, address), client, settings, key, address)
+    option = client.plan(launch_options).settings
+    return client.plan(replace(launch_options, launch=name, own=own_variables(option, options.arguments, os.environ)))
 
 
 def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
@@ -186,23 +195,23 @@ def _sum_up(
 
 def _again(client: LaunchableClient, options: argparse.Namespace, session: str) -> str:
     """The command that resumes a session."""
-    said = [
+    given = [
         (f"--{name.replace('_', '-')}", value)
-        for name in _WISHES
+        for name in _LAUNCH_ARGUMENTS
         if (value := getattr(options, name, None)) is not None
     ]
-    wishes = (word for pair in said for word in pair)
-    return shlex.join(["dragoman", NAME, client.name, *wishes, "--", client.resumes, session])
+    arguments = (word for pair in given for word in pair)
+    return shlex.join(["dragoman", NAME, client.name, *arguments, "--", client.resumes, session])
 
 
 def _hint(client: LaunchableClient) -> None:
     """Say once, and then never again on this machine, what is good to know of a client."""
-    folder = state_folder(os.environ)
-    if not client.hint or folder is None:
+    directory = state_directory(os.environ)
+    if not client.hint or directory is None:
         return
-    mark = folder / "told" / client.name
+    marker = directory / "told" / client.name
     # Where it cannot be noted it is not said: it would be said every time.
     with suppress(OSError):
-        mark.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        mark.touch(mode=0o600, exist_ok=False)
+        marker.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        marker.touch(mode=0o600, exist_ok=False)
         documents.complain(f"note: {client.hint}")

@@ -25,12 +25,12 @@ class _Target(Struct):
     words: str
 
 
-class _Told(Struct):
+class _RoutePage(Struct):
     # An older gateway does not check.
     checked: list[_Target] = []
 
 
-def look(
+def preflight(
     client: LaunchableClient, models: Iterable[str | None], settings: Settings, key: GivenKey, address: str
 ) -> None:
     """Ask the gateway of the models that are asked for; an error if one of them cannot be used."""
@@ -43,7 +43,9 @@ def look(
         # At the same time: nobody waits twice for the same slow network.
         with ThreadPoolExecutor(len(names)) as pool:
             notes += [
-                note for found in pool.map(lambda name: _notes(name, settings, key, address), names) for note in found
+                note
+                for model_notes in pool.map(lambda name: _notes(name, settings, key, address), names)
+                for note in model_notes
             ]
     elif client.usual:
         try:
@@ -60,25 +62,25 @@ def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[s
     body = encode({"model": name, "messages": [{"role": "user", "content": "Hello."}]})
     given = "" if key.is_placeholder else key.text
     try:
-        told = route_of(address, given, {"model": name, "check": "1"}, body, "dragoman")
+        page = route_of(address, given, {"model": name, "check": "1"}, body, "dragoman")
     except PageError as error:
         if error.status == _UNKNOWN:
-            raise DragomanError(error.said) from None
+            raise DragomanError(error.reason) from None
         if error.status == _NO_KEY:
-            raise DragomanError(f"the gateway at {address} does not take the key: {error.said}") from None
+            raise DragomanError(f"the gateway at {address} does not take the key: {error.reason}") from None
         return [str(error)]
     try:
-        targets = convert(told, _Told).checked
+        targets = convert(page, _RoutePage).checked
     except ValidationError:
         return []
     able = [target for target in targets if target.able]
     if targets and not able:
-        words = "; ".join(dict.fromkeys(_placed(target, settings) for target in targets))
+        words = "; ".join(dict.fromkeys(_with_address(target, settings) for target in targets))
         raise DragomanError(f"{name} cannot be used now: {words}")
-    return [_placed(target, settings) for target in targets if target.words]
+    return [_with_address(target, settings) for target in targets if target.words]
 
 
-def _placed(target: _Target, settings: Settings) -> str:
+def _with_address(target: _Target, settings: Settings) -> str:
     """What is wrong with a target; where it is the configuration says, which whoever has it may read."""
     name = target.target.partition("/")[0]
     provider = settings.providers.get(name)

@@ -15,12 +15,12 @@ from dragoman.cli.record_file import (
     RecordFile,
     add_config,
     add_since,
-    looked_into,
+    find_record_file,
     name_of,
     nothing_yet,
     now_in_micro,
     once,
-    recorded,
+    open_records,
     write_json,
 )
 from dragoman.cli.terminal import screen_of
@@ -29,7 +29,7 @@ from dragoman.errors import UsageError
 if TYPE_CHECKING:
     from dragoman.gateway.observability.record import Record
     from dragoman.records.exchanges import Exchange
-    from dragoman.store.record_queries import Wanted
+    from dragoman.store.record_queries import RecordFilter
 
 _USUAL = 50
 # So many are asked for at a time while they come.
@@ -73,41 +73,41 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-n: {options.most} is no number of exchanges")
     if options.id is not None and options.follow:
         raise UsageError("-f follows all exchanges; leave out the id")
-    kept = recorded(options)
+    record_file = find_record_file(options)
     if options.id is not None:
-        return _show(kept, options)
-    tell = _teller(kept, options)
-    wanted = _wanted(kept, options)
-    number, status = _latest(kept, wanted, options.most, tell)
-    return _follow(kept, wanted, number, tell) if options.follow else status
+        return _show(record_file, options)
+    write_exchange = _exchange_writer(record_file, options)
+    wanted = _wanted(record_file, options)
+    number, status = _latest(record_file, wanted, options.most, write_exchange)
+    return _follow(record_file, wanted, number, write_exchange) if options.follow else status
 
 
-def _show(kept: RecordFile, options: argparse.Namespace) -> int:
+def _show(record_file: RecordFile, options: argparse.Namespace) -> int:
     """All that is known of one."""
     from dragoman.cli.exchange_page import as_page
     from dragoman.records import exchanges
-    from dragoman.records.journal_directory import folder_of
+    from dragoman.records.journal_directory import directory_of
 
-    with looked_into(kept) as (tables, status):
-        found = exchanges.find(tables, name_of(options.id) or "", folder_of(kept.path))
+    with open_records(record_file) as (tables, status):
+        exchange = exchanges.find(tables, name_of(options.id) or "", directory_of(record_file.path))
     if options.json:
-        write_json(exchanges.as_json(found))
+        write_json(exchanges.as_json(exchange))
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say("\n".join(as_page(found, kept, screen, all_losses=options.all_losses)), screen)
+        documents.write_text("\n".join(as_page(exchange, record_file, screen, all_losses=options.all_losses)), screen)
     return status
 
 
-def _wanted(kept: RecordFile, options: argparse.Namespace) -> Wanted:
+def _wanted(record_file: RecordFile, options: argparse.Namespace) -> RecordFilter:
     from dragoman.records.sessions import find
-    from dragoman.store.record_queries import Wanted
+    from dragoman.store.record_queries import RecordFilter
 
-    since = kept.since(options.since, now_in_micro()) if options.since else 0
+    since = record_file.since(options.since, now_in_micro()) if options.since else 0
     session: int | None = None
     if options.session is not None:
-        with looked_into(kept) as (tables, _):
+        with open_records(record_file) as (tables, _):
             session = find(tables, name_of(options.session) or "", name_of(options.key)).id
-    return Wanted(
+    return RecordFilter(
         since=since,
         key=name_of(options.key),
         model=name_of(options.model),
@@ -117,21 +117,25 @@ def _wanted(kept: RecordFile, options: argparse.Namespace) -> Wanted:
     )
 
 
-def _latest(kept: RecordFile, wanted: Wanted, most: int, tell: Callable[[Exchange], None]) -> tuple[int, int]:
+def _latest(
+    record_file: RecordFile, wanted: RecordFilter, most: int, write_exchange: Callable[[Exchange], None]
+) -> tuple[int, int]:
     """Tell the latest; give the number behind which others come, and the status."""
     from dragoman.records import exchanges
 
-    with looked_into(kept) as (tables, status):
+    with open_records(record_file) as (tables, status):
         number = exchanges.newest(tables)
-        found = exchanges.latest(tables, wanted, most)
+        batch = exchanges.latest(tables, wanted, most)
     if not number and not status:
-        documents.complain(nothing_yet(kept.path))
-    for each in found:
-        tell(each)
-    return max([number, *(each.row.number for each in found)]), status
+        documents.complain(nothing_yet(record_file.path))
+    for each in batch:
+        write_exchange(each)
+    return max([number, *(each.row.number for each in batch)]), status
 
 
-def _follow(kept: RecordFile, wanted: Wanted, number: int, tell: Callable[[Exchange], None]) -> int:
+def _follow(
+    record_file: RecordFile, wanted: RecordFilter, number: int, write_exchange: Callable[[Exchange], None]
+) -> int:
     """Tell those that come, until nobody reads it any more, or an interrupt."""
     from dragoman.records import exchanges
     from dragoman.store import StoreError
@@ -139,17 +143,17 @@ def _follow(kept: RecordFile, wanted: Wanted, number: int, tell: Callable[[Excha
     complain = once(documents.complain)
     while not _is_unread():
         try:
-            with looked_into(kept, complain) as (tables, _):
+            with open_records(record_file, complain) as (tables, _):
                 # Fewer than there were if some were forgotten.
                 newest = exchanges.newest(tables)
-                found = exchanges.after(tables, min(number, newest), wanted, _AT_ONCE)
+                batch = exchanges.after(tables, min(number, newest), wanted, _AT_ONCE)
         except StoreError as error:
             # The next second is soon enough.
             complain(f"note: {error}")
             continue
-        for each in found:
-            tell(each)
-        number = found[-1].row.number if len(found) == _AT_ONCE else max([newest, *(each.row.number for each in found)])
+        for each in batch:
+            write_exchange(each)
+        number = batch[-1].row.number if len(batch) == _AT_ONCE else max([newest, *(each.row.number for each in batch)])
     return UNREAD
 
 
@@ -160,7 +164,7 @@ def _is_unread() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(_EVERY))
 
 
-def _teller(kept: RecordFile, options: argparse.Namespace) -> Callable[[Exchange], None]:
+def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Callable[[Exchange], None]:
     """What tells one exchange."""
     if options.json:
         from dragoman.records.exchanges import as_json
@@ -172,19 +176,19 @@ def _teller(kept: RecordFile, options: argparse.Namespace) -> Callable[[Exchange
     screen = terminal.screen_of(sys.stdout, os.environ, options.color)
     columns = LogColumns(screen, all_losses=options.all_losses)
     looked_at = screen.columns() is not None
-    told = [kept.day(now_in_micro())]
+    last_day = [record_file.day(now_in_micro())]
 
-    def tell(exchange: Exchange) -> None:
-        day, clock = kept.day(exchange.ended), kept.clock(exchange.ended)
-        if looked_at and day != told[0]:
+    def write_exchange(exchange: Exchange) -> None:
+        day, clock = record_file.day(exchange.ended), record_file.clock(exchange.ended)
+        if looked_at and day != last_day[0]:
             # A line has the time of day alone.
-            told[0] = day
+            last_day[0] = day
             documents.write(f"{day}\n".encode())
         when = clock if looked_at else f"{day} {clock}"
         line = columns.exchange(record_of(exchange), f"{when} {exchange.row.id}" if options.ids else when)
         documents.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
-    return tell
+    return write_exchange
 
 
 def record_of(exchange: Exchange) -> Record:
@@ -197,7 +201,7 @@ def record_of(exchange: Exchange) -> Record:
     row, details, tokens = exchange.row, exchange.details, exchange.tokens
     return Record(
         id=row.id,
-        dialect=row.dialect,
+        client_protocol=row.dialect,
         path=row.path,
         started=0.0,
         time=row.time / _MICRO,
@@ -205,10 +209,10 @@ def record_of(exchange: Exchange) -> Record:
         program=row.program,
         key=row.key,
         launch=row.launch,
-        asked=row.asked,
+        requested_model=row.asked,
         provider=row.provider,
         model=row.model,
-        served=row.served,
+        provider_protocol=row.served,
         route=row.route,
         policy=row.policy,
         reason=row.reason,
@@ -222,19 +226,19 @@ def record_of(exchange: Exchange) -> Record:
                 status=call.status,
                 kind=call.kind,
                 ended=call.ended / _MICRO,
-                first=call.first / _MICRO,
-                upstream_id=call.upstream_id,
+                first_content=call.first / _MICRO,
+                provider_request_id=call.upstream_id,
                 key=call.key,
                 maybe_billed=call.maybe_billed,
                 tokens=call.tokens,
                 estimated=call.estimated,
-                money=call.money,
+                cost=call.money,
             )
             for call in details.calls
         ),
-        full=details.full,
+        queue_full=details.full,
         status=row.status,
-        first=(row.first or 0) / _MICRO,
+        first_content=(row.first or 0) / _MICRO,
         ended=row.took / _MICRO,
         usage=None if tokens is None else Usage(input=tokens.input, output=tokens.output, cache_read=tokens.cache_read),
         losses=tuple(
@@ -243,12 +247,12 @@ def record_of(exchange: Exchange) -> Record:
         ),
         # Of those that crashed nobody was left to say so.
         failure=row.failure or ("crashed" if row.outcome == "crashed" else ""),
-        why=details.why,
+        refusal=details.why,
         tokens=tokens,
         estimated=bool(row.estimated),
-        money=details.money,
-        stop=row.stop,
-        answered_by=row.answered_by,
+        cost=details.money,
+        stop_reason=row.stop,
+        response_model=row.answered_by,
         response_id=row.response_id,
         facts=details.facts,
     )

@@ -17,7 +17,7 @@ from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.gateway import find_running
 from dragoman.launching.keys import find_key
-from dragoman.launching.names import ask_names
+from dragoman.launching.names import fetch_names
 from dragoman.routing.model_description import DescribedName, Price
 
 # The exit status where no name fits.
@@ -32,7 +32,7 @@ _COLUMNS = (
     Column(heading="ABILITIES", least=16),
 )
 # Programs get the name on every line, and the target in a column of its own.
-_WHOLE = (_COLUMNS[0], Column(heading="TARGET"), *_COLUMNS[1:])
+_FULL_COLUMNS = (_COLUMNS[0], Column(heading="TARGET"), *_COLUMNS[1:])
 _UNKNOWN = "-"
 _INDENT = "  "
 _LEGEND = (
@@ -70,12 +70,12 @@ def run(options: argparse.Namespace) -> int:
         return NOTHING_FOUND
     if options.names:
         for name in names:
-            documents.say(printable(name.name))
+            documents.write_text(printable(name.name))
     elif options.json:
         documents.write(msgspec.json.encode(names) + b"\n")
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say("\n".join(as_table(names, screen)), screen)
+        documents.write_text("\n".join(as_table(names, screen)), screen)
     return 0
 
 
@@ -83,12 +83,14 @@ def _names(options: argparse.Namespace) -> list[DescribedName]:
     settings = settings_of(options)
     named = named_gateway(options)
     if named is not None:
-        return ask_names(named, find_key(settings, os.environ, options.key_file).text, match=options.pattern)
+        return fetch_names(named, find_key(settings, os.environ, options.key_file).text, match=options.pattern)
     if not options.live:
         try:
             running = find_running(settings.server)
             if running is not None:
-                return ask_names(running, find_key(settings, os.environ, options.key_file).text, match=options.pattern)
+                return fetch_names(
+                    running, find_key(settings, os.environ, options.key_file).text, match=options.pattern
+                )
         except DragomanError as error:
             documents.complain(f"note: the gateway is not asked: {error}")
     return _of_configuration(settings, options.pattern, live=options.live)
@@ -109,7 +111,7 @@ def _of_configuration(settings: Settings, pattern: str, *, live: bool) -> list[D
 def as_table(names: Sequence[DescribedName], screen: OutputScreen) -> Iterator[str]:
     """The names as a table; people are told what its columns mean."""
     if not screen.terminal:
-        yield from table(screen, _WHOLE, [row for name in names for row in _whole(name)])
+        yield from table(screen, _FULL_COLUMNS, [row for name in names for row in _full_rows(name)])
         return
     yield from table(screen, _COLUMNS, [row for name in names for row in _rows(name)])
     yield ""
@@ -132,7 +134,7 @@ def _rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
             )
 
 
-def _whole(name: DescribedName) -> Iterator[tuple[str, ...]]:
+def _full_rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
     """A name and each of its targets, with numbers that are not rounded."""
     price, health = _only(name)
     yield name.name, _UNKNOWN, _exact(name.window), _exact(name.output_cap), price, health, _able(name)

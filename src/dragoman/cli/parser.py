@@ -47,11 +47,11 @@ class Parser(argparse.ArgumentParser):
 
     def format_usage(self) -> str:
         """The usage, with signs that can be shown where it goes."""
-        return screen_of(sys.stderr).shown(super().format_usage())
+        return screen_of(sys.stderr).displayable(super().format_usage())
 
     def format_help(self) -> str:
         """The help, likewise."""
-        return screen_of(sys.stdout).shown(super().format_help())
+        return screen_of(sys.stdout).displayable(super().format_help())
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         # That nobody reads it is for the caller to know; argparse would keep it to itself.
@@ -64,10 +64,10 @@ class Parser(argparse.ArgumentParser):
         # The names of commands of two words have a blank.
         names = [name for name in map(str, choices) if " " not in name]
         close = nearest(str(value), names)
-        known = f"did you mean {close}?" if close else f"there are {', '.join(names)}"
+        hint = f"did you mean {close}?" if close else f"there are {', '.join(names)}"
         if isinstance(action, argparse._SubParsersAction):
-            raise argparse.ArgumentError(None, f"there is no command {value}; {known}")
-        raise argparse.ArgumentError(action, f"{value!r} is not known; {known}")
+            raise argparse.ArgumentError(None, f"there is no command {value}; {hint}")
+        raise argparse.ArgumentError(action, f"{value!r} is not known; {hint}")
 
 
 def add_all_losses(parser: argparse.ArgumentParser, where: str) -> None:
@@ -93,11 +93,11 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The commands of a parser, by their names."""
-    found: dict[str, argparse.ArgumentParser] = {}
+    commands: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found |= action.choices
-    return found
+            commands |= action.choices
+    return commands
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
@@ -133,7 +133,7 @@ def command_at(words: Sequence[str]) -> int:
 def unknown(parser: argparse.ArgumentParser, words: Sequence[str], hint: str) -> NoReturn:
     """Refuse words that a command does not know, with the options that were probably meant."""
     names = [name for action in options_of(parser) for name in action.option_strings]
-    found = [nearest(word.partition("=")[0], names) for word in words if word.startswith("--")]
-    close = " ".join(name for name in found if name is not None)
-    meant = f"; did you mean {close}?" if close else ""
-    parser.error(f"unrecognized arguments: {' '.join(words)}{meant}{hint}")
+    matches = [nearest(word.partition("=")[0], names) for word in words if word.startswith("--")]
+    close = " ".join(name for name in matches if name is not None)
+    did_you_mean = f"; did you mean {close}?" if close else ""
+    parser.error(f"unrecognized arguments: {' '.join(words)}{did_you_mean}{hint}")

@@ -17,23 +17,23 @@ import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.terminal import printable, progress
-from dragoman.config.prices import LARGEST_BOOK, book_of, dollars
+from dragoman.config.prices import MAX_PRICE_BOOK_BYTES, dollars, price_book_of
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, Unreachable, UsageError
 from dragoman.prices.changes import Bounds, Change, Changes, compare
-from dragoman.prices.price_source import read_upstream
+from dragoman.prices.price_source import read_source
 from dragoman.prices.table import PriceBookTable, check_table, own_table, read_table
 
 # Where the collection is published that the book of a release is made of.
 PUBLISHED = "https://raw.githubusercontent.com/pydantic/genai-prices/refs/heads/main/prices/new_data/v2/data.json"
-_CONNECT, _WHOLE = 10.0, 60.0
-_MOST_LINES = 40
+_CONNECT_TIMEOUT, _TOTAL_TIMEOUT = 10.0, 60.0
+_MAX_LINES = 40
 REFUSED = 1
 
 
 def update(settings: Settings, source: str, *, agreed: bool, dry: bool = False) -> int:
     """Replace the book with one from a file or an address; `agreed` is that steep changes are, `dry` only tells."""
-    if not settings.book:
+    if not settings.price_book_path:
         raise DragomanError("there is no home to keep a book in (set HOME or XDG_STATE_HOME to an absolute path)")
     data = _fetched(source)
     try:
@@ -43,16 +43,16 @@ def update(settings: Settings, source: str, *, agreed: bool, dry: bool = False) 
         raise DragomanError(f"{source} {error}") from None
     if book.taken < own_table().taken:
         raise DragomanError(f"{source} is of {book.taken}, and the book of this release of {own_table().taken}")
-    present = book_of(settings, documents.complain).table
+    present = price_book_of(settings, documents.complain).table
     changes = compare(present, book)
-    documents.say("\n".join(map(printable, _told(present, book, changes))))
+    documents.write_text("\n".join(map(printable, _change_lines(present, book, changes))))
     if dry:
         return 0
-    if changes.steep and not agreed and not _asked(len(changes.steep)):
+    if changes.large and not agreed and not _confirm(len(changes.large)):
         documents.complain("the book stays as it is (--yes agrees to what changes steeply)")
         return REFUSED
-    keep(Path(settings.book), msgspec.json.encode(book))
-    documents.say(printable(f"kept in {settings.book}"))
+    write_atomically(Path(settings.price_book_path), msgspec.json.encode(book))
+    documents.write_text(printable(f"kept in {settings.price_book_path}"))
     return 0
 
 
@@ -60,16 +60,16 @@ def _fetched(source: str) -> bytes:
     scheme, separator, _ = source.partition("://")
     if not separator:
         with Path(source).open("rb") as file:
-            data = file.read(LARGEST_BOOK + 1)
+            data = file.read(MAX_PRICE_BOOK_BYTES + 1)
     elif scheme.lower() == "https":
-        with progress() as say:
-            say(f"fetching {source} …")
+        with progress() as show_step:
+            show_step(f"fetching {source} …")
             data = asyncio.run(_fetch(source))
     else:
         clear = "what decides about money is not read in clear text"
         raise UsageError(f"--from: {source} is no address with https://: {clear}")
-    if len(data) > LARGEST_BOOK:
-        raise DragomanError(f"{source} is larger than {LARGEST_BOOK} bytes")
+    if len(data) > MAX_PRICE_BOOK_BYTES:
+        raise DragomanError(f"{source} is larger than {MAX_PRICE_BOOK_BYTES} bytes")
     return data
 
 
@@ -78,17 +78,17 @@ async def _fetch(url: str) -> bytes:
     from dragoman.http.client import HttpClient
     from dragoman.http.upstream_call import UpstreamRequest
 
-    client = HttpClient(connect_timeout=_CONNECT)
+    client = HttpClient(connect_timeout=_CONNECT_TIMEOUT)
     try:
-        async with asyncio.timeout(_WHOLE):
-            flight = client.open(UpstreamRequest(method="GET", url=url, headers=[(b"accept", b"application/json")]))
+        async with asyncio.timeout(_TOTAL_TIMEOUT):
+            call = client.open(UpstreamRequest(method="GET", url=url, headers=[(b"accept", b"application/json")]))
             try:
-                await flight.head()
-                if flight.status != 200:
-                    raise DragomanError(f"{url} answered {flight.status}")
-                return await flight.read(LARGEST_BOOK)
+                await call.head()
+                if call.status != 200:
+                    raise DragomanError(f"{url} answered {call.status}")
+                return await call.read(MAX_PRICE_BOOK_BYTES)
             finally:
-                flight.close()
+                call.close()
     except TimeoutError:
         raise DragomanError(f"{url} did not answer in time") from None
     except Unreachable as error:
@@ -105,17 +105,17 @@ def _read(data: bytes) -> PriceBookTable:
     """A compiled table, or the collection that tables are made of, as it is today."""
     if data.lstrip()[:1] == b"{":
         return read_table(data)
-    return read_upstream(data, "published", time.strftime("%Y-%m-%d", time.gmtime()))
+    return read_source(data, "published", time.strftime("%Y-%m-%d", time.gmtime()))
 
 
-def _told(present: PriceBookTable, book: PriceBookTable, changes: Changes) -> list[str]:
+def _change_lines(present: PriceBookTable, book: PriceBookTable, changes: Changes) -> list[str]:
     """What would change, the steep ones first, in lines that are not too many."""
     lines = [f"from {present.title}", f"to   {book.title}"]
-    steep = [f"! {_words(change)}" for change in changes.steep]
-    others = [f"  {_words(change)}" for change in changes.rates if not change.is_steep]
-    for title, entries in (("gone", changes.gone), ("new", changes.new)):
+    steep = [f"! {_describe(change)}" for change in changes.large]
+    others = [f"  {_describe(change)}" for change in changes.rates if not change.is_large]
+    for title, entries in (("gone", changes.removed), ("new", changes.new)):
         others += [f"  {entry} is {title}" for entry in entries]
-    room = max(_MOST_LINES - len(steep), 0)
+    room = max(_MAX_LINES - len(steep), 0)
     lines += [*steep, *others[:room]]
     if len(others) > room:
         lines.append(f"  and {len(others) - room} more")
@@ -124,7 +124,7 @@ def _told(present: PriceBookTable, book: PriceBookTable, changes: Changes) -> li
     return lines
 
 
-def _words(change: Change) -> str:
+def _describe(change: Change) -> str:
     tier = f" ({change.tier})" if change.tier else ""
     return f"{change.entry} {change.member}{tier} {_amount(change, change.before)} → {_amount(change, change.after)}"
 
@@ -137,7 +137,7 @@ def _amount(change: Change, bounds: Bounds | None) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def _asked(steep: int) -> bool:
+def _confirm(steep: int) -> bool:
     """Whether somebody at the terminal agrees; nobody is there to be asked elsewhere."""
     if not (os.isatty(0) and os.isatty(2)):
         return False
@@ -146,7 +146,7 @@ def _asked(steep: int) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def keep(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write a file as a whole or not at all, for its user alone."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent)

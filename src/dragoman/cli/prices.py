@@ -16,12 +16,12 @@ from dragoman.cli.price_update import PUBLISHED, update
 from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
-from dragoman.config.prices import book_of, dollars
+from dragoman.config.prices import dollars, price_book_of
 from dragoman.config.settings import Settings
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.prices.book import Book, ModelFacts
+from dragoman.prices.book import ModelFacts, PriceBook
 from dragoman.prices.changes import named
-from dragoman.prices.table import Ladder, Rates
+from dragoman.prices.table import Rates, TieredRates
 from dragoman.providers.catalogue import catalogue
 from dragoman.providers.price_lookup import facts_of
 from dragoman.wire.json import encode_text
@@ -79,13 +79,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the book."""
     settings = read_settings(file_to_read(options.config), os.environ, catalogue())
-    book = book_of(settings, documents.complain)
+    book = price_book_of(settings, documents.complain)
     lines = list(lines_of(settings, book, options.pattern, time.time()))
     if options.json:
         documents.write(encode_text(_as_json(book, lines)).encode() + b"\n")
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say(as_table(book, lines, screen), screen)
+        documents.write_text(as_table(book, lines, screen), screen)
     return 0 if lines else NOTHING_FOUND
 
 
@@ -95,20 +95,20 @@ def run_update(options: argparse.Namespace) -> int:
     return update(settings, options.source, agreed=options.yes, dry=options.dry_run)
 
 
-def lines_of(settings: Settings, book: Book, pattern: str, now: float) -> Iterator[PriceLine]:
+def lines_of(settings: Settings, book: PriceBook, pattern: str, now: float) -> Iterator[PriceLine]:
     """What a pattern means: a target as it would be priced, overrides, and entries of the book."""
     wanted = pattern.lower()
-    known: set[str] = set()
+    listed: set[str] = set()
     for target in dict.fromkeys((pattern, *settings.prices)):
         name, slash, model = target.partition("/")
         if slash and (target == pattern or _fits(target, wanted)):
             provider = settings.providers.get(name)
             facts = facts_of(book, provider, model, now) if provider else book.find(name, model, now)
             if facts is not None:
-                known.add(target)
+                listed.add(target)
                 yield PriceLine(name=target, facts=facts)
     for _, facts in book.entries(now):
-        if facts.entry not in known and _fits(facts.entry, wanted):
+        if facts.entry not in listed and _fits(facts.entry, wanted):
             yield PriceLine(name=facts.entry, facts=facts)
 
 
@@ -116,7 +116,7 @@ def _fits(name: str, wanted: str) -> bool:
     return fnmatch.fnmatchcase(name.lower(), wanted) if "*" in wanted else wanted in name.lower()
 
 
-def as_table(book: Book, lines: list[PriceLine], screen: OutputScreen) -> str:
+def as_table(book: PriceBook, lines: list[PriceLine], screen: OutputScreen) -> str:
     """The lines as a table, for people with the book that they are from and what the columns mean."""
     title = printable(book.table.title)
     if not lines:
@@ -130,7 +130,7 @@ def _row(line: PriceLine, screen: OutputScreen) -> tuple[str, ...]:
     rates = named(facts.rates or Rates())
     amounts = [_amount(member, rates[member]) for member in _RATES]
     form = "{:,}" if screen.terminal else "{}"
-    sizes = [form.format(size) if size is not None else "?" for size in (facts.window, facts.output_cap)]
+    sizes = [form.format(size) if size is not None else "?" for size in (facts.context_window, facts.max_output_tokens)]
     return line.name, *amounts, *sizes, "; ".join(_more(line))
 
 
@@ -155,7 +155,7 @@ def _more(line: PriceLine) -> Iterator[str]:
         yield f"tiers {', '.join(facts.tiers)}"
 
 
-def _as_json(book: Book, lines: list[PriceLine]) -> JsonObject:
+def _as_json(book: PriceBook, lines: list[PriceLine]) -> JsonObject:
     table = book.table
     return {
         "book": {"source": table.source, "version": table.version, "taken": table.taken},
@@ -169,25 +169,25 @@ def _line_as_json(line: PriceLine) -> JsonObject:
         "name": line.name,
         "entry": facts.entry or None,
         "override": facts.override or None,
-        "window": facts.window,
-        "output_cap": facts.output_cap,
-        "prices": _ladder_as_json(facts.standard) if facts.standard is not None else None,
-        "tiers": {tier: _ladder_as_json(ladder) for tier, ladder in facts.tiers.items()},
+        "window": facts.context_window,
+        "output_cap": facts.max_output_tokens,
+        "prices": _tiered_rates_as_json(facts.standard) if facts.standard is not None else None,
+        "tiers": {tier: _tiered_rates_as_json(rates) for tier, rates in facts.tiers.items()},
     }
 
 
-def _ladder_as_json(ladder: Ladder) -> JsonObject:
-    prices = _rates_as_json(ladder.base)
-    if ladder.steps:
-        prices["above"] = [{"input_tokens": step.above, **_rates_as_json(step.rates)} for step in ladder.steps]
+def _tiered_rates_as_json(tiered_rates: TieredRates) -> JsonObject:
+    prices = _rates_as_json(tiered_rates.base)
+    if tiered_rates.steps:
+        prices["above"] = [{"input_tokens": step.above, **_rates_as_json(step.rates)} for step in tiered_rates.steps]
     return prices
 
 
 def _rates_as_json(rates: Rates) -> JsonObject:
     """The rates that are known, in dollars as texts, since they are exact."""
-    told: JsonObject = {}
+    prices: JsonObject = {}
     for member, rate in named(rates).items():
         if rate is not None:
             name = f"per_{member}" if member in ("search", "request") else member
-            told[name] = dollars(name, rate)
-    return told
+            prices[name] = dollars(name, rate)
+    return prices

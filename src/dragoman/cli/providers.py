@@ -14,7 +14,7 @@ from dragoman.cli.terminal import GREEN, Column, OutputScreen, screen_of, table,
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
-from dragoman.launching.local_servers import found_at
+from dragoman.launching.local_servers import find_local_models
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import CatalogueEntry, catalogue
 from dragoman.providers.provider import Endpoint
@@ -60,24 +60,28 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List them."""
-    known = catalogue()
-    settings = read_settings(file_to_read(options.config), os.environ, known)
-    found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
-    lines = [line for line in lines_of(settings, known, found) if line.configured or not options.configured]
+    entries = catalogue()
+    settings = read_settings(file_to_read(options.config), os.environ, entries)
+    local_models = find_local_models(
+        {name: provider.endpoints[0].base_url for name, provider in settings.local.items()}
+    )
+    lines = [line for line in lines_of(settings, entries, local_models) if line.configured or not options.configured]
     if options.json:
         documents.write(encode_text([_as_json(line) for line in lines]).encode() + b"\n")
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say(as_table(lines, screen), screen)
+        documents.write_text(as_table(lines, screen), screen)
     return 0
 
 
-def lines_of(settings: Settings, known: Mapping[str, CatalogueEntry], found: Iterable[str] = ()) -> list[ProviderLine]:
+def lines_of(
+    settings: Settings, entries: Mapping[str, CatalogueEntry], local_names: Iterable[str] = ()
+) -> list[ProviderLine]:
     """Those that are set up in the order of the settings, those that lack something, then all of the catalogue."""
     lines = []
-    there = {provider.name: provider for provider in settings.listed([settings.local[name] for name in found])}
-    for name in dict.fromkeys((*there, *settings.absent, *known)):
-        provider, listing, missing = there.get(name), known.get(name), settings.absent.get(name)
+    there = {provider.name: provider for provider in settings.listed([settings.local[name] for name in local_names])}
+    for name in dict.fromkeys((*there, *settings.absent, *entries)):
+        provider, listing, missing = there.get(name), entries.get(name), settings.absent.get(name)
         lines.append(
             ProviderLine(
                 name=name,
@@ -112,8 +116,8 @@ def as_table(lines: list[ProviderLine], screen: OutputScreen) -> str:
 
 
 def _row(line: ProviderLine, screen: OutputScreen) -> tuple[str, ...]:
-    spoken = {endpoint.protocol for endpoint in line.endpoints}
-    letters = "".join(letter if name in spoken else "·" for name, letter in _LETTERS.items())
+    protocols = {endpoint.protocol for endpoint in line.endpoints}
+    letters = "".join(letter if name in protocols else "·" for name, letter in _LETTERS.items())
     address = line.endpoints[0].base_url if line.endpoints else ""
     variables = (line.missing,) if line.missing else line.env
     if screen.terminal:

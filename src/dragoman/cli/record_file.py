@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MICRO = 1_000_000
 # Names from outside are shown up to so many letters.
-_LONGEST = 60
+_MAX_NAME_LENGTH = 60
 # The status where something that was written could not be looked at.
 INCOMPLETE = 1
 
@@ -46,7 +46,7 @@ class RecordFile(Struct, frozen=True, kw_only=True):
         """When that was, in microseconds, which a person says."""
         from dragoman.records.time_range import period_of
 
-        return period_of(self.zone, now // _MICRO, since=text, first=0).asked_since * _MICRO
+        return period_of(self.zone, now // _MICRO, since=text, first=0).requested_since * _MICRO
 
     def clock(self, micro: int) -> str:
         """A time of day."""
@@ -80,7 +80,7 @@ def add_since(parser: argparse.ArgumentParser, default: str) -> None:
     )
 
 
-def recorded(options: argparse.Namespace) -> RecordFile:
+def find_record_file(options: argparse.Namespace) -> RecordFile:
     """The file that the configuration names."""
     from dragoman.records.time_range import zone_of
     from dragoman.store import MEMORY
@@ -88,9 +88,9 @@ def recorded(options: argparse.Namespace) -> RecordFile:
     storage = read_settings(file_to_read(options.config), os.environ, catalogue()).storage
     if not storage.path or storage.path == MEMORY:
         raise DragomanError("storage.path names no file: nothing is recorded in memory")
-    if not storage.records:
-        documents.complain("note: storage.records is false: exchanges are not recorded any more")
-    return RecordFile(path=storage.path, zone=zone_of(storage.zone))
+    if not storage.record_requests:
+        documents.complain("note: storage.record_requests is false: exchanges are not recorded any more")
+    return RecordFile(path=storage.path, zone=zone_of(storage.time_zone))
 
 
 def nothing_yet(path: str) -> str:
@@ -105,32 +105,32 @@ def now_in_micro() -> int:
     return time.time_ns() // 1000
 
 
-def drain(path: str, complain: Callable[[str], None] = documents.complain) -> int:
+def ingest(path: str, complain: Callable[[str], None] = documents.complain) -> int:
     """Move what stands in journals into the file; the status is not 0 where that cannot be done, and the rest shown."""
-    from dragoman.records.journal_ingest import drain_all
+    from dragoman.records.journal_ingest import ingest_all
     from dragoman.store import StoreError
 
     try:
-        drained = drain_all(path, now=now_in_micro())
+        ingested = ingest_all(path, now=now_in_micro())
     except StoreError as error:
         # Somebody else has the file, or its disk is full: what is in it can be read all the same.
         complain(f"what was written last is left out, since it cannot be moved to {path}: {error}")
         return INCOMPLETE
-    if drained.damaged:
-        lines = formatting.counted(drained.damaged, "line")
+    if ingested.damaged:
+        lines = formatting.counted(ingested.damaged, "line")
         complain(f"{lines} of journals could not be read, and what they said is left out")
     return 0
 
 
 @contextmanager
-def looked_into(
-    kept: RecordFile, complain: Callable[[str], None] = documents.complain
+def open_records(
+    record_file: RecordFile, complain: Callable[[str], None] = documents.complain
 ) -> Iterator[tuple[RecordTables, int]]:
     """The tables, to read only, with all that was written until now, and the status of that."""
-    from dragoman.store.record_tables import open_account_tables
+    from dragoman.store.record_tables import open_record_tables
 
-    status = drain(kept.path, complain)
-    tables = open_account_tables(kept.path, read_only=True)
+    status = ingest(record_file.path, complain)
+    tables = open_record_tables(record_file.path, read_only=True)
     try:
         yield tables, status
     finally:
@@ -139,14 +139,14 @@ def looked_into(
 
 def once(complain: Callable[[str], None]) -> Callable[[str], None]:
     """Complains of the same only once, for what is done again and again."""
-    told: set[str] = set()
+    seen: set[str] = set()
 
-    def say(problem: str) -> None:
-        if problem not in told:
-            told.add(problem)
+    def complain_once(problem: str) -> None:
+        if problem not in seen:
+            seen.add(problem)
             complain(problem)
 
-    return say
+    return complain_once
 
 
 def name_of(text: str | None) -> str | None:
@@ -154,12 +154,12 @@ def name_of(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "replace").decode()
 
 
-def shown(text: str, *, whole: bool = False) -> str:
+def as_cell(text: str, *, full: bool = False) -> str:
     """A name from outside as it may stand in a cell: no blank in it can pose as the end of a column.
 
     Its beginning does, unless the `whole` of it is wanted, as in a pipe.
     """
-    text = text if whole else text[:_LONGEST]
+    text = text if full else text[:_MAX_NAME_LENGTH]
     return '"' + text.replace('"', "'") + '"' if " " in text or '"' in text else text
 
 
@@ -186,8 +186,8 @@ def escaped(encoded: bytes) -> bytes:
 _unprintable = re.compile(r"[^\x20-\x7e]").sub
 
 
-def _escaped(found: re.Match[str]) -> str:
-    if found[0].isprintable():
-        return found[0]
-    units = found[0].encode("utf-16-be")
+def _escaped(match: re.Match[str]) -> str:
+    if match[0].isprintable():
+        return match[0]
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -79,21 +79,21 @@ def run(options: argparse.Namespace) -> int:
     """Explain one request."""
     settings = settings_of(options)
     body = documents.read(options.file) if options.file is not None else _small(options.model, options.client)
-    asked = {"model": options.model, "client": options.client or "", "key": options.key or ""}
-    asked |= {"thread": options.thread} if options.thread else {}
+    query = {"model": options.model, "client": options.client or "", "key": options.key or ""}
+    query |= {"thread": options.thread} if options.thread else {}
     address = _running(named_gateway(options), settings)
     if address is None:
-        told = _planned(settings, asked, body, options.program or "")
+        decision = _planned(settings, query, body, options.program or "")
     else:
         key = find_key(settings, os.environ, options.key_file)
         warn_of_clear_text(address, key)
-        told = route_of(address, "" if key.is_placeholder else key.text, asked, body, options.program or "")
-    told = {**told, "gateway": address, "measured": address is not None}
+        decision = route_of(address, "" if key.is_placeholder else key.text, query, body, options.program or "")
+    decision = {**decision, "gateway": address, "measured": address is not None}
     if options.json:
-        documents.write(encode_text(told).encode() + b"\n")
+        documents.write(encode_text(decision).encode() + b"\n")
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say(as_text(told, screen), screen)
+        documents.write_text(as_text(decision, screen), screen)
     return 0
 
 
@@ -112,37 +112,38 @@ def _small(model: str, client: str | None) -> bytes:
     return body if client is None else translate_request(body, target=client).body
 
 
-def _planned(settings: Settings, asked: dict[str, str], body: bytes, program: str) -> JsonObject:
+def _planned(settings: Settings, query: dict[str, str], body: bytes, program: str) -> JsonObject:
     # The gateway is needed for this alone.
     from dragoman.gateway.endpoints.route import Question, planned
 
     question = Question(
-        model=asked["model"],
-        client=asked["client"],
-        key=asked["key"],
+        model=query["model"],
+        client=query["client"],
+        key=query["key"],
         program=program,
-        thread=asked.get("thread", ""),
+        thread=query.get("thread", ""),
     )
     return asyncio.run(planned(settings, body, question))
 
 
-def as_text(told: JsonObject, screen: OutputScreen) -> str:
+def as_text(decision: JsonObject, screen: OutputScreen) -> str:
     """A decision in words and a table."""
-    rules = _list(told, "rules")
-    chosen = _text(told, "chosen") or "nobody"
-    head = [f"{_text(told, 'model')} -> {chosen} ({_text(told, 'policy')}): {_text(told, 'because')}"]
+    rules = _list(decision, "rules")
+    chosen = _text(decision, "chosen") or "nobody"
+    head = [f"{_text(decision, 'model')} -> {chosen} ({_text(decision, 'policy')}): {_text(decision, 'because')}"]
     if rules:
         head.append(f"by the rule {', '.join(printable(str(rule)) for rule in rules)}")
-    head.append(f"{_text(told, 'client')}, {_text(told, 'bytes')} bytes, about {_text(told, 'tokens')} tokens of input")
-    if _text(told, "program"):
-        head.append(f"of {_text(told, 'program')}, a thread of the class {_text(told, 'thread')}")
-    gateway = _text(told, "gateway")
+    tokens = _text(decision, "tokens")
+    head.append(f"{_text(decision, 'client')}, {_text(decision, 'bytes')} bytes, about {tokens} tokens of input")
+    if _text(decision, "program"):
+        head.append(f"of {_text(decision, 'program')}, a thread of the class {_text(decision, 'thread')}")
+    gateway = _text(decision, "gateway")
     head.append(
         f"asked of the gateway at {gateway}"
         if gateway
         else "no gateway is running: planned from the configuration alone, and nothing is measured"
     )
-    rows = [_row(row, exact=not screen.terminal) for row in _list(told, "candidates") if isinstance(row, dict)]
+    rows = [_row(row, exact=not screen.terminal) for row in _list(decision, "candidates") if isinstance(row, dict)]
     lines = [line for sentence in head for line in wrapped(screen, sentence)]
     return "\n".join([*lines, "", *table(screen, _COLUMNS, rows)])
 
@@ -161,7 +162,7 @@ def _row(row: JsonObject, *, exact: bool) -> tuple[str, ...]:
         _number(speed.get("age"), "{:.0f} s"),
         _number(row.get("losses"), "{}"),
         tokens(window, exact=exact) if isinstance(window, int) else _UNKNOWN,
-        _standing(row),
+        _health(row),
         _note(row),
     )
 
@@ -175,7 +176,7 @@ def _rate(value: JsonValue) -> str:
     return _number(value, "{:.0f}" if isinstance(value, (int, float)) and value >= 1000 else "{:.3g}")
 
 
-def _standing(row: JsonObject) -> str:
+def _health(row: JsonObject) -> str:
     seconds = row.get("seconds")
     left = f" for {seconds:g} s" if isinstance(seconds, (int, float)) and seconds > 0 else ""
     return _text(row, "standing") + left
@@ -184,15 +185,15 @@ def _standing(row: JsonObject) -> str:
 def _note(row: JsonObject) -> str:
     """Why it is not asked, or not before others."""
     for name, words in (("left_out", "left out: "), ("behind", "behind: ")):
-        found = row.get(name)
-        if isinstance(found, dict):
-            return words + _text(found, "why")
+        reason = row.get(name)
+        if isinstance(reason, dict):
+            return words + _text(reason, "why")
     return ""
 
 
-def _list(told: JsonObject, name: str) -> list[JsonValue]:
-    found = told.get(name)
-    return found if isinstance(found, list) else []
+def _list(document: JsonObject, name: str) -> list[JsonValue]:
+    value = document.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _text(row: JsonObject, name: str) -> str:

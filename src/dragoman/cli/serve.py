@@ -16,19 +16,19 @@ from msgspec.structs import replace
 
 from dragoman.cli import documents
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.startup_banner import FoundModels, lines_to_try, provider_lines
+from dragoman.cli.startup_banner import LocalModels, lines_to_try, provider_lines
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable
 from dragoman.cli.trust import file_to_read
 from dragoman.config.config_file import ConfigFile, FileOrigin
-from dragoman.config.effective_settings import settings_in_force
+from dragoman.config.effective_settings import list_effective_settings
 from dragoman.config.env_file import read_env_file
 from dragoman.config.file_schema import SERVER
 from dragoman.config.keys import COMMAND_LINE_KEY, read_hash
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Settings
 from dragoman.config.trust import fingerprint_of
-from dragoman.config.trust_summary import describe_line
+from dragoman.config.trust_summary import describe_route
 from dragoman.config.values import ValueType, address_to_call, is_loopback
 from dragoman.errors import ConfigError, DragomanError, UsageError
 from dragoman.model.jsonvalue import JsonObject
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.access.protection import Protection
     from dragoman.gateway.observability.logs import Log
 
-_MOST_SETTINGS = 50
+_MAX_SETTINGS = 50
 # What the command line may say instead of `[server]`.
 _OPTIONS: Mapping[str, ValueType[object]] = {name: SERVER[name] for name in ("host", "port", "workers")}
 
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.gateway.processes.listen_socket import bind
     from dragoman.gateway.processes.sighup import hangup_at_start
     from dragoman.gateway.processes.supervisor import serve
-    from dragoman.launching.local_servers import found_at
+    from dragoman.launching.local_servers import find_local_models
 
     hangup = hangup_at_start()
     lifeline = _lifeline() if options.lifeline else None
@@ -127,9 +127,9 @@ def run(options: argparse.Namespace) -> int:
         log.bound(log_file.make_room)
     if options.log != "off" and (log_file is not None or not sys.stderr.isatty()):
         # Who sits there has the greeting, and `dragoman doctor`.
-        _tell_settings(log, settings, file, options)
+        _log_settings(log, settings, file, options)
     again = replace(file, again=True) if file is not None else None
-    duty = WorkerSettings(
+    worker_settings = WorkerSettings(
         read=partial(read, again),
         log=log,
         protection=protection,
@@ -138,9 +138,16 @@ def run(options: argparse.Namespace) -> int:
         hangup=hangup,
         lifeline=lifeline,
     )
-    found = found_at({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
+    local_models = find_local_models(
+        {name: provider.endpoints[0].base_url for name, provider in settings.local.items()}
+    )
     service = _is_service(options)
-    return serve(duty, settings, listener, lambda: _greet(settings, protection, file, port, found, service=service))
+    return serve(
+        worker_settings,
+        settings,
+        listener,
+        lambda: _greet(settings, protection, file, port, local_models, service=service),
+    )
 
 
 def _take_variables(file: Path) -> None:
@@ -184,21 +191,23 @@ def _first_key(file: str) -> FirstKey:
     return first
 
 
-def _tell_settings(log: Log, settings: Settings, file: ConfigFile | None, options: argparse.Namespace) -> None:
+def _log_settings(log: Log, settings: Settings, file: ConfigFile | None, options: argparse.Namespace) -> None:
     """Begin the log with every setting that is not default, and where it is from."""
-    said = [name for name in _OPTIONS if vars(options)[name] is not None]
+    option_names = [name for name in _OPTIONS if vars(options)[name] is not None]
     try:
-        found = settings_in_force(settings, file, os.environ, catalogue(), said)
+        effective_settings = list_effective_settings(settings, file, os.environ, catalogue(), option_names)
     except ConfigError as error:
         # It was replaced since it was read; whoever follows it tells the rest.
         log.event("warn", "the settings cannot be told", why=str(error))
         return
-    told: JsonObject = {
-        setting.key: f"{setting.value} ({setting.source})".strip() for setting in found[:_MOST_SETTINGS]
+    fields: JsonObject = {
+        setting.key: f"{setting.value} ({setting.source})".strip() for setting in effective_settings[:_MAX_SETTINGS]
     }
-    if told:
-        more: JsonObject = {"more": len(found) - len(told)} if len(found) > len(told) else {}
-        log.event("info", "settings that are not default", **told, **more)
+    if fields:
+        more: JsonObject = (
+            {"more": len(effective_settings) - len(fields)} if len(effective_settings) > len(fields) else {}
+        )
+        log.event("info", "settings that are not default", **fields, **more)
 
 
 def _refuse_nothing(file: ConfigFile | None, settings: Settings) -> None:
@@ -224,18 +233,18 @@ def _lifeline() -> int:
 
 def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
     """The settings with what the command line says instead."""
-    said: dict[str, object] = {}
+    overrides: dict[str, object] = {}
     for name, kind in _OPTIONS.items():
         value = vars(options)[name]
         if value is None:
             continue
         try:
-            said[name] = kind.read(value)
+            overrides[name] = kind.read(value)
         except ConfigError as error:
             remedy = error.remedy or "for example --{} {}".format(name, kind.example.strip('"'))
             raise UsageError(f"--{name}: {error.problem} ({remedy})") from None
     keys = (*settings.keys, *_command_line_keys(settings, options.key_hash))
-    return replace(settings, server=replace(settings.server, **said), keys=keys)
+    return replace(settings, server=replace(settings.server, **overrides), keys=keys)
 
 
 def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ...]:
@@ -246,8 +255,8 @@ def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ..
         digest = read_hash(written)
     except ConfigError as error:
         raise UsageError(f"--key-hash: {error.problem} ({error.remedy})") from None
-    known = any(key.digest == digest for key in settings.keys)
-    return () if known else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
+    is_configured = any(key.digest == digest for key in settings.keys)
+    return () if is_configured else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
 
 
 def _greet(
@@ -255,7 +264,7 @@ def _greet(
     protection: Protection,
     file: ConfigFile | None,
     port: int,
-    found: FoundModels,
+    local_models: LocalModels,
     *,
     service: bool = False,
 ) -> None:
@@ -264,23 +273,23 @@ def _greet(
     lines = [f"dragoman listens on {address}, configured by {file or 'the environment alone'}"]
     if settings.keys:
         lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
-    elif protection.asks_keys:
+    elif protection.requires_keys:
         lines.append("keys: none, and one is asked for, so that nobody gets in; make one with `dragoman key new`")
     elif is_loopback(settings.server.host):
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
     else:
         lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --open asked")
-    if protection.asks_keys and not is_loopback(settings.server.host):
+    if protection.requires_keys and not is_loopback(settings.server.host):
         # The address above is the one to call it by from here.
         lines.append(f"other machines reach it, too: it listens on {settings.server.host}")
     if service:
         lines.append("runs as a service: `dragoman service stop` ends it, `dragoman service uninstall` takes it away")
     lines.append("providers:")
-    lines += [*provider_lines(settings, found)] or ["  none; `dragoman init` finds out who could be there"]
+    lines += [*provider_lines(settings, local_models)] or ["  none; `dragoman init` finds out who could be there"]
     if settings.routes:
         lines.append("models:")
-        lines += [f"  {line.pattern} -> {describe_line(line)}" for line in settings.routes]
-    tried = [f"  {line}" for line in lines_to_try(settings, found, address, keyed=protection.asks_keys)]
+        lines += [f"  {line.pattern} -> {describe_route(line)}" for line in settings.routes]
+    tried = [f"  {line}" for line in lines_to_try(settings, local_models, address, keyed=protection.requires_keys)]
     lines += ["try:", *tried] if tried else []
     try:
         sys.stdout.write("\n".join(map(printable, lines)) + "\n")

@@ -20,7 +20,7 @@ from msgspec import Struct
 from dragoman.cli import documents
 from dragoman.cli.system import refuse_windows
 from dragoman.cli.terminal import printable, screen_of, wrapped
-from dragoman.config.config_file import ConfigFile, FileOrigin, find_file, state_folder
+from dragoman.config.config_file import ConfigFile, FileOrigin, find_file, state_directory
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError, DragomanError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 REFUSED = 1
 # How long a service may take until it answers, before its user is sent to the log.
-_PATIENCE, _PAUSE = 15.0, 0.2
+_READY_SECONDS, _POLL_SECONDS = 15.0, 0.2
 # How long it may take until an init system says that what it starts runs.
 _GRACE = 2.0
 # Beside the time that streams have to end in.
@@ -97,29 +97,29 @@ def run_install(options: argparse.Namespace) -> int:
     """Write the unit and the variables, and start the service."""
     refuse_windows()
     from dragoman.config.env_file import as_env_file
-    from dragoman.system_service.init_systems import state_of, tell
+    from dragoman.system_service.init_systems import run_commands, state_of
     from dragoman.system_service.installed import write_new
-    from dragoman.system_service.units import MARK
+    from dragoman.system_service.units import MARKER
 
     plan = _plan(options)
     manager = plan.manager
-    _say(_told(plan))
+    _print_lines(_plan_lines(plan))
     if options.dry_run:
-        _say(["", f"{manager.unit}:", *manager.text(plan.job).splitlines()])
+        _print_lines(["", f"{manager.unit}:", *manager.render_unit(plan.job).splitlines()])
         return 0
     _check_port(plan)
     if not _agreed("Write these, and start the service?", options.yes):
         return REFUSED
-    write_new(plan.env_file, as_env_file(plan.values, MARK), 0o600)
-    write_new(manager.unit, manager.text(plan.job), 0o644)
+    write_new(plan.env_file, as_env_file(plan.values, MARKER), 0o600)
+    write_new(manager.unit, manager.render_unit(plan.job), 0o644)
     if manager.log is not None:
         manager.log.parent.mkdir(parents=True, exist_ok=True)
     try:
-        if plan.state.known and manager.before_start:
-            tell(manager, manager.before_start, os.environ)
+        if plan.state.loaded and manager.before_start:
+            run_commands(manager, manager.before_start, os.environ)
             # It has been told to go, and may not be gone yet.
-            _wait_until(lambda: not state_of(manager, os.environ).known)
-        tell(manager, manager.start, os.environ)
+            _wait_until(lambda: not state_of(manager, os.environ).loaded)
+        run_commands(manager, manager.start, os.environ)
     except DragomanError as error:
         raise DragomanError(f"{error}; `dragoman service uninstall` takes back what was written") from None
     return _begun(plan)
@@ -140,20 +140,20 @@ def _plan(options: argparse.Namespace) -> _Plan:
     manager, env_file = find_manager(os.environ), env_file_in(os.environ)
     for path in (manager.unit, env_file):
         check_free(path)
-    state = ServiceState(known=False, running=False)
+    state = ServiceState(loaded=False, running=False)
     if not options.dry_run:
         check_manager(manager, os.environ)
         state = state_of(manager, os.environ)
-    found = variables_for(named_variables(file), os.environ, catalogue())
+    variables = variables_for(named_variables(file), os.environ, catalogue())
     named = ("--config", str(file)) if file is not None else ()
     job = Job(
         # The folder of the configuration is no place to find modules in.
-        words=(sys.executable, "-P", "-m", "dragoman", "serve", *named, OPTION, str(env_file)),
-        folder=str(env_file.parent),
+        command=(sys.executable, "-P", "-m", "dragoman", "serve", *named, OPTION, str(env_file)),
+        directory=str(env_file.parent),
         stop_seconds=round(settings.timeouts.lame_duck + settings.timeouts.drain) + _STOP_SECONDS,
         log=str(manager.log or ""),
     )
-    if not all(word.isprintable() for word in (*job.words, job.folder)):
+    if not all(word.isprintable() for word in (*job.command, job.directory)):
         raise DragomanError("a path of the service holds a character that no unit can: rename the folder")
     return _Plan(
         manager=manager,
@@ -161,8 +161,8 @@ def _plan(options: argparse.Namespace) -> _Plan:
         settings=settings,
         config=str(file or ""),
         env_file=env_file,
-        values={name: value for name, value in found.items() if can_be_written(value)},
-        left_out=tuple(name for name, value in found.items() if not can_be_written(value)),
+        values={name: value for name, value in variables.items() if can_be_written(value)},
+        left_out=tuple(name for name, value in variables.items() if not can_be_written(value)),
         job=job,
     )
 
@@ -185,7 +185,7 @@ def _own_file(explicit: str | None) -> ConfigFile | None:
     return ConfigFile(path=file.path.absolute(), origin=FileOrigin.NAMED)
 
 
-def _told(plan: _Plan) -> list[str]:
+def _plan_lines(plan: _Plan) -> list[str]:
     """What is written and where, what is run, and what it means."""
     from dragoman.system_service.variables import SHORT_LIVED
 
@@ -199,9 +199,9 @@ def _told(plan: _Plan) -> list[str]:
         f"    {names}",
         *([f"  {manager.log}: the log, by the service itself"] if manager.log is not None else []),
         "and runs",
-        *(f"  {_line(manager, words)}" for words in manager.start),
+        *(f"  {_command_text(manager, words)}" for words in manager.start),
         "so that this is started now and whenever you log in, and again if it fails:",
-        f"  {shlex.join(plan.job.words)}",
+        f"  {shlex.join(plan.job.command)}",
         f"configured by {plan.config or 'the environment alone'}; {manager.note}.",
     ]
     unset = {each.variable: each.left_out for each in plan.settings.missing if each.variable}
@@ -217,7 +217,7 @@ def _told(plan: _Plan) -> list[str]:
     return lines
 
 
-def _line(manager: Manager, words: Sequence[str]) -> str:
+def _command_text(manager: Manager, words: Sequence[str]) -> str:
     return shlex.join([Path(manager.program).name, *words])
 
 
@@ -237,22 +237,24 @@ def _begun(plan: _Plan) -> int:
     manager, server = plan.manager, plan.settings.server
     begins = time.monotonic()
 
-    def settled() -> bool:
+    def is_ready_or_ended() -> bool:
         if server.port and find_running(server) is not None:
             return True
         running = state_of(manager, os.environ).running
         # One that has ended already is not waited for.
         return (running and not server.port) or (not running and time.monotonic() > begins + _GRACE)
 
-    _wait_until(settled)
+    _wait_until(is_ready_or_ended)
     address, state = find_running(server), state_of(manager, os.environ)
     begun = address is not None if server.port else state.running
     if begun:
-        _say([f"The service runs, at {address or 'a port that its log tells'}."])
+        _print_lines([f"The service runs, at {address or 'a port that its log tells'}."])
     else:
         where = addresses_of(server)[0] if server.port else "any port"
-        documents.complain(f"the service was started, and no gateway answers at {where} ({state.words}): see its log")
-    _say(_how_to(manager))
+        documents.complain(
+            f"the service was started, and no gateway answers at {where} ({state.description}): see its log"
+        )
+    _print_lines(_how_to(manager))
     return 0 if begun else REFUSED
 
 
@@ -285,22 +287,22 @@ def run_status(options: argparse.Namespace) -> int:
         documents.write(encode_text({"running": runs, **as_json([section], ReportRedactor())}).encode() + b"\n")
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say(as_text([section], screen, ReportRedactor()), screen)
+        documents.write_text(as_text([section], screen, ReportRedactor()), screen)
     return 0 if runs and not section.wrong else REFUSED
 
 
 def run_stop(options: argparse.Namespace) -> int:
     """Stop the service; it stays installed."""
-    from dragoman.system_service.init_systems import find_manager, state_of, tell
+    from dragoman.system_service.init_systems import find_manager, run_commands, state_of
     from dragoman.system_service.installed import installed_in
 
     manager = find_manager(os.environ)
     if installed_in(manager) is None:
         raise DragomanError("no service is installed; a gateway that was started by hand ends with Ctrl-C")
     state = state_of(manager, os.environ)
-    if state.known:
-        tell(manager, manager.stop, os.environ)
-    _say(
+    if state.loaded:
+        run_commands(manager, manager.stop, os.environ)
+    _print_lines(
         [
             "The service is stopped." if state.running else "The service did not run.",
             f"It starts again when you log in, or with `{manager.start_again}`; `dragoman service uninstall` takes it "
@@ -312,7 +314,7 @@ def run_stop(options: argparse.Namespace) -> int:
 
 def run_uninstall(options: argparse.Namespace) -> int:
     """Stop the service, take back what `install` wrote, and say what stays."""
-    from dragoman.system_service.init_systems import check_manager, find_manager, state_of, tell
+    from dragoman.system_service.init_systems import check_manager, find_manager, run_commands, state_of
     from dragoman.system_service.installed import installed_in, remove, variables_files
 
     manager = find_manager(os.environ)
@@ -320,11 +322,11 @@ def run_uninstall(options: argparse.Namespace) -> int:
     files = variables_files(installed, os.environ)
     removed = [*([manager.unit] if installed is not None else []), *files]
     if not removed:
-        _say(["No service is installed, and nothing of one is left."])
+        _print_lines(["No service is installed, and nothing of one is left."])
         return 0
     commands = (*manager.disable, *manager.forget)
-    _say(["This stops the service, and removes", *(f"  {path}" for path in removed)])
-    _say(["by", *(f"  {_line(manager, words)}" for words in commands)])
+    _print_lines(["This stops the service, and removes", *(f"  {path}" for path in removed)])
+    _print_lines(["by", *(f"  {_command_text(manager, words)}" for words in commands)])
     if options.dry_run:
         return 0
     if not _agreed("Do it?", options.yes):
@@ -332,20 +334,20 @@ def run_uninstall(options: argparse.Namespace) -> int:
     if installed is not None:
         # Who cannot be told that it is gone would go on with it.
         check_manager(manager, os.environ)
-        if state_of(manager, os.environ).known:
-            tell(manager, manager.disable, os.environ)
+        if state_of(manager, os.environ).loaded:
+            run_commands(manager, manager.disable, os.environ)
         manager.unit.unlink()
-        tell(manager, manager.forget, os.environ)
+        run_commands(manager, manager.forget, os.environ)
     for path in files:
         remove(path)
     config = installed.config if installed is not None else ""
-    _say(["The service is gone. What stays:", *(f"  {line}" for line in _stays(manager, config))])
+    _print_lines(["The service is gone. What stays:", *(f"  {line}" for line in _stays(manager, config))])
     return 0
 
 
 def _stays(manager: Manager, config: str) -> list[str]:
     """What is left on the machine, of which not all was there before."""
-    state = state_folder(os.environ)
+    state = state_directory(os.environ)
     lines = [f"{config}: the configuration"] if config and Path(config).exists() else []
     if state is not None and state.exists():
         lines.append(f"{state}: what the gateway keeps, and what you trust")
@@ -358,9 +360,9 @@ def _stays(manager: Manager, config: str) -> list[str]:
 
 def _wait_until(done: Callable[[], bool]) -> None:
     """Wait for something that others do; whoever asks looks once more whether it has come."""
-    ends = time.monotonic() + _PATIENCE
+    ends = time.monotonic() + _READY_SECONDS
     while not done() and time.monotonic() < ends:
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_SECONDS)
 
 
 def _agreed(question: str, yes: bool) -> bool:
@@ -377,7 +379,7 @@ def _agreed(question: str, yes: bool) -> bool:
     return False
 
 
-def _say(lines: Sequence[str]) -> None:
+def _print_lines(lines: Sequence[str]) -> None:
     """Tell people, in lines that fit; what may be copied stands on a line of its own, which stays whole."""
     screen = screen_of(sys.stdout)
     for line in lines:
@@ -385,4 +387,4 @@ def _say(lines: Sequence[str]) -> None:
             parts = textwrap.wrap(line, screen.width, subsequent_indent=_LIST, break_on_hyphens=False)
         else:
             parts = [line] if line.startswith(" ") or not line else wrapped(screen, line)
-        documents.say("\n".join(map(printable, parts)), screen)
+        documents.write_text("\n".join(map(printable, parts)), screen)

@@ -12,11 +12,11 @@ from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import (
     RecordFile,
     add_config,
-    looked_into,
+    as_cell,
+    find_record_file,
     name_of,
     now_in_micro,
-    recorded,
-    shown,
+    open_records,
     write_json,
 )
 from dragoman.cli.sessions import (
@@ -52,9 +52,9 @@ _COLUMNS = (
 )
 # Where there is no room for it, what a thread is doing is said only if that is of note.
 _WIDE = 100
-_OF_NOTE = frozenset(STATES)
+_NOTABLE = frozenset(STATES)
 # Programs get everything in a column of its own.
-_WHOLE = (
+_FULL_COLUMNS = (
     _NUMBER,
     *(Column(heading=heading) for heading in ("PARENT", "DEPTH", "CLASS", "LABEL", "NAME", "MODEL")),
     _STATE,
@@ -85,62 +85,63 @@ def run(options: argparse.Namespace) -> int:
     """Show the tree."""
     from dragoman.records import live_view, sessions
 
-    kept = recorded(options)
+    record_file = find_record_file(options)
     now = now_in_micro()
     screen = screen_of(sys.stdout, options.color)
     fold = not options.all and not options.json and screen.terminal
-    with looked_into(kept) as (tables, status):
-        opened = live_view.opened_now(tables, kept.path)
+    with open_records(record_file) as (tables, status):
+        opened = live_view.opened_now(tables, record_file.path)
         session = sessions.find(tables, name_of(options.id) or "", name_of(options.key))
-        found = sessions.whole(tables, session, opened, now, fold=fold)
+        detail = sessions.session_detail(tables, session, opened, now, fold=fold)
     if options.all_losses and not options.json:
-        found = with_all_losses(found)
+        detail = with_all_losses(detail)
     if options.json:
-        write_json(_as_json(found))
+        write_json(_as_json(detail))
     elif screen.terminal:
-        documents.say("\n".join(_as_text(found, kept, screen, now)), screen)
+        documents.write_text("\n".join(_as_text(detail, record_file, screen, now)), screen)
     else:
-        documents.say(
-            "\n".join(table(screen, _WHOLE, [_whole_row(node, found, now) for node in found.tree.nodes])), screen
+        documents.write_text(
+            "\n".join(table(screen, _FULL_COLUMNS, [_full_row(node, detail, now) for node in detail.tree.nodes])),
+            screen,
         )
     return status
 
 
-def _as_text(found: SessionDetail, kept: RecordFile, screen: OutputScreen, now: int) -> Iterator[str]:
-    for line in _head(found, kept, now):
+def _as_text(detail: SessionDetail, record_file: RecordFile, screen: OutputScreen, now: int) -> Iterator[str]:
+    for line in _head(detail, record_file, now):
         yield from wrapped(screen, printable(line))
     yield ""
     if screen.width >= _WIDE:
-        yield from table(screen, _COLUMNS, list(_rows(found, now, wide=True)))
+        yield from table(screen, _COLUMNS, list(_rows(detail, now, wide=True)))
     else:
         columns = tuple(column for column in _COLUMNS if column is not _STATE)
-        yield from table(screen, columns, list(_rows(found, now, wide=False)))
-    if found.tree.circles:
+        yield from table(screen, columns, list(_rows(detail, now, wide=False)))
+    if detail.tree.circles:
         yield ""
-        threads = formatting.counted(found.tree.circles, "thread")
+        threads = formatting.counted(detail.tree.circles, "thread")
         yield from wrapped(screen, f"The parents of {threads} lead back to themselves; such circles are cut.")
 
 
-def _head(found: SessionDetail, kept: RecordFile, now: int) -> Iterator[str]:
+def _head(detail: SessionDetail, record_file: RecordFile, now: int) -> Iterator[str]:
     """What the session is, and what all of it came to."""
-    session, total = found.session, found.tree.total
-    of = f" of {shown(session.client)}" if session.client else ""
-    yield f"Session {shown(session.name)}{of}" + (f", key {shown(session.key)}" if session.key else "")
+    session, total = detail.session, detail.tree.total
+    of = f" of {as_cell(session.client)}" if session.client else ""
+    yield f"Session {as_cell(session.name)}{of}" + (f", key {as_cell(session.key)}" if session.key else "")
     yield (
-        f"started {kept.day(session.started)} {kept.moment(session.started, session.started)}, "
-        f"last {kept.moment(found.ended, session.started)}: {state_of(found.standing, now)}"
+        f"started {record_file.day(session.started)} {record_file.moment(session.started, session.started)}, "
+        f"last {record_file.moment(detail.ended, session.started)}: {state_of(detail.status, now)}"
     )
     if session.origin:
-        yield link_of(session, found.origin)
-    agents = sum(thread.kind == "subagent" for node in found.tree.nodes for thread in node.threads)
+        yield link_of(session, detail.origin)
+    agents = sum(thread.kind == "subagent" for node in detail.tree.nodes for thread in node.threads)
     words = [
         formatting.counted(total.requests, "turn"),
         formatting.counted(agents, "agent") if agents else "",
         _tokens(total),
     ]
-    words += [formatting.money(total.cost, total.unpriced), *troubles_of(total)]
+    words += [formatting.format_cost(total.cost, total.unpriced), *troubles_of(total)]
     yield ", ".join(word for word in words if word)
-    duration = formatting.span(found.ended - session.started)
+    duration = formatting.span(detail.ended - session.started)
     yield f"{duration} from first to last, {formatting.span(total.took)} of model time"
 
 
@@ -155,26 +156,26 @@ def _tokens(total: SessionFigures) -> str:
     return f"{formatting.tokens(total.input + total.output)} tokens ({', '.join(parts)})"
 
 
-def _rows(found: SessionDetail, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
+def _rows(detail: SessionDetail, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:
     """Threads as they are drawn: what hangs below what is seen from the lines before them."""
     going_on: list[bool] = []
-    for node in found.tree.nodes:
+    for node in detail.tree.nodes:
         del going_on[node.depth :]
         guides = _guides(going_on, node)
         going_on.append(not node.last)
-        standing = found.standings[node.thread.id]
-        state = "" if node.is_fold else state_of(standing, now)
-        noted = [state] if state and not wide and standing.state in _OF_NOTE else []
+        status = detail.statuses[node.thread.id]
+        state = "" if node.is_fold else state_of(status, now)
+        notable = [state] if state and not wide and status.state in _NOTABLE else []
         yield (
             "" if node.is_fold else str(node.thread.id),
             guides + _called(node),
-            shown(node.thread.model),
+            as_cell(node.thread.model),
             *([state] if wide else []),
             str(node.own.requests),
             formatting.tokens(node.own.input + node.own.output),
-            formatting.money(node.own.cost, node.own.unpriced),
-            formatting.money(node.whole.cost, node.whole.unpriced),
-            ", ".join([*noted, *_more(node)]),
+            formatting.format_cost(node.own.cost, node.own.unpriced),
+            formatting.format_cost(node.total.cost, node.total.unpriced),
+            ", ".join([*notable, *_more(node)]),
         )
 
 
@@ -189,14 +190,14 @@ def _guides(going_on: list[bool], node: ThreadNode) -> str:
 def _called(node: ThreadNode) -> str:
     thread = node.thread
     if node.is_fold:
-        return f"{shown(thread.kind)} × {len(node.threads)}"
-    return f"{shown(thread.kind)} {shown(thread.label)}".strip()
+        return f"{as_cell(thread.kind)} × {len(node.threads)}"
+    return f"{as_cell(thread.kind)} {as_cell(thread.label)}".strip()
 
 
 def _more(node: ThreadNode) -> Iterator[str]:
     """What else there is to say of a thread."""
-    if node.mark:
-        yield _MARKS[node.mark]
+    if node.parent_issue:
+        yield _MARKS[node.parent_issue]
     if node.is_uncertain:
         yield f"uncertain: {_rule(node.thread)}"
     windows = max(thread.windows for thread in node.threads)
@@ -206,10 +207,10 @@ def _more(node: ThreadNode) -> Iterator[str]:
 
 
 def _rule(thread: ThreadRow) -> str:
-    return f"by rule {shown(thread.rule)} ({thread.sure}%)"
+    return f"by rule {as_cell(thread.rule)} ({thread.sure}%)"
 
 
-def _whole_row(node: ThreadNode, found: SessionDetail, now: int) -> tuple[str, ...]:
+def _full_row(node: ThreadNode, detail: SessionDetail, now: int) -> tuple[str, ...]:
     """Everything of a thread, exactly."""
     thread = node.thread
     return (
@@ -220,54 +221,54 @@ def _whole_row(node: ThreadNode, found: SessionDetail, now: int) -> tuple[str, .
         thread.label,
         thread.name,
         thread.model,
-        state_of(found.standings[thread.id], now),
+        state_of(detail.statuses[thread.id], now),
         str(node.own.requests),
         str(node.own.input + node.own.output),
-        formatting.money(node.own.cost, node.own.unpriced, exact=True),
-        formatting.money(node.whole.cost, node.whole.unpriced, exact=True),
+        formatting.format_cost(node.own.cost, node.own.unpriced, exact=True),
+        formatting.format_cost(node.total.cost, node.total.unpriced, exact=True),
         str(node.own.losses),
         str(node.own.errors),
         str(thread.windows),
         thread.rule,
         str(thread.sure),
-        node.mark,
+        node.parent_issue,
     )
 
 
-def _as_json(found: SessionDetail) -> JsonObject:
-    told = session_members(found.session, found.origin, found.standing, found.ended)
-    return told | {
-        "agents": found.agents,
-        "wall_microseconds": found.ended - found.session.started,
-        "model_microseconds": found.tree.total.took,
-        "total": figures_as_json(found.tree.total),
-        "circles": found.tree.circles,
-        "threads": threads_as_json(found),
+def _as_json(detail: SessionDetail) -> JsonObject:
+    members = session_members(detail.session, detail.origin, detail.status, detail.ended)
+    return members | {
+        "agents": detail.agents,
+        "wall_microseconds": detail.ended - detail.session.started,
+        "model_microseconds": detail.tree.total.took,
+        "total": figures_as_json(detail.tree.total),
+        "circles": detail.tree.circles,
+        "threads": threads_as_json(detail),
     }
 
 
-def threads_as_json(found: SessionDetail) -> JsonValue:
+def threads_as_json(detail: SessionDetail) -> JsonValue:
     """The threads of a session, parents before children, none of them folded."""
     from dragoman.records.exchanges import instant, thread_as_json
 
-    told: list[JsonValue] = []
-    for node in found.tree.nodes:
-        thread, standing = node.thread, found.standings[node.thread.id]
-        told.append(
+    threads: list[JsonValue] = []
+    for node in detail.tree.nodes:
+        thread, status = node.thread, detail.statuses[node.thread.id]
+        threads.append(
             {
                 **thread_as_json(thread),
                 "session_number": thread.session,
                 "model": thread.model,
                 "parent": thread.parent or None,
                 "depth": node.depth,
-                "mark": node.mark,
+                "mark": node.parent_issue,
                 "windows": thread.windows,
                 "started": instant(thread.started),
                 "last": instant(thread.last),
-                "state": standing.state,
-                "state_since": instant(standing.since) if standing.since else None,
+                "state": status.state,
+                "state_since": instant(status.since) if status.since else None,
                 "own": figures_as_json(node.own),
-                "with_children": figures_as_json(node.whole),
+                "with_children": figures_as_json(node.total),
             }
         )
-    return told
+    return threads

@@ -17,11 +17,11 @@ from dragoman.cli.record_file import (
     RecordFile,
     add_config,
     add_since,
-    looked_into,
+    as_cell,
+    find_record_file,
     name_of,
     now_in_micro,
-    recorded,
-    shown,
+    open_records,
     write_json,
 )
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, screen_of, table, wrapped
@@ -83,74 +83,78 @@ def run(options: argparse.Namespace) -> int:
 
     if options.most < 1:
         raise UsageError(f"-n: {options.most} is no number of sessions")
-    kept = recorded(options)
+    record_file = find_record_file(options)
     now = now_in_micro()
-    since = kept.since(options.since, now)
+    since = record_file.since(options.since, now)
     key = name_of(options.key)
-    with looked_into(kept) as (tables, status):
-        opened = live_view.opened_now(tables, kept.path)
-        found = sessions.listing(tables, since, key, options.most, opened, now)
-        wholes = {
-            line.session.id: sessions.whole(tables, line.session, opened, now, fold=False)
-            for line in found.lines
+    with open_records(record_file) as (tables, status):
+        opened = live_view.opened_now(tables, record_file.path)
+        listing = sessions.listing(tables, since, key, options.most, opened, now)
+        details = {
+            line.session.id: sessions.session_detail(tables, line.session, opened, now, fold=False)
+            for line in listing.lines
             if options.all
         }
     if options.json:
-        write_json(_as_json(found, wholes, since, now))
+        write_json(_as_json(listing, details, since, now))
         return status
     screen = screen_of(sys.stdout, options.color)
-    if not found.lines and screen.terminal:
-        documents.say(
+    if not listing.lines and screen.terminal:
+        documents.write_text(
             "\n".join(
                 wrapped(
-                    screen, f"No session since {kept.day(since)} {kept.clock(since)}; --since 30d looks further back."
+                    screen,
+                    f"No session since {record_file.day(since)} {record_file.clock(since)}; "
+                    "--since 30d looks further back.",
                 )
             ),
             screen,
         )
         return status
     if options.all_losses:
-        lines = tuple(replace(line, figures=all_lost(line.figures)) for line in found.lines)
-        found = replace(found, lines=lines, without=all_lost(found.without))
-        wholes = {number: with_all_losses(whole) for number, whole in wholes.items()}
-    documents.say("\n".join(_as_text(found, wholes, kept, screen, now)), screen)
+        lines = tuple(replace(line, figures=all_lost(line.figures)) for line in listing.lines)
+        listing = replace(listing, lines=lines, without=all_lost(listing.without))
+        details = {number: with_all_losses(detail) for number, detail in details.items()}
+    documents.write_text("\n".join(_as_text(listing, details, record_file, screen, now)), screen)
     return status
 
 
 def _as_text(
-    found: SessionList, wholes: dict[int, SessionDetail], kept: RecordFile, screen: OutputScreen, now: int
+    listing: SessionList, details: dict[int, SessionDetail], record_file: RecordFile, screen: OutputScreen, now: int
 ) -> Iterator[str]:
     wide = not screen.terminal or screen.width >= _WIDE
-    names = _names([line.session for line in found.lines]) if screen.terminal else {}
-    several = len({line.session.key for line in found.lines}) > 1
+    names = _names([line.session for line in listing.lines]) if screen.terminal else {}
+    several = len({line.session.key for line in listing.lines}) > 1
     rows: list[tuple[str, ...]] = []
-    for line in found.lines:
-        row = _row(line, names.get(line.session.id, line.session.name), kept, screen, now, wide=wide, whose=several)
+    for line in listing.lines:
+        row = _row(
+            line, names.get(line.session.id, line.session.name), record_file, screen, now, wide=wide, whose=several
+        )
         rows.append(row)
-        if line.session.id in wholes:
-            rows += _threads(wholes[line.session.id], kept, screen, now, wide=wide)
-    if any(msgspec.structs.astuple(found.without)):
-        rows.append(_cells("no session", "", "", "", "", "", found.without, "", "", not screen.terminal, wide=wide))
+        if line.session.id in details:
+            rows += _threads(details[line.session.id], record_file, screen, now, wide=wide)
+    if any(msgspec.structs.astuple(listing.without)):
+        rows.append(_cells("no session", "", "", "", "", "", listing.without, "", "", not screen.terminal, wide=wide))
     yield from table(screen, _WIDE_COLUMNS if wide else _NARROW_COLUMNS, rows)
-    if found.more and screen.terminal:
+    if listing.more and screen.terminal:
         yield ""
-        yield from wrapped(screen, f"There are more; -n {2 * len(found.lines)} shows as many again.")
+        yield from wrapped(screen, f"There are more; -n {2 * len(listing.lines)} shows as many again.")
 
 
 def _row(
-    line: SessionLine, name: str, kept: RecordFile, screen: OutputScreen, now: int, *, wide: bool, whose: bool
+    line: SessionLine, name: str, record_file: RecordFile, screen: OutputScreen, now: int, *, wide: bool, whose: bool
 ) -> tuple[str, ...]:
     """A session; whose it is needs no saying where there is but one."""
     session = line.session
     exact = not screen.terminal
     origin = link_of(session, line.origin)
     return _cells(
-        shown(name, whole=exact),
-        shown(session.key, whole=exact) if wide or whose else "",
-        shown(session.client, whole=exact),
-        _when(session.started, kept, now, exact=exact),
-        _when(line.last, kept, now, exact=exact),
-        state_of(line.standing, now),
+        as_cell(name, full=exact),
+        as_cell(session.key, full=exact) if wide or whose else "",
+        as_cell(session.client, full=exact),
+        _when(session.started, record_file, now, exact=exact),
+        _when(line.last, record_file, now, exact=exact),
+        state_of(line.status, now),
         line.figures,
         line.agents,
         origin,
@@ -160,22 +164,22 @@ def _row(
 
 
 def _threads(
-    whole: SessionDetail, kept: RecordFile, screen: OutputScreen, now: int, *, wide: bool
+    detail: SessionDetail, record_file: RecordFile, screen: OutputScreen, now: int, *, wide: bool
 ) -> Iterator[tuple[str, ...]]:
     """The threads of a session below it."""
     exact = not screen.terminal
-    for node in whole.tree.nodes:
+    for node in detail.tree.nodes:
         thread = node.thread
         # Many are called as their class is.
         name = thread.label or (thread.name if thread.name != thread.kind else "")
-        words = f"{shown(thread.kind, whole=exact)} {shown(name, whole=exact)}".strip()
+        words = f"{as_cell(thread.kind, full=exact)} {as_cell(name, full=exact)}".strip()
         yield _cells(
             "  " * (node.depth + 1) + words,
             "",
             "",
-            _when(thread.started, kept, now, exact=exact),
-            _when(thread.last, kept, now, exact=exact),
-            state_of(whole.standings[thread.id], now),
+            _when(thread.started, record_file, now, exact=exact),
+            _when(thread.last, record_file, now, exact=exact),
+            state_of(detail.statuses[thread.id], now),
             node.own,
             "",
             "",
@@ -199,23 +203,23 @@ def _cells(
     wide: bool,
 ) -> tuple[str, ...]:
     """One row; where there is no room for a column, what is not nothing is said in words."""
-    took = formatting.tokens(figures.input + figures.output, exact=exact)
-    cost = formatting.money(figures.cost, figures.unpriced, exact=exact)
+    tokens = formatting.tokens(figures.input + figures.output, exact=exact)
+    cost = formatting.format_cost(figures.cost, figures.unpriced, exact=exact)
     turns = str(figures.requests)
     if wide:
-        numbers = (turns, str(agents), took, cost, str(figures.losses), str(figures.errors))
+        numbers = (turns, str(agents), tokens, cost, str(figures.losses), str(figures.errors))
         return (name, key, client, started, last, state, *numbers, more)
-    said = [
+    remarks = [
         more,
         formatting.counted(agents, "agent") if isinstance(agents, int) and agents else "",
         *troubles_of(figures),
     ]
-    said.append(key and f"key {key}")
-    return (name, client, started, state, turns, took, cost, ", ".join(word for word in said if word))
+    remarks.append(key and f"key {key}")
+    return (name, client, started, state, turns, tokens, cost, ", ".join(word for word in remarks if word))
 
 
-def _when(micro: int, kept: RecordFile, now: int, *, exact: bool) -> str:
-    return f"{kept.day(micro)} {kept.clock(micro)}" if exact else kept.moment(micro, now)
+def _when(micro: int, record_file: RecordFile, now: int, *, exact: bool) -> str:
+    return f"{record_file.day(micro)} {record_file.clock(micro)}" if exact else record_file.moment(micro, now)
 
 
 def _names(rows: Sequence[SessionRow]) -> dict[int, str]:
@@ -229,11 +233,11 @@ def _names(rows: Sequence[SessionRow]) -> dict[int, str]:
     return {row.id: row.name[: least[row.name]] for row in rows}
 
 
-def state_of(standing: ThreadStatus, now: int) -> str:
+def state_of(status: ThreadStatus, now: int) -> str:
     """What is being done, in few words."""
-    from dragoman.records.thread_status import in_words
+    from dragoman.records.thread_status import format_status
 
-    return in_words(standing, now)
+    return format_status(status, now)
 
 
 def all_lost(figures: SessionFigures) -> SessionFigures:
@@ -241,11 +245,11 @@ def all_lost(figures: SessionFigures) -> SessionFigures:
     return replace(figures, losses=figures.losses + figures.bookkeeping)
 
 
-def with_all_losses(found: SessionDetail) -> SessionDetail:
+def with_all_losses(detail: SessionDetail) -> SessionDetail:
     """A session whose figures include bookkeeping."""
-    tree = found.tree
-    nodes = tuple(replace(node, own=all_lost(node.own), whole=all_lost(node.whole)) for node in tree.nodes)
-    return replace(found, tree=replace(tree, nodes=nodes, total=all_lost(tree.total)))
+    tree = detail.tree
+    nodes = tuple(replace(node, own=all_lost(node.own), total=all_lost(node.total)) for node in tree.nodes)
+    return replace(detail, tree=replace(tree, nodes=nodes, total=all_lost(tree.total)))
 
 
 def troubles_of(figures: SessionFigures) -> Iterable[str]:
@@ -264,8 +268,8 @@ def link_of(session: SessionRow, origin: SessionRow | None) -> str:
     """What a session goes on from, in words."""
     if not session.origin:
         return ""
-    name = f"session {session.origin}, which is gone" if origin is None else shown(origin.name)
-    return f"{_LINKS.get(session.link, shown(session.link))} {name}"
+    name = f"session {session.origin}, which is gone" if origin is None else as_cell(origin.name)
+    return f"{_LINKS.get(session.link, as_cell(session.link))} {name}"
 
 
 def figures_as_json(figures: SessionFigures) -> JsonObject:
@@ -276,7 +280,7 @@ def figures_as_json(figures: SessionFigures) -> JsonObject:
     return members
 
 
-def session_members(session: SessionRow, origin: SessionRow | None, standing: ThreadStatus, last: int) -> JsonObject:
+def session_members(session: SessionRow, origin: SessionRow | None, status: ThreadStatus, last: int) -> JsonObject:
     """What is known of a session beside its figures."""
     from dragoman.records.exchanges import instant
 
@@ -287,28 +291,28 @@ def session_members(session: SessionRow, origin: SessionRow | None, standing: Th
         "client": session.client,
         "started": instant(session.started),
         "last": instant(last),
-        "state": standing.state,
-        "state_since": instant(standing.since) if standing.since else None,
+        "state": status.state,
+        "state_since": instant(status.since) if status.since else None,
         "link": session.link,
         "origin": None if origin is None else origin.name,
     }
 
 
-def _as_json(found: SessionList, wholes: dict[int, SessionDetail], since: int, now: int) -> JsonObject:
+def _as_json(listing: SessionList, details: dict[int, SessionDetail], since: int, now: int) -> JsonObject:
     from dragoman.cli.session import threads_as_json
     from dragoman.records.exchanges import instant
 
     lines: list[JsonObject] = []
-    for line in found.lines:
-        told = session_members(line.session, line.origin, line.standing, line.last)
-        told |= {"threads": line.threads, "agents": line.agents, **figures_as_json(line.figures)}
-        if line.session.id in wholes:
-            told["tree"] = threads_as_json(wholes[line.session.id])
-        lines.append(told)
+    for line in listing.lines:
+        members = session_members(line.session, line.origin, line.status, line.last)
+        members |= {"threads": line.threads, "agents": line.agents, **figures_as_json(line.figures)}
+        if line.session.id in details:
+            members["tree"] = threads_as_json(details[line.session.id])
+        lines.append(members)
     return {
         "since": instant(since),
         "until": instant(now),
         "sessions": list(lines),
-        "more": found.more,
-        "no_session": figures_as_json(found.without),
+        "more": listing.more,
+        "no_session": figures_as_json(listing.without),
     }

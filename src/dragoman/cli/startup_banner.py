@@ -8,17 +8,17 @@ from typing import TypeAlias
 
 from dragoman.config.settings import Settings
 
-_SHOWN_MODELS = 6
+_MAX_MODELS = 6
 _WIDTH = 80
 # The models that servers of this machine listed, by their names.
-FoundModels: TypeAlias = Mapping[str, tuple[str, ...]]
+LocalModels: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
-def provider_lines(settings: Settings, found: FoundModels) -> Iterator[str]:
+def provider_lines(settings: Settings, local_models: LocalModels) -> Iterator[str]:
     """Whom the gateway calls, with the models that are known."""
-    for provider in settings.listed([settings.local[name] for name in found]):
+    for provider in settings.listed([settings.local[name] for name in local_models]):
         protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
-        models = _models(provider.name, found.get(provider.name, provider.models))
+        models = _models(provider.name, local_models.get(provider.name, provider.models))
         words = f"  {provider.name:12} {protocols}{models}"
         yield from textwrap.wrap(words, _WIDTH, subsequent_indent=" " * 15, break_on_hyphens=False)
 
@@ -26,24 +26,26 @@ def provider_lines(settings: Settings, found: FoundModels) -> Iterator[str]:
 def _models(name: str, models: tuple[str, ...] | None) -> str:
     if not models:
         return ""
-    more = f" … {len(models)} in all" if len(models) > _SHOWN_MODELS else ""
-    return ": " + " ".join(f"{name}/{model}" for model in models[:_SHOWN_MODELS]) + more
+    more = f" … {len(models)} in all" if len(models) > _MAX_MODELS else ""
+    return ": " + " ".join(f"{name}/{model}" for model in models[:_MAX_MODELS]) + more
 
 
-def lines_to_try(settings: Settings, found: FoundModels, address: str, *, keyed: bool) -> Iterator[str]:
+def lines_to_try(settings: Settings, local_models: LocalModels, address: str, *, keyed: bool) -> Iterator[str]:
     """What to try first: the embedded provider where there is no other, else one that is really asked."""
     others = [provider for provider in settings.providers.values() if provider.transport != "echo"]
     has_echo = len(others) < len(settings.providers)
-    if not others and not found:
+    if not others and not local_models:
         yield from curl_lines(address, keyed=keyed) if has_echo else ()
         return
-    model = _first_model(settings, found)
+    model = _first_model(settings, local_models)
     if model:
         yield curl_line(address, "messages", _message(model), keyed=keyed)
         yield f"dragoman launch claude --model {model}"
     else:
         yield "dragoman models --live"
-        by_itself = {line.pattern for line in settings.defaults if line.targets[0].split("/")[0] in settings.providers}
+        by_itself = {
+            route.pattern for route in settings.defaults if route.targets[0].split("/")[0] in settings.providers
+        }
         named = "" if "claude-*" in by_itself else f" --model {others[0].name}/MODEL"
         yield f"dragoman launch claude{named}"
     if has_echo:
@@ -51,13 +53,13 @@ def lines_to_try(settings: Settings, found: FoundModels, address: str, *, keyed:
         yield curl_line(address, "messages", _message("echo/text"), keyed=keyed)
 
 
-def _first_model(settings: Settings, found: FoundModels) -> str:
+def _first_model(settings: Settings, local_models: LocalModels) -> str:
     """A name that is known to lead to a provider: a line's, a provider's own, or that of a server of this machine."""
-    for line in settings.routes:
-        if "*" not in line.pattern and not any(text.startswith("echo/") for text in line.targets):
-            return line.pattern
+    for route in settings.routes:
+        if "*" not in route.pattern and not any(text.startswith("echo/") for text in route.targets):
+            return route.pattern
     listed = {name: provider.models or () for name, provider in settings.providers.items() if name != "echo"}
-    for name, models in {**listed, **found}.items():
+    for name, models in {**listed, **local_models}.items():
         if models:
             return f"{name}/{models[0]}"
     return ""

@@ -50,15 +50,15 @@ def run(options: argparse.Namespace) -> int:
     screen = screen_of(sys.stdout, options.color)
     secret = "" if key.is_placeholder else key.text
     if options.clear is not None:
-        told = clear_target(address, secret, options.clear)
-        words = as_cleared(told)
+        status = clear_target(address, secret, options.clear)
+        words = as_cleared(status)
     else:
-        told = status_of(address, secret)
-        words = as_text(address, told, screen)
+        status = status_of(address, secret)
+        words = as_text(address, status, screen)
     if options.json:
-        documents.write(encode_text(told).encode() + b"\n")
+        documents.write(encode_text(status).encode() + b"\n")
     else:
-        documents.say(words, screen)
+        documents.write_text(words, screen)
     return 0
 
 
@@ -70,17 +70,17 @@ def _running(named: str | None, settings: Settings) -> str:
         return named
     if not settings.server.port:
         raise DragomanError("the configuration lets the gateway take any free port; say where it is with --gateway URL")
-    found = find_running(settings.server)
-    if found is None:
+    address = find_running(settings.server)
+    if address is None:
         place = addresses_of(settings.server)[0]
         raise DragomanError(f"no gateway is running at {place}; start it with `dragoman serve`")
-    return found
+    return address
 
 
-def as_text(address: str, told: JsonObject, screen: OutputScreen) -> str:
+def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
     """The status in words and tables."""
-    head = f"dragoman {_text(told, 'version')} at {address}: "
-    head += f"{_counted(told, 'workers')}, {_counted(told, 'in_flight', 'requests')} under way"
+    head = f"dragoman {_text(status, 'version')} at {address}: "
+    head += f"{_counted(status, 'workers')}, {_counted(status, 'in_flight', 'requests')} under way"
     providers = [
         (
             _text(row, "name"),
@@ -89,17 +89,17 @@ def as_text(address: str, told: JsonObject, screen: OutputScreen) -> str:
             _text(row, "concurrency") or "any",
             _text(row, "waiting"),
         )
-        for row in _rows(told, "providers")
+        for row in _rows(status, "providers")
     ]
-    targets = [(_text(row, "target"), _standing(row)) for row in _rows(told, "targets")]
+    targets = [(_text(row, "target"), _health(row)) for row in _rows(status, "targets")]
     keys = [
-        (f"{_text(provider, 'name')} {_key(row, provider)}", _rest(row))
-        for provider in _rows(told, "providers")
+        (f"{_text(provider, 'name')} {_key(row, provider)}", _cooldown(row))
+        for provider in _rows(status, "providers")
         for row in _rows(provider, "resting")
     ]
     checks = [
         (_text(provider, "name"), _check(check))
-        for provider in _rows(told, "providers")
+        for provider in _rows(status, "providers")
         if isinstance(check := provider.get("check"), dict)
     ]
     lines = [*wrapped(screen, head), "", *table(screen, _PROVIDERS, providers), ""]
@@ -108,7 +108,7 @@ def as_text(address: str, told: JsonObject, screen: OutputScreen) -> str:
     if checks:
         lines += [*table(screen, _CHECKS, checks), ""]
     lines += table(screen, _TARGETS, targets) if targets else ["Nothing is known against any target."]
-    unnamed = told.get("unnamed")
+    unnamed = status.get("unnamed")
     if isinstance(unnamed, dict) and unnamed:
         levels = ", ".join(f"{_text(unnamed, level)} {printable(level)}" for level in unnamed)
         lines += ["", *wrapped(screen, f"Beside these, targets that only those name who ask for them: {levels}.")]
@@ -120,26 +120,26 @@ def _counted(row: JsonObject, name: str, words: str = "") -> str:
     return f"{count} {words.removesuffix('s') if count == '1' else words}"
 
 
-def as_cleared(told: JsonObject) -> str:
+def as_cleared(status: JsonObject) -> str:
     """What was held against a target, in words."""
-    target, standing, keys = _text(told, "target"), _text(told, "standing"), _text(told, "keys")
-    if standing == "good" and keys == "0":
+    target, health, keys = _text(status, "target"), _text(status, "standing"), _text(status, "keys")
+    if health == "good" and keys == "0":
         return f"nothing was held against {target}"
-    return f"{target} is good again: it was {standing}, and {_counted(told, 'keys')} rested"
+    return f"{target} is good again: it was {health}, and {_counted(status, 'keys')} rested"
 
 
-def _standing(row: JsonObject) -> str:
+def _health(row: JsonObject) -> str:
     """How a target stands, and why: `resting for another 12.5 s, since 3 s ago: unreachable 3 s ago`."""
-    said = _text(row, "standing") + _left(row)
-    if said == "good":
-        return said
+    text = _text(row, "standing") + _remaining(row)
+    if text == "good":
+        return text
     since = _seconds(row, "since")
-    said += f", since {since} ago" if since else ""
+    text += f", since {since} ago" if since else ""
     failed = f" {_seconds(row, 'failed') or '0 s'} ago" if row.get("failed") is not None else ""
     why = [f"{_text(row, 'last')}{failed}"] if _text(row, "last") else []
     why += [f"{_text(row, 'in_a_row')} failed in a row"] if _seconds(row, "in_a_row") else []
     why += [f"rested {_counted(row, 'rests', 'times')}"] if _seconds(row, "rests") else []
-    return said + (f": {', '.join(why)}" if why else "")
+    return text + (f": {', '.join(why)}" if why else "")
 
 
 def _key(row: JsonObject, provider: JsonObject) -> str:
@@ -150,23 +150,23 @@ def _key(row: JsonObject, provider: JsonObject) -> str:
     return f"{which}, {model}" if model else which
 
 
-def _rest(row: JsonObject) -> str:
+def _cooldown(row: JsonObject) -> str:
     """How long a key rests, and why: `for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s`."""
     why = [_text(row, "why")] if _text(row, "why") else []
     why += [f"the provider said {_seconds(row, 'hint')}"] if _seconds(row, "hint") else []
     since = _seconds(row, "since")
-    said = _left(row).strip() + (f", since {since} ago" if since else "")
-    return said + (f": {', '.join(why)}" if why else "")
+    text = _remaining(row).strip() + (f", since {since} ago" if since else "")
+    return text + (f": {', '.join(why)}" if why else "")
 
 
 def _check(row: JsonObject) -> str:
     """How often a provider is checked, and what was found: `every 30 s while a target rests: failing 12 s ago`."""
-    said = f"every {_seconds(row, 'every')} while a target rests"
-    found = _text(row, "found")
-    return f"{said}: {found} {_seconds(row, 'ago') or '0 s'} ago" if found else said
+    text = f"every {_seconds(row, 'every')} while a target rests"
+    outcome = _text(row, "found")
+    return f"{text}: {outcome} {_seconds(row, 'ago') or '0 s'} ago" if outcome else text
 
 
-def _left(row: JsonObject) -> str:
+def _remaining(row: JsonObject) -> str:
     seconds = _seconds(row, "seconds")
     return f" for another {seconds}" if seconds else ""
 
@@ -177,9 +177,9 @@ def _seconds(row: JsonObject, name: str) -> str:
     return f"{value:.10g} s" if isinstance(value, (int, float)) and value > 0 else ""
 
 
-def _rows(told: JsonObject, name: str) -> list[JsonObject]:
-    found = told.get(name)
-    return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+def _rows(document: JsonObject, name: str) -> list[JsonObject]:
+    value = document.get(name)
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def _text(row: JsonObject, name: str) -> str:

@@ -56,13 +56,13 @@ class OutputScreen(Struct, frozen=True, kw_only=True):
         """The text in a colour, where there are any."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.colour and style and text else text
 
-    def shown(self, text: str) -> str:
+    def displayable(self, text: str) -> str:
         """The text with signs of ours that can be shown."""
         return text if self.unicode else text.translate(_ASCII)
 
     def encode(self, text: str) -> bytes:
         """The text as the stream takes it; what it cannot say is spelled out."""
-        return self.shown(text).encode(self.encoding, "backslashreplace")
+        return self.displayable(text).encode(self.encoding, "backslashreplace")
 
 
 def printable(text: str) -> str:
@@ -114,7 +114,7 @@ def wrapped(screen: OutputScreen, text: str, indent: str = "", *, whole_words: b
 
 def table(screen: OutputScreen, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as lines; what came from outside commands no terminal."""
-    cells = [[printable(screen.shown(cell)) for cell in row] for row in rows]
+    cells = [[printable(screen.displayable(cell)) for cell in row] for row in rows]
     headings = [column.heading for column in columns]
     if not screen.terminal:
         painted = [
@@ -235,15 +235,15 @@ def progress(stream: TextIO | None = None, environ: Mapping[str, str] = os.envir
     screen = screen_of(out, environ=environ)
     dumb = is_dumb(environ)
 
-    def say(step: str) -> None:
-        text = screen.shown(printable(step))
+    def show_step(step: str) -> None:
+        text = screen.displayable(printable(step))
         if not screen.terminal:
             return
         out.write(f"{text}\n" if dumb else f"\r{text[: screen.width - 1]}\x1b[K")
         out.flush()
 
     try:
-        yield say
+        yield show_step
     finally:
         if screen.terminal and not dumb:
             # The line is gone when it is over: what follows begins where it stood.

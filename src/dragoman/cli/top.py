@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dragoman.cli import documents, formatting
 from dragoman.cli.parser import DONE
-from dragoman.cli.record_file import RecordFile, add_config, looked_into, now_in_micro, recorded, shown, write_json
+from dragoman.cli.record_file import (
+    RecordFile,
+    add_config,
+    as_cell,
+    find_record_file,
+    now_in_micro,
+    open_records,
+    write_json,
+)
 from dragoman.cli.sessions import STATES, figures_as_json, state_of
 from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -63,29 +71,29 @@ def run(options: argparse.Namespace) -> int:
     """Show what goes on."""
     from dragoman.records.live_view import LiveView
 
-    kept = recorded(options)
-    watch = LiveView(kept.path, by_model=options.by == MODEL)
+    record_file = find_record_file(options)
+    live_view = LiveView(record_file.path, by_model=options.by == MODEL)
     screen = screen_of(sys.stdout, options.color)
     if options.json:
-        present, status = _look(kept, watch)
+        present, status = _snapshot(record_file, live_view)
         write_json(_as_json(present))
         return status
     if options.once or not screen.terminal or is_dumb(os.environ):
-        present, status = _look(kept, watch)
-        documents.say("\n".join(page(present, options.by, kept, screen)), screen)
+        present, status = _snapshot(record_file, live_view)
+        documents.write_text("\n".join(page(present, options.by, record_file, screen)), screen)
         return status
-    _draw(kept, watch, options.by, options.color)
+    _draw(record_file, live_view, options.by, options.color)
     return DONE
 
 
-def _look(
-    kept: RecordFile, watch: LiveView, complain: Callable[[str], None] = documents.complain
+def _snapshot(
+    record_file: RecordFile, live_view: LiveView, complain: Callable[[str], None] = documents.complain
 ) -> tuple[LiveSnapshot, int]:
-    with looked_into(kept, complain) as (tables, status):
-        return watch.look(tables, now_in_micro()), status
+    with open_records(record_file, complain) as (tables, status):
+        return live_view.look(tables, now_in_micro()), status
 
 
-def _draw(kept: RecordFile, watch: LiveView, by: str, colour: Choice) -> None:
+def _draw(record_file: RecordFile, live_view: LiveView, by: str, colour: Choice) -> None:
     """Draw the page each second, in a screen of its own, until an interrupt; what was there before comes back."""
     signal.signal(signal.SIGTERM, _end)
     try:
@@ -94,7 +102,7 @@ def _draw(kept: RecordFile, watch: LiveView, by: str, colour: Choice) -> None:
             # Windows are made wider and narrower.
             screen = screen_of(sys.stdout, colour)
             notes: list[str] = []
-            lines = list(page(_look(kept, watch, notes.append)[0], by, kept, screen))
+            lines = list(page(_snapshot(record_file, live_view, notes.append)[0], by, record_file, screen))
             lines = [*lines[:1], *(cut(printable(note), screen.width) for note in notes), *lines[1:]][: _height()]
             drawn = f"{_REST_OF_LINE}\r\n".join(lines)
             documents.write(screen.encode(f"{_HOME}{drawn}{_REST_OF_LINE}{_REST_OF_SCREEN}"))
@@ -112,53 +120,59 @@ def _height() -> int:
     return max(os.get_terminal_size(sys.stdout.fileno()).lines, 3)
 
 
-def page(present: LiveSnapshot, by: str, kept: RecordFile, screen: OutputScreen) -> Iterator[str]:
+def page(present: LiveSnapshot, by: str, record_file: RecordFile, screen: OutputScreen) -> Iterator[str]:
     """One page: a sentence of all, and a line for each that does something."""
     total, exact = present.total, not screen.terminal
     words = [
         f"{present.opened} open",
         formatting.counted(total.requests, "turn"),
         f"{formatting.tokens(total.input + total.output, exact=exact)} tokens",
-        formatting.money(total.cost, total.unpriced, exact=exact),
+        formatting.format_cost(total.cost, total.unpriced, exact=exact),
         formatting.counted(total.errors, "error"),
     ]
-    yield from wrapped(screen, f"{kept.clock(present.now)}  {words[0]}; in the last minute {', '.join(words[1:])}")
+    yield from wrapped(
+        screen, f"{record_file.clock(present.now)}  {words[0]}; in the last minute {', '.join(words[1:])}"
+    )
     yield ""
-    if not present.doings:
+    if not present.activities:
         yield "Nothing went on in the last minute."
         return
     if by == MODEL:
         rows = [
-            (shown(doing.asked, whole=exact), shown(doing.target, whole=exact), *_numbers(doing, present.now, exact))
-            for doing in present.doings
+            (
+                as_cell(activity.requested_model, full=exact),
+                as_cell(activity.target, full=exact),
+                *_numbers(activity, present.now, exact),
+            )
+            for activity in present.activities
         ]
         yield from table(screen, _MODELS, rows)
         return
-    named = [(*_names(doing, exact), *_numbers(doing, present.now, exact)) for doing in present.doings]
+    named = [(*_names(activity, exact), *_numbers(activity, present.now, exact)) for activity in present.activities]
     if exact or screen.width >= _WIDE:
         yield from table(screen, _THREADS, named)
     else:
         yield from table(screen, (*_THREADS[:2], *_THREADS[3:]), [(*row[:2], *row[3:]) for row in named])
 
 
-def _names(doing: Activity, exact: bool) -> tuple[str, str, str]:
-    session, thread = doing.place.session, doing.place.thread
-    model = shown(doing.target or doing.asked, whole=exact) or "-"
+def _names(activity: Activity, exact: bool) -> tuple[str, str, str]:
+    session, thread = activity.place.session, activity.place.thread
+    model = as_cell(activity.target or activity.requested_model, full=exact) or "-"
     if session is None:
-        return "no session", shown(doing.client, whole=exact) or "-", model
+        return "no session", as_cell(activity.client, full=exact) or "-", model
     kind, label = ("-", "") if thread is None else (thread.kind, thread.label)
-    called = f"{shown(kind, whole=exact)} {shown(label, whole=exact)}".strip()
-    return shown(session.name if exact else session.name[:_NAME], whole=exact), called, model
+    called = f"{as_cell(kind, full=exact)} {as_cell(label, full=exact)}".strip()
+    return as_cell(session.name if exact else session.name[:_NAME], full=exact), called, model
 
 
-def _numbers(doing: Activity, now: int, exact: bool) -> tuple[str, ...]:
-    figures = doing.figures
+def _numbers(activity: Activity, now: int, exact: bool) -> tuple[str, ...]:
+    figures = activity.figures
     return (
-        state_of(doing.standing, now),
-        str(doing.opened),
+        state_of(activity.status, now),
+        str(activity.opened),
         str(figures.requests),
         formatting.tokens(figures.input + figures.output, exact=exact),
-        formatting.money(figures.cost, figures.unpriced, exact=exact),
+        formatting.format_cost(figures.cost, figures.unpriced, exact=exact),
         str(figures.errors),
     )
 
@@ -171,23 +185,23 @@ def _as_json(present: LiveSnapshot) -> JsonObject:
         "seconds": 60,
         "open": present.opened,
         "total": figures_as_json(present.total),
-        "rows": [_doing_as_json(doing) for doing in present.doings],
+        "rows": [_activity_as_json(activity) for activity in present.activities],
     }
 
 
-def _doing_as_json(doing: Activity) -> JsonValue:
+def _activity_as_json(activity: Activity) -> JsonValue:
     from dragoman.records.exchanges import instant, session_as_json, thread_as_json
 
-    standing, thread = doing.standing, doing.place.thread
+    status, thread = activity.status, activity.place.thread
     return {
-        "key": doing.key,
-        "client": doing.client,
-        "session": session_as_json(doing.place.session),
+        "key": activity.key,
+        "client": activity.client,
+        "session": session_as_json(activity.place.session),
         "thread": None if thread is None else thread_as_json(thread),
-        "asked": doing.asked,
-        "target": doing.target,
-        "state": standing.state,
-        "state_since": instant(standing.since) if standing.since else None,
-        "open": doing.opened,
-        **figures_as_json(doing.figures),
+        "asked": activity.requested_model,
+        "target": activity.target,
+        "state": status.state,
+        "state_since": instant(status.since) if status.since else None,
+        "open": activity.opened,
+        **figures_as_json(activity.figures),
     }

@@ -12,7 +12,7 @@ from dragoman.cli.parser import add_all_losses
 from dragoman.cli.terminal import OutputScreen, screen_of
 from dragoman.errors import DragomanError, WireError
 from dragoman.mint import system_mint
-from dragoman.protocols.registry import PROTOCOLS, recognise_answer
+from dragoman.protocols.registry import PROTOCOLS, recognise_response
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, changes_in, translate_request, translate_response
 from dragoman.wire.json import decode_object
@@ -75,26 +75,26 @@ def run(options: argparse.Namespace) -> int:
     if options.stream:
         return _stream(options)
     if options.answer:
-        return _answer(options)
+        return _response(options)
     out = _request(options, options.file, options.source, options.target)
-    return _told(options, out.body + b"\n", out.losses)
+    return _write_result(options, out.body + b"\n", out.losses)
 
 
 def _request(options: argparse.Namespace, file: str, source: str | None, target: str) -> TranslatedRequest:
     body = documents.read(file)
     try:
-        return translate_request(body, source=source, target=target, model=options.model, upstream=options.upstream)
+        return translate_request(body, source=source, target=target, model=options.model, vendor=options.upstream)
     except WireError as error:
         raise DragomanError(documents.request_problem(error)) from None
 
 
-def _answer(options: argparse.Namespace) -> int:
+def _response(options: argparse.Namespace) -> int:
     body = documents.read(options.file)
     source = options.source or _recognised(body)
     out = translate_response(
-        body, source=source, target=options.target, request=_asked(options, source), mint=system_mint()
+        body, source=source, target=options.target, request=_original_request(options, source), mint=system_mint()
     )
-    return _told(options, out.body + b"\n", out.losses)
+    return _write_result(options, out.body + b"\n", out.losses)
 
 
 def _stream(options: argparse.Namespace) -> int:
@@ -103,27 +103,29 @@ def _stream(options: argparse.Namespace) -> int:
     source = options.source
     if source is None:
         source, chunks = _recognised_stream(chunks)
-    stream = StreamPipeline(source=source, target=options.target, request=_asked(options, source), mint=system_mint())
+    stream = StreamPipeline(
+        source=source, target=options.target, request=_original_request(options, source), mint=system_mint()
+    )
     for chunk in chunks:
         documents.write(stream.feed(chunk))
         if stream.finished:
             break
     documents.write(stream.close())
-    _tell(options, stream.losses)
+    _print_ledger(options, stream.losses)
     if stream.failure is not None:
         documents.complain(stream.failure.message)
         return FAILED
     return LOST if _is_refused(options, stream.losses) else 0
 
 
-def _asked(options: argparse.Namespace, source: str) -> TranslatedRequest | None:
+def _original_request(options: argparse.Namespace, source: str) -> TranslatedRequest | None:
     if options.request is None:
         return None
     return _request(options, options.request, options.target, source)
 
 
 def _recognised(body: bytes) -> str:
-    codec = recognise_answer(decode_object(body))
+    codec = recognise_response(decode_object(body))
     if codec is None:
         raise WireError("", "an answer of one of the three dialects", "another document; say --from")
     return codec.name
@@ -140,15 +142,15 @@ def _recognised_stream(chunks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
     raise WireError("", "a stream of events", "none; say --from")
 
 
-def _told(options: argparse.Namespace, data: bytes, losses: tuple[LossLine, ...]) -> int:
+def _write_result(options: argparse.Namespace, data: bytes, losses: tuple[LossLine, ...]) -> int:
     if _is_refused(options, losses):
-        _tell(options, losses)
+        _print_ledger(options, losses)
         if not options.json:
             which = "every loss" if options.strict == "all" else "losses that change the response"
             documents.complain(f"strict mode refuses {which}: nothing was written")
         return LOST
     documents.write(data)
-    _tell(options, losses)
+    _print_ledger(options, losses)
     return 0
 
 
@@ -162,6 +164,6 @@ def _table(options: argparse.Namespace, losses: tuple[LossLine, ...], screen: Ou
     return ledger.as_table(losses, screen, all_losses=options.all_losses or options.strict == "all")
 
 
-def _tell(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> None:
+def _print_ledger(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> None:
     screen = screen_of(sys.stderr, options.color)
     print(ledger.as_json(losses) if options.json else _table(options, losses, screen), file=sys.stderr)

@@ -19,7 +19,7 @@ from dragoman.config.trust_summary import describe
 from dragoman.providers.catalogue import catalogue
 
 # More rows than these are not on the screen any more when the question comes.
-_MOST_ROWS = 18
+_MAX_ROWS = 18
 # A description's lines, and the rows that go on with one: what a file says cannot begin a row of its own.
 _NARROWEST = 40
 _LINE, _GOES_ON = "  ", " " * 10
@@ -44,13 +44,13 @@ def run(options: argparse.Namespace) -> int:
     name = printable(str(path))
     if options.revoke:
         revoke(path, os.environ)
-        _say(f"{name} is not trusted")
+        _print(f"{name} is not trusted")
         return 0
     file = ConfigFile(path=path, origin=FileOrigin.FOUND)
     content = file.read()
-    _say(_described(file, content))
+    _print(_described(file, content))
     trust(path, content, os.environ)
-    _say(f"{name} is trusted until it is changed")
+    _print(f"{name} is trusted until it is changed")
     return 0
 
 
@@ -87,18 +87,18 @@ def _on_a_terminal() -> bool:
 
 
 def _agreed(description: str) -> bool:
-    if description.count("\n") >= _MOST_ROWS:
-        _say("dragoman.toml was found here, and is too long to be told: read it before you trust it")
+    if description.count("\n") >= _MAX_ROWS:
+        _print("dragoman.toml was found here, and is too long to be told: read it before you trust it")
         return False
-    _say(f"A configuration was found in the current directory, and you have not trusted it.\n{description}")
+    _print(f"A configuration was found in the current directory, and you have not trusted it.\n{description}")
     documents.prompt("Trust it?")
     answer = ""
     with suppress(KeyboardInterrupt, UnicodeError):
         answer = sys.stdin.readline()
     if not answer.endswith("\n"):
-        _say("")
+        _print("")
     return answer.strip().lower() in ("y", "yes")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

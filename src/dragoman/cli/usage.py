@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dragoman.cli import documents
-from dragoman.cli.formatting import counted, money, tokens
+from dragoman.cli.formatting import counted, format_cost, tokens
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.record_file import add_config, as_json, drain, escaped, nothing_yet, now_in_micro, recorded
+from dragoman.cli.record_file import add_config, as_json, escaped, find_record_file, ingest, nothing_yet, now_in_micro
 from dragoman.cli.terminal import Column, OutputScreen, screen_of, table, wrapped
 from dragoman.errors import UsageError
 
@@ -85,16 +85,18 @@ def add_times(parser: argparse.ArgumentParser, since: str) -> None:
         help=f"7d, 24h, 90m, today, a date, a date and time, or all (default: {since})",
     )
     parser.add_argument("--until", default="", metavar="WHEN", help="likewise; a date is up to its end (default: now)")
-    parser.add_argument("--zone", metavar="NAME", help="whose days, as Europe/Berlin or +05:30 (default: storage.zone)")
+    parser.add_argument(
+        "--zone", metavar="NAME", help="whose days, as Europe/Berlin or +05:30 (default: storage.time_zone)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Show what was asked for."""
     from dragoman.records.export import calls
-    from dragoman.records.time_range import QUARTER, period_of, zone_of
+    from dragoman.records.time_range import BUCKET_SECONDS, period_of, zone_of
     from dragoman.records.usage import nothing, read_groups, usage
     from dragoman.store.exports import Exports
-    from dragoman.store.record_tables import open_account_tables
+    from dragoman.store.record_tables import open_record_tables
     from dragoman.store.usage_queries import UsageQueries
 
     by = read_groups(options.by or ["model"])
@@ -106,68 +108,68 @@ def run(options: argparse.Namespace) -> int:
     most = _USUAL if screen.terminal and not (options.all or options.json or options.csv) else None
     if options.most is not None:
         most = min(options.most, sys.maxsize)
-    kept, now = recorded(options), now_in_micro()
-    zone = kept.zone if options.zone is None else zone_of(options.zone)
+    record_file, now = find_record_file(options), now_in_micro()
+    zone = record_file.zone if options.zone is None else zone_of(options.zone)
 
     def period(first: int | None = None) -> Period:
         return period_of(zone, now // _MICRO, since=options.since, until=options.until, first=first)
 
     # What was said wrongly is told before anything is looked at.
     period()
-    status = drain(kept.path)
-    if not Path(kept.path).exists():
-        documents.complain(nothing_yet(kept.path))
-        _tell(options, screen, nothing(by, period()), lambda: iter(()))
+    status = ingest(record_file.path)
+    if not Path(record_file.path).exists():
+        documents.complain(nothing_yet(record_file.path))
+        _write_report(options, screen, nothing(by, period()), lambda: iter(()))
         return status
-    tables = open_account_tables(kept.path, read_only=True)
+    tables = open_record_tables(record_file.path, read_only=True)
     try:
-        questions, exports = UsageQueries(tables.connection), Exports(tables.connection)
+        queries, exports = UsageQueries(tables.connection), Exports(tables.connection)
         with tables.reading():
-            first = questions.first()
+            first = queries.first()
             # Where something could not be moved there, that was told.
             if first is None and not status:
-                documents.complain(nothing_yet(kept.path))
-            found = usage(questions, by, period(None if first is None else first * QUARTER), most)
-        said = found.period
-        listed = partial(calls, exports, said.since * _MICRO, said.until * _MICRO)
-        _tell(options, screen, found, lambda: _complete(found, listed()))
+                documents.complain(nothing_yet(record_file.path))
+            report = usage(queries, by, period(None if first is None else first * BUCKET_SECONDS), most)
+        report_period = report.period
+        listed = partial(calls, exports, report_period.since * _MICRO, report_period.until * _MICRO)
+        _write_report(options, screen, report, lambda: _complete(report, listed()))
     finally:
         tables.close()
     return status
 
 
-def _complete(found: UsageReport, calls: Iterator[tuple[CallId, ...]]) -> Iterator[CallId]:
+def _complete(report: UsageReport, calls: Iterator[tuple[CallId, ...]]) -> Iterator[CallId]:
     """The calls, and a word on those that are not known any more."""
     rows = 0
     for each in calls:
         rows += 1
         yield from each
-    total = found.total
+    total = report.total
     gone = total.requests + total.cancelled_requests + total.other_requests - rows
     if gone > 0:
         documents.complain(f"{counted(gone, 'exchange')} of that time have no row any more: their ids are not listed")
 
 
-def _tell(
-    options: argparse.Namespace, screen: OutputScreen, found: UsageReport, calls: Callable[[], Iterator[CallId]]
+def _write_report(
+    options: argparse.Namespace, screen: OutputScreen, report: UsageReport, calls: Callable[[], Iterator[CallId]]
 ) -> None:
     if options.json:
-        whole = escaped(found.encoded())
-        documents.write_all(_with_calls(whole, calls()) if options.ids else [whole, b"\n"])
+        document = escaped(report.encoded())
+        documents.write_all(_with_calls(document, calls()) if options.ids else [document, b"\n"])
         return
     if options.csv:
-        documents.write_all(_calls_as_csv(calls()) if options.ids else _as_csv(found))
-        if found.rest is not None and not options.ids:
-            documents.complain(f"{counted(found.rest.groups, 'group')} more have no line: -n is {options.most}")
+        documents.write_all(_calls_as_csv(calls()) if options.ids else _as_csv(report))
+        if report.rest is not None and not options.ids:
+            documents.complain(f"{counted(report.rest.groups, 'group')} more have no line: -n is {options.most}")
         return
-    documents.say("\n".join(as_text(found, screen, all_losses=options.all_losses)), screen)
+    documents.write_text("\n".join(as_text(report, screen, all_losses=options.all_losses)), screen)
     if options.ids:
-        documents.say("\n".join(["", *_calls_as_text(calls(), screen)]), screen)
+        documents.write_text("\n".join(["", *_calls_as_text(calls(), screen)]), screen)
 
 
-def _with_calls(whole: bytes, calls: Iterator[CallId]) -> Iterator[bytes]:
+def _with_calls(document: bytes, calls: Iterator[CallId]) -> Iterator[bytes]:
     """One document, whose list of calls is written as they are read: there may be millions."""
-    yield whole[:-1] + b',"ids":['
+    yield document[:-1] + b',"ids":['
     for at, call in enumerate(calls):
         yield (b"," if at else b"") + as_json(msgspec.to_builtins(call))
     yield b"]}\n"
@@ -181,19 +183,19 @@ def _calls_as_csv(calls: Iterator[CallId]) -> Iterator[bytes]:
         yield csv_line(msgspec.structs.astuple(call))
 
 
-def _as_csv(found: UsageReport) -> Iterator[bytes]:
+def _as_csv(report: UsageReport) -> Iterator[bytes]:
     from dragoman.records.export import csv_line
     from dragoman.records.usage import UsageFigures
 
-    yield csv_line((*found.names, *UsageFigures.__struct_fields__))
-    for row in found.rows:
+    yield csv_line((*report.names, *UsageFigures.__struct_fields__))
+    for row in report.rows:
         yield csv_line(row)
 
 
-def as_text(found: UsageReport, screen: OutputScreen, *, all_losses: bool = False) -> list[str]:
+def as_text(report: UsageReport, screen: OutputScreen, *, all_losses: bool = False) -> list[str]:
     """The groups and their total as a table; for people with the time that it is of, and what the columns mean."""
     wide = not screen.terminal or screen.width >= _WIDE
-    headings = [name.upper() for name in _headings(found.by)]
+    headings = [name.upper() for name in _headings(report.by)]
     columns = [*(_name_column(heading, len(headings)) for heading in headings), *_number_columns(wide=wide)]
 
     def numbers(figures: UsageFigures, whose: Sequence[str]) -> list[str]:
@@ -201,19 +203,21 @@ def as_text(found: UsageReport, screen: OutputScreen, *, all_losses: bool = Fals
             figures = msgspec.structs.replace(figures, losses=figures.losses + figures.bookkeeping_losses)
         return _numbers(figures, screen, whose, wide=wide)
 
-    rows = [(*_cells_of(group, found.by), *numbers(group.figures, _whose(group, found.by))) for group in found.groups]
-    sums = [("total", found.total)]
+    rows = [
+        (*_cells_of(group, report.by), *numbers(group.figures, _whose(group, report.by))) for group in report.groups
+    ]
+    sums = [("total", report.total)]
     legend = [_LEGEND]
-    if found.rest is not None:
-        others = counted(found.rest.groups, "other")
-        sums.insert(0, (others, found.rest.figures))
+    if report.rest is not None:
+        others = counted(report.rest.groups, "other")
+        sums.insert(0, (others, report.rest.figures))
         legend.append(f"The dearest {len(rows)} are shown, and {others} as one; --all shows each.")
     blank = [""] * (len(headings) - 1)
     rows += [(name, *blank, *numbers(figures, ())) for name, figures in sums]
     lines = table(screen, columns, rows)
     if not screen.terminal:
         return lines
-    return [*wrapped(screen, _range(found.period)), "", *lines, "", *wrapped(screen, " ".join(legend))]
+    return [*wrapped(screen, _range(report.period)), "", *lines, "", *wrapped(screen, " ".join(legend))]
 
 
 def _range(period: Period) -> str:
@@ -242,8 +246,8 @@ def _cells_of(group: Group, by: Sequence[str]) -> list[str]:
         else:
             cells.append(_name(names[word]))
         if word == "thread":
-            said = [str(names[name]) for name in ("class", "label") if names[name]]
-            cells.append(" ".join(said) or _name(names["thread"]))
+            labels = [str(names[name]) for name in ("class", "label") if names[name]]
+            cells.append(" ".join(labels) or _name(names["thread"]))
     return cells
 
 
@@ -285,8 +289,8 @@ def _numbers(figures: UsageFigures, screen: OutputScreen, whose: Sequence[str], 
     more = list(_rest(figures))
     if not wide:
         more = [*_left_out(figures, first, took, count), *more]
-    money_of_it = cost(figures.cost_nano_usd, figures.unpriced_requests, exact=exact)
-    return [*cells, money_of_it, "; ".join([*whose, *more])]
+    cost_text = cost(figures.cost_nano_usd, figures.unpriced_requests, exact=exact)
+    return [*cells, cost_text, "; ".join([*whose, *more])]
 
 
 def _left_out(figures: UsageFigures, first: str, took: str, count: Callable[[int], str]) -> Iterator[str]:
@@ -322,9 +326,9 @@ def _seconds(micro: int, count: int, *, exact: bool) -> str:
 def cost(nano: int, unpriced: int, *, exact: bool = False) -> str:
     """What is known of a cost, and how many have no price: `≥ $1.92, 3 unpriced`."""
     if not unpriced:
-        return money(nano, 0, exact=exact)
-    known = money(nano, unpriced, exact=exact) if nano else _UNKNOWN
-    return f"{known}, {unpriced} unpriced"
+        return format_cost(nano, 0, exact=exact)
+    amount = format_cost(nano, unpriced, exact=exact) if nano else _UNKNOWN
+    return f"{amount}, {unpriced} unpriced"
 
 
 def _calls_as_text(calls: Iterator[CallId], screen: OutputScreen) -> Iterator[str]:

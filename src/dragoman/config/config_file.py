@@ -21,10 +21,10 @@ from dragoman.errors import ConfigError, ConfigErrors
 
 FILE_NAME = "dragoman.toml"
 FILE_VARIABLE = "DRAGOMAN_CONFIG"
-_FOLDER = "dragoman"
+_DIRECTORY = "dragoman"
 # Nobody writes so much by hand, and whoever looks around must not choke on what lies there.
-LARGEST_FOUND = 1024 * 1024
-LARGEST = 16 * 1024 * 1024
+MAX_FOUND_BYTES = 1024 * 1024
+MAX_FILE_BYTES = 16 * 1024 * 1024
 
 Fingerprint: TypeAlias = tuple[int, ...]
 
@@ -52,8 +52,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
         """All of its bytes, in one reading: what is checked and what is parsed must be the same."""
         try:
             if self.origin is FileOrigin.FOUND:
-                return _read_plain(self.path, LARGEST_FOUND)
-            return _read_plain(self.path, LARGEST) if self.again or self.is_plain() else self.path.read_bytes()
+                return _read_plain(self.path, MAX_FOUND_BYTES)
+            return _read_plain(self.path, MAX_FILE_BYTES) if self.again or self.is_plain() else self.path.read_bytes()
         except OSError as error:
             problem, remedy = f"cannot be read: {error.strerror}", "name another, or create it"
         raise ConfigErrors([ConfigError(key="", problem=problem, remedy=remedy, file=str(self))])
@@ -71,39 +71,39 @@ def find_file(environ: Mapping[str, str], explicit: str | Path | None = None) ->
     named = explicit or environ.get(FILE_VARIABLE)
     if named:
         return ConfigFile(path=Path(named), origin=FileOrigin.NAMED)
-    here, folder = Path(FILE_NAME), config_folder(environ)
-    own = folder / FILE_NAME if folder is not None else None
+    here, directory = Path(FILE_NAME), config_directory(environ)
+    own = directory / FILE_NAME if directory is not None else None
     if _is_file(here) and not (own is not None and _are_same(here, own)):
         return ConfigFile(path=here, origin=FileOrigin.FOUND)
     return ConfigFile(path=own, origin=FileOrigin.OWN) if own is not None and _is_there(own) else None
 
 
-def config_folder(environ: Mapping[str, str]) -> Path | None:
+def config_directory(environ: Mapping[str, str]) -> Path | None:
     """Where the user's own configuration is; None for a user without a home."""
-    return _folder(environ, "XDG_CONFIG_HOME", ".config")
+    return _user_directory(environ, "XDG_CONFIG_HOME", ".config")
 
 
-def state_folder(environ: Mapping[str, str]) -> Path | None:
+def state_directory(environ: Mapping[str, str]) -> Path | None:
     """Where is kept what outlives a process; None for a user without a home."""
-    return _folder(environ, "XDG_STATE_HOME", ".local/state")
+    return _user_directory(environ, "XDG_STATE_HOME", ".local/state")
 
 
 def fingerprint(path: Path) -> Fingerprint:
     """What changes when the file does: time, size and inode; zeros if it is not there."""
     try:
-        found = path.stat()
+        file_stat = path.stat()
     except OSError:
         return 0, 0, 0
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return file_stat.st_mtime_ns, file_stat.st_size, file_stat.st_ino
 
 
-def _folder(environ: Mapping[str, str], variable: str, below_home: str) -> Path | None:
+def _user_directory(environ: Mapping[str, str], variable: str, below_home: str) -> Path | None:
     # The XDG specification says that a relative path is to be ignored; a home that depends on where one is, is none.
     own = Path(environ.get(variable, ""))
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or "")
     if own.is_absolute():
-        return own / _FOLDER
-    return home / below_home / _FOLDER if home.is_absolute() else None
+        return own / _DIRECTORY
+    return home / below_home / _DIRECTORY if home.is_absolute() else None
 
 
 def _is_file(path: Path) -> bool:
@@ -132,14 +132,14 @@ def _are_same(one: Path, other: Path) -> bool:
         return False
 
 
-def _read_plain(path: Path, largest: int) -> bytes:
+def _read_plain(path: Path, max_bytes: int) -> bytes:
     """A plain file of some size; whatever was put in its place since it was looked for is not waited for."""
     with io.BufferedReader(io.FileIO(str(path), opener=_open_without_waiting)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "it is not a plain file")
-        content = file.read(largest + 1)
-    if len(content) > largest:
-        raise OSError(0, f"it is larger than {largest} bytes")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(0, f"it is larger than {max_bytes} bytes")
     return content
 
 

@@ -7,21 +7,21 @@ from pathlib import Path
 
 # The host as a container knows it, where somebody has given it that name.
 HOST = "host.docker.internal"
-_MARKS = ("/.dockerenv", "/run/.containerenv")
+_MARKER_FILES = ("/.dockerenv", "/run/.containerenv")
 # The namespace of the machine's first process, by the number that every Linux kernel gives it
 # (PROC_PID_INIT_INO, https://github.com/torvalds/linux/blob/master/include/linux/proc_ns.h).
 _NAMESPACE, _OF_MACHINE = "/proc/self/ns/pid", "pid:[4026531836]"
 _GROUPS = "/proc/self/cgroup"
-_WORDS = (b"docker", b"containerd", b"kubepods", b"libpod", b"lxc")
+_CGROUP_NAMES = (b"docker", b"containerd", b"kubepods", b"libpod", b"lxc")
 
 
 @cache
 def in_container() -> bool:
     """Whether this process runs in a container, by the marks that those leave."""
-    return found_in(Path("/"))
+    return has_container_markers(Path("/"))
 
 
-def found_in(root: Path) -> bool:
+def has_container_markers(root: Path) -> bool:
     """Whether the marks of a container are below a root.
 
     A virtual machine that was made of an image has the files of the image, but is a machine: its processes are in the
@@ -33,11 +33,11 @@ def found_in(root: Path) -> bool:
     except OSError:
         # No Linux, or no right to see it: the marks decide.
         pass
-    if any((root / mark.lstrip("/")).exists() for mark in _MARKS):
+    if any((root / marker.lstrip("/")).exists() for marker in _MARKER_FILES):
         return True
     try:
         groups = (root / _GROUPS.lstrip("/")).read_bytes()
     except OSError:
         # No Linux, or nothing that may be read: nobody says that it is one.
         return False
-    return any(word in groups for word in _WORDS)
+    return any(name in groups for name in _CGROUP_NAMES)

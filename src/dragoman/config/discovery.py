@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from dragoman.config.file_schema import PROTOCOL_NAMES
-from dragoman.config.providers import Notes, ProblemReport, ProviderEntry, assemble
+from dragoman.config.providers import ProblemReport, ProblemReporter, ProviderEntry, assemble
 from dragoman.config.settings import RouteConfig
 from dragoman.mock.answers.models import echo_models
 from dragoman.providers.catalogue import CatalogueEntry
@@ -33,25 +33,25 @@ def echo_provider(first: Iterable[str] = ()) -> Provider:
         transport="echo",
         models=echo_models(),
         counts_tokens=True,
-        stores=False,
+        stores_responses=False,
     )
 
 
-def discovered(
+def discover_providers(
     environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry], taken: Iterable[str]
 ) -> tuple[dict[str, Provider], tuple[str, ...]]:
     """Providers of the catalogue whose key is in the environment, and why some of them cannot be used nevertheless."""
     providers: dict[str, Provider] = {}
     warnings: list[str] = []
-    known = set(taken)
+    taken_names = set(taken)
     for name, listing in catalogue.items():
         variable = next((variable for variable in listing.env if environ.get(variable, "").strip()), None)
-        if name in known or variable is None:
+        if name in taken_names or variable is None:
             continue
         reasons: list[str] = []
-        notes = Notes(_reasons(reasons))
-        provider = assemble(name, ProviderEntry(), listing, environ, notes)
-        reasons += (f"{key}: {unset.problem} ({unset.remedy})" for key, unset in notes.lacks)
+        report = ProblemReporter(_reasons(reasons))
+        provider = assemble(name, ProviderEntry(), listing, environ, report)
+        reasons += (f"{key}: {unset.problem} ({unset.remedy})" for key, unset in report.lacks)
         if provider is not None:
             providers[name] = provider
         else:
@@ -61,15 +61,15 @@ def discovered(
 
 def local_servers(catalogue: Mapping[str, CatalogueEntry], taken: Iterable[str]) -> dict[str, Provider]:
     """The servers of this machine that need no key, where the catalogue says they are, but for names that are taken."""
-    found: dict[str, Provider] = {}
-    known = set(taken)
+    servers: dict[str, Provider] = {}
+    taken_names = set(taken)
     for name in LOCAL:
-        if name in catalogue and name not in known:
-            provider = assemble(name, ProviderEntry(), catalogue[name], {}, Notes(_reasons([])))
+        if name in catalogue and name not in taken_names:
+            provider = assemble(name, ProviderEntry(), catalogue[name], {}, ProblemReporter(_reasons([])))
             if provider is not None:
                 # Nobody said that it is there to stay: what is to be kept is kept here.
-                found[name] = replace(provider, stores=False)
-    return found
+                servers[name] = replace(provider, stores_responses=False)
+    return servers
 
 
 def _reasons(reasons: list[str]) -> ProblemReport:

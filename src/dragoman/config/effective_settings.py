@@ -20,7 +20,7 @@ from dragoman.providers.catalogue import CatalogueEntry
 _NAMED = ("providers", "models", "prices", "keys", "telemetry")
 
 
-class InForce(Struct, frozen=True, kw_only=True):
+class EffectiveSetting(Struct, frozen=True, kw_only=True):
     """One setting: its key, its value where that may be shown, and where it was said."""
 
     key: str
@@ -28,20 +28,23 @@ class InForce(Struct, frozen=True, kw_only=True):
     value: str = ""
 
     def __str__(self) -> str:
-        said = f"{self.key} = {self.value}" if self.value else self.key
-        return f"{said} ({self.source})"
+        text = f"{self.key} = {self.value}" if self.value else self.key
+        return f"{text} ({self.source})"
 
 
-def settings_in_force(
+def list_effective_settings(
     settings: Settings,
     file: ConfigFile | None,
     environ: Mapping[str, str],
     catalogue: Mapping[str, CatalogueEntry],
-    said: Collection[str] = (),
-) -> list[InForce]:
+    overridden: Collection[str] = (),
+) -> list[EffectiveSetting]:
     """The settings that are not default; `said` are members of `[server]` that the command line says instead."""
     values, lines = _parsed(file)
-    found = [*_simple(settings, values, lines, str(file or ""), said), *_named(values, lines, str(file or ""))]
+    effective = [
+        *_simple(settings, values, lines, str(file or ""), overridden),
+        *_named(values, lines, str(file or "")),
+    ]
     written = values.get("providers")
     for name in settings.providers:
         listing = catalogue.get(name)
@@ -49,8 +52,8 @@ def settings_in_force(
             continue
         variable = next((variable for variable in listing.env if environ.get(variable, "").strip()), None)
         if variable is not None:
-            found.append(InForce(key=f"providers.{dotted((name,))}", source=f"the variable {variable}"))
-    return found
+            effective.append(EffectiveSetting(key=f"providers.{dotted((name,))}", source=f"the variable {variable}"))
+    return effective
 
 
 def _parsed(file: ConfigFile | None) -> tuple[Mapping[str, object], Lines | None]:
@@ -61,8 +64,8 @@ def _parsed(file: ConfigFile | None) -> tuple[Mapping[str, object], Lines | None
 
 
 def _simple(
-    settings: Settings, values: Mapping[str, object], lines: Lines | None, file: str, said: Collection[str]
-) -> Iterator[InForce]:
+    settings: Settings, values: Mapping[str, object], lines: Lines | None, file: str, overridden: Collection[str]
+) -> Iterator[EffectiveSetting]:
     """What is not as its default, by section."""
     sections: tuple[tuple[str, Struct, Struct], ...] = (
         ("server", settings.server, Server()),
@@ -74,14 +77,14 @@ def _simple(
     for section, here, usual in sections:
         table, defaults = values.get(section), asdict(usual)
         for name, value in asdict(here).items():
-            if section == "server" and name in said:
-                yield InForce(key=f"{section}.{name}", source=f"--{name}", value=_shown(value))
+            if section == "server" and name in overridden:
+                yield EffectiveSetting(key=f"{section}.{name}", source=f"--{name}", value=_format_value(value))
             elif isinstance(table, dict) and name in table and value != defaults[name]:
-                place = _place(file, lines, (section, name))
-                yield InForce(key=f"{section}.{name}", source=place, value=_shown(value))
+                source = _source(file, lines, (section, name))
+                yield EffectiveSetting(key=f"{section}.{name}", source=source, value=_format_value(value))
 
 
-def _named(values: Mapping[str, object], lines: Lines | None, file: str) -> Iterator[InForce]:
+def _named(values: Mapping[str, object], lines: Lines | None, file: str) -> Iterator[EffectiveSetting]:
     """What is written in tables of names: each member of a provider, and every other name."""
     for section in _NAMED:
         table = values.get(section)
@@ -89,14 +92,14 @@ def _named(values: Mapping[str, object], lines: Lines | None, file: str) -> Iter
             inner = list(member) if section == "providers" and isinstance(member, dict) else []
             paths: list[KeyPath] = [(section, name, key) for key in inner]
             for path in paths or [(section, name)]:
-                yield InForce(key=dotted(path), source=_place(file, lines, path))
+                yield EffectiveSetting(key=dotted(path), source=_source(file, lines, path))
 
 
-def _place(file: str, lines: Lines | None, path: KeyPath) -> str:
+def _source(file: str, lines: Lines | None, path: KeyPath) -> str:
     return file if lines is None else f"{file}:{lines.of(path)}"
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):

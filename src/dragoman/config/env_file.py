@@ -18,7 +18,7 @@ from pathlib import Path
 from dragoman.errors import ConfigError, ConfigErrors
 
 OPTION = "--env-file"
-_LARGEST = 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What is escaped between double quotes; a backslash before anything else means one thing here and another there.
@@ -78,10 +78,10 @@ def parse_env_file(file: str, content: bytes) -> dict[str, str]:
 
 def _value(text: str) -> str | None:
     """What a value says; None for one of which not everybody reads the same."""
-    if found := _DOUBLE.fullmatch(text):
-        return re.sub(r"\\(.)", r"\1", found[1])
-    if found := _SINGLE.fullmatch(text):
-        return found[1]
+    if match := _DOUBLE.fullmatch(text):
+        return re.sub(r"\\(.)", r"\1", match[1])
+    if match := _SINGLE.fullmatch(text):
+        return match[1]
     return text if _BARE.fullmatch(text) else None
 
 
@@ -92,16 +92,16 @@ def _content(path: Path) -> bytes:
         raise _refused(str(path), f"cannot be read: {error.strerror}", "name another, or create it") from None
     with file:
         # Of what is open, and not of the name: that may stand for something else by now.
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        file_stat = os.fstat(file.fileno())
+        if not stat.S_ISREG(file_stat.st_mode):
             raise _refused(str(path), "is not a plain file", "name one")
-        if found.st_uid != os.geteuid():
-            raise _refused(str(path), f"belongs to another user (uid {found.st_uid})", "name a file of your own")
-        if found.st_mode & _OTHERS:
+        if file_stat.st_uid != os.geteuid():
+            raise _refused(str(path), f"belongs to another user (uid {file_stat.st_uid})", "name a file of your own")
+        if file_stat.st_mode & _OTHERS:
             raise _refused(str(path), "can be read or written by others", "chmod 600, and think of new keys")
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise _refused(str(path), f"is larger than {_LARGEST} bytes", "name another")
+        content = file.read(_MAX_FILE_BYTES + 1)
+    if len(content) > _MAX_FILE_BYTES:
+        raise _refused(str(path), f"is larger than {_MAX_FILE_BYTES} bytes", "name another")
     return content
 
 

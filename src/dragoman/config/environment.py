@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from dragoman.config.values import unfit
+from dragoman.config.values import invalid
 from dragoman.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
@@ -29,13 +29,13 @@ def resolved(text: str, environ: Mapping[str, str]) -> str:
         return text[1:]
     if not text.startswith("$"):
         return text
-    found = _REFERENCE.fullmatch(text)
-    if found is None:
-        raise unfit(
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
+        raise invalid(
             "expected $NAME or ${NAME}, found another text that begins with $",
             "name one environment variable, or write $$ for a dollar sign",
         )
-    name = found[1] or found[2]
+    name = match[1] or match[2]
     value = environ.get(name, "").strip()
     if not value:
         raise Unset(name, is_empty=name in environ)
@@ -45,8 +45,8 @@ def resolved(text: str, environ: Mapping[str, str]) -> str:
 def names_in(value: object) -> Iterator[str]:
     """The variables that a value, or whatever is in it, names."""
     if isinstance(value, str):
-        if found := _REFERENCE.fullmatch(value):
-            yield found[1] or found[2]
+        if match := _REFERENCE.fullmatch(value):
+            yield match[1] or match[2]
     elif isinstance(value, Mapping):
         for member in value.values():
             yield from names_in(member)
@@ -68,7 +68,7 @@ def secret(text: str, environ: Mapping[str, str]) -> str:
 def visible(value: str) -> str:
     """The same text, checked to be something that can be sent in a header as a key."""
     if not _VISIBLE.fullmatch(value):
-        raise unfit(
+        raise invalid(
             "holds a character that no key has: a blank, a line break or a letter beyond ASCII", "copy it again"
         )
     return value
@@ -78,5 +78,5 @@ def header_value(text: str, environ: Mapping[str, str]) -> str:
     """A header's value, checked to stay on its line; it may be secret and is in no error."""
     value = resolved(text, environ)
     if not _VALUE.fullmatch(value):
-        raise unfit("holds a character that no header can carry", "use printable ASCII on one line")
+        raise invalid("holds a character that no header can carry", "use printable ASCII on one line")
     return value

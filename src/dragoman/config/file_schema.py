@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.config import values
 from dragoman.config.environment import is_literal
-from dragoman.config.tables import meant
+from dragoman.config.tables import did_you_mean
 from dragoman.config.values import ValueType
 from dragoman.errors import ConfigError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -25,12 +25,12 @@ from dragoman.routing.route import FALLBACK
 PROTOCOL_NAMES = tuple(codec.name for codec in PROTOCOLS)
 AUTHS = ("bearer", "x-api-key", "api-key", "none", "aws", "google")
 TRANSPORTS = ("http", "azure", "bedrock", "vertex")
-STREAMS = ("asked", "always", "never")
+STREAMS = ("on-request", "always", "never")
 NO_KEY = "none"
 
 WEIGHTS = '{ "a/m" = 80, "b/m" = 20 }'
 
-_MOST_WEIGHT = 1_000_000
+_MAX_WEIGHT = 1_000_000
 
 Addresses: TypeAlias = str | dict[str, str]
 # Targets in order, or with their weights.
@@ -56,34 +56,34 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     # Sent with every call, beside those of the protocol; `$NAME` reads the environment.
     headers: dict[str, str] | None = None
     # The name that built-in rules know it by, if it is another than its own.
-    label: str | None = None
+    vendor: str | None = None
     # Whether it streams when asked, always or never.
-    streams: str | None = None
+    streaming: str | None = None
     # The models to list; left out, the provider is asked.
     models: tuple[str, ...] | None = None
     # Whether `stream_options.include_usage` is added to relayed Chat streams, and the chunk that answers it withheld
     # from clients that did not ask; without it their tokens are counted here, as an estimate. Left out, it is added
     # where the catalogue knows that it is taken.
-    ask_usage: bool | None = None
+    include_usage: bool | None = None
     # Whether it counts tokens for the protocols it speaks.
     counts_tokens: bool | None = None
     # Whether it keeps what it answered on Responses, so that ids are its own to know; left out, it does unless the
     # catalogue says otherwise.
-    stores: bool | None = None
+    stores_responses: bool | None = None
     # How calls are addressed and framed.
     transport: str | None = None
     # How many calls it may have at a time, divided among the workers, at least one for each; left out, any number.
     concurrency: int | None = None
     # How many requests may wait for one of them, divided among the workers; one more is answered at once as overloaded.
     # It takes `concurrency`.
-    queue: int | None = None
+    queue_size: int | None = None
     # How long a request may wait for one of them; it takes `concurrency`.
-    queue_time: float | None = None
+    queue_timeout: float | None = None
     # How often it is asked for its list of models, which costs nothing, while one of its targets rests: if that failed
     # and then works again, the rest is over. Left out, never: a target that rests is tried when its time is over.
-    check_every: float | None = None
+    health_check_interval: float | None = None
     # Whether a key may be sent in clear text, to an `http://` address that is not this machine.
-    insecure: bool = False
+    allow_plaintext_key: bool = False
 
 
 class CapabilityTable(Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class CapabilityTable(Struct, frozen=True, kw_only=True):
     # The models, as a shell pattern.
     model: str = "*"
     # Abilities and their values, see the list below.
-    changes: JsonObject | None = None
+    set: JsonObject | None = None
 
 
 class RouteTable(Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     strict: Strict = False
     # Whether the next target is asked when one refuses the request for its content, with an error. Left out, it is not:
     # the refusal is told, as is one that comes as an answer.
-    refusals: bool | None = None
+    fallback_on_refusal: bool | None = None
 
 
 class RuleTable(Struct, frozen=True, kw_only=True):
@@ -161,11 +161,11 @@ class KeyTable(Struct, frozen=True, kw_only=True):
 
 
 def _protocols(value: object) -> tuple[str, ...]:
-    names = values.read_texts(value)
+    names = values.read_strings(value)
     for name in names:
         values.choice(*PROTOCOL_NAMES)(name)
     if len(set(names)) < len(names):
-        raise values.unfit("expected each protocol once, found one twice")
+        raise values.invalid("expected each protocol once, found one twice")
     return names
 
 
@@ -192,27 +192,31 @@ def _plain(value: object) -> JsonValue:
 def _targets(value: object) -> Targets:
     if not isinstance(value, dict):
         if isinstance(value, list):
-            return values.read_texts(value)
+            return values.read_strings(value)
         raise values.mismatch(value, "a list of targets, or a table of weights")
     if not value:
-        raise values.unfit("expected at least one, found an empty table")
+        raise values.invalid("expected at least one, found an empty table")
     weights = {name: _weight(name, weight) for name, weight in value.items()}
     if not any(weights.values()):
-        raise values.unfit("expected a weight above 0, found none", f"for example targets = {WEIGHTS}")
+        raise values.invalid("expected a weight above 0, found none", f"for example targets = {WEIGHTS}")
     return weights
 
 
 def _weight(name: str, value: object) -> int:
     try:
-        return values.whole(0, _MOST_WEIGHT)(value)
+        return values.integer(0, _MAX_WEIGHT)(value)
     except ConfigError as error:
-        raise values.unfit(f"for {values.shown(name)}: {error.problem}", f"for example targets = {WEIGHTS}") from None
+        raise values.invalid(
+            f"for {values.quoted(name)}: {error.problem}", f"for example targets = {WEIGHTS}"
+        ) from None
 
 
 def _policy(value: object) -> str:
-    text = values.read_text(value)
+    text = values.read_string(value)
     if text not in POLICIES:
-        raise values.unfit(f"expected one of {', '.join(POLICIES)}, found {values.shown(text)}", meant(text, POLICIES))
+        raise values.invalid(
+            f"expected one of {', '.join(POLICIES)}, found {values.quoted(text)}", did_you_mean(text, POLICIES)
+        )
     return text
 
 
@@ -220,7 +224,7 @@ def _when(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise values.mismatch(value, "a table")
     if not value:
-        raise values.unfit("expected what must be so, found an empty table, which would fit always")
+        raise values.invalid("expected what must be so, found an empty table, which would fit always")
     return value
 
 
@@ -230,63 +234,65 @@ def read_collector(value: object) -> str:
         return values.read_url(value)
     except ConfigError as error:
         # Credentials are sent in a header, here as elsewhere.
-        raise values.unfit(error.problem, "put them into headers" if "credentials" in error.problem else "") from None
+        raise values.invalid(error.problem, "put them into headers" if "credentials" in error.problem else "") from None
 
 
 def _collector(value: object) -> str:
     """The same as it is written: what the environment holds is looked at later."""
-    text = values.read_text(value)
+    text = values.read_string(value)
     return read_collector(text) if is_literal(text) else text
 
 
 def _attributes(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise values.mismatch(value, "a table of names and texts")
-    return {name: values.read_text(text) for name, text in value.items()}
+    return {name: values.read_string(text) for name, text in value.items()}
 
 
-_SWITCH = ValueType(words="true or false", example="true", read=values.read_switch)
-_STRICT = ValueType(words='true, false or `"all"`', example="true", read=values.read_strict)
-_PROTOCOL = ValueType(words="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
+_BOOLEAN = ValueType(type_name="true or false", example="true", read=values.read_boolean)
+_STRICT = ValueType(type_name='true, false or `"all"`', example="true", read=values.read_strict)
+_PROTOCOL = ValueType(type_name="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
 
 
 def _duration(example: str, lowest: float = 0.001) -> ValueType[float]:
-    words = "seconds, or a text with a unit (`ms`, `s`, `min`, `h`)"
-    return ValueType(words=words, example=example, read=values.duration(lowest))
+    type_name = "seconds, or a text with a unit (`ms`, `s`, `min`, `h`)"
+    return ValueType(type_name=type_name, example=example, read=values.duration(lowest))
 
 
 def _size(example: str, lowest: int = 1) -> ValueType[int]:
-    words = "bytes, or a text with a unit (`kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`)"
-    return ValueType(words=words, example=example, read=partial(values.read_size, lowest=lowest))
+    type_name = "bytes, or a text with a unit (`kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`)"
+    return ValueType(type_name=type_name, example=example, read=partial(values.read_size, lowest=lowest))
 
 
 def _choice(*words: str) -> ValueType[str]:
     named = ", ".join(f"`{word}`" for word in words)
-    return ValueType(words=f"one of {named}", example=f'"{words[0]}"', read=values.choice(*words))
+    return ValueType(type_name=f"one of {named}", example=f'"{words[0]}"', read=values.choice(*words))
 
 
 def _count(example: int, highest: int) -> ValueType[int]:
-    return ValueType(words=f"whole number, 1 to {highest}", example=str(example), read=values.whole(1, highest))
+    return ValueType(type_name=f"whole number, 1 to {highest}", example=str(example), read=values.integer(1, highest))
 
 
 SERVER: dict[str, ValueType[object]] = {
-    "host": ValueType(words="host name or IP address", example='"127.0.0.1"', read=values.read_host),
-    "port": ValueType(words="whole number, 0 to 65535", example="8484", read=values.whole(0, 65535)),
+    "host": ValueType(type_name="host name or IP address", example='"127.0.0.1"', read=values.read_host),
+    "port": ValueType(type_name="whole number, 0 to 65535", example="8484", read=values.integer(0, 65535)),
     "workers": _count(2, 256),
-    "allowed_hosts": ValueType(words="list of host names", example='["gateway.example.org"]', read=values.read_hosts),
+    "allowed_hosts": ValueType(
+        type_name="list of host names", example='["gateway.example.org"]', read=values.read_hosts
+    ),
     "allowed_origins": ValueType(
-        words="list of origins", example='["https://app.example.org"]', read=values.read_origins
+        type_name="list of origins", example='["https://app.example.org"]', read=values.read_origins
     ),
     "trusted_proxies": ValueType(
-        words="list of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
+        type_name="list of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
     ),
-    "relayed_paths": ValueType(
-        words="list of methods with paths", example='["GET /files/*"]', read=values.read_relayed_paths
+    "passthrough_paths": ValueType(
+        type_name="list of methods with paths", example='["GET /files/*"]', read=values.read_passthrough_paths
     ),
     "strict": _STRICT,
-    "pooled_limits": _SWITCH,
-    "discover": ValueType(words="true or false", example="false", read=values.read_switch),
-    "echo": ValueType(words="true or false", example="false", read=values.read_switch),
+    "forward_pooled_rate_limits": _BOOLEAN,
+    "discover": ValueType(type_name="true or false", example="false", read=values.read_boolean),
+    "echo": ValueType(type_name="true or false", example="false", read=values.read_boolean),
 }
 
 TIMEOUTS: dict[str, ValueType[object]] = {
@@ -295,7 +301,7 @@ TIMEOUTS: dict[str, ValueType[object]] = {
     "idle": _duration("120"),
     "content": _duration('"15 min"'),
     "total": _duration('"30 min"'),
-    "keep_alive": _duration("15"),
+    "heartbeat": _duration("15"),
     "client_headers": _duration("30"),
     "client_body": _duration("60"),
     "client_idle": _duration("650"),
@@ -304,118 +310,122 @@ TIMEOUTS: dict[str, ValueType[object]] = {
 }
 
 ROUTING: dict[str, ValueType[object]] = {
-    "attempts": _count(8, 16),
-    "replays": ValueType(words="whole number, 0 to 16", example="0", read=values.whole(0, 16)),
-    "hold": _duration('"10 s"'),
-    "explore": ValueType(words="number, 0 to 1", example="0.05", read=values.read_share),
+    "max_attempts": _count(8, 16),
+    "max_billed_retries": ValueType(type_name="whole number, 0 to 16", example="0", read=values.integer(0, 16)),
+    "heartbeat_after": _duration('"10 s"'),
+    "exploration_rate": ValueType(type_name="number, 0 to 1", example="0.05", read=values.read_share),
 }
 
 LIMITS: dict[str, ValueType[object]] = {
-    "body": _size('"32 MiB"'),
+    "request_body": _size('"32 MiB"'),
     "header_bytes": _size('"64 KiB"'),
     "header_count": _count(128, 10000),
-    "answer": _size('"256 MiB"'),
-    "event": _size('"16 MiB"'),
+    "response_body": _size('"256 MiB"'),
+    "stream_event": _size('"16 MiB"'),
     "unfinished_bytes": _size('"256 MiB"'),
     "buffered_bytes": _size('"256 MiB"'),
-    "connections": _count(1024, 65535),
+    "connections_per_host": _count(1024, 65535),
 }
 
 STORAGE: dict[str, ValueType[object]] = {
-    "keep": ValueType(words="true or false", example="false", read=values.read_switch),
-    "path": ValueType(words="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_text),
-    "days": _count(30, 3650),
+    "store_responses": ValueType(type_name="true or false", example="false", read=values.read_boolean),
+    "path": ValueType(type_name="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_string),
+    "response_days": _count(30, 3650),
     "max_bytes": _size('"8 GiB"', lowest=0),
     "max_bytes_per_key": _size('"2 GiB"', lowest=0),
-    "background": _count(64, 10000),
-    "records": ValueType(words="true or false", example="false", read=values.read_switch),
+    "max_background_responses": _count(64, 10000),
+    "record_requests": ValueType(type_name="true or false", example="false", read=values.read_boolean),
     "record_days": _count(400, 36500),
     "durability": _choice("process", "machine"),
-    "when_full": _choice("answer", "refuse"),
-    "addresses": _choice("network", "full", "off"),
-    "zone": ValueType(words="name of a time zone", example='"Europe/Berlin"', read=values.read_zone),
+    "on_write_failure": _choice("serve", "reject"),
+    "client_addresses": _choice("network", "full", "off"),
+    "time_zone": ValueType(type_name="name of a time zone", example='"Europe/Berlin"', read=values.read_time_zone),
 }
 
 TELEMETRY: dict[str, ValueType[object]] = {
-    "endpoint": ValueType(words="address", example='"http://127.0.0.1:4318"', read=_collector),
+    "endpoint": ValueType(type_name="address", example='"http://127.0.0.1:4318"', read=_collector),
     "headers": ValueType(
-        words="table of texts", example='{ authorization = "$COLLECTOR_AUTHORIZATION" }', read=values.read_headers
+        type_name="table of texts", example='{ authorization = "$COLLECTOR_AUTHORIZATION" }', read=values.read_headers
     ),
-    "sample": ValueType(words="number, 0 to 1", example="0.1", read=values.read_share),
-    "service": ValueType(words="text", example='"gateway-1"', read=values.read_text),
+    "sample_ratio": ValueType(type_name="number, 0 to 1", example="0.1", read=values.read_share),
+    "service_name": ValueType(type_name="text", example='"gateway-1"', read=values.read_string),
     "attributes": ValueType(
-        words="table of texts", example='{ "deployment.environment.name" = "production" }', read=_attributes
+        type_name="table of texts", example='{ "deployment.environment.name" = "production" }', read=_attributes
     ),
 }
 
 PROVIDER: dict[str, ValueType[object]] = {
     "protocol": ValueType(
-        words=f"{_choice(*PROTOCOL_NAMES).words}, or a list of them", example='"openai-chat"', read=_protocols
+        type_name=f"{_choice(*PROTOCOL_NAMES).type_name}, or a list of them", example='"openai-chat"', read=_protocols
     ),
     "base_url": ValueType(
-        words="address, or a table of addresses by protocol", example='"https://llm.example.org/v1"', read=_addresses
+        type_name="address, or a table of addresses by protocol",
+        example='"https://llm.example.org/v1"',
+        read=_addresses,
     ),
-    "api_key": ValueType(words="text, or a list of texts", example='"$OPENAI_API_KEY"', read=values.read_texts),
+    "api_key": ValueType(type_name="text, or a list of texts", example='"$OPENAI_API_KEY"', read=values.read_strings),
     "auth": _choice(*AUTHS),
-    "headers": ValueType(words="table of texts", example='{ x-team = "blue" }', read=values.read_headers),
-    "label": ValueType(words="text", example='"deepseek"', read=values.read_text),
-    "streams": _choice(*STREAMS),
-    "models": ValueType(words="text, or a list of texts", example='["qwen3", "gemma3"]', read=values.read_texts),
-    "ask_usage": _SWITCH,
-    "counts_tokens": _SWITCH,
-    "stores": ValueType(words="true or false", example="false", read=values.read_switch),
+    "headers": ValueType(type_name="table of texts", example='{ x-team = "blue" }', read=values.read_headers),
+    "vendor": ValueType(type_name="text", example='"deepseek"', read=values.read_string),
+    "streaming": _choice(*STREAMS),
+    "models": ValueType(type_name="text, or a list of texts", example='["qwen3", "gemma3"]', read=values.read_strings),
+    "include_usage": _BOOLEAN,
+    "counts_tokens": _BOOLEAN,
+    "stores_responses": ValueType(type_name="true or false", example="false", read=values.read_boolean),
     "transport": _choice(*TRANSPORTS),
     "concurrency": _count(64, 100_000),
-    "queue": ValueType(words="whole number, 0 to 100000", example="256", read=values.whole(0, 100_000)),
-    "queue_time": _duration('"30 s"'),
-    "check_every": _duration('"30 s"', lowest=1.0),
-    "insecure": _SWITCH,
+    "queue_size": ValueType(type_name="whole number, 0 to 100000", example="256", read=values.integer(0, 100_000)),
+    "queue_timeout": _duration('"30 s"'),
+    "health_check_interval": _duration('"30 s"', lowest=1.0),
+    "allow_plaintext_key": _BOOLEAN,
 }
 
-ROW: dict[str, ValueType[object]] = {
+CAPABILITY: dict[str, ValueType[object]] = {
     "protocol": _PROTOCOL,
-    "model": ValueType(words="text", example='"qwen3*"', read=values.read_text),
-    "changes": ValueType(words="table", example="{ images = false, max_output = 8192 }", read=_changes),
+    "model": ValueType(type_name="text", example='"qwen3*"', read=values.read_string),
+    "set": ValueType(type_name="table", example="{ images = false, max_output = 8192 }", read=_changes),
 }
 
-TO = ValueType(words="text", example='"openai/gpt-5.1"', read=values.read_text)
+TO = ValueType(type_name="text", example='"openai/gpt-5.1"', read=values.read_string)
 TARGETS = ValueType(
-    words="list of texts, or a table of whole numbers", example='["openai/gpt-5.1", "local/qwen3"]', read=_targets
+    type_name="list of texts, or a table of whole numbers", example='["openai/gpt-5.1", "local/qwen3"]', read=_targets
 )
 
-LINE: dict[str, ValueType[object]] = {
+ROUTE: dict[str, ValueType[object]] = {
     "to": TO,
     "targets": TARGETS,
-    "policy": ValueType(words=_choice(*POLICIES).words, example='"cheapest"', read=_policy),
-    "sticky": ValueType(words="true or false", example="false", read=values.read_switch),
-    "retries": ValueType(words="whole number, 0 to 5", example="3", read=values.whole(0, 5)),
+    "policy": ValueType(type_name=_choice(*POLICIES).type_name, example='"cheapest"', read=_policy),
+    "sticky": ValueType(type_name="true or false", example="false", read=values.read_boolean),
+    "retries": ValueType(type_name="whole number, 0 to 5", example="3", read=values.integer(0, 5)),
     "first_byte": _duration('"20 s"'),
-    "max_cost": ValueType(words="US dollars", example="0.05", read=values.read_money),
+    "max_cost": ValueType(type_name="US dollars", example="0.05", read=values.read_cost),
     "strict": _STRICT,
-    "refusals": _SWITCH,
+    "fallback_on_refusal": _BOOLEAN,
 }
 
 RULE: dict[str, ValueType[object]] = {
-    "when": ValueType(words="table", example="{ input_over = 60_000 }", read=_when),
+    "when": ValueType(type_name="table", example="{ input_tokens_over = 60_000 }", read=_when),
     "to": TO,
     "targets": TARGETS,
 }
 
 WHEN: dict[str, ValueType[object]] = {
-    "input_over": ValueType(words="whole number", example="60_000", read=values.whole(0, 10**9)),
-    "thinking": _SWITCH,
-    "images": _SWITCH,
-    "documents": _SWITCH,
-    "tools": _SWITCH,
-    "structured": _SWITCH,
-    "client": ValueType(words="text", example='"claude-cli"', read=values.read_text),
-    "key": ValueType(words="text", example='"laptop"', read=values.read_text),
-    "thread": ValueType(words="class of thread", example='"subagent"', read=values.read_text),
+    "input_tokens_over": ValueType(type_name="whole number", example="60_000", read=values.integer(0, 10**9)),
+    "thinking": _BOOLEAN,
+    "images": _BOOLEAN,
+    "documents": _BOOLEAN,
+    "tools": _BOOLEAN,
+    "structured_output": _BOOLEAN,
+    "client": ValueType(type_name="text", example='"claude-cli"', read=values.read_string),
+    "key": ValueType(type_name="text", example='"laptop"', read=values.read_string),
+    "thread": ValueType(type_name="class of thread", example='"subagent"', read=values.read_string),
 }
 
 KEY: dict[str, ValueType[object]] = {
-    "key": ValueType(words="text", example='"$LAPTOP_KEY"', read=values.read_text),
-    "hash": ValueType(words="text: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_text),
+    "key": ValueType(type_name="text", example='"$LAPTOP_KEY"', read=values.read_string),
+    "hash": ValueType(
+        type_name="text: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_string
+    ),
     "strict": _STRICT,
     "concurrency": _count(16, 100_000),
 }

@@ -25,12 +25,12 @@ def key_names(
     if texts is None:
         for variable in variables:
             names.setdefault(environ.get(variable, "").strip(), variable)
-    place = f"providers.{dotted((provider,))}.api_key"
+    location = f"providers.{dotted((provider,))}.api_key"
     for number, text in enumerate(texts or (), 1):
-        named = place if texts is not None and len(texts) == 1 else f"key {number} of {place}"
+        named = location if texts is not None and len(texts) == 1 else f"key {number} of {location}"
         try:
             names.setdefault(resolved(text, environ), named if is_literal(text) else text.strip("${}"))
         except ConfigError:
             # It is no key, which is told of where keys are read.
             continue
-    return tuple(names.get(key, place) for key in keys)
+    return tuple(names.get(key, location) for key in keys)

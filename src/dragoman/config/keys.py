@@ -12,7 +12,7 @@ from dragoman.config import file_schema
 from dragoman.config.environment import secret
 from dragoman.config.settings import Key
 from dragoman.config.tables import ConfigTable
-from dragoman.config.values import is_name, unfit
+from dragoman.config.values import invalid, is_name
 from dragoman.errors import ConfigError
 
 PREFIX = "dgm_"
@@ -23,7 +23,7 @@ _ALPHABET = string.digits + string.ascii_letters
 _LENGTH = 43
 _HASH = re.compile(r"sha256:([0-9A-Fa-f]{64})")
 # Shorter keys can be guessed: the server answers thousands of tries in a second.
-SHORTEST = 16
+MIN_KEY_LENGTH = 16
 
 
 def new_key() -> str:
@@ -43,10 +43,10 @@ def hash_text(key: str | bytes) -> str:
 
 def read_hash(text: str) -> bytes:
     """The digest that was written; a text that is none may be the key itself, and is not repeated."""
-    found = _HASH.fullmatch(text)
-    if found is None:
-        raise unfit("expected sha256: and 64 hexadecimal digits, found another text", "dragoman key new")
-    return bytes.fromhex(found[1])
+    match = _HASH.fullmatch(text)
+    if match is None:
+        raise invalid("expected sha256: and 64 hexadecimal digits, found another text", "dragoman key new")
+    return bytes.fromhex(match[1])
 
 
 def read_keys(table: ConfigTable, environ: Mapping[str, str]) -> tuple[tuple[Key, ...], tuple[str, ...]]:
@@ -60,37 +60,37 @@ def read_keys(table: ConfigTable, environ: Mapping[str, str]) -> tuple[tuple[Key
             # What is counted and told by a key's name would be told to both.
             table.complain(name, "is what the key of the command line is called", "choose another name")
         member.refuse_others(file_schema.KEY)
-        told = member.fill(file_schema.KeyTable, file_schema.KEY)
-        digest, length = _digest(member, told, environ)
+        entry = member.fill(file_schema.KeyTable, file_schema.KEY)
+        digest, length = _digest(member, entry, environ)
         if digest is None:
             continue
-        if length is not None and length < SHORTEST:
+        if length is not None and length < MIN_KEY_LENGTH:
             short.append(name)
         if digest in keys:
             table.complain(name, f"is the same key as keys.{keys[digest].name}", "make another: dragoman key new")
         else:
-            keys[digest] = Key(name=name, digest=digest, strict=told.strict, concurrency=told.concurrency)
+            keys[digest] = Key(name=name, digest=digest, strict=entry.strict, concurrency=entry.concurrency)
     return tuple(keys.values()), tuple(short)
 
 
 def _digest(
-    member: ConfigTable, told: file_schema.KeyTable, environ: Mapping[str, str]
+    member: ConfigTable, entry: file_schema.KeyTable, environ: Mapping[str, str]
 ) -> tuple[bytes | None, int | None]:
     """The digest of one key, and the key's length where it is known."""
     if member.has("key") == member.has("hash"):
         problem = "has both key and hash" if member.has("key") else "has neither key nor hash"
         member.problems.add(member.path, problem, "keep one of them; dragoman key new prints both")
         return None, None
-    if told.key is not None:
+    if entry.key is not None:
         try:
-            key = secret(told.key, environ)
+            key = secret(entry.key, environ)
         except ConfigError as error:
             member.complain("key", error.problem, error.remedy)
             return None, None
         return digest_of(key), len(key)
-    if told.hash is not None:
+    if entry.hash is not None:
         try:
-            return read_hash(told.hash), None
+            return read_hash(entry.hash), None
         except ConfigError as error:
             member.complain("hash", error.problem, error.remedy)
     return None, None

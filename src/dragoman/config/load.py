@@ -11,14 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config import file_schema
-from dragoman.config.config_file import ConfigFile, FileOrigin, state_folder
-from dragoman.config.discovery import ECHO, default_routes, discovered, echo_provider, local_servers
+from dragoman.config.config_file import ConfigFile, FileOrigin, state_directory
+from dragoman.config.discovery import ECHO, default_routes, discover_providers, echo_provider, local_servers
 from dragoman.config.environment import is_literal
-from dragoman.config.keys import COMMAND_LINE_KEY, SHORTEST, read_keys
+from dragoman.config.keys import COMMAND_LINE_KEY, MIN_KEY_LENGTH, read_keys
 from dragoman.config.parsing import parse
-from dragoman.config.prices import BOOK_NAME, read_overrides
+from dragoman.config.prices import PRICE_BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
-from dragoman.config.routes import read_lines
+from dragoman.config.routes import read_routes
 from dragoman.config.settings import MEMORY, Limits, Missing, Routing, Server, Settings, Storage, Timeouts
 from dragoman.config.tables import ConfigTable, Problems
 from dragoman.config.telemetry import read_telemetry, sends_in_clear
@@ -64,22 +64,22 @@ def read_settings(
     named = (*own.values, COMMAND_LINE_KEY)
     # Whoever has a key was not told of them by anybody.
     local = local_servers(catalogue, (*providers, *section.values)) if server.discover and not root.has("keys") else {}
-    known = tuple(dict.fromkeys((*providers, *section.values, *local)))
-    speaks = {name: provider.protocols for name, provider in (*providers.items(), *local.items())}
-    models = read_lines(
+    provider_names = tuple(dict.fromkeys((*providers, *section.values, *local)))
+    protocols = {name: provider.protocols for name, provider in (*providers.items(), *local.items())}
+    models = read_routes(
         root.table("models"),
-        {name: speaks.get(name, ()) for name in known},
+        {name: protocols.get(name, ()) for name in provider_names},
         catalogue,
         named,
         discover=server.discover,
         local=local,
     )
     absent = {**read.absent, **models.absent}
-    prices = read_overrides(root.table("prices"), known, catalogue, local)
+    prices = read_overrides(root.table("prices"), provider_names, catalogue, local)
     keys, short = read_keys(own, environ)
     missing = (*read.missing, *models.absent.values(), *telemetry.missing)
     problems.add_missing(missing)
-    problems.settle()
+    problems.raise_if_any()
     settings = Settings(
         file=name,
         server=server,
@@ -88,24 +88,24 @@ def read_settings(
         echo_table=ECHO in tables,
         absent=absent,
         missing=missing,
-        routes=models.lines,
+        routes=models.routes,
         defaults=default_routes((*providers, *absent), catalogue),
         prices=prices,
-        book=_in_state(BOOK_NAME, environ),
+        price_book_path=_in_state(PRICE_BOOK_NAME, environ),
         keys=keys,
         keys_table=root.has("keys"),
         empty=file is not None and not values,
         timeouts=timeouts,
         routing=routing,
         limits=limits,
-        storage=msgspec.structs.replace(storage, path=_kept_in(storage.path, file, environ)),
+        storage=msgspec.structs.replace(storage, path=_store_path(storage.path, file, environ)),
         telemetry=telemetry.telemetry,
     )
-    told = (*read.warnings, *map(str, missing), *_warnings(settings, tables, short), *_exposed(file, root))
-    return msgspec.structs.replace(settings, warnings=told)
+    warnings = (*read.warnings, *map(str, missing), *_warnings(settings, tables, short), *_exposed(file, root))
+    return msgspec.structs.replace(settings, warnings=warnings)
 
 
-def _kept_in(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> str:
+def _store_path(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> str:
     """Where the store is kept: what the file says, beside the file if it says no more; "" for a user without a home."""
     if path == MEMORY:
         return path
@@ -116,8 +116,8 @@ def _kept_in(path: str, file: ConfigFile | None, environ: Mapping[str, str]) -> 
 
 def _in_state(name: str, environ: Mapping[str, str]) -> str:
     """A file of the user's state directory; "" for a user without a home."""
-    folder = state_folder(environ)
-    return str(folder / name) if folder is not None else ""
+    directory = state_directory(environ)
+    return str(directory / name) if directory is not None else ""
 
 
 def _anchored(provider: Provider, file: ConfigFile | None) -> Provider:
@@ -188,7 +188,7 @@ def _providers(
             elif read.missing:
                 absent[name] = read.missing[0]
     if server.discover:
-        more, warnings = discovered(environ, catalogue, tables)
+        more, warnings = discover_providers(environ, catalogue, tables)
         providers |= more
     if server.echo:
         providers[ECHO] = echo
@@ -200,8 +200,8 @@ def _providers(
 
 def _echo(table: ConfigTable) -> Provider:
     table.refuse_others(("protocol",))
-    told = table.fill(file_schema.ProviderTable, {"protocol": file_schema.PROVIDER["protocol"]})
-    return echo_provider(told.protocol or ())
+    entry = table.fill(file_schema.ProviderTable, {"protocol": file_schema.PROVIDER["protocol"]})
+    return echo_provider(entry.protocol or ())
 
 
 def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tuple[str, ...]) -> Iterator[str]:
@@ -212,18 +212,18 @@ def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tupl
         host = settings.server.host
         yield f"server.host is {host}, and there are no [keys]: serve refuses that without --open"
     for name in short:
-        yield f"keys.{dotted((name,))} is shorter than {SHORTEST} characters and can be guessed: dragoman key new"
+        yield f"keys.{dotted((name,))} is shorter than {MIN_KEY_LENGTH} characters and can be guessed: dragoman key new"
     for name, table in tables.items():
-        if table.values.get("insecure") is True:
-            yield f"providers.{dotted((name,))} may send its key in clear text (insecure = true)"
+        if table.values.get("allow_plaintext_key") is True:
+            yield f"providers.{dotted((name,))} may send its key in clear text (allow_plaintext_key = true)"
     if sends_in_clear(settings.telemetry):
         yield "telemetry.endpoint gets its headers in clear text: use https://"
     storage = settings.storage
-    if settings.telemetry.endpoint and not settings.tells:
+    if settings.telemetry.endpoint and not settings.has_telemetry_export:
         yield "telemetry tells what is written down of exchanges, and nothing is: [storage] has no records or no file"
-    if storage.records and storage.path == MEMORY:
-        yield "storage.path names no file, so that nothing is written down of exchanges (records = false if so meant)"
-    if storage.keep and settings.server.workers > 1 and storage.path in ("", MEMORY):
+    if storage.record_requests and storage.path == MEMORY:
+        yield "storage.path names no file, so no request is recorded (if that is meant, write record_requests = false)"
+    if storage.store_responses and settings.server.workers > 1 and storage.path in ("", MEMORY):
         yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
 
 

@@ -10,15 +10,15 @@ from dragoman.config.tables import ConfigTable
 
 # How many lines may stand within each other, and how many targets a line may come to: all of them are looked at for
 # each request.
-DEEPEST = 8
-MOST_TARGETS = 128
+MAX_DEPTH = 8
+MAX_TARGETS = 128
 
 
 class NamedTargets(Struct, frozen=True, kw_only=True):
     """What one line names, its rules included: how many targets, and which other lines."""
 
     targets: int
-    lines: tuple[str, ...]
+    routes: tuple[str, ...]
 
 
 class _Extent(Struct, frozen=True):
@@ -30,31 +30,31 @@ class _Extent(Struct, frozen=True):
 
 def check_nesting(models: ConfigTable, named: Mapping[str, NamedTargets]) -> None:
     """Note every circle of lines, and lines that are too deep or too wide."""
-    known: dict[str, _Extent] = {}
+    extents: dict[str, _Extent] = {}
 
-    def measured(name: str, path: tuple[str, ...]) -> _Extent:
-        if name in known:
-            return known[name]
+    def measure(name: str, path: tuple[str, ...]) -> _Extent:
+        if name in extents:
+            return extents[name]
         if name in path:
             circle = (*path[path.index(name) :], name)
             models.complain(name, f"leads back to itself: {' → '.join(circle)}", "take one of them out of the circle")
             # Told once, whichever of them is looked at next.
-            known.update(dict.fromkeys(circle, _Extent()))
+            extents.update(dict.fromkeys(circle, _Extent()))
             return _Extent()
-        if len(path) > DEEPEST or name not in named:
+        if len(path) > MAX_DEPTH or name not in named:
             # Whoever is at the head of it is told of the former, and the latter has a problem of its own.
             return _Extent()
-        within = [measured(other, (*path, name)) for other in named[name].lines]
+        within = [measure(other, (*path, name)) for other in named[name].routes]
         extent = _Extent(
             1 + max((each.depth for each in within), default=0),
             named[name].targets + sum(each.targets for each in within),
         )
-        known.setdefault(name, extent)
-        if extent.depth == DEEPEST + 1:
-            models.complain(name, f"has more than {DEEPEST} lines within each other", "name their targets instead")
-        if extent.targets > MOST_TARGETS >= max((each.targets for each in within), default=0):
-            models.complain(name, f"comes to {extent.targets} targets, of {MOST_TARGETS} at most", "leave some out")
-        return known[name]
+        extents.setdefault(name, extent)
+        if extent.depth == MAX_DEPTH + 1:
+            models.complain(name, f"has more than {MAX_DEPTH} lines within each other", "name their targets instead")
+        if extent.targets > MAX_TARGETS >= max((each.targets for each in within), default=0):
+            models.complain(name, f"comes to {extent.targets} targets, of {MAX_TARGETS} at most", "leave some out")
+        return extents[name]
 
     for name in named:
-        measured(name, ())
+        measure(name, ())

@@ -13,15 +13,15 @@ from dragoman.config.toml_lines import KeyPath, Lines, dotted
 from dragoman.errors import ConfigError, ConfigErrors
 
 # Where tomllib says its place; newer Pythons tell it in attributes, but in the text as well.
-_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
+_POSITION = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)$")
 # tomllib takes time by the square of a key's parts; ours have five at most.
-_MOST_PARTS = 32
+_MAX_KEY_PARTS = 32
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
-_LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
+_LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MAX_KEY_PARTS}}}")
 # Ours are five deep; each level more makes the places of all that is in it longer.
-_DEEPEST = 16
+_MAX_DEPTH = 16
 # TOML promises no more, and Python gives up on printing much larger ones.
-_LARGEST = 2**63
+_INTEGER_LIMIT = 2**63
 
 
 def parse(name: str, content: bytes) -> tuple[dict[str, object], Lines]:
@@ -32,10 +32,12 @@ def parse(name: str, content: bytes) -> tuple[dict[str, object], Lines]:
         raise _only(file=name, problem="is not text in UTF-8", remedy="save it as UTF-8") from None
     # As a file is read that is opened as text.
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    found = _LONG_KEY.search(text)
-    if found is not None:
-        line = text.count("\n", 0, found.start()) + 1
-        raise _only(file=name, line=line, problem=f"has a key of more than {_MOST_PARTS} parts", remedy="write it flat")
+    long_key = _LONG_KEY.search(text)
+    if long_key is not None:
+        line = text.count("\n", 0, long_key.start()) + 1
+        raise _only(
+            file=name, line=line, problem=f"has a key of more than {_MAX_KEY_PARTS} parts", remedy="write it flat"
+        )
     try:
         values = tomllib.loads(text)
         large = _large_number(values)
@@ -59,23 +61,23 @@ def _large_number(values: dict[str, object]) -> KeyPath | None:
     rest: list[tuple[KeyPath, object]] = [((), values)]
     while rest:
         path, value = rest.pop()
-        if len(path) > _DEEPEST:
+        if len(path) > _MAX_DEPTH:
             raise RecursionError
         if isinstance(value, dict | list):
             members = value.items() if isinstance(value, dict) else enumerate(value)
             rest += (((*path, key), member) for key, member in members)
-        elif isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        elif isinstance(value, int) and not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
             large = path
     return large
 
 
-def _syntax(name: str, text: str, words: str) -> ConfigErrors:
-    found = _PLACE.search(words)
-    line = int(found[1]) if found and found[1] else text.count("\n") + 1
-    words = words[: found.start()] if found else words
+def _syntax(name: str, text: str, message: str) -> ConfigErrors:
+    position = _POSITION.search(message)
+    line = int(position[1]) if position and position[1] else text.count("\n") + 1
+    message = message[: position.start()] if position else message
     written = text.split("\n")[line - 1].partition("#")[0].rstrip()
-    remedy = next((remedy for is_so, remedy in _SLIPS if is_so(words, written)), _SYNTAX)
-    return _only(file=name, line=line, problem=f"is not TOML: {words}", remedy=remedy)
+    remedy = next((remedy for is_so, remedy in _SLIPS if is_so(message, written)), _SYNTAX)
+    return _only(file=name, line=line, problem=f"is not TOML: {message}", remedy=remedy)
 
 
 def _only(*, file: str, problem: str, remedy: str, line: int = 0) -> ConfigErrors:

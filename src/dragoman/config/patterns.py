@@ -9,10 +9,10 @@ class Patterns:
     """Names with one `*` each; those without one match nothing here."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        found = [(*pattern.partition("*"), pattern) for pattern in patterns]
+        entries = [(*pattern.partition("*"), pattern) for pattern in patterns]
         # The most particular first.
-        found = sorted((entry for entry in found if entry[1]), key=lambda entry: (-len(entry[0]), -len(entry[2])))
-        self._parts = tuple((before, after, pattern) for before, _, after, pattern in found)
+        entries = sorted((entry for entry in entries if entry[1]), key=lambda entry: (-len(entry[0]), -len(entry[2])))
+        self._parts = tuple((before, after, pattern) for before, _, after, pattern in entries)
 
     def match(self, name: str) -> str | None:
         """The pattern with the longest literal prefix that a name matches."""

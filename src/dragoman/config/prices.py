@@ -16,18 +16,18 @@ from dragoman.config.toml_lines import dotted
 from dragoman.config.values import ValueType
 from dragoman.errors import DragomanError
 from dragoman.prices import table
-from dragoman.prices.book import Book, Override
+from dragoman.prices.book import Override, PriceBook
 from dragoman.prices.changes import named
 from dragoman.prices.money import PER_MILLION, PER_PIECE, in_units
 from dragoman.prices.table import Rates, check_table, own_table, read_table
 from dragoman.providers.price_lookup import facts_of
 
-BOOK_NAME = "prices.json"
-LARGEST_BOOK = 8 * 10**6
+PRICE_BOOK_NAME = "prices.json"
+MAX_PRICE_BOOK_BYTES = 8 * 10**6
 # How far an override may be from the book before it is taken for a slip: a price per token is a million off.
 _FAR = 50
-_DEAREST = 10**6
-_LONGEST = 10**9
+_MAX_DOLLARS = 10**6
+_MAX_TOKENS = 10**9
 _FREE = Override(rates=Rates(input=0, output=0, cache_read=0, cache_write=0, cache_write_1h=0, search=0))
 
 
@@ -52,9 +52,9 @@ class PriceTable(Struct, frozen=True, kw_only=True):
     # For each search in the web.
     per_search: int | None = None
     # How many tokens the model takes, input and output together.
-    context: int | None = None
+    context_window: int | None = None
     # How many tokens it answers at most.
-    output_cap: int | None = None
+    max_output_tokens: int | None = None
     # The same prices in service tiers, by their names (`priority`, `flex`, `batch`, `speed-fast`, `geo-us`); what a
     # tier leaves out costs what it does without.
     tiers: dict[str, Rates] | None = None
@@ -70,28 +70,30 @@ def _price(unit: int) -> Callable[[object], int]:
             # The shortest text of a float is the one that was written.
             dollars = Decimal(str(value).strip())
         except InvalidOperation:
-            raise values.unfit(f"expected a price in US dollars, found {values.shown(str(value))}") from None
-        if not dollars.is_finite() or dollars.is_signed() or dollars > _DEAREST:
-            raise values.unfit(f"expected a price from 0 to {_DEAREST} US dollars, found {values.shown(str(value))}")
+            raise values.invalid(f"expected a price in US dollars, found {values.quoted(str(value))}") from None
+        if not dollars.is_finite() or dollars.is_signed() or dollars > _MAX_DOLLARS:
+            raise values.invalid(
+                f"expected a price from 0 to {_MAX_DOLLARS} US dollars, found {values.quoted(str(value))}"
+            )
         amount = dollars * unit
         if amount != amount.to_integral_value():
             places = len(str(unit)) - 1
-            raise values.unfit(f"expected a price with at most {places} decimals, found {values.shown(str(value))}")
+            raise values.invalid(f"expected a price with at most {places} decimals, found {values.quoted(str(value))}")
         return int(amount)
 
     return read
 
 
 def _million(example: str) -> ValueType[int]:
-    return ValueType(words="US dollars for a million tokens", example=example, read=_price(PER_MILLION))
+    return ValueType(type_name="US dollars for a million tokens", example=example, read=_price(PER_MILLION))
 
 
-def _piece(example: str) -> ValueType[int]:
-    return ValueType(words="US dollars", example=example, read=_price(PER_PIECE))
+def _unit_price(example: str) -> ValueType[int]:
+    return ValueType(type_name="US dollars", example=example, read=_price(PER_PIECE))
 
 
 def _tokens(example: int) -> ValueType[int]:
-    return ValueType(words="tokens, a whole number", example=str(example), read=values.whole(1, _LONGEST))
+    return ValueType(type_name="tokens, a whole number", example=str(example), read=values.integer(1, _MAX_TOKENS))
 
 
 # Members of an override that are rates, by their names in the table of rates.
@@ -101,8 +103,8 @@ _RATES: dict[str, tuple[str, ValueType[int]]] = {
     "cache_read": ("cache_read", _million("0.125")),
     "cache_write": ("cache_write", _million('"1.5625"')),
     "cache_write_1h": ("cache_write_1h", _million("2.5")),
-    "per_request": ("request", _piece("0.005")),
-    "per_search": ("search", _piece("0.01")),
+    "per_request": ("request", _unit_price("0.005")),
+    "per_search": ("search", _unit_price("0.01")),
 }
 
 
@@ -110,15 +112,15 @@ def _tiers(value: object) -> dict[str, Rates]:
     if not isinstance(value, dict):
         raise values.mismatch(value, "a table of tiers")
     if not value or "" in value:
-        raise values.unfit(f"expected tiers by their names, found {'one without' if value else 'an empty table'}")
+        raise values.invalid(f"expected tiers by their names, found {'one without' if value else 'an empty table'}")
     tiers = {}
     for tier, prices in value.items():
         if not isinstance(prices, dict):
-            raise values.mismatch(prices, f"a table of prices for {values.shown(tier)}")
+            raise values.mismatch(prices, f"a table of prices for {values.quoted(tier)}")
         unknown = [name for name in prices if name not in _RATES]
         if unknown:
-            raise values.unfit(
-                f"{values.shown(tier)} has {values.shown(unknown[0])}, which is no price",
+            raise values.invalid(
+                f"{values.quoted(tier)} has {values.quoted(unknown[0])}, which is no price",
                 f"known are {', '.join(_RATES)}",
             )
         tiers[tier] = Rates(**{_RATES[name][0]: _RATES[name][1].read(price) for name, price in prices.items()})
@@ -130,7 +132,7 @@ PRICE: dict[str, ValueType[object]] = {
     "context": _tokens(400_000),
     "output_cap": _tokens(128_000),
     "tiers": ValueType(
-        words="table of tables of prices", example="{ flex = { input = 0.625, output = 5 } }", read=_tiers
+        type_name="table of tables of prices", example="{ flex = { input = 0.625, output = 5 } }", read=_tiers
     ),
 }
 
@@ -144,104 +146,106 @@ def read_overrides(
     """
     overrides = {}
     offered = ", ".join(name for name in providers if name not in local)
-    for name, line in section.tables().items():
+    for name, price_table in section.tables().items():
         provider, slash, model = name.partition("/")
         if not (slash and provider and model) or "*" in name[:-1] or not values.is_model(name):
-            section.complain(name, "expected provider/model", _named_so(name, line))
+            section.complain(name, "expected provider/model", _naming_remedy(name, price_table))
             continue
         if provider not in providers and provider not in catalogue:
             close = nearest(provider, providers) or nearest(provider, catalogue)
-            known = f"known are {offered}; others are added with [providers.{dotted((provider,))}]"
-            remedy = known if close is None else f"did you mean {dotted((f'{close}/{model}',))}?"
-            section.complain(name, f"names the provider {values.shown(provider)}, which is not known", remedy)
-        line.refuse_others(PRICE)
-        told = line.fill(PriceTable, PRICE)
+            hint = f"known are {offered}; others are added with [providers.{dotted((provider,))}]"
+            remedy = hint if close is None else f"did you mean {dotted((f'{close}/{model}',))}?"
+            section.complain(name, f"names the provider {values.quoted(provider)}, which is not known", remedy)
+        price_table.refuse_others(PRICE)
+        entry = price_table.fill(PriceTable, PRICE)
         overrides[name] = Override(
             rates=Rates(
-                input=told.input,
-                output=told.output,
-                cache_read=told.cache_read,
-                cache_write=told.cache_write,
-                cache_write_1h=told.cache_write_1h,
-                request=told.per_request,
-                search=told.per_search,
+                input=entry.input,
+                output=entry.output,
+                cache_read=entry.cache_read,
+                cache_write=entry.cache_write,
+                cache_write_1h=entry.cache_write_1h,
+                request=entry.per_request,
+                search=entry.per_search,
             ),
-            tiers=told.tiers or {},
-            window=told.context,
-            output_cap=told.output_cap,
+            tiers=entry.tiers or {},
+            context_window=entry.context_window,
+            max_output_tokens=entry.max_output_tokens,
         )
     return overrides
 
 
-def _named_so(name: str, line: ConfigTable) -> str:
+def _naming_remedy(name: str, price_table: ConfigTable) -> str:
     """How a table of prices is called that was called otherwise."""
-    inner = next((other for other, value in line.values.items() if isinstance(value, dict) and other != "tiers"), None)
+    inner = next(
+        (other for other, value in price_table.values.items() if isinstance(value, dict) and other != "tiers"), None
+    )
     if "/" in name:
         return 'for example [prices."openai/gpt-5.1"]'
     if inner is None:
         return f'write whose model it is, for example [prices."openai/{name}"]'
     # Without quotes, `gpt-5.1` is a table in a table to TOML.
-    meant = f"openai/{name}.{inner}" if inner[:1].isdigit() else f"{name}/{inner}"
-    return f'write both in one pair of quotes, for example [prices."{meant}"]'
+    intended = f"openai/{name}.{inner}" if inner[:1].isdigit() else f"{name}/{inner}"
+    return f'write both in one pair of quotes, for example [prices."{intended}"]'
 
 
-def book_of(settings: Settings, tell: Callable[[str], None]) -> Book:
+def price_book_of(settings: Settings, warn: Callable[[str], None]) -> PriceBook:
     """The book that these settings mean, read when it is first asked; `tell` is told why an update is not used."""
 
     def source() -> table.PriceBookTable:
         own = own_table()
         try:
-            updated = read_book(Path(settings.book)) if settings.book else None
+            updated = read_price_book(Path(settings.price_book_path)) if settings.price_book_path else None
         except DragomanError as error:
-            tell(f"{settings.book} {error}: the prices of this release are used (dragoman prices update)")
+            warn(f"{settings.price_book_path} {error}: the prices of this release are used (dragoman prices update)")
             return own
         # Of the same day it is the user's decision that counts.
         return own if updated is None or updated.taken < own.taken else updated
 
     # The embedded provider runs in this very process: what it costs is known, whatever the book is of.
     free = {f"{ECHO}/*": _FREE} if ECHO in settings.providers else {}
-    return Book(source, {**free, **settings.prices})
+    return PriceBook(source, {**free, **settings.prices})
 
 
-def read_book(path: Path) -> table.PriceBookTable | None:
+def read_price_book(path: Path) -> table.PriceBookTable | None:
     """An updated book; None if there is none."""
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_BOOK + 1)
+            data = file.read(MAX_PRICE_BOOK_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DragomanError(f"cannot be read: {error.strerror}") from None
-    if len(data) > LARGEST_BOOK:
-        raise DragomanError(f"is larger than {LARGEST_BOOK} bytes")
+    if len(data) > MAX_PRICE_BOOK_BYTES:
+        raise DragomanError(f"is larger than {MAX_PRICE_BOOK_BYTES} bytes")
     book = read_table(data)
     check_table(book)
     return book
 
 
-def doubts(settings: Settings, book: Book, now: float) -> Iterator[str]:
+def override_warnings(settings: Settings, book: PriceBook, now: float) -> Iterator[str]:
     """Overrides that look like slips: far from what the book says, or of a provider that nobody knows."""
-    plain = Book(lambda: book.table)
+    plain = PriceBook(lambda: book.table)
     for key, override in settings.prices.items():
         name, _, model = key.partition("/")
         provider = settings.providers.get(name)
         if provider is None:
-            yield f"prices.{dotted((key,))} is of the provider {values.shown(name)}, which is not set up"
+            yield f"prices.{dotted((key,))} is of the provider {values.quoted(name)}, which is not set up"
             continue
         facts = facts_of(plain, provider, model, now)
         if facts is not None and facts.rates is not None:
-            known, told = _by_name(facts.rates), _by_name(override.rates)
-            for member in _far(told, known):
-                ours, theirs = dollars(member, told[member] or 0), dollars(member, known[member] or 0)
+            book_rates, override_rates = _by_name(facts.rates), _by_name(override.rates)
+            for member in _far(override_rates, book_rates):
+                ours, theirs = dollars(member, override_rates[member] or 0), dollars(member, book_rates[member] or 0)
                 yield (
                     f"prices.{dotted((key, member))} is {ours}, and the book says {theirs}: "
                     "prices are US dollars for a million tokens, and for one request or search"
                 )
 
 
-def _far(told: Mapping[str, int | None], known: Mapping[str, int | None]) -> Iterator[str]:
-    for member, ours in told.items():
-        theirs = known[member]
+def _far(override_rates: Mapping[str, int | None], book_rates: Mapping[str, int | None]) -> Iterator[str]:
+    for member, ours in override_rates.items():
+        theirs = book_rates[member]
         # What is free is free on purpose.
         if ours and theirs and not theirs <= ours * _FAR <= theirs * _FAR * _FAR:
             yield member
@@ -249,8 +253,8 @@ def _far(told: Mapping[str, int | None], known: Mapping[str, int | None]) -> Ite
 
 def _by_name(rates: Rates) -> dict[str, int | None]:
     """The rates by the members of an override."""
-    known = named(rates)
-    return {member: known[name] for member, (name, _) in _RATES.items()}
+    amounts = named(rates)
+    return {member: amounts[name] for member, (name, _) in _RATES.items()}
 
 
 def dollars(member: str, amount: int) -> str:

@@ -10,14 +10,14 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.config import file_schema
-from dragoman.config.capability_overrides import read_rows
+from dragoman.config.capability_overrides import read_capability_rows
 from dragoman.config.environment import Unset, header_value, resolved, secret, visible
 from dragoman.config.file_schema import NO_KEY, ProviderTable
 from dragoman.config.key_names import key_names
 from dragoman.config.settings import Missing
 from dragoman.config.tables import ConfigTable, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
-from dragoman.config.values import ValueType, is_loopback, is_name, read_text
+from dragoman.config.values import ValueType, is_loopback, is_name, read_string
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import CatalogueEntry
 from dragoman.providers.provider import Endpoint, Provider
@@ -38,7 +38,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "bedrock": ("region", "profile", "anthropic_version"),
     "vertex": ("project", "region", "credentials", "anthropic_version"),
 }
-_OPTION = ValueType(words="text", example='"…"', read=read_text)
+_OPTION = ValueType(type_name="text", example='"…"', read=read_string)
 
 
 class ProviderEntry(Struct, frozen=True, kw_only=True):
@@ -46,10 +46,10 @@ class ProviderEntry(Struct, frozen=True, kw_only=True):
 
     table: ProviderTable = ProviderTable()
     options: Mapping[str, str] = {}
-    rows: tuple[CapabilityRow, ...] = ()
+    capabilities: tuple[CapabilityRow, ...] = ()
 
 
-class Notes:
+class ProblemReporter:
     """What is wrong with a provider, which is reported, and what it lacks that is to be found in the environment."""
 
     def __init__(self, report: ProblemReport) -> None:
@@ -88,23 +88,23 @@ def read_provider(
         )
     listing = catalogue.get(name) or _alike(table, catalogue)
     options = option_names(listing)
-    table.refuse_others((*file_schema.PROVIDER, "rows", *options))
-    told = ProviderEntry(
+    table.refuse_others((*file_schema.PROVIDER, "capabilities", *options))
+    entry = ProviderEntry(
         table=table.fill(ProviderTable, file_schema.PROVIDER),
         options={option: value for option in options if (value := table.take(option, _OPTION)) is not None},
-        rows=read_rows(table),
+        capabilities=read_capability_rows(table),
     )
     _check_queue(table)
-    notes = Notes(_reporting(table, {} if listing else catalogue))
-    provider = assemble(name, told, listing, environ, notes)
+    report = ProblemReporter(_reporting(table, {} if listing else catalogue))
+    provider = assemble(name, entry, listing, environ, report)
     left_out = dotted(table.path) if provider is None else f"a key of {dotted(table.path)}"
-    missing = [missing_at((*table.path, key), unset, left_out, table) for key, unset in notes.lacks]
+    missing = [missing_at((*table.path, key), unset, left_out, table) for key, unset in report.lacks]
     return ReadProvider(provider=provider, missing=tuple(missing))
 
 
 def _check_queue(table: ConfigTable) -> None:
     """Refuse a queue in which nobody can ever stand."""
-    for name in ("queue", "queue_time"):
+    for name in ("queue_size", "queue_timeout"):
         if table.has(name) and not table.has("concurrency"):
             problem = "is about waiting for one of so many calls, and any number may be made at a time"
             table.complain(name, problem, "say how many, for example concurrency = 64, or leave it out")
@@ -133,11 +133,11 @@ def _reporting(table: ConfigTable, catalogue: Mapping[str, CatalogueEntry]) -> P
     close = nearest(str(table.path[-1]), catalogue)
     hint = f", or did you mean [providers.{dotted((close,))}] of the catalogue?" if close else ""
     # A value that could not be read is told of already; that it is missing, too, is no news.
-    told = table.problems.keys()
+    reported_keys = table.problems.keys()
 
     def report(key: str, problem: str, remedy: str) -> None:
         path = (*table.path, key) if key else table.path
-        if dotted(path) not in told:
+        if dotted(path) not in reported_keys:
             table.problems.add(path, problem, remedy + hint)
 
     return report
@@ -152,28 +152,28 @@ def option_names(listing: CatalogueEntry | None) -> tuple[str, ...]:
 
 
 def assemble(
-    name: str, told: ProviderEntry, listing: CatalogueEntry | None, environ: Mapping[str, str], note: Notes
+    name: str, entry: ProviderEntry, listing: CatalogueEntry | None, environ: Mapping[str, str], report: ProblemReporter
 ) -> Provider | None:
     """A provider that can be called; None if it cannot, with the reasons noted."""
-    table = told.table
-    endpoints = _endpoints(table, listing, note)
-    options = _options(told, listing, environ, note)
-    _check_needs(listing, endpoints, options, note)
-    headers = _headers(table, environ, note)
-    auth, keys = _credentials(table, listing, endpoints, environ, note)
-    if note.has_failed or note.is_absent:
+    table = entry.table
+    endpoints = _endpoints(table, listing, report)
+    options = _options(entry, listing, environ, report)
+    _check_required_options(listing, endpoints, options, report)
+    headers = _headers(table, environ, report)
+    auth, keys = _credentials(table, listing, endpoints, environ, report)
+    if report.has_failed or report.is_absent:
         return None
-    provider = _with_facts(_listed(name, listing), table, told.rows)
+    provider = _with_facts(_listed(name, listing), table, entry.capabilities)
     provider = msgspec.structs.replace(
         provider, endpoints=endpoints, auth=auth, keys=keys, headers=headers, options=options
     )
     variables = listing.env if listing is not None else ()
     called = key_names(keys, provider=name, texts=table.api_key, variables=variables, environ=environ)
     provider = msgspec.structs.replace(provider, key_names=called)
-    _check_clear_text(provider, table.insecure, note)
-    _check_transport(provider, note)
-    _check_list(provider, note)
-    return None if note.has_failed else provider
+    _check_plaintext_key(provider, table.allow_plaintext_key, report)
+    _check_transport(provider, report)
+    _check_list(provider, report)
+    return None if report.has_failed else provider
 
 
 def _listed(name: str, listing: CatalogueEntry | None) -> Provider:
@@ -185,76 +185,80 @@ def _listed(name: str, listing: CatalogueEntry | None) -> Provider:
         endpoints=listing.endpoints,
         auth=listing.auth,
         transport=listing.transport,
-        streams=listing.streams,
+        streaming=listing.streaming,
         # A second one of the same kind has another name, but the rules know it by this one.
-        label=listing.label or (listing.name if listing.name != name else ""),
-        rows=listing.rows,
+        vendor=listing.vendor or (listing.name if listing.name != name else ""),
+        capabilities=listing.capabilities,
         anthropic=listing.anthropic,
         counts_tokens=listing.counts_tokens,
-        stores=listing.stores,
-        ask_usage=bool(listing.include_usage),
+        stores_responses=listing.stores_responses,
+        include_usage=bool(listing.include_usage),
     )
 
 
-def _with_facts(provider: Provider, table: ProviderTable, rows: tuple[CapabilityRow, ...]) -> Provider:
+def _with_facts(provider: Provider, table: ProviderTable, capabilities: tuple[CapabilityRow, ...]) -> Provider:
     """What the file says beside addresses and credentials; what it leaves out stays."""
     return msgspec.structs.replace(
         provider,
         transport=provider.transport if table.transport is None else table.transport,
-        streams=provider.streams if table.streams is None else table.streams,
-        label=provider.label if table.label is None else table.label,
-        rows=(*provider.rows, *rows),
+        streaming=provider.streaming if table.streaming is None else table.streaming,
+        vendor=provider.vendor if table.vendor is None else table.vendor,
+        capabilities=(*provider.capabilities, *capabilities),
         models=provider.models if table.models is None else table.models,
         # Another address is another service, even if it speaks for this one.
         anthropic=provider.anthropic and table.base_url is None,
-        ask_usage=_asks_usage(provider, table) if table.ask_usage is None else table.ask_usage,
+        include_usage=_may_include_usage(provider, table) if table.include_usage is None else table.include_usage,
         counts_tokens=provider.counts_tokens if table.counts_tokens is None else table.counts_tokens,
-        stores=provider.stores if table.stores is None else table.stores,
+        stores_responses=provider.stores_responses if table.stores_responses is None else table.stores_responses,
         concurrency=table.concurrency,
-        queue=provider.queue if table.queue is None else table.queue,
-        queue_time=provider.queue_time if table.queue_time is None else table.queue_time,
-        check_every=table.check_every,
+        queue_size=provider.queue_size if table.queue_size is None else table.queue_size,
+        queue_timeout=provider.queue_timeout if table.queue_timeout is None else table.queue_timeout,
+        health_check_interval=table.health_check_interval,
     )
 
 
-def _asks_usage(provider: Provider, table: ProviderTable) -> bool:
+def _may_include_usage(provider: Provider, table: ProviderTable) -> bool:
     """Whether it is known to take the question for usage: a service at its own address, a local server at any."""
-    return provider.ask_usage and (table.base_url is None or any(map(_is_local, provider.endpoints)))
+    return provider.include_usage and (table.base_url is None or any(map(_is_local, provider.endpoints)))
 
 
 def _is_local(endpoint: Endpoint) -> bool:
     return urlsplit(endpoint.base_url).hostname == "127.0.0.1"
 
 
-def _endpoints(table: ProviderTable, listing: CatalogueEntry | None, note: ProblemReport) -> tuple[Endpoint, ...]:
+def _endpoints(table: ProviderTable, listing: CatalogueEntry | None, report: ProblemReport) -> tuple[Endpoint, ...]:
     """The addresses by protocol, the preferred one first."""
-    known = {endpoint.protocol: endpoint.base_url for endpoint in listing.endpoints} if listing else {}
+    base_urls = {endpoint.protocol: endpoint.base_url for endpoint in listing.endpoints} if listing else {}
     if isinstance(table.base_url, dict):
-        known |= table.base_url
-    protocols = table.protocol or tuple(known)
+        base_urls |= table.base_url
+    protocols = table.protocol or tuple(base_urls)
     if not protocols:
-        note("protocol", "is missing", f"name what it speaks: {', '.join(file_schema.PROTOCOL_NAMES)}")
+        report("protocol", "is missing", f"name what it speaks: {', '.join(file_schema.PROTOCOL_NAMES)}")
     if isinstance(table.base_url, str):
-        known = _spread(table.base_url, protocols, known, note)
-    elif table.base_url is None and not known:
-        note("base_url", "is missing", 'name its address, for example base_url = "http://127.0.0.1:8000/v1"')
+        base_urls = _expand_base_url(table.base_url, protocols, base_urls, report)
+    elif table.base_url is None and not base_urls:
+        report("base_url", "is missing", 'name its address, for example base_url = "http://127.0.0.1:8000/v1"')
         return ()
     for protocol in protocols:
-        if protocol not in known:
-            note("base_url", f"has no address for {protocol}", f'write base_url = {{ {protocol} = "https://…" }}')
-    return tuple(Endpoint(protocol=protocol, base_url=known[protocol]) for protocol in protocols if protocol in known)
+        if protocol not in base_urls:
+            report("base_url", f"has no address for {protocol}", f'write base_url = {{ {protocol} = "https://…" }}')
+    return tuple(
+        Endpoint(protocol=protocol, base_url=base_urls[protocol]) for protocol in protocols if protocol in base_urls
+    )
 
 
-def _spread(base_url: str, protocols: tuple[str, ...], known: Mapping[str, str], note: ProblemReport) -> dict[str, str]:
+def _expand_base_url(
+    base_url: str, protocols: tuple[str, ...], base_urls: Mapping[str, str], report: ProblemReport
+) -> dict[str, str]:
     """One address for several protocols: those of the catalogue move to another host together."""
     if MESSAGES not in protocols or len(protocols) == 1:
         return dict.fromkeys(protocols, base_url)
-    paths = {name: urlsplit(url).path for name, url in known.items()}
+    paths = {name: urlsplit(url).path for name, url in base_urls.items()}
     ending = next((paths[name] for name in protocols if paths.get(name) and base_url.endswith(paths[name])), None)
     if ending is not None and all(name in paths for name in protocols):
         return {name: base_url.removesuffix(ending) + paths[name] for name in protocols}
     if not base_url.endswith("/v1"):
-        note(
+        report(
             "base_url",
             "is one address for protocols of two makers and does not end in /v1",
             'end it in /v1, or write one for each: base_url = { openai-chat = "https://…", … }',
@@ -264,7 +268,7 @@ def _spread(base_url: str, protocols: tuple[str, ...], known: Mapping[str, str],
 
 
 def _options(
-    told: ProviderEntry, listing: CatalogueEntry | None, environ: Mapping[str, str], note: Notes
+    entry: ProviderEntry, listing: CatalogueEntry | None, environ: Mapping[str, str], report: ProblemReporter
 ) -> dict[str, str]:
     """Options from the file, else from the environment, else from the catalogue."""
     options = {} if listing is None else dict(listing.options)
@@ -273,48 +277,48 @@ def _options(
         value = _first_set(names, environ)
         if value is not None:
             options[option] = value[1]
-    for option, text in told.options.items():
+    for option, text in entry.options.items():
         try:
             options[option] = resolved(text, environ)
         except Unset as unset:
-            note.lack(option, unset)
+            report.lack(option, unset)
             options[option] = ""
         except ConfigError as error:
-            note(option, error.problem, error.remedy)
+            report(option, error.problem, error.remedy)
             options[option] = ""
     return options
 
 
-def _check_needs(
-    listing: CatalogueEntry | None, endpoints: tuple[Endpoint, ...], options: Mapping[str, str], note: Notes
+def _check_required_options(
+    listing: CatalogueEntry | None, endpoints: tuple[Endpoint, ...], options: Mapping[str, str], report: ProblemReporter
 ) -> None:
     """Note options that are missing, but for those of the catalogue's address where the file has another."""
     if listing is None:
         return
     for option in listing.needs:
-        place = f"{{{option}}}"
-        replaced = _has(listing.endpoints, place) and not _has(endpoints, place)
+        placeholder = f"{{{option}}}"
+        replaced = _has_placeholder(listing.endpoints, placeholder) and not _has_placeholder(endpoints, placeholder)
         if option not in options and not replaced:
             names = listing.option_env.get(option, ())
             if names:
-                note.lack(option, Unset(names[0], instead=f'set {option} = "…"'))
+                report.lack(option, Unset(names[0], instead=f'set {option} = "…"'))
             else:
-                note(option, "is missing", f'set {option} = "…"')
+                report(option, "is missing", f'set {option} = "…"')
 
 
-def _has(endpoints: Iterable[Endpoint], place: str) -> bool:
-    return any(place in endpoint.base_url for endpoint in endpoints)
+def _has_placeholder(endpoints: Iterable[Endpoint], placeholder: str) -> bool:
+    return any(placeholder in endpoint.base_url for endpoint in endpoints)
 
 
-def _headers(table: ProviderTable, environ: Mapping[str, str], note: Notes) -> dict[str, str]:
+def _headers(table: ProviderTable, environ: Mapping[str, str], report: ProblemReporter) -> dict[str, str]:
     headers = {}
     for name, text in (table.headers or {}).items():
         try:
             headers[name] = header_value(text, environ)
         except Unset as unset:
-            note.lack("headers", unset)
+            report.lack("headers", unset)
         except ConfigError as error:
-            note("headers", f"{name} {error.problem}", error.remedy)
+            report("headers", f"{name} {error.problem}", error.remedy)
     return headers
 
 
@@ -323,53 +327,53 @@ def _credentials(
     listing: CatalogueEntry | None,
     endpoints: tuple[Endpoint, ...],
     environ: Mapping[str, str],
-    note: Notes,
+    report: ProblemReporter,
 ) -> tuple[str, tuple[str, ...]]:
     """How the key is sent, and the keys."""
     auth = table.auth or (listing.auth if listing else "")
     # With a key at hand, whoever needs none or finds one alone takes it as is the transport's or the protocol's custom.
     keyed = table.auth or ("" if auth in _KEYLESS else auth)
     names = listing.env if listing else ()
-    found = _first_set(names, environ)
+    variable = _first_set(names, environ)
     if table.api_key == (NO_KEY,):
         return (auth if auth in _KEYLESS else "none"), ()
     if table.api_key is not None:
         if table.auth == "none":
-            note("auth", 'is "none", but there is an api_key', "leave out one of them")
-        return keyed, _keys(table.api_key, environ, note)
-    if found is not None and table.auth not in _KEYLESS:
+            report("auth", 'is "none", but there is an api_key', "leave out one of them")
+        return keyed, _keys(table.api_key, environ, report)
+    if variable is not None and table.auth not in _KEYLESS:
         try:
-            return keyed, (visible(found[1]),)
+            return keyed, (visible(variable[1]),)
         except ConfigError as error:
-            note("api_key", f"{found[0]} {error.problem}", error.remedy)
+            report("api_key", f"{variable[0]} {error.problem}", error.remedy)
             return keyed, ()
     if auth in _KEYLESS:
         return auth, ()
     if listing is None and endpoints and all(is_loopback(host_of(endpoint)) for endpoint in endpoints):
         return "none", ()
     if names:
-        note.lack("api_key", Unset(names[0]))
+        report.lack("api_key", Unset(names[0]))
     else:
-        note("api_key", "is missing", 'name it, api_key = "$NAME", or say that there is none, "none"')
+        report("api_key", "is missing", 'name it, api_key = "$NAME", or say that there is none, "none"')
     return auth, ()
 
 
-def _keys(texts: tuple[str, ...], environ: Mapping[str, str], note: Notes) -> tuple[str, ...]:
+def _keys(texts: tuple[str, ...], environ: Mapping[str, str], report: ProblemReporter) -> tuple[str, ...]:
     keys: dict[str, None] = {}
     missing: list[Unset] = []
     for text in texts:
         if text == NO_KEY:
-            note("api_key", 'has "none" among several keys', "leave it out")
+            report("api_key", 'has "none" among several keys', "leave it out")
             continue
         try:
             keys[secret(text, environ)] = None
         except Unset as unset:
             missing.append(unset)
         except ConfigError as error:
-            note("api_key", error.problem, error.remedy)
+            report("api_key", error.problem, error.remedy)
     for each in missing:
         # The others do without it.
-        note.lack("api_key", each, needed=not keys)
+        report.lack("api_key", each, needed=not keys)
     return tuple(keys)
 
 
@@ -391,26 +395,28 @@ def has_credentials(headers: Iterable[str]) -> bool:
     return any(name.lower() in _CREDENTIALS for name in headers)
 
 
-def _check_clear_text(provider: Provider, insecure: bool, note: ProblemReport) -> None:
+def _check_plaintext_key(provider: Provider, insecure: bool, report: ProblemReport) -> None:
     """Refuse to send a key where everybody on the way can read it."""
     if insecure or not (provider.keys or has_credentials(provider.headers)):
         return
     for endpoint in provider.endpoints:
         if endpoint.base_url.startswith("http://") and not is_loopback(host_of(endpoint)):
-            note("base_url", "sends the key in clear text", "use https://, or accept it with insecure = true")
+            report(
+                "base_url", "sends the key in clear text", "use https://, or accept it with allow_plaintext_key = true"
+            )
             return
 
 
-def _check_transport(provider: Provider, note: ProblemReport) -> None:
+def _check_transport(provider: Provider, report: ProblemReport) -> None:
     """Ask the transport whether it can ever call this provider: options and extras may be missing."""
     try:
         transport_of(provider.transport).check(provider)
     except ConfigError as error:
-        note(error.key.removeprefix(f"providers.{provider.name}").removeprefix("."), error.problem, error.remedy)
+        report(error.key.removeprefix(f"providers.{provider.name}").removeprefix("."), error.problem, error.remedy)
 
 
-def _check_list(provider: Provider, note: ProblemReport) -> None:
+def _check_list(provider: Provider, report: ProblemReport) -> None:
     """Refuse to check whoever has no list of models to be asked for."""
-    if provider.check_every is not None and not has_list(provider):
+    if provider.health_check_interval is not None and not has_list(provider):
         problem = f"asks for a list of models, and there is none behind {provider.transport}"
-        note("check_every", problem, "leave it out: a target that rests is tried when its time is over")
+        report("health_check_interval", problem, "leave it out: a target that rests is tried when its time is over")

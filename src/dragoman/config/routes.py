@@ -16,28 +16,28 @@ from dragoman.config.providers import missing_at
 from dragoman.config.settings import Missing, RouteConfig, RouteRule
 from dragoman.config.tables import ConfigTable, nearest
 from dragoman.config.toml_lines import KeyPath, dotted
-from dragoman.config.values import found, is_model, shown
+from dragoman.config.values import is_model, quoted, type_name
 from dragoman.providers.catalogue import CatalogueEntry, aliased
 from dragoman.providers.provider import split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import RuleCondition
 from dragoman.sessions.classes import CLASSES, is_class
 
-_EXAMPLE = f"for example {file_schema.LINE['to'].example}"
-_OPTIONS = {name: kind for name, kind in file_schema.LINE.items() if name not in ("to", "targets")}
+_EXAMPLE = f"for example {file_schema.ROUTE['to'].example}"
+_OPTIONS = {name: kind for name, kind in file_schema.ROUTE.items() if name not in ("to", "targets")}
 # Where each target is written, with its text.
-_Places: TypeAlias = dict[KeyPath, str]
+_TargetPaths: TypeAlias = dict[KeyPath, str]
 
 
-class _Said(Struct, frozen=True, kw_only=True):
+class _TargetList(Struct, frozen=True, kw_only=True):
     """What a line or a rule leads to, and its weights if it has any."""
 
-    places: _Places
+    paths: _TargetPaths
     weights: tuple[int, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
-        return tuple(self.places.values())
+        return tuple(self.paths.values())
 
 
 class _Reader:
@@ -64,20 +64,20 @@ class _Reader:
         self._keys = tuple(keys)
         self._patterns = Patterns(models.values)
 
-    def lines(self) -> Iterator[RouteConfig]:
+    def routes(self) -> Iterator[RouteConfig]:
         """All lines that can be used, in their order."""
         named = {}
         for pattern, value in self._models.values.items():
-            line = self._line(pattern, value)
-            if line is not None:
-                texts = (*line.targets, *(text for rule in line.rules for text in rule.targets))
-                others = [self._line_named(text) for text in texts]
-                lines = tuple(other for other in others if other is not None)
-                named[pattern] = NamedTargets(targets=len(texts) - len(lines), lines=lines)
-                yield line
+            route = self._route(pattern, value)
+            if route is not None:
+                texts = (*route.targets, *(text for rule in route.rules for text in rule.targets))
+                others = [self._named_route(text) for text in texts]
+                routes = tuple(other for other in others if other is not None)
+                named[pattern] = NamedTargets(targets=len(texts) - len(routes), routes=routes)
+                yield route
         check_nesting(self._models, named)
 
-    def _line(self, pattern: str, value: object) -> RouteConfig | None:
+    def _route(self, pattern: str, value: object) -> RouteConfig | None:
         path = (*self._models.path, pattern)
         if not is_model(pattern):
             problem = "expected a model name, found an empty one or one with blanks"
@@ -88,90 +88,90 @@ class _Reader:
             return None
         if isinstance(value, dict):
             return self._table(pattern, value)
-        said = None
+        target_list = None
         if isinstance(value, str):
-            said = _Said(places={path: value})
+            target_list = _TargetList(paths={path: value})
         elif isinstance(value, list):
-            said = _said(self._models, pattern, path)
+            target_list = _read_target_list(self._models, pattern, path)
         else:
-            problem = f"expected a target in quotes, a list of them or a table, found {found(value)}"
+            problem = f"expected a target in quotes, a list of them or a table, found {type_name(value)}"
             self._models.complain(pattern, problem, 'for example "claude-*" = "anthropic/*"')
-        if said is None or not self._can_use(said, pattern):
+        if target_list is None or not self._can_use(target_list, pattern):
             return None
-        return RouteConfig(pattern=pattern, targets=said.targets)
+        return RouteConfig(pattern=pattern, targets=target_list.targets)
 
     def _table(self, pattern: str, value: dict[str, object]) -> RouteConfig | None:
-        known = (*file_schema.LINE, "rules")
+        allowed_keys = (*file_schema.ROUTE, "rules")
         if not value:
-            self._models.complain(pattern, "is an empty table", f"for example to = {file_schema.LINE['to'].example}")
+            self._models.complain(pattern, "is an empty table", f"for example to = {file_schema.ROUTE['to'].example}")
             return None
-        if not set(value) & set(known):
+        if not set(value) & set(allowed_keys):
             # `gpt-5.1 = …` without quotes is a table called gpt-5 to TOML.
             inner = ".".join((pattern, *list(value)[:1]))
             remedy = f'put names with dots in quotes: "{inner}" = …'
             self._models.complain(pattern, "is a table without to and targets", remedy)
             return None
         table = self._models.table(pattern)
-        table.refuse_others(known)
-        told = table.fill(file_schema.RouteTable, _OPTIONS)
-        policy = told.policy if value.get("policy", told.policy) == told.policy else ""
-        said = self._leads(table, pattern, policy)
+        table.refuse_others(allowed_keys)
+        options = table.fill(file_schema.RouteTable, _OPTIONS)
+        policy = options.policy if value.get("policy", options.policy) == options.policy else ""
+        target_list = self._read_targets(table, pattern, policy)
         rules = self._rules(table, pattern, policy)
-        if said is None:
+        if target_list is None:
             return None
         return RouteConfig(
             pattern=pattern,
-            targets=said.targets,
-            weights=said.weights,
+            targets=target_list.targets,
+            weights=target_list.weights,
             rules=rules,
-            policy=told.policy,
-            sticky=told.sticky,
-            retries=told.retries,
-            first_byte=told.first_byte,
-            max_cost=told.max_cost,
-            strict=told.strict,
-            refusals=told.refusals,
+            policy=options.policy,
+            sticky=options.sticky,
+            retries=options.retries,
+            first_byte=options.first_byte,
+            max_cost=options.max_cost,
+            strict=options.strict,
+            fallback_on_refusal=options.fallback_on_refusal,
         )
 
-    def _leads(self, table: ConfigTable, pattern: str, policy: str) -> _Said | None:
+    def _read_targets(self, table: ConfigTable, pattern: str, policy: str) -> _TargetList | None:
         """What `to` or `targets` of a line or a rule say; None if that cannot be used."""
         if table.has("to") and table.has("targets"):
             table.complain("targets", "stands beside to", "keep one of them, to for one target")
             return None
         if not table.has("to") and not table.has("targets"):
-            table.complain("to", "is missing", f"for example to = {file_schema.LINE['to'].example}")
+            table.complain("to", "is missing", f"for example to = {file_schema.ROUTE['to'].example}")
             return None
         if table.has("to"):
             text = table.take("to", file_schema.TO)
-            said = None if text is None else _Said(places={(*table.path, "to"): text})
+            target_list = None if text is None else _TargetList(paths={(*table.path, "to"): text})
         else:
-            said = _said(table, "targets", (*table.path, "targets"))
-            if said is not None:
-                _check_weights(table, said, policy)
-        return said if said is not None and self._can_use(said, pattern) else None
+            target_list = _read_target_list(table, "targets", (*table.path, "targets"))
+            if target_list is not None:
+                _check_weights(table, target_list, policy)
+        return target_list if target_list is not None and self._can_use(target_list, pattern) else None
 
-    def _rules(self, line: ConfigTable, pattern: str, policy: str) -> tuple[RouteRule, ...]:
-        rules = line.values.get("rules", [])
-        remedy = f"begin a line with [[{dotted((*line.path, 'rules'))}]]"
+    def _rules(self, route_table: ConfigTable, pattern: str, policy: str) -> tuple[RouteRule, ...]:
+        rules = route_table.values.get("rules", [])
+        remedy = f"begin a line with [[{dotted((*route_table.path, 'rules'))}]]"
         if not isinstance(rules, list):
-            line.complain("rules", f"expected a list of tables, found {found(rules)}", remedy)
+            route_table.complain("rules", f"expected a list of tables, found {type_name(rules)}", remedy)
             return ()
         read: list[RouteRule] = []
         for position, values in enumerate(rules):
-            path = (*line.path, "rules", position)
+            path = (*route_table.path, "rules", position)
             if not isinstance(values, dict):
-                line.problems.add(path, f"expected a table, found {found(values)}", remedy)
+                route_table.problems.add(path, f"expected a table, found {type_name(values)}", remedy)
                 continue
-            table = ConfigTable(values, path, line.problems)
+            table = ConfigTable(values, path, route_table.problems)
             table.refuse_others(file_schema.RULE)
             when = self._when(table)
-            said = self._leads(table, pattern, policy)
+            target_list = self._read_targets(table, pattern, policy)
             earlier = next((rule for rule in read if rule.when == when), None)
             if earlier is not None:
                 problem = "asks for the same as a rule before it, which goes first"
                 table.complain("when", problem, "leave one of them out, or say more in it")
-            if when is not None and said is not None:
-                read.append(RouteRule(when=when, targets=said.targets, weights=said.weights))
+            if when is not None and target_list is not None:
+                read.append(RouteRule(when=when, targets=target_list.targets, weights=target_list.weights))
         return tuple(read)
 
     def _when(self, rule: ConfigTable) -> RuleCondition | None:
@@ -185,29 +185,29 @@ class _Reader:
         if when.key and when.key not in self._keys:
             close = nearest(when.key, self._keys)
             remedy = f"did you mean {dotted((close,))}?" if close else f"add [keys.{dotted((when.key,))}]"
-            table.complain("key", f"names the key {shown(when.key)}, which is not there", remedy)
+            table.complain("key", f"names the key {quoted(when.key)}, which is not there", remedy)
         if when.thread and not is_class(when.thread):
             close = nearest(when.thread, CLASSES)
             remedy = f'did you mean "{close}"?' if close else f"say one of {', '.join(CLASSES)}"
-            table.complain("thread", f"names the class {shown(when.thread)}, which is not there", remedy)
+            table.complain("thread", f"names the class {quoted(when.thread)}, which is not there", remedy)
         return when
 
-    def _can_use(self, said: _Said, pattern: str) -> bool:
+    def _can_use(self, target_list: _TargetList, pattern: str) -> bool:
         """Whether all targets lead somewhere, and each once; those that do not are noted."""
         seen: set[str] = set()
         is_good = True
-        for place, text in said.places.items():
-            problem = self._problem(text, pattern, place)
+        for path, text in target_list.paths.items():
+            problem = self._problem(text, pattern, path)
             target = split_protocol(text)[0]
             if problem is None and target in seen:
-                problem = f"names {shown(target)} once more", "leave it out; retries asks the same target again"
+                problem = f"names {quoted(target)} once more", "leave it out; retries asks the same target again"
             if problem is not None:
-                self._models.problems.add(place, *problem)
+                self._models.problems.add(path, *problem)
                 is_good = False
             seen.add(target)
         return is_good
 
-    def _problem(self, text: str, pattern: str, place: KeyPath) -> tuple[str, str] | None:
+    def _problem(self, text: str, pattern: str, path: KeyPath) -> tuple[str, str] | None:
         """What is wrong with one target, and the remedy."""
         provider, slash, model = text.partition("/")
         if text.count("*") > 1:
@@ -215,29 +215,29 @@ class _Reader:
         if "*" in text and "*" not in pattern:
             return "has a * in its target alone", "put one into the name, too, or name the model"
         if slash and provider in self._providers and is_model(model):
-            protocol, known = split_protocol(model)[1], self._protocols[provider]
-            if not protocol or not known or protocol in known:
+            protocol, protocols = split_protocol(model)[1], self._protocols[provider]
+            if not protocol or not protocols or protocol in protocols:
                 return None
-            return f"asks {provider} for {protocol}, which it does not speak", f"it speaks {', '.join(known)}"
-        if is_model(text) and self._line_named(text) is not None:
+            return f"asks {provider} for {protocol}, which it does not speak", f"it speaks {', '.join(protocols)}"
+        if is_model(text) and self._named_route(text) is not None:
             return ("has a * in the name of a line", "write provider/model there") if "*" in text else None
         if slash and provider and provider not in self._providers and is_model(model):
-            if self._note_absent(provider, place):
+            if self._record_absent(provider, path):
                 return None
-            problem = f"names the provider {shown(provider)}, which is not set up"
+            problem = f"names the provider {quoted(provider)}, which is not set up"
             return problem, self._set_up(provider, model)
         close = nearest(text, self._models.values)
         remedy = f"did you mean {dotted((close,))}?" if close and close != pattern else _EXAMPLE
-        return f"expected provider/model or the name of another line, found {shown(text)}", remedy
+        return f"expected provider/model or the name of another line, found {quoted(text)}", remedy
 
-    def _note_absent(self, provider: str, place: KeyPath) -> bool:
+    def _record_absent(self, provider: str, path: KeyPath) -> bool:
         """Whether a provider is known that is there as soon as its key is in the environment."""
         listing = self._catalogue.get(provider)
         if listing is None or not listing.env or not self._discover:
             return False
         if provider not in self.absent:
             unset = Unset(listing.env[0], instead=f"add [providers.{dotted((provider,))}]")
-            missing = missing_at(place, unset, dotted((provider,)), self._models)
+            missing = missing_at(path, unset, dotted((provider,)), self._models)
             self.absent[provider] = replace(missing, has_table=False)
         return True
 
@@ -252,8 +252,8 @@ class _Reader:
             serving = (name for name, other in self._catalogue.items() if Patterns(other.serves).match(model))
             close = next(serving, None) or nearest(provider, self._catalogue)
         if close is None:
-            known = ", ".join(name for name in self._providers if name not in self._local)
-            return f"known are {known}; others are added with [providers.{dotted((provider,))}]"
+            names = ", ".join(name for name in self._providers if name not in self._local)
+            return f"known are {names}; others are added with [providers.{dotted((provider,))}]"
         remedy = f"did you mean {dotted((close,))}?"
         return remedy if close in self._providers else f"{remedy} Then {self._set_up(close, model)}"
 
@@ -261,7 +261,7 @@ class _Reader:
         """The provider of the catalogue that a common name means."""
         return next((entry.name for entry in aliased(provider) if entry.name in self._catalogue), None)
 
-    def _line_named(self, text: str) -> str | None:
+    def _named_route(self, text: str) -> str | None:
         """The line that a target names: a provider's model goes first."""
         provider, slash, model = text.partition("/")
         if slash and model and provider in self._providers:
@@ -269,14 +269,14 @@ class _Reader:
         return text if text in self._models.values else self._patterns.match(text)
 
 
-class ReadLines(Struct, frozen=True, kw_only=True):
+class ReadRoutes(Struct, frozen=True, kw_only=True):
     """All of `[models]`, and the providers that it names and that are not there for want of a key."""
 
-    lines: tuple[RouteConfig, ...]
+    routes: tuple[RouteConfig, ...]
     absent: Mapping[str, Missing]
 
 
-def read_lines(
+def read_routes(
     models: ConfigTable,
     providers: Mapping[str, Collection[str]],
     catalogue: Mapping[str, CatalogueEntry],
@@ -284,7 +284,7 @@ def read_lines(
     *,
     discover: bool = True,
     local: Collection[str] = (),
-) -> ReadLines:
+) -> ReadRoutes:
     """The lines of `[models]` in their order; `providers` and `keys` are the names that targets and rules may have.
 
     Each provider has the protocols that it speaks, none if its table cannot be used. Those of `local` may not run, and
@@ -293,26 +293,26 @@ def read_lines(
     Those of the catalogue may be named, too, if a key in the environment is all it takes (`discover`).
     """
     reader = _Reader(models, providers, catalogue, keys, discover=discover, local=local)
-    return ReadLines(lines=tuple(reader.lines()), absent=reader.absent)
+    return ReadRoutes(routes=tuple(reader.routes()), absent=reader.absent)
 
 
-def _said(table: ConfigTable, name: str, path: KeyPath) -> _Said | None:
+def _read_target_list(table: ConfigTable, name: str, path: KeyPath) -> _TargetList | None:
     """A list of targets, or a table of them with their weights."""
-    told = table.take(name, file_schema.TARGETS)
-    if told is None:
+    targets = table.take(name, file_schema.TARGETS)
+    if targets is None:
         return None
-    if isinstance(told, dict):
-        return _Said(places={(*path, text): text for text in told}, weights=tuple(told.values()))
-    return _Said(places={(*path, position): text for position, text in enumerate(told)})
+    if isinstance(targets, dict):
+        return _TargetList(paths={(*path, text): text for text in targets}, weights=tuple(targets.values()))
+    return _TargetList(paths={(*path, position): text for position, text in enumerate(targets)})
 
 
-def _check_weights(table: ConfigTable, said: _Said, policy: str) -> None:
+def _check_weights(table: ConfigTable, target_list: _TargetList, policy: str) -> None:
     if not policy:
         # It cannot be used, which is noted.
         return
-    asks = POLICIES[policy].weights
-    if said.weights and not asks:
+    weighted = POLICIES[policy].weights
+    if target_list.weights and not weighted:
         others = " or ".join(f'policy = "{name}"' for name, other in POLICIES.items() if other.weights)
         table.complain("targets", f"has weights, which {policy} does not ask for", f"write a list, or {others}")
-    elif asks and not said.weights:
+    elif weighted and not target_list.weights:
         table.complain("targets", "has no weights", f"for example targets = {file_schema.WEIGHTS}")

@@ -21,7 +21,7 @@ GIBIBYTE = 1024 * MEBIBYTE
 # What `storage.path` says in place of a file.
 MEMORY = ":memory:"
 # Seconds of an exchange, where nothing is said of that.
-_WHOLE = 1800.0
+_DEFAULT_TOTAL = 1800.0
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -43,12 +43,12 @@ class Server(Struct, frozen=True, kw_only=True):
     # Further paths of providers that are relayed with their key, as `GET /files/*`: a method or `*`, and a path
     # without `/v1`, in which `*` is one segment, and at the end everything below. Open without this: what a model
     # computes (embeddings, images, audio, moderation, rerank), and files, batches and the like to be made, not read.
-    relayed_paths: tuple[str, ...] = ()
+    passthrough_paths: tuple[str, ...] = ()
     # Refuse a request whose translation would change the response, for everybody; `"all"` also refuses losses that are
     # bookkeeping ([which is which](losses.md)).
     strict: Strict = False
     # Whether x-ratelimit-* of a provider are passed on although several keys take turns.
-    pooled_limits: bool = False
+    forward_pooled_rate_limits: bool = False
     # Whether providers of the catalogue whose key is in the environment are there although the file leaves them out;
     # and, on a loopback address and without `[keys]`, Ollama, LM Studio, llama.cpp and vLLM on their usual ports.
     discover: bool = True
@@ -84,7 +84,7 @@ class RouteConfig(Struct, frozen=True, kw_only=True):
     first_byte: float | None = None
     # In nano-dollars.
     max_cost: int | None = None
-    refusals: bool | None = None
+    fallback_on_refusal: bool | None = None
 
 
 class Key(Struct, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
     # that has begun to say something goes on for as long as it has more to say.
     total: float | None = None
     # Silence after which a streaming client gets a keep-alive of its own protocol.
-    keep_alive: float = 15.0
+    heartbeat: float = 15.0
     # Until a client's headers are complete.
     client_headers: float = 30.0
     # Silence within a client's body.
@@ -129,14 +129,14 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
     drain: float = 30.0
 
     @cached_property
-    def whole(self) -> float:
+    def effective_total(self) -> float:
         """How long an exchange may take until its answer is whole, or is a stream that says something."""
-        return _WHOLE if self.total is None else self.total
+        return _DEFAULT_TOTAL if self.total is None else self.total
 
     @cached_property
     def soonest(self) -> float:
         """The first of all limits that an exchange may meet, and of signs of life, while its provider is waited for."""
-        return min(self.first_byte, self.idle, self.content, self.whole, self.keep_alive)
+        return min(self.first_byte, self.idle, self.content, self.effective_total, self.heartbeat)
 
 
 class Routing(Struct, frozen=True, kw_only=True):
@@ -144,30 +144,30 @@ class Routing(Struct, frozen=True, kw_only=True):
     target or the next one, as the model's line in `[models]` says."""
 
     # How many tries a request has, over all targets and names.
-    attempts: int = 8
+    max_attempts: int = 8
     # How often a request is sent once more although the provider may have worked on it, and may bill it: after silence,
     # or a stream that broke.
-    replays: int = 1
+    max_billed_retries: int = 1
     # How long nothing is told while targets are tried, on lines with several of them; then a streaming client gets
     # heartbeats.
-    hold: float = 10.0
+    heartbeat_after: float = 10.0
     # The share of requests with which `fastest` leads with the target whose figures are missing or the oldest.
-    explore: float = 0.05
+    exploration_rate: float = 0.05
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """Limits in size, in bytes unless the name says otherwise."""
 
     # A request's body, decoded.
-    body: int = 32 * MEBIBYTE
+    request_body: int = 32 * MEBIBYTE
     # A request's line and headers together.
     header_bytes: int = 64 * 1024
     # How many headers a request may have.
     header_count: int = 128
     # A provider's whole answer, decoded.
-    answer: int = 256 * MEBIBYTE
+    response_body: int = 256 * MEBIBYTE
     # One event of a provider's stream.
-    event: int = 16 * MEBIBYTE
+    stream_event: int = 16 * MEBIBYTE
     # Request bodies that have not come completely, of all gateway keys, in each process; and as many bytes of complete
     # ones, with what they refer to, until their exchanges end. A client beyond its key's part is not read until there
     # is room.
@@ -177,7 +177,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     # stored ones, that clients have not read.
     buffered_bytes: int = 256 * MEBIBYTE
     # Open connections to one address of a provider.
-    connections: int = 1024
+    connections_per_host: int = 1024
 
 
 class Storage(Struct, frozen=True, kw_only=True):
@@ -186,13 +186,13 @@ class Storage(Struct, frozen=True, kw_only=True):
     reasoning is kept for an hour, for those that do not send it back."""
 
     # Whether anything is kept. Without it a reference to what was stored is refused.
-    keep: bool = True
+    store_responses: bool = True
     # The file to keep it in, a relative one beside the configuration, or `:memory:` to keep it as long as the process
     # lives. Left out, it is `dragoman/state.db` in the user's state directory (`$XDG_STATE_HOME`, else
     # `~/.local/state`).
     path: str = ""
     # How many days after something was last added to them responses and conversations are forgotten.
-    days: int = 30
+    response_days: int = 30
     # How many bytes are stored for all keys together: responses, conversations, their items, and the events of
     # background responses. Beyond that, requests that are to be stored get a 507 until something is deleted or out of
     # date; 0 sets no limit. In memory it is 256 MiB at most, in each process.
@@ -200,11 +200,11 @@ class Storage(Struct, frozen=True, kw_only=True):
     # How many bytes of those one key may store; 0 sets no limit.
     max_bytes_per_key: int = 2 * GIBIBYTE
     # How many responses may run in the background at once, in each process.
-    background: int = 64
+    max_background_responses: int = 64
     # Whether every exchange is written down: who asked what of whom, what it took and what it cost, but nothing of what
     # was said. It lies in the same file, and until it is there in journals in a folder beside it (`state.db.records`).
     # In memory nothing is written down.
-    records: bool = True
+    record_requests: bool = True
     # How many days the rows of exchanges are kept; what they come to is kept for ever. A thousand exchanges take about
     # a megabyte.
     record_days: int = 400
@@ -213,11 +213,11 @@ class Storage(Struct, frozen=True, kw_only=True):
     durability: str = "process"
     # What is done while exchanges cannot be written down, as on a full disk: `answer`, and say so in `/readyz` and the
     # log, or `refuse`.
-    when_full: str = "answer"
+    on_write_failure: str = "serve"
     # How much of a client's address is written down: its `network` (/24, of IPv6 /48), the `full` one, or `off`.
-    addresses: str = "network"
+    client_addresses: str = "network"
     # The time zone that days begin in where exchanges are added up by day, as `Europe/Berlin`; left out, the machine's.
-    zone: str = ""
+    time_zone: str = ""
 
 
 class Telemetry(Struct, frozen=True, kw_only=True):
@@ -231,9 +231,9 @@ class Telemetry(Struct, frozen=True, kw_only=True):
     # Sent with every call to it; `$NAME` reads the environment.
     headers: dict[str, str] = {}
     # The share of exchanges that is told, of those whose client does not say by `traceparent` whether it is.
-    sample: float = 1.0
+    sample_ratio: float = 1.0
     # What this gateway is called there.
-    service: str = "dragoman"
+    service_name: str = "dragoman"
     # What else tells it from others, by the names of OpenTelemetry's conventions.
     attributes: dict[str, str] = {}
 
@@ -283,7 +283,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     defaults: tuple[RouteConfig, ...] = ()
     # What the file says of prices, by `provider/model`, and where an updated book of prices may be; "" if nowhere.
     prices: dict[str, Override] = {}
-    book: str = ""
+    price_book_path: str = ""
     keys: tuple[Key, ...] = ()
     # Whether the file has `[keys]`, with anything in it or not; and whether it has nothing at all.
     keys_table: bool = False
@@ -298,19 +298,19 @@ class Settings(Struct, frozen=True, kw_only=True):
     # What works but should be known, in sentences without secrets.
     warnings: tuple[str, ...] = ()
 
-    def listed(self, found: Sequence[Provider] = ()) -> list[Provider]:
+    def listed(self, local_servers: Sequence[Provider] = ()) -> list[Provider]:
         """The providers to tell of: those that are set up, servers of this machine that were `found`, and echo.
 
         Echo steps back once there is another one, unless the file has a table of it; its names work as ever.
         """
         others = [provider for provider in self.providers.values() if provider.transport != "echo"]
         echo = [provider for provider in self.providers.values() if provider.transport == "echo"]
-        return [*others, *found, *(echo if self.echo_table or not (others or found) else ())]
+        return [*others, *local_servers, *(echo if self.echo_table or not (others or local_servers) else ())]
 
     @property
-    def tells(self) -> bool:
+    def has_telemetry_export(self) -> bool:
         """Whether a collector is told of exchanges: there is one, and they are written down."""
-        return bool(self.telemetry.endpoint) and self.storage.records and self.storage.path not in ("", MEMORY)
+        return bool(self.telemetry.endpoint) and self.storage.record_requests and self.storage.path not in ("", MEMORY)
 
     @property
     def callable(self) -> dict[str, Provider]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from dragoman.config.discovery import discovered
+from dragoman.config.discovery import discover_providers
 from dragoman.config.toml_lines import dotted
 from dragoman.providers.catalogue import CatalogueEntry
 
 # As many models as a comment names.
-_SHOWN = 4
+_MAX_NAMES = 4
 
 
 class UsableProvider(Struct, frozen=True, kw_only=True):
@@ -29,16 +29,16 @@ class UsableProvider(Struct, frozen=True, kw_only=True):
 
 def with_keys(environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]) -> list[UsableProvider]:
     """The providers whose key is in the environment, and that can be used with it."""
-    providers, _ = discovered(environ, catalogue, ())
-    found = []
+    providers, _ = discover_providers(environ, catalogue, ())
+    usable = []
     for name in providers:
         listing = catalogue[name]
         variable = next(variable for variable in listing.env if environ.get(variable, "").strip())
-        found.append(UsableProvider(name=name, title=listing.title, variable=variable, serves=listing.serves))
-    return found
+        usable.append(UsableProvider(name=name, title=listing.title, variable=variable, serves=listing.serves))
+    return usable
 
 
-def first_file(chosen: Sequence[UsableProvider], others: Sequence[UsableProvider], key_hash: str = "") -> str:
+def render_starter_file(chosen: Sequence[UsableProvider], others: Sequence[UsableProvider], key_hash: str = "") -> str:
     """The file, with comments; `others` were found and are not to be used."""
     return "\n".join(_lines(chosen, others, key_hash)) + "\n"
 
@@ -70,14 +70,14 @@ def _lines(chosen: Sequence[UsableProvider], others: Sequence[UsableProvider], k
         yield f'hash = "{key_hash}"'
 
 
-def _provider(found: UsableProvider) -> Iterator[str]:
-    names = f"{found.name}/MODEL"
-    if found.variable:
-        by_itself = f"; by itself also {', '.join(found.serves[:_SHOWN])}" if found.serves else ""
-        yield f"# {found.title}: its models are {names}{by_itself}"
-        yield f"[providers.{dotted((found.name,))}]"
-        yield f'api_key = "${found.variable}"'
+def _provider(provider: UsableProvider) -> Iterator[str]:
+    names = f"{provider.name}/MODEL"
+    if provider.variable:
+        by_itself = f"; by itself also {', '.join(provider.serves[:_MAX_NAMES])}" if provider.serves else ""
+        yield f"# {provider.title}: its models are {names}{by_itself}"
+        yield f"[providers.{dotted((provider.name,))}]"
+        yield f'api_key = "${provider.variable}"'
         return
-    yield f"# {found.title}: its models are {names}; it needs no key"
-    yield f"[providers.{dotted((found.name,))}]"
-    yield f'{"" if found.moved else "# "}base_url = "{found.base_url}"'
+    yield f"# {provider.title}: its models are {names}; it needs no key"
+    yield f"[providers.{dotted((provider.name,))}]"
+    yield f'{"" if provider.moved else "# "}base_url = "{provider.base_url}"'

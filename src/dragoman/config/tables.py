@@ -8,9 +8,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from dragoman.config.renamed_keys import new_name
 from dragoman.config.settings import Missing
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
-from dragoman.config.values import ValueType, found
+from dragoman.config.values import ValueType, type_name
 from dragoman.errors import ConfigError, ConfigErrors
 
 T = TypeVar("T")
@@ -23,12 +24,12 @@ class Problems:
     def __init__(self, file: str, lines: Lines | None = None) -> None:
         self._file = file
         self._lines = lines
-        self._found: list[ConfigError] = []
+        self._errors: list[ConfigError] = []
 
     def add(self, path: KeyPath, problem: str, remedy: str) -> None:
         """Note one problem at one key."""
         error = ConfigError(key=dotted(path), problem=problem, remedy=remedy, file=self._file, line=self.line_of(path))
-        self._found.append(error)
+        self._errors.append(error)
 
     def line_of(self, path: KeyPath) -> int:
         """The line that a key is on; 0 if there is none."""
@@ -39,18 +40,18 @@ class Problems:
 
         A value that could not be read is told of already; that it is missing, too, is no news.
         """
-        told = self.keys()
-        if told:
-            self._found += [each.as_error(self._file) for each in missing if each.key not in told]
+        reported_keys = self.keys()
+        if reported_keys:
+            self._errors += [each.as_error(self._file) for each in missing if each.key not in reported_keys]
 
     def keys(self) -> frozenset[str]:
         """The keys that something is wrong with so far."""
-        return frozenset(error.key for error in self._found)
+        return frozenset(error.key for error in self._errors)
 
-    def settle(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise everything that was found, in the order of the file."""
-        if self._found:
-            raise ConfigErrors(sorted(self._found, key=lambda error: error.line))
+        if self._errors:
+            raise ConfigErrors(sorted(self._errors, key=lambda error: error.line))
 
 
 class ConfigTable:
@@ -83,7 +84,9 @@ class ConfigTable:
         """A table within; an empty one if it is left out or something else, which is noted."""
         values = self.values.get(name, {})
         if not isinstance(values, dict):
-            self.complain(name, f"expected a table, found {found(values)}", f"begin a line with {self._header(name)}")
+            self.complain(
+                name, f"expected a table, found {type_name(values)}", f"begin a line with {self._header(name)}"
+            )
             values = {}
         return ConfigTable(values, (*self.path, name), self.problems)
 
@@ -97,26 +100,30 @@ class ConfigTable:
         taken = {name: self.take(name, kind) for name, kind in kinds.items()}
         return struct(**{name: value for name, value in taken.items() if value is not None})
 
-    def refuse_others(self, known: Iterable[str]) -> None:
+    def refuse_others(self, allowed: Iterable[str]) -> None:
         """Note every key that is not among the known ones, with the nearest that is."""
-        names = tuple(known)
+        names = tuple(allowed)
         for name in self.values:
             if name not in names:
-                self.complain(name, "is not a known key", meant(name, names))
+                renamed = new_name(str(self.path[0]), name) if self.path else None
+                if renamed is not None:
+                    self.complain(name, f"was renamed to {renamed}", f"write {renamed}")
+                else:
+                    self.complain(name, "is not a known key", did_you_mean(name, names))
 
     def _header(self, name: str) -> str:
         return f"[{dotted((*self.path, name))}]"
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The known name that somebody probably meant."""
-    by_lower = {other.lower(): other for other in known}
+    by_lower = {other.lower(): other for other in choices}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """A remedy for a name that is not known."""
-    names = tuple(known)
+    names = tuple(choices)
     close = nearest(name, names)
     return f"did you mean {dotted((close,))}?" if close else f"known are {', '.join(names)}"

@@ -29,20 +29,20 @@ class ReadTelemetry(Struct, frozen=True, kw_only=True):
 def read_telemetry(table: ConfigTable, environ: Mapping[str, str]) -> ReadTelemetry:
     """The table, with what it names in the environment; what is wrong with it is noted there."""
     table.refuse_others(file_schema.TELEMETRY)
-    told = table.fill(Telemetry, file_schema.TELEMETRY)
-    if not told.endpoint:
+    telemetry = table.fill(Telemetry, file_schema.TELEMETRY)
+    if not telemetry.endpoint:
         if table.values and not table.has("endpoint"):
             table.complain("endpoint", "is missing", 'name the collector, for example "http://127.0.0.1:4318"')
         return ReadTelemetry()
     missing: list[Missing] = []
     endpoint = ""
     try:
-        endpoint = file_schema.read_collector(resolved(told.endpoint, environ))
+        endpoint = file_schema.read_collector(resolved(telemetry.endpoint, environ))
     except Unset as unset:
         missing.append(_missing(table, "endpoint", unset.problem, unset.remedy, unset.variable))
     except ConfigError as error:
         table.complain("endpoint", error.problem, error.remedy or "name an address, with http:// or https://")
-    headers = dict(_headers(table, told, environ, missing))
+    headers = dict(_headers(table, telemetry, environ, missing))
     # For those who have a collector alone.
     from dragoman.telemetry.export_queue import is_installed
 
@@ -52,13 +52,13 @@ def read_telemetry(table: ConfigTable, environ: Mapping[str, str]) -> ReadTeleme
         missing.append(_missing(table, "endpoint", problem, remedy))
     if missing or not endpoint:
         return ReadTelemetry(missing=tuple(missing))
-    return ReadTelemetry(telemetry=replace(told, endpoint=endpoint, headers=headers))
+    return ReadTelemetry(telemetry=replace(telemetry, endpoint=endpoint, headers=headers))
 
 
 def _headers(
-    table: ConfigTable, told: Telemetry, environ: Mapping[str, str], missing: list[Missing]
+    table: ConfigTable, telemetry: Telemetry, environ: Mapping[str, str], missing: list[Missing]
 ) -> Iterator[tuple[str, str]]:
-    for name, text in told.headers.items():
+    for name, text in telemetry.headers.items():
         try:
             yield name, header_value(text, environ)
         except Unset as unset:

@@ -33,17 +33,17 @@ class Lines:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._ends = [found.start() for found in re.finditer("\n", text)]
-        self._places: dict[KeyPath, int] = {(): 1}
+        self._ends = [match.start() for match in re.finditer("\n", text)]
+        self._line_numbers: dict[KeyPath, int] = {(): 1}
         # How many tables each array of tables has had so far.
         self._counts: dict[KeyPath, int] = {}
         self._document()
 
     def of(self, path: KeyPath) -> int:
         """The line of a key, or of the innermost table around it that is written down; 1 if there is none."""
-        while path not in self._places:
+        while path not in self._line_numbers:
             path = path[:-1]
-        return self._places[path]
+        return self._line_numbers[path]
 
     def _document(self) -> None:
         table: KeyPath = ()
@@ -64,14 +64,14 @@ class Lines:
         path: KeyPath = ()
         for name in names[:-1]:
             path = self._latest((*path, name))
-            self._place(path, start)
+            self._record_line(path, start)
         path = (*path, names[-1])
-        self._place(path, start)
+        self._record_line(path, start)
         if not is_array:
             return self._latest(path)
         self._counts[path] = self._counts.get(path, 0) + 1
         path = self._latest(path)
-        self._place(path, start)
+        self._record_line(path, start)
         return path
 
     def _latest(self, path: KeyPath) -> KeyPath:
@@ -84,7 +84,7 @@ class Lines:
         path = table
         for name in self._key():
             path = (*path, name)
-            self._place(path, start)
+            self._record_line(path, start)
         self._at += 1  # the equals sign
         self._skip(_SPACE)
         self._value(path)
@@ -119,7 +119,7 @@ class Lines:
         self._skip(_BLANK)
         position = 0
         while self._next() != "]":
-            self._place((*path, position), self._at)
+            self._record_line((*path, position), self._at)
             self._value((*path, position))
             position += 1
             self._separator()
@@ -143,15 +143,15 @@ class Lines:
         return self._text[self._at]
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self._text, self._at)
-        if found is None:
+        match = pattern.match(self._text, self._at)
+        if match is None:
             return ""
-        self._at = found.end()
-        return found[0]
+        self._at = match.end()
+        return match[0]
 
-    def _place(self, path: KeyPath, at: int) -> None:
+    def _record_line(self, path: KeyPath, at: int) -> None:
         # The first mention counts: `[a.b]` names `a` too, but a line of its own for `a` may have come before.
-        self._places.setdefault(path, bisect.bisect_left(self._ends, at) + 1)
+        self._line_numbers.setdefault(path, bisect.bisect_left(self._ends, at) + 1)
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -169,8 +169,8 @@ def dotted(path: KeyPath) -> str:
 
 
 def _quoted(name: str) -> str:
-    shown = "".join(
+    escaped = "".join(
         char if char.isprintable() and char not in '"\\' else f"\\u{ord(char):04X}" if ord(char) < 65536 else "?"
         for char in name
     )
-    return f'"{shown}"'
+    return f'"{escaped}"'

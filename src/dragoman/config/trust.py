@@ -16,20 +16,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.config.config_file import ConfigFile, FileOrigin, Fingerprint, fingerprint, state_folder
+from dragoman.config.config_file import ConfigFile, FileOrigin, Fingerprint, fingerprint, state_directory
 from dragoman.errors import ConfigError, DragomanError
 
-_FOLDER = "trusted"
+_DIRECTORY = "trusted"
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-_LARGEST_MARK = 65536
+_MAX_TRUST_FILE_BYTES = 65536
 
 
 def is_trusted(file: ConfigFile, content: bytes, environ: Mapping[str, str]) -> bool:
     """Whether the file may be used with this content."""
     if file.origin is not FileOrigin.FOUND:
         return True
-    mark = _mark(file.path, environ)
-    return mark is not None and _told(mark) == _digest(content)
+    trust_file = _trust_file(file.path, environ)
+    return trust_file is not None and _trusted_digest(trust_file) == _digest(content)
 
 
 def check_trust(file: ConfigFile, content: bytes, environ: Mapping[str, str]) -> None:
@@ -38,28 +38,30 @@ def check_trust(file: ConfigFile, content: bytes, environ: Mapping[str, str]) ->
         raise ConfigError(
             key="",
             problem="was found in the current directory, and you have not trusted it with this content",
-            remedy=f"look at it, then `dragoman trust {shlex.quote(str(_place(file.path)))}`, or name another with "
-            "--config",
+            remedy=f"look at it, then `dragoman trust {shlex.quote(str(_absolute_path(file.path)))}`, "
+            "or name another with --config",
             file=str(file),
         )
 
 
 def trust(path: Path, content: bytes, environ: Mapping[str, str]) -> None:
     """Note that the user trusts a file with this content, and with no other."""
-    mark = _mark(path, environ)
-    if mark is None:
+    trust_file = _trust_file(path, environ)
+    if trust_file is None:
         raise DragomanError("there is no home to note it in (set HOME or XDG_STATE_HOME to an absolute path)")
-    for folder in (mark.parent.parent, mark.parent):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not _is_ours(mark.parent):
-        raise DragomanError(f"{mark.parent} is not a folder that you alone can write to (chmod 700, or remove it)")
+    for directory in (trust_file.parent.parent, trust_file.parent):
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not _is_ours(trust_file.parent):
+        raise DragomanError(
+            f"{trust_file.parent} is not a folder that you alone can write to (chmod 700, or remove it)"
+        )
     # Readable by its user alone, and there as a whole or not at all.
-    handle, name = tempfile.mkstemp(dir=mark.parent)
+    handle, name = tempfile.mkstemp(dir=trust_file.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             # The path is for whoever looks there.
-            file.write(f"{_digest(content)}\n".encode() + os.fsencode(_place(path)) + b"\n")
-        Path(name).replace(mark)
+            file.write(f"{_digest(content)}\n".encode() + os.fsencode(_absolute_path(path)) + b"\n")
+        Path(name).replace(trust_file)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -67,19 +69,19 @@ def trust(path: Path, content: bytes, environ: Mapping[str, str]) -> None:
 
 def revoke(path: Path, environ: Mapping[str, str]) -> None:
     """Trust a file no longer, whatever its content."""
-    mark = _mark(path, environ)
-    if mark is not None:
+    trust_file = _trust_file(path, environ)
+    if trust_file is not None:
         with suppress(FileNotFoundError, NotADirectoryError):
-            mark.unlink()
+            trust_file.unlink()
 
 
 def fingerprint_of(file: ConfigFile, environ: Mapping[str, str]) -> Fingerprint:
     """What changes when the file does, or whether it is trusted."""
-    mark = _mark(file.path, environ) if file.origin is FileOrigin.FOUND else None
-    return fingerprint(file.path) if mark is None else (*fingerprint(file.path), *fingerprint(mark))
+    trust_file = _trust_file(file.path, environ) if file.origin is FileOrigin.FOUND else None
+    return fingerprint(file.path) if trust_file is None else (*fingerprint(file.path), *fingerprint(trust_file))
 
 
-def _place(path: Path) -> Path:
+def _absolute_path(path: Path) -> Path:
     """The absolute path, by which a file is known. A link has a place of its own, whatever it leads to."""
     try:
         return path.parent.resolve() / path.name
@@ -88,31 +90,33 @@ def _place(path: Path) -> Path:
         return path
 
 
-def _mark(path: Path, environ: Mapping[str, str]) -> Path | None:
+def _trust_file(path: Path, environ: Mapping[str, str]) -> Path | None:
     """Where the trust in a file is noted."""
-    folder, place = state_folder(environ), _place(path)
-    if folder is None or not place.is_absolute():
+    directory, absolute = state_directory(environ), _absolute_path(path)
+    if directory is None or not absolute.is_absolute():
         return None
-    return folder / _FOLDER / hashlib.sha256(os.fsencode(place)).hexdigest()
+    return directory / _DIRECTORY / hashlib.sha256(os.fsencode(absolute)).hexdigest()
 
 
 def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _told(mark: Path) -> str:
+def _trusted_digest(trust_file: Path) -> str:
     """The digest that was noted; "" if there is none that can be believed."""
     try:
-        if not (_is_ours(mark.parent) and _is_ours(mark) and mark.lstat().st_size <= _LARGEST_MARK):
+        if not (
+            _is_ours(trust_file.parent) and _is_ours(trust_file) and trust_file.lstat().st_size <= _MAX_TRUST_FILE_BYTES
+        ):
             return ""
-        return mark.read_bytes().partition(b"\n")[0].decode("ascii", "replace")
+        return trust_file.read_bytes().partition(b"\n")[0].decode("ascii", "replace")
     except OSError:
         return ""
 
 
 def _is_ours(path: Path) -> bool:
     """Whether it is a plain file or folder that nobody but this user can write to."""
-    found = path.lstat()
-    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+    file_stat = path.lstat()
+    if not (stat.S_ISREG(file_stat.st_mode) or stat.S_ISDIR(file_stat.st_mode)):
         return False
-    return os.name != "posix" or (found.st_uid == os.geteuid() and not found.st_mode & _WRITABLE_BY_OTHERS)
+    return os.name != "posix" or (file_stat.st_uid == os.geteuid() and not file_stat.st_mode & _WRITABLE_BY_OTHERS)

@@ -15,7 +15,7 @@ from dragoman.config.toml_lines import dotted
 from dragoman.providers.catalogue import CatalogueEntry
 
 # What is told in words of its own; other members of a provider's table are told as they are.
-_TOLD = ("base_url", "api_key", "headers", "insecure")
+_DESCRIBED_KEYS = ("base_url", "api_key", "headers", "allow_plaintext_key")
 _FROM_OPTIONS = "an address that its options make"
 # Sections whose members are told as they are.
 _PLAIN = ("server", "storage", "timeouts", "routing", "limits", "prices")
@@ -55,14 +55,14 @@ def _providers(values: Mapping[str, object], catalogue: Mapping[str, CatalogueEn
             continue
         listing, name = catalogue.get(name) or _alike(table, catalogue), dotted((name,))
         for member, value in table.items():
-            if member not in _TOLD:
+            if member not in _DESCRIBED_KEYS:
                 yield f"sets {dotted((member,))} of {name} to {value}"
         yield f"sends requests for {name} to {', '.join(_addresses(table, listing))}, with {_key(table, listing)}"
         for header, text in _table(table, "headers").items():
             # Where a header's value comes from is among the variables, too, but here is where it goes.
             source = f", with {text}" if isinstance(text, str) and not is_literal(text) else ""
             yield f"sends {name} the header {dotted((header,))}{source}"
-        if table.get("insecure") is True:
+        if table.get("allow_plaintext_key") is True:
             yield f"may send the key of {name} in clear text"
 
 
@@ -78,10 +78,10 @@ def _addresses(table: Mapping[str, object], listing: CatalogueEntry | None) -> l
         return [f"{address} ({protocol})" for protocol, address in written.items()]
     if written is not None:
         return [str(written)]
-    known = [endpoint.base_url for endpoint in listing.endpoints] if listing is not None else []
+    addresses = [endpoint.base_url for endpoint in listing.endpoints] if listing is not None else []
     for option, value in table.items():
-        known = [address.replace(f"{{{option}}}", str(value)) for address in known]
-    return list(dict.fromkeys(address or _FROM_OPTIONS for address in known)) or ["no address"]
+        addresses = [address.replace(f"{{{option}}}", str(value)) for address in addresses]
+    return list(dict.fromkeys(address or _FROM_OPTIONS for address in addresses)) or ["no address"]
 
 
 def _key(table: Mapping[str, object], listing: CatalogueEntry | None) -> str:
@@ -109,13 +109,13 @@ def _plain(values: Mapping[str, object]) -> Iterator[str]:
             yield f"sets {dotted((section, name))} = {value}"
 
 
-def describe_line(line: RouteConfig) -> str:
+def describe_route(route: RouteConfig) -> str:
     """Where one line of `[models]` leads, in short."""
-    words = _targets(line.targets, line.weights)
-    if len(line.targets) > 1:
-        words = f"{line.policy}: {words}"
-    ruled = dict.fromkeys(_targets(rule.targets, rule.weights) for rule in line.rules)
-    return f"{words}; by rules: {', '.join(ruled)}" if ruled else words
+    text = _targets(route.targets, route.weights)
+    if len(route.targets) > 1:
+        text = f"{route.policy}: {text}"
+    ruled = dict.fromkeys(_targets(rule.targets, rule.weights) for rule in route.rules)
+    return f"{text}; by rules: {', '.join(ruled)}" if ruled else text
 
 
 def _targets(targets: tuple[str, ...], weights: tuple[int, ...]) -> str:
@@ -136,8 +136,8 @@ def _written_targets(to: object) -> Iterator[str]:
         yield str(to)
     else:
         for name in ("to", "targets"):
-            told = to.get(name, [])
-            yield from map(str, told) if isinstance(told, list | dict) else [str(told)]
+            targets = to.get(name, [])
+            yield from map(str, targets) if isinstance(targets, list | dict) else [str(targets)]
         rules = to.get("rules")
         for rule in rules if isinstance(rules, list) else ():
             yield from _written_targets(rule)

@@ -26,21 +26,21 @@ T_co = TypeVar("T_co", covariant=True)
 class ValueType(Struct, Generic[T_co], frozen=True, kw_only=True):
     """One kind of value: its name after "expected", an example as TOML writes it, and its reader."""
 
-    words: str
+    type_name: str
     example: str
     read: Callable[[object], T_co]
 
 
-def unfit(problem: str, remedy: str = "") -> ConfigError:
+def invalid(problem: str, remedy: str = "") -> ConfigError:
     """A value that cannot be used; without a remedy the example of its kind is one."""
     return ConfigError(key="", problem=problem, remedy=remedy)
 
 
-def found(value: object) -> str:
+def type_name(value: object) -> str:
     """The type of a TOML value in plain words."""
-    for kind, words in _TYPES:
+    for kind, name in _TYPES:
         if isinstance(value, kind):
-            return words
+            return name
     return type(value).__name__
 
 
@@ -60,15 +60,15 @@ _TYPES: tuple[tuple[type, str], ...] = (
 
 def mismatch(value: object, expected: str) -> ConfigError:
     """The error for a value of another type."""
-    return unfit(f"expected {expected}, found {found(value)}")
+    return invalid(f"expected {expected}, found {type_name(value)}")
 
 
-def read_text(value: object) -> str:
+def read_string(value: object) -> str:
     """A text that is not empty."""
     if not isinstance(value, str):
         raise mismatch(value, "a text in quotes")
     if not value.strip():
-        raise unfit("expected a text, found an empty one")
+        raise invalid("expected a text, found an empty one")
     return value
 
 
@@ -77,30 +77,30 @@ def is_model(name: str) -> bool:
     return bool(name) and name.isprintable() and " " not in name
 
 
-def read_texts(value: object) -> tuple[str, ...]:
+def read_strings(value: object) -> tuple[str, ...]:
     """One text, or a list of at least one."""
     if isinstance(value, str):
-        return (read_text(value),)
+        return (read_string(value),)
     if not isinstance(value, list):
         raise mismatch(value, "a text in quotes or a list of them")
     if not value:
-        raise unfit("expected at least one, found an empty list")
-    return tuple(read_text(item) for item in value)
+        raise invalid("expected at least one, found an empty list")
+    return tuple(read_string(item) for item in value)
 
 
-def read_zone(value: object) -> str:
+def read_time_zone(value: object) -> str:
     """The name of a time zone that this machine knows."""
     from zoneinfo import ZoneInfo
 
-    name = read_text(value)
+    name = read_string(value)
     try:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError):
-        raise unfit(f"expected the name of a time zone, found {shown(name)}") from None
+        raise invalid(f"expected the name of a time zone, found {quoted(name)}") from None
     return name
 
 
-def read_switch(value: object) -> bool:
+def read_boolean(value: object) -> bool:
     """Yes or no."""
     if not isinstance(value, bool):
         raise mismatch(value, "true or false without quotes")
@@ -112,18 +112,18 @@ def read_strict(value: object) -> Strict:
     if isinstance(value, bool) or value == "all":
         return value
     if isinstance(value, str):
-        raise unfit(f'expected true, false or "all", found {shown(value)}')
+        raise invalid(f'expected true, false or "all", found {quoted(value)}')
     raise mismatch(value, 'true, false or "all"')
 
 
-def whole(lowest: int, highest: int) -> Callable[[object], int]:
+def integer(lowest: int, highest: int) -> Callable[[object], int]:
     """A reader of whole numbers between two bounds."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise mismatch(value, "a whole number")
         if not lowest <= value <= highest:
-            raise unfit(f"expected a whole number from {lowest} to {highest}, found {value}")
+            raise invalid(f"expected a whole number from {lowest} to {highest}, found {value}")
         return value
 
     return read
@@ -133,15 +133,15 @@ def choice(*words: str) -> Callable[[object], str]:
     """A reader of one word out of a few."""
 
     def read(value: object) -> str:
-        text = read_text(value)
+        text = read_string(value)
         if text not in words:
-            raise unfit(f"expected one of {', '.join(words)}, found {shown(text)}")
+            raise invalid(f"expected one of {', '.join(words)}, found {quoted(text)}")
         return text
 
     return read
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """A text that is no secret, in quotes, short, and harmless to a terminal."""
     short = text if len(text) <= 60 else f"{text[:59]}…"
     return '"' + "".join(char if char.isprintable() else "�" for char in short) + '"'
@@ -150,8 +150,8 @@ def shown(text: str) -> str:
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _MEASURE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
-LONGEST_DURATION = 7 * 24 * 3600.0
-LARGEST_SIZE = 2**40
+MAX_DURATION_SECONDS = 7 * 24 * 3600.0
+MAX_SIZE_BYTES = 2**40
 
 
 def duration(lowest: float = 0.001) -> Callable[[object], float]:
@@ -159,8 +159,8 @@ def duration(lowest: float = 0.001) -> Callable[[object], float]:
 
     def read(value: object) -> float:
         seconds = _measured(value, _DURATION_UNITS, "a duration", "ms, s, min or h")
-        if not math.isfinite(seconds) or not lowest <= seconds <= LONGEST_DURATION:
-            raise unfit(f"expected a duration from {lowest:g} s to {LONGEST_DURATION / 3600:g} h, found another")
+        if not math.isfinite(seconds) or not lowest <= seconds <= MAX_DURATION_SECONDS:
+            raise invalid(f"expected a duration from {lowest:g} s to {MAX_DURATION_SECONDS / 3600:g} h, found another")
         return seconds
 
     return read
@@ -170,24 +170,24 @@ def read_size(value: object, lowest: int = 1) -> int:
     """A number of bytes."""
     size = _measured(value, _SIZE_UNITS, "a size", "B, kB, MB, GB, KiB, MiB or GiB")
     if not math.isfinite(size) or size != int(size):
-        raise unfit("expected a whole number of bytes, found a fraction")
-    if not lowest <= size <= LARGEST_SIZE:
-        raise unfit(f"expected a size from {lowest} B to {LARGEST_SIZE // 2**30} GiB, found another")
+        raise invalid("expected a whole number of bytes, found a fraction")
+    if not lowest <= size <= MAX_SIZE_BYTES:
+        raise invalid(f"expected a size from {lowest} B to {MAX_SIZE_BYTES // 2**30} GiB, found another")
     return int(size)
 
 
-_MOST_MONEY = 1_000_000
+_MAX_DOLLARS = 1_000_000
 
 
-def read_money(value: object) -> int:
+def read_cost(value: object) -> int:
     """US dollars, as nano-dollars."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise mismatch(value, "US dollars as a number without quotes")
-    if not math.isfinite(value) or not 0 <= value <= _MOST_MONEY:
-        raise unfit(f"expected US dollars from 0 to {_MOST_MONEY}, found another")
+    if not math.isfinite(value) or not 0 <= value <= _MAX_DOLLARS:
+        raise invalid(f"expected US dollars from 0 to {_MAX_DOLLARS}, found another")
     amount = round(value * NANO)
     if value and not amount:
-        raise unfit("expected US dollars with at most 9 decimals, found less than that")
+        raise invalid("expected US dollars with at most 9 decimals, found less than that")
     return amount
 
 
@@ -196,16 +196,16 @@ def read_share(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise mismatch(value, "a number without quotes")
     if not 0 <= value <= 1:
-        raise unfit("expected a number from 0 to 1, found another")
+        raise invalid("expected a number from 0 to 1, found another")
     return float(value)
 
 
-def _measured(value: object, units: dict[str, float] | dict[str, int], what: str, known: str) -> float:
+def _measured(value: object, units: dict[str, float] | dict[str, int], what: str, unit_names: str) -> float:
     if isinstance(value, str):
         parts = _MEASURE.fullmatch(value)
         unit = None if parts is None else units.get(parts[2].lower())
         if parts is None or unit is None:
-            raise unfit(f"expected {what} with a unit of {known}, found {shown(value)}")
+            raise invalid(f"expected {what} with a unit of {unit_names}, found {quoted(value)}")
         # Decimal fractions of a unit may miss a whole number by the last bit.
         return round(float(parts[1]) * unit, 6)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -218,12 +218,12 @@ _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 def read_host(value: object) -> str:
     """A host name or an IP address, without a port."""
-    text = read_text(value)
+    text = read_string(value)
     if is_address(text):
         return text
     labels = text.removesuffix(".").split(".")
     if len(text) > 253 or not all(map(_LABEL.fullmatch, labels)) or labels[-1].isdigit():
-        raise unfit(f"expected a host name or an IP address without a port, found {shown(text)}")
+        raise invalid(f"expected a host name or an IP address without a port, found {quoted(text)}")
     return text.lower().removesuffix(".")
 
 
@@ -234,7 +234,7 @@ def read_hosts(value: object) -> tuple[str, ...]:
 
 def read_network(value: object) -> str:
     """An IP address or a network of them."""
-    text = read_text(value).strip()
+    text = read_string(value).strip()
     try:
         return str(ipaddress.ip_network(text))
     except ValueError:
@@ -242,8 +242,8 @@ def read_network(value: object) -> str:
     try:
         wide = ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise unfit(f"expected an IP address or a network as 10.0.0.0/8, found {shown(text)}") from None
-    raise unfit(f"expected a network, found {shown(text)}, an address within one", f'write "{wide}"')
+        raise invalid(f"expected an IP address or a network as 10.0.0.0/8, found {quoted(text)}") from None
+    raise invalid(f"expected a network, found {quoted(text)}, an address within one", f'write "{wide}"')
 
 
 def read_networks(value: object) -> tuple[str, ...]:
@@ -284,10 +284,10 @@ _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-
 
 def read_origin(value: object) -> str:
     """What a browser sends as `Origin`: scheme, host and port, nothing else. Browser extensions have schemes too."""
-    text = read_text(value)
+    text = read_string(value)
     if not _ORIGIN.fullmatch(text):
-        raise unfit(
-            f"expected an origin, found {shown(text)}",
+        raise invalid(
+            f"expected an origin, found {quoted(text)}",
             'write scheme, host and port alone, for example "https://app.example.org"',
         )
     return text.lower()
@@ -304,52 +304,52 @@ _ENDPOINTS = ("/chat/completions", "/v1/responses", "/v1/messages")
 
 def read_url(value: object) -> str:
     """An address to call, without credentials, query or trailing slash. It is not repeated in errors."""
-    text = read_text(value)
+    text = read_string(value)
     try:
         parts = urlsplit(text)
         port, host = parts.port, parts.hostname
     except ValueError:
-        raise unfit("expected an address, found one with a broken host or port") from None
+        raise invalid("expected an address, found one with a broken host or port") from None
     if parts.scheme not in ("http", "https"):
-        raise unfit("expected an address with http:// or https://, found another")
+        raise invalid("expected an address with http:// or https://, found another")
     if not host or port == 0 or not re.fullmatch(r"[!-~]+", text):
-        raise unfit("expected an address with a host and without blanks, found another")
+        raise invalid("expected an address with a host and without blanks, found another")
     if "@" in parts.netloc:
-        raise unfit("expected an address without credentials, found some", "put the key into api_key")
+        raise invalid("expected an address without credentials, found some", "put the key into api_key")
     if "?" in text or "#" in text:
-        raise unfit("expected an address without ? and #, found one", "leave out everything from there on")
+        raise invalid("expected an address without ? and #, found one", "leave out everything from there on")
     for path in _ENDPOINTS:
         if parts.path.rstrip("/").endswith(path):
-            raise unfit(f"ends in {path}, which is added to it", f"leave out {path}")
+            raise invalid(f"ends in {path}, which is added to it", f"leave out {path}")
     try:
         read_host(host)
     except ConfigError:
-        raise unfit("expected an address with a host name or an IP address, found another") from None
+        raise invalid("expected an address with a host name or an IP address, found another") from None
     return text.rstrip("/")
 
 
-_RELAYED_PATH = re.compile(r"(\*|[A-Za-z]+)\s+((?:/(?:\*|[A-Za-z0-9._~@=-]+))+)/?")
-_RELAYED_METHODS = ("*", "GET", "POST", "DELETE")
+_PASSTHROUGH_PATH = re.compile(r"(\*|[A-Za-z]+)\s+((?:/(?:\*|[A-Za-z0-9._~@=-]+))+)/?")
+_PASSTHROUGH_METHODS = ("*", "GET", "POST", "DELETE")
 
 
-def read_relayed_path(value: object) -> str:
+def read_passthrough_path(value: object) -> str:
     """A method and a path of a provider's API, as `DELETE /files/*`; what stands there is no pattern beyond `*`."""
-    text = read_text(value).strip()
-    parts = _RELAYED_PATH.fullmatch(text)
+    text = read_string(value).strip()
+    parts = _PASSTHROUGH_PATH.fullmatch(text)
     if parts is None or any(not part.strip(".") for part in parts[2].split("/")[1:]):
-        raise unfit(f"expected a method and a path, found {shown(text)}")
+        raise invalid(f"expected a method and a path, found {quoted(text)}")
     method, path = parts[1].upper(), parts[2]
-    if method not in _RELAYED_METHODS:
-        raise unfit(f"expected GET (which is HEAD, too), POST, DELETE or * before the path, found {shown(parts[1])}")
+    if method not in _PASSTHROUGH_METHODS:
+        raise invalid(f"expected GET (which is HEAD, too), POST, DELETE or * before the path, found {quoted(parts[1])}")
     # The prefix is left out where paths are looked at, however often an SDK says it.
     while path.startswith("/v1/"):
         path = path.removeprefix("/v1")
     return f"{method} {path}"
 
 
-def read_relayed_paths(value: object) -> tuple[str, ...]:
+def read_passthrough_paths(value: object) -> tuple[str, ...]:
     """Methods with paths, one or a list."""
-    return tuple(read_relayed_path(item) for item in (value if isinstance(value, list) else [value]))
+    return tuple(read_passthrough_path(item) for item in (value if isinstance(value, list) else [value]))
 
 
 # RFC 9110 §5.6.2: what a header may be called.
@@ -381,9 +381,9 @@ def read_headers(value: object) -> dict[str, str]:
     headers = {}
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
-            raise unfit(f"expected a header name, found {shown(name)}", "use letters, digits and hyphens")
+            raise invalid(f"expected a header name, found {quoted(name)}", "use letters, digits and hyphens")
         if name.lower() in _FRAMING:
-            raise unfit(f"{name.lower()} belongs to the connection", "leave it out")
+            raise invalid(f"{name.lower()} belongs to the connection", "leave it out")
         if not isinstance(text, str):
             raise mismatch(text, f"a text in quotes for {name}")
         headers[name.lower()] = text

@@ -138,15 +138,15 @@ class QueuePlace:
 class _Gate:
     """The calls to one provider, and the queue before them."""
 
-    __slots__ = ("_clock", "_dice", "_mean", "_waiting", "calls", "limits", "loop", "name")
+    __slots__ = ("_clock", "_mean", "_rng", "_waiting", "calls", "limits", "loop", "name")
 
-    def __init__(self, name: str, clock: Callable[[], float], dice: Callable[[], float]) -> None:
+    def __init__(self, name: str, clock: Callable[[], float], rng: Callable[[], float]) -> None:
         self.name = name
         self.limits: AdmissionLimits | None = None
         self.calls = 0
         self.loop = asyncio.get_running_loop()
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self._waiting: FairQueue[QueuePlace] = FairQueue()
         # How long calls take, and so how soon there will be room; 0 if that is not known.
         self._mean = 0.0
@@ -224,13 +224,13 @@ class _Gate:
         last.refuse(self._full(self._clock() - last.came))
 
     def _full(self, waited: float) -> Overloaded:
-        words = f"too many requests wait for {self.name}"
-        return Overloaded(words, waited=waited, retry_after=self._retry_after())
+        message = f"too many requests wait for {self.name}"
+        return Overloaded(message, waited=waited, retry_after=self._retry_after())
 
     def _late(self, place: QueuePlace, now: float) -> Overloaded:
         waited = now - place.came
-        words = f"no call to {self.name} was free within {waited:.3g} s"
-        return Overloaded(words, waited=waited, retry_after=self._retry_after())
+        message = f"no call to {self.name} was free within {waited:.3g} s"
+        return Overloaded(message, waited=waited, retry_after=self._retry_after())
 
     def _retry_after(self) -> int:
         """When all who wait now will have been let in or sent away, and a little later for some than for others."""
@@ -240,18 +240,18 @@ class _Gate:
         seconds = limits.queue_time
         if self._mean:
             seconds = min(seconds, (len(self._waiting) + 1) * self._mean / limits.concurrency)
-        return max(1, math.ceil(seconds * (1 + self._dice() / 4)))
+        return max(1, math.ceil(seconds * (1 + self._rng() / 4)))
 
 
 class Admission:
     """The limits of all providers; it belongs to one event loop. `dice` gives numbers of [0, 1)."""
 
-    def __init__(self, clock: Callable[[], float], dice: Callable[[], float] = random.random) -> None:
+    def __init__(self, clock: Callable[[], float], rng: Callable[[], float] = random.random) -> None:
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self._gates: dict[str, _Gate] = {}
 
-    def settle(self, limits: Mapping[str, AdmissionLimits]) -> None:
+    def set_limits(self, limits: Mapping[str, AdmissionLimits]) -> None:
         """Set the limits, by the names of the providers; the others have none. More room lets in who waits.
 
         Who has a slot, or waits already, keeps it, also where there are to be fewer.
@@ -291,5 +291,5 @@ class Admission:
     def _gate(self, provider: str) -> _Gate:
         gate = self._gates.get(provider)
         if gate is None:
-            gate = self._gates[provider] = _Gate(provider, self._clock, self._dice)
+            gate = self._gates[provider] = _Gate(provider, self._clock, self._rng)
         return gate

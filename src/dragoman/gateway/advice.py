@@ -39,7 +39,7 @@ from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.attempt_outcome import AttemptOutcome
 
 _NEAREST = 3
-_LONGEST_NAME = 120
+_MAX_NAME_LENGTH = 120
 _PROVIDER = "the provider"
 
 
@@ -51,7 +51,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
     operator: str
     client: str
-    lasting: bool = False
+    is_permanent: bool = False
 
 
 class Called(Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class Called(Struct, frozen=True, kw_only=True):
         return f"providers.{dotted((self.name,))}.base_url"
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The host that it is at, with its port; nothing if that is not written in one place."""
         try:
             return locate(self.endpoint.base_url)[0].host_header
@@ -101,24 +101,24 @@ def of_error(error: DragomanError, called: Called) -> Advice | None:
         error = Unconfigured(f"{_PROVIDER} is not configured completely", remedy=str(error))
     if not isinstance(error, UpstreamError):
         return None
-    for kind, words in _ERRORS:
+    for kind, advise in _ERRORS:
         if isinstance(error, kind):
-            found = words(error, called)
-            if found is not None:
-                return found
-    told = _named(error, called)
-    return Advice(operator=told, client=told) if told != str(error) else None
+            advice = advise(error, called)
+            if advice is not None:
+                return advice
+    message = _named(error, called)
+    return Advice(operator=message, client=message) if message != str(error) else None
 
 
 def _named(error: UpstreamError, called: Called) -> str:
     """The words of an error, with the provider's name in them."""
-    words = str(error)
-    first = words[:1].lower() + words[1:]
-    return first.replace(_PROVIDER, called.name, 1) if _PROVIDER in first else words
+    message = str(error)
+    first = message[:1].lower() + message[1:]
+    return first.replace(_PROVIDER, called.name, 1) if _PROVIDER in first else message
 
 
 def _not_listening(error: UpstreamError, called: Called) -> Advice:
-    name, place = called.name, error.place or called.place
+    name, place = called.name, error.address or called.address
     client = f"{name} refused the connection"
     host, port = _split(place)
     if not is_loopback(host):
@@ -129,31 +129,31 @@ def _not_listening(error: UpstreamError, called: Called) -> Advice:
     if in_container():
         there = f"{HOST}:{port}" if port else HOST
         operator += f" In a container {host} is the container itself: if it runs on the host, it is at {there}"
-    return Advice(operator=operator, client=client, lasting=True)
+    return Advice(operator=operator, client=client, is_permanent=True)
 
 
 def _behind_proxy(error: UpstreamError, called: Called) -> Advice | None:
     if not error.proxied:
         return None
     name = called.name
-    operator = f"{error} (the proxy at {error.place} is the way to {name}: see HTTPS_PROXY and NO_PROXY)"
+    operator = f"{error} (the proxy at {error.address} is the way to {name}: see HTTPS_PROXY and NO_PROXY)"
     return Advice(operator=operator, client=f"{name} cannot be reached: {error}")
 
 
 def _unnamed(error: UpstreamError, called: Called) -> Advice:
-    name, (host, _) = called.name, _split(error.place or called.place)
+    name, (host, _) = called.name, _split(error.address or called.address)
     step = f"check {called.setting}, and the network"
     if host == HOST and in_container():
         step = f"start the container with --add-host {HOST}:host-gateway"
     return Advice(
         operator=f"there is no host {host}, where {name} is called: {step}",
         client=f"{name} cannot be reached: its host's name leads nowhere",
-        lasting=True,
+        is_permanent=True,
     )
 
 
 def _unresolved(error: UpstreamError, called: Called) -> Advice:
-    host, _ = _split(error.place or called.place)
+    host, _ = _split(error.address or called.address)
     return Advice(
         operator=f"{host}, where {called.name} is, could not be looked up: no name server answers; is there a network?",
         client=f"{called.name} cannot be reached at present: its host's name could not be looked up",
@@ -161,17 +161,17 @@ def _unresolved(error: UpstreamError, called: Called) -> Advice:
 
 
 def _untrusted(error: UpstreamError, called: Called) -> Advice:
-    place = error.place or called.place
+    place = error.address or called.address
     return Advice(
         operator=f"the certificate of {called.name} at {place} is not trusted, or not for this name: "
         f"check {called.setting}; SSL_CERT_FILE names authorities of your own",
         client=f"{called.name} cannot be called safely: its certificate is not trusted, or not for its name",
-        lasting=True,
+        is_permanent=True,
     )
 
 
 def _unencrypted(error: UpstreamError, called: Called) -> Advice:
-    place = error.place or called.place
+    place = error.address or called.address
     return Advice(
         operator=f"{called.name} at {place} did not agree on a TLS connection: is it https that is spoken there?",
         client=f"{called.name} did not agree on a TLS connection",
@@ -186,33 +186,33 @@ def _exhausted(_: UpstreamError, called: Called) -> Advice:
 
 
 def _unconnected(error: UpstreamError, called: Called) -> Advice | None:
-    if not error.place:
+    if not error.address:
         return None
     step = "is the address right, and does a firewall let it through? timeouts.connect is the limit"
-    return Advice(operator=f"{error.place}: {_named(error, called)}: {step}", client=_named(error, called))
+    return Advice(operator=f"{error.address}: {_named(error, called)}: {step}", client=_named(error, called))
 
 
 def _unconfigured(error: UpstreamError, called: Called) -> Advice:
-    told = f"{called.name} is not configured completely"
-    return Advice(operator=f"{told}: {error.remedy}" if error.remedy else told, client=told, lasting=True)
+    problem = f"{called.name} is not configured completely"
+    return Advice(operator=f"{problem}: {error.remedy}" if error.remedy else problem, client=problem, is_permanent=True)
 
 
 def _redirected(error: UpstreamError, called: Called) -> Advice:
-    led = f" to {error.place}" if error.place else ""
+    led = f" to {error.address}" if error.address else ""
     client = f"{called.name} answered with a redirect, which is not followed"
     return Advice(
-        operator=f"{called.name} at {called.place} answered with a redirect{led}, which is not followed: "
+        operator=f"{called.name} at {called.address} answered with a redirect{led}, which is not followed: "
         f"is {called.setting} what its SDK takes?",
         client=client,
     )
 
 
 def _limited(setting: str) -> Callable[[UpstreamError, Called], Advice]:
-    def words(error: UpstreamError, called: Called) -> Advice:
-        told = _named(error, called)
-        return Advice(operator=f"{told} ({setting} is the limit)", client=told)
+    def advise(error: UpstreamError, called: Called) -> Advice:
+        message = _named(error, called)
+        return Advice(operator=f"{message} ({setting} is the limit)", client=message)
 
-    return words
+    return advise
 
 
 # First match wins, so kinds stand before their own parents.
@@ -236,9 +236,9 @@ _ERRORS: tuple[tuple[type[UpstreamError], Callable[[UpstreamError, Called], Advi
 
 def of_refusal(kind: AttemptOutcome, called: Called, *, readable: bool = True) -> Advice | None:
     """What to do about a call that its provider refused; `readable` if it said so in a protocol's own form."""
-    if kind in (AttemptOutcome.BAD_KEY, AttemptOutcome.FORBIDDEN):
+    if kind in (AttemptOutcome.INVALID_KEY, AttemptOutcome.FORBIDDEN):
         return _of_key(kind, called)
-    if kind is AttemptOutcome.NO_MONEY:
+    if kind is AttemptOutcome.INSUFFICIENT_QUOTA:
         return Advice(
             operator=f"{called.name} has no credit or quota left for {_key(called)}: see its billing page",
             client=f"{called.name} has no credit or quota left for this gateway",
@@ -275,20 +275,20 @@ def _of_key(kind: AttemptOutcome, called: Called) -> Advice:
 
 def _of_model(called: Called) -> Advice:
     if called.model in called.models:
-        told = f"{called.name} lists the model {shown(called.model)}, and says that it is not there for this key"
-        return Advice(operator=told, client=told)
-    told = f"{called.name} does not have the model {shown(called.model)}"
+        message = f"{called.name} lists the model {printable(called.model)}, and says that it is not there for this key"
+        return Advice(operator=message, client=message)
+    message = f"{called.name} does not have the model {printable(called.model)}"
     near = nearest(called.model, called.models)
     if near:
-        told += f"; did you mean {', '.join(near)}?"
-    elif called.provider.upstream == "ollama":
-        told += f": ollama pull {shown(called.model)[1:-1]}"
-    return Advice(operator=told, client=told)
+        message += f"; did you mean {', '.join(near)}?"
+    elif called.provider.vendor_or_name == "ollama":
+        message += f": ollama pull {printable(called.model)[1:-1]}"
+    return Advice(operator=message, client=message)
 
 
 def _of_address(called: Called) -> Advice:
     return Advice(
-        operator=f"{called.name} has nothing at this path of {called.place}: is {called.setting} what its SDK takes?",
+        operator=f"{called.name} has nothing at this path of {called.address}: is {called.setting} what its SDK takes?",
         client=f"{called.name} has nothing at the address that the gateway calls",
     )
 
@@ -297,28 +297,28 @@ def without_key(name: str, variables: Iterable[str], *, discover: bool) -> Advic
     """What to do about a provider that the catalogue knows, and that is not there: one of the variables has its key."""
     variable = next(iter(variables), "")
     if not variable:
-        told, step = f"{name} is not set up here", f"add [providers.{dotted((name,))}] to the configuration"
+        problem, step = f"{name} is not set up here", f"add [providers.{dotted((name,))}] to the configuration"
     else:
-        told, step = f"{name} has no key here", f"set {variable}"
+        problem, step = f"{name} has no key here", f"set {variable}"
         if not discover:
             step += f", and add [providers.{dotted((name,))}] to the configuration"
-    return Advice(operator=f"{told}: {step}", client=told, lasting=True)
+    return Advice(operator=f"{problem}: {step}", client=problem, is_permanent=True)
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
+def nearest(name: str, candidates: Iterable[str]) -> list[str]:
     """The names that come closest to one that leads nowhere."""
-    return get_close_matches(name[:200], list(known), n=_NEAREST, cutoff=0.5)
+    return get_close_matches(name[:200], list(candidates), n=_NEAREST, cutoff=0.5)
 
 
-def shown(name: str) -> str:
+def printable(name: str) -> str:
     """A name from outside, as it may stand in a message: short and on one line."""
-    printable = "".join(character if character.isprintable() else "?" for character in name[:_LONGEST_NAME])
-    return f"`{printable}`"
+    cleaned = "".join(character if character.isprintable() else "?" for character in name[:_MAX_NAME_LENGTH])
+    return f"`{cleaned}`"
 
 
 def redirected(headers: HeaderList) -> Redirected:
     """The error that a redirect is: a key is good for one place, and goes to no other."""
-    return Redirected("the provider answered with a redirect, which is not followed", place=_origin_of(headers))
+    return Redirected("the provider answered with a redirect, which is not followed", address=_origin_of(headers))
 
 
 def _origin_of(headers: HeaderList) -> str:
@@ -329,7 +329,7 @@ def _origin_of(headers: HeaderList) -> str:
         return ""
     host = parts.netloc.rpartition("@")[2]
     fine = parts.scheme in ("http", "https") and host and host.isascii() and host.isprintable()
-    return f"{parts.scheme}://{host[:_LONGEST_NAME]}" if fine else ""
+    return f"{parts.scheme}://{host[:_MAX_NAME_LENGTH]}" if fine else ""
 
 
 def _split(place: str) -> tuple[str, str]:

@@ -15,22 +15,22 @@ from msgspec.structs import replace
 from dragoman.config.settings import Key
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, OffloadBusy, Overloaded
 from dragoman.gateway.access.client_address import client_address, peer_address
-from dragoman.gateway.access.key_concurrency import KeyPlace
+from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.advice import Advice, Called, of_error
 from dragoman.gateway.endpoints.count_tokens import count_tokens
-from dragoman.gateway.endpoints.index_page import ENDPOINTS, tell_home
-from dragoman.gateway.endpoints.launches import told_of
+from dragoman.gateway.endpoints.index_page import ENDPOINTS, send_index_page
+from dragoman.gateway.endpoints.launches import launch_summary
 from dragoman.gateway.endpoints.model_list import list_models, show_model
-from dragoman.gateway.endpoints.model_names import tell_names
-from dragoman.gateway.endpoints.passthrough import pass_on
+from dragoman.gateway.endpoints.model_names import send_names
+from dragoman.gateway.endpoints.passthrough import forward
 from dragoman.gateway.endpoints.readiness import readiness
 from dragoman.gateway.endpoints.route import explain_route
-from dragoman.gateway.endpoints.status import check_near, clear, status_of
+from dragoman.gateway.endpoints.status import require_local_client, reset, status_of
 from dragoman.gateway.exchange import error_responses as replies
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.error_responses import JSON
-from dragoman.gateway.exchange.failure_transitions import GONE
+from dragoman.gateway.exchange.failure_transitions import CLIENT_CLOSED_REQUEST
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.launch_counters import HEADER as LAUNCH
@@ -52,23 +52,23 @@ from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.records.journal_entry import CONVERSATION, COUNT, LIST, OTHER
-from dragoman.sessions.fact_extraction import heard
+from dragoman.sessions.fact_extraction import header_facts
 from dragoman.store import StoreError
-from dragoman.telemetry.trace_context import PARENT, said
+from dragoman.telemetry.trace_context import PARENT, read_trace_context
 from dragoman.wire.json import encode
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 # https://prometheus.io/docs/instrumenting/exposition_formats/
 _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 # No honest name of a program is longer.
-_LONGEST_PROGRAM = 120
+_MAX_PROGRAM_LENGTH = 120
 # What a model works for: it takes a place among the exchanges of its key.
 _WORKING_KINDS = frozenset({EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER})
 # Members of an enumeration are slow to find, and this is asked of every request.
 _CONVERSATION = EndpointKind.CONVERSATION
-_OPEN_KINDS = frozenset({EndpointKind.HOME, EndpointKind.HELLO, EndpointKind.HEALTH, EndpointKind.READY})
+_OPEN_KINDS = frozenset({EndpointKind.INDEX, EndpointKind.HELLO, EndpointKind.HEALTH, EndpointKind.READY})
 # What the accounts call an exchange; what is not here is none of theirs.
-_ACCOUNTED: dict[EndpointKind, str] = {
+_RECORD_KINDS: dict[EndpointKind, str] = {
     EndpointKind.CONVERSATION: CONVERSATION,
     EndpointKind.COMPACT: CONVERSATION,
     EndpointKind.COUNT: COUNT,
@@ -89,13 +89,13 @@ _NOT_WRITTEN = "the gateway has no room to write down what is asked of it"
 class App:
     """The requests of one process. `service` is replaced when the configuration changes."""
 
-    def __init__(self, service: Runtime, others: PeerWorkers | None = None) -> None:
-        self.service = service
+    def __init__(self, runtime: Runtime, others: PeerWorkers | None = None) -> None:
+        self.runtime = runtime
         self._others = others
         # Whether it will stop soon. All are served on, and told to come back on another connection.
         self.lame_duck = False
         self._pages: dict[EndpointKind, Callable[[ServerRequest], Awaitable[None]]] = {
-            EndpointKind.HOME: self._home,
+            EndpointKind.INDEX: self._index_page,
             EndpointKind.HELLO: self._hello,
             EndpointKind.HEALTH: self._health,
             EndpointKind.READY: self._ready,
@@ -105,15 +105,15 @@ class App:
 
     async def __call__(self, request: ServerRequest) -> None:
         """Serve one request."""
-        service = self.service
+        runtime = self.runtime
         api_path = api_path_of(request.path)
         given = request.table.get
         if self.lame_duck:
             request.closes = True
         try:
-            service.guard.admit(request)
+            runtime.guard.admit(request)
             if request.method == "OPTIONS" and given(b"access-control-request-method") is not None:
-                request.respond(204, service.guard.preflight(request), b"")
+                request.respond(204, runtime.guard.preflight(request), b"")
                 return
             if given(b"sec-websocket-key") is not None:
                 # The status from which clients fall back to HTTP at once instead of trying again.
@@ -122,74 +122,76 @@ class App:
                 raise ClientError(405, f"this path takes {' or '.join(api_path.methods)}, not {request.method}")
             is_talk = api_path.kind is _CONVERSATION
             is_open = not is_talk and api_path.kind in _OPEN_KINDS
-            key = None if is_open else service.guard.identify(request, api_path.protocol)
-            if not is_talk and await self._own(service, request, api_path, key):
+            key = None if is_open else runtime.guard.identify(request, api_path.protocol)
+            if not is_talk and await self._own(runtime, request, api_path, key):
                 return
         except (ClientError, OffloadBusy) as error:
             self._refuse(request, api_path, error)
             return
         launch = launch_name(given(LAUNCH))
-        account = service.account(self._record(request, api_path, key.name if key is not None else "", launch))
-        if service.accounting.waits:
-            account.on_settled = partial(self._hold, service, request)
-        place: KeyPlace | None = None
-        service.metrics.in_flight += 1
+        builder = runtime.builder_of(self._record(request, api_path, key.name if key is not None else "", launch))
+        if runtime.usage_recorder.waits:
+            builder.on_finalized = partial(self._hold, runtime, request)
+        key_slot: KeySlot | None = None
+        runtime.metrics.in_flight += 1
         try:
-            if service.accounting.refuses and _makes_work(request, api_path):
-                self._tell(service, request, account, Overloaded(_NOT_WRITTEN, waited=0.0, retry_after=_FULL_FOR))
+            if runtime.usage_recorder.refuses and _makes_work(request, api_path):
+                self._send_error(runtime, request, builder, Overloaded(_NOT_WRITTEN, waited=0.0, retry_after=_FULL_FOR))
                 return
             if key is not None and key.concurrency is not None and _makes_work(request, api_path):
                 try:
-                    place = service.key_calls.take(key, service.settings.server.workers)
+                    key_slot = runtime.key_calls.take(key, runtime.settings.server.workers)
                 except KeyBusy as error:
-                    self._tell(service, request, account, error)
+                    self._send_error(runtime, request, builder, error)
                     return
             if is_talk:
-                asked = ClientRequest(api_path, request.headers, request.table, request.query, key, place=place)
-                body = receive(service, request, account.record.key)
-                await Driver(service, asked, request, account).run(body)
+                client_request = ClientRequest(
+                    api_path, request.headers, request.table, request.query, key, key_slot=key_slot
+                )
+                body = receive(runtime, request, builder.record.key)
+                await Driver(runtime, client_request, request, builder).run(body)
             else:
-                await self._aside(service, request, api_path, account, key)
+                await self._aside(runtime, request, api_path, builder, key)
         except asyncio.CancelledError:
             # The client went away, or the gateway is shutting down under it.
-            if service.draining and not request.gone:
+            if runtime.draining and not request.gone:
                 request.closes = True
-                self._give_up(service, request, account, ClientError(503, _STOPPING), failure="shutdown")
+                self._give_up(runtime, request, builder, ClientError(503, _STOPPING), failure="shutdown")
             else:
-                account.finalize(status=account.record.status or GONE, failure="cancelled")
+                builder.finalize(status=builder.record.status or CLIENT_CLOSED_REQUEST, failure="cancelled")
             raise
         except Exception:
             # Whoever called logs what it was.
-            self._give_up(service, request, account, ClientError(500, _BROKEN), failure=FailureKind.INTERNAL.value)
+            self._give_up(runtime, request, builder, ClientError(500, _BROKEN), failure=FailureKind.INTERNAL.value)
             raise
         finally:
-            service.metrics.in_flight -= 1
-            if place is not None:
-                place.release()
-            account.finalize()
+            runtime.metrics.in_flight -= 1
+            if key_slot is not None:
+                key_slot.release()
+            builder.finalize()
             if request.held is not None:
                 await request.held
 
-    def _hold(self, service: Runtime, request: ServerRequest) -> None:
+    def _hold(self, runtime: Runtime, request: ServerRequest) -> None:
         """Tell the client nothing more until what was written down is on the disk."""
-        synced = service.accounting.synced()
+        synced = runtime.usage_recorder.synced()
         if synced is not None:
             request.hold(synced)
 
-    async def _own(self, service: Runtime, request: ServerRequest, api_path: ApiPath, key: Key | None) -> bool:
+    async def _own(self, runtime: Runtime, request: ServerRequest, api_path: ApiPath, key: Key | None) -> bool:
         """Answer what the gateway is asked about itself; False if this is something else."""
         kind = api_path.kind
         page = self._pages.get(kind)
         if page is not None:
             await page(request)
         elif kind is EndpointKind.ROUTE:
-            check_near(service, request)
+            require_local_client(runtime, request)
             await self._explain(request, key)
         elif kind is EndpointKind.LAUNCH:
-            check_near(service, request)
+            require_local_client(runtime, request)
             await self._launch(request, api_path, "" if key is None else key.name)
         elif kind is EndpointKind.NAMES:
-            await tell_names(service, request, _dialect(request), "" if key is None else key.name)
+            await send_names(runtime, request, _client_protocol(request), "" if key is None else key.name)
         elif kind is EndpointKind.NOWHERE:
             raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")
         else:
@@ -197,102 +199,104 @@ class App:
         return True
 
     async def _aside(
-        self, service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, key: Key | None
+        self, runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, key: Key | None
     ) -> None:
         """What is asked beside conversations."""
         try:
             if api_path.kind is EndpointKind.COUNT:
-                await count_tokens(service, request, api_path, account, key)
+                await count_tokens(runtime, request, api_path, builder, key)
             elif api_path.kind is EndpointKind.STORED:
-                await serve_response(service, request, api_path, account, key)
+                await serve_response(runtime, request, api_path, builder, key)
             elif api_path.kind is EndpointKind.CONVERSATIONS:
-                await serve_conversation(service, request, api_path, account, key)
+                await serve_conversation(runtime, request, api_path, builder, key)
             elif api_path.kind is EndpointKind.COMPACT:
-                await compact(service, request, api_path, account, key)
+                await compact(runtime, request, api_path, builder, key)
             elif api_path.kind is EndpointKind.MODELS:
-                await list_models(service, request, account)
+                await list_models(runtime, request, builder)
             elif api_path.kind is EndpointKind.MODEL:
-                await show_model(service, request, api_path, account)
+                await show_model(runtime, request, api_path, builder)
             else:
-                await pass_on(service, request, api_path, account, owner=owner_of(key))
+                await forward(runtime, request, api_path, builder, owner=owner_of(key))
         except StoreError as error:
-            self._tell(service, request, account, unreadable(error, service.log))
+            self._send_error(runtime, request, builder, unreadable(error, runtime.log))
         except DragomanError as error:
-            self._tell(service, request, account, error)
+            self._send_error(runtime, request, builder, error)
 
     async def _explain(self, request: ServerRequest, key: Key | None) -> None:
         """Say where a request would go; who has them asked takes a place among the exchanges of its key."""
-        service = self.service
+        runtime = self.runtime
         try:
-            place = service.key_calls.take(key, service.settings.server.workers)
+            key_slot = runtime.key_calls.take(key, runtime.settings.server.workers)
         except KeyBusy as error:
             raise ClientError(429, str(error)) from None
         try:
-            await explain_route(service, request, key)
+            await explain_route(runtime, request, key)
         finally:
-            if place is not None:
-                place.release()
+            if key_slot is not None:
+                key_slot.release()
 
-    def _tell(self, service: Runtime, request: ServerRequest, account: RecordBuilder, error: DragomanError) -> None:
+    def _send_error(
+        self, runtime: Runtime, request: ServerRequest, builder: RecordBuilder, error: DragomanError
+    ) -> None:
         """Answer with an error; all that is left to say in a stream is that it broke off."""
-        record, advice = account.record, _advice(service, account.record, error)
+        record, advice = builder.record, _advice(runtime, builder.record, error)
         what = replies.failure_of(error) or error
         if advice is not None and isinstance(what, Failure):
-            is_operator = service.guard.is_operator(request, record.address, record.key)
+            is_operator = runtime.guard.is_operator(request, record.address, record.key)
             what = replace(what, message=advice.operator if is_operator else advice.client)
-            account.update(advice=advice.operator)
-        account.update(why=refusal_of(error))
-        told = replies.told(what, record.dialect, record.id, program=record.program)
-        failure = told.failure.kind.value if told.failure is not None else ""
+            builder.update(advice=advice.operator)
+        builder.update(refusal=refusal_of(error))
+        response = replies.encode_error(what, record.client_protocol, record.id, program=record.program)
+        failure = response.failure.kind.value if response.failure is not None else ""
         if request.started:
-            account.finalize(failure=failure)
+            builder.finalize(failure=failure)
             request.abort()
             return
-        account.finalize(status=told.status, failure=failure)
-        headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
-        if isinstance(error, NotStored) or (advice is not None and advice.lasting):
+        builder.finalize(status=response.status, failure=failure)
+        headers = [JSON, replies.id_header(record.client_protocol, record.id), *runtime.guard.greeting(request)]
+        if isinstance(error, NotStored) or (advice is not None and advice.is_permanent):
             # The store was waited for already; or it can only fail again.
             headers.append((b"x-should-retry", b"false"))
         if isinstance(error, Busy):
             headers.append((b"retry-after", str(error.retry_after).encode()))
-        request.respond(told.status, headers, told.body)
+        request.respond(response.status, headers, response.body)
 
     def _give_up(
-        self, service: Runtime, request: ServerRequest, account: RecordBuilder, error: ClientError, *, failure: str
+        self, runtime: Runtime, request: ServerRequest, builder: RecordBuilder, error: ClientError, *, failure: str
     ) -> None:
         """Settle what nobody goes on with, and tell the client under the exchange's own id, if it heard nothing yet."""
         if request.started:
-            account.finalize(failure=failure)
+            builder.finalize(failure=failure)
             return
-        record = account.record
-        account.finalize(status=error.status, failure=failure)
-        headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
-        request.respond(error.status, headers, replies.told(error, record.dialect, record.id).body)
+        record = builder.record
+        builder.finalize(status=error.status, failure=failure)
+        headers = [JSON, replies.id_header(record.client_protocol, record.id), *runtime.guard.greeting(request)]
+        request.respond(error.status, headers, replies.encode_error(error, record.client_protocol, record.id).body)
 
     def refuse(self, status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request: in the envelope of the path, as far as one was read."""
-        service = self.service
+        runtime = self.runtime
         api_path = api_path_of(path) if path else None
         protocol, rest = (api_path.protocol, api_path.rest) if api_path is not None else ("", "")
-        account = service.account_of_stranger(
+        builder = runtime.builder_of_unauthenticated(
             Record(
-                id=service.new_id(),
-                dialect=protocol,
+                id=runtime.new_id(),
+                client_protocol=protocol,
                 path=rest,
-                started=service.clock(),
+                started=runtime.clock(),
                 time=time.time(),
                 # What says nowhere where it was to go is nobody's exchange.
-                kind="" if api_path is None else _ACCOUNTED.get(api_path.kind, ""),
-                address=peer_address(peer, service.proxies),
+                kind="" if api_path is None else _RECORD_KINDS.get(api_path.kind, ""),
+                address=peer_address(peer, runtime.proxies),
             )
         )
-        return [JSON, replies.id_header(protocol, account.record.id)], _refused(account, ClientError(status, message))
+        return [JSON, replies.id_header(protocol, builder.record.id)], _refused(builder, ClientError(status, message))
 
     def _refuse(self, request: ServerRequest, api_path: ApiPath, error: ClientError | OffloadBusy) -> None:
-        service = self.service
+        runtime = self.runtime
         record = self._record(request, api_path)
-        account = service.account_of_stranger(record)
-        headers = [JSON, replies.id_header(record.dialect, record.id), *service.guard.greeting(request)]
+        builder = runtime.builder_of_unauthenticated(record)
+        headers = [JSON, replies.id_header(record.client_protocol, record.id), *runtime.guard.greeting(request)]
         if isinstance(error, OffloadBusy):
             headers.append((b"retry-after", str(error.retry_after).encode()))
         elif error.status == 405:
@@ -300,31 +304,31 @@ class App:
         elif error.status == 401:
             # Agents try for minutes with a key that will not become a good one.
             headers += [(b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")]
-        body = _refused(account, error)
-        request.respond(account.record.status, headers, body)
+        body = _refused(builder, error)
+        request.respond(builder.record.status, headers, body)
 
     def _record(self, request: ServerRequest, api_path: ApiPath, key: str = "", launch: str = "") -> Record:
         """The record of a request that begins."""
-        service = self.service
-        trace, state = said(request.headers) if PARENT in request.table else ("", "")
+        runtime = self.runtime
+        trace, state = read_trace_context(request.headers) if PARENT in request.table else ("", "")
         return Record(
-            service.new_id(),
-            api_path.protocol or _dialect(request),
+            runtime.new_id(),
+            api_path.protocol or _client_protocol(request),
             api_path.rest,
-            service.clock(),
+            runtime.clock(),
             time.time(),
-            _ACCOUNTED.get(api_path.kind, ""),
-            client_address(request, service.proxies),
+            _RECORD_KINDS.get(api_path.kind, ""),
+            client_address(request, runtime.proxies),
             _program(request),
             key,
             launch,
             trace=trace,
             trace_state=state,
-            facts=heard(request.headers),
+            facts=header_facts(request.headers),
         )
 
-    async def _home(self, request: ServerRequest) -> None:
-        tell_home(self.service, request, ready=self._is_ready())
+    async def _index_page(self, request: ServerRequest) -> None:
+        send_index_page(self.runtime, request, ready=self._is_ready())
 
     async def _hello(self, request: ServerRequest) -> None:
         request.respond(200, [JSON], b'{"message":"hello"}')
@@ -333,60 +337,60 @@ class App:
         request.respond(200, [_TEXT], b"ok\n")
 
     async def _ready(self, request: ServerRequest) -> None:
-        status, words = readiness(self.service.accounting, verbose=request.query == "verbose")
+        status, words = readiness(self.runtime.usage_recorder, verbose=request.query == "verbose")
         if not self._is_stopping():
             request.respond(status, [_TEXT], words)
         else:
             request.respond(503, [_TEXT], b"draining\n")
 
     def _is_ready(self) -> bool:
-        return not self._is_stopping() and not self.service.accounting.refuses
+        return not self._is_stopping() and not self.runtime.usage_recorder.refuses
 
     def _is_stopping(self) -> bool:
-        return self.lame_duck or self.service.draining
+        return self.lame_duck or self.runtime.draining
 
     async def _metrics(self, request: ServerRequest) -> None:
-        request.respond(200, [_METRICS], render(await self._snapshots(), await self.service.state.stored_bytes()))
+        request.respond(200, [_METRICS], render(await self._snapshots(), await self.runtime.state.stored_bytes()))
 
     async def _status(self, request: ServerRequest) -> None:
-        service = self.service
-        check_near(service, request)
+        runtime = self.runtime
+        require_local_client(runtime, request)
         if request.method == "POST":
-            told = await clear(service, request)
+            body = await reset(runtime, request)
         else:
-            told = status_of(service, await self._snapshots())
-        request.respond(200, [JSON], encode(told))
+            body = status_of(runtime, await self._snapshots())
+        request.respond(200, [JSON], encode(body))
 
     async def _launch(self, request: ServerRequest, api_path: ApiPath, key: str) -> None:
         name = api_path.rest.removeprefix(LAUNCHES)
         if not is_launch_name(name):
             raise ClientError(404, "a launch is called by 1 to 64 letters, digits, dots, hyphens and underscores")
-        others = [] if self._others is None else await self._others.tallies(key, name)
-        told = told_of(name, [self.service.tallies.told(key, name), *others])
-        request.respond(200, [JSON], encode(told))
+        others = [] if self._others is None else await self._others.launch_counts(key, name)
+        body = launch_summary(name, [self.runtime.launch_counters.count_of(key, name), *others])
+        request.respond(200, [JSON], encode(body))
 
     async def _snapshots(self) -> list[Snapshot]:
         """What all workers have counted, this one first."""
-        own = self.service.metrics.snapshot()
+        own = self.runtime.metrics.snapshot()
         return [own] if self._others is None else [own, *await self._others.snapshots()]
 
 
-def _advice(service: Runtime, record: Record, error: DragomanError) -> Advice | None:
+def _advice(runtime: Runtime, record: Record, error: DragomanError) -> Advice | None:
     """What to do about an error beside conversations."""
     if isinstance(error, UnknownModel):
         return error.advice
-    provider = service.settings.providers.get(record.provider)
+    provider = runtime.settings.providers.get(record.provider)
     if provider is None:
         return None
-    return of_error(error, Called(provider=provider, endpoint=provider.endpoint_for(record.served)))
+    return of_error(error, Called(provider=provider, endpoint=provider.endpoint_for(record.provider_protocol)))
 
 
-def _refused(account: RecordBuilder, error: ClientError | OffloadBusy) -> bytes:
+def _refused(builder: RecordBuilder, error: ClientError | OffloadBusy) -> bytes:
     """Settle what is refused at the door; give the words for it."""
-    told = replies.told(error, account.record.dialect, account.record.id)
-    failure = told.failure.kind.value if told.failure is not None else ""
-    account.finalize(status=told.status, failure=failure, why=str(error), at_door=True)
-    return told.body
+    response = replies.encode_error(error, builder.record.client_protocol, builder.record.id)
+    failure = response.failure.kind.value if response.failure is not None else ""
+    builder.finalize(status=response.status, failure=failure, refusal=str(error), at_door=True)
+    return response.body
 
 
 def _makes_work(request: ServerRequest, api_path: ApiPath) -> bool:
@@ -396,11 +400,11 @@ def _makes_work(request: ServerRequest, api_path: ApiPath) -> bool:
 
 def _program(request: ServerRequest) -> str:
     """What program a client says it is: the first product of its user agent."""
-    said = request.table.get(b"user-agent", b"")[:_LONGEST_PROGRAM].partition(b" ")[0].decode("latin-1")
-    return said if said.isprintable() else ""
+    product = request.table.get(b"user-agent", b"")[:_MAX_PROGRAM_LENGTH].partition(b" ")[0].decode("latin-1")
+    return product if product.isprintable() else ""
 
 
-def _dialect(request: ServerRequest) -> str:
+def _client_protocol(request: ServerRequest) -> str:
     """The client's protocol where the path does not tell: its headers do (mapping.md §23)."""
     if request.header(b"anthropic-version") is not None:
         return MESSAGES

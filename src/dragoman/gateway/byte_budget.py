@@ -34,8 +34,8 @@ _READ = 256 * 1024
 # Readers of a key whose size is not known that may read at a time: one alone would be slow under load.
 _AT_ONCE = 4
 # Seconds that a reader waits for its turn, and after which its client may ask again.
-_LONGEST_WAIT, _RETRY_AFTER = 30.0, 5
-_NO_ROOM = f"other requests of this key left no room for this one within {_LONGEST_WAIT:g} s"
+_MAX_WAIT_SECONDS, _RETRY_AFTER = 30.0, 5
+_NO_ROOM = f"other requests of this key left no room for this one within {_MAX_WAIT_SECONDS:g} s"
 
 
 class ReaderCharge:
@@ -138,7 +138,7 @@ class ByteBudget:
         # Held by the readers of each key whose turn it is.
         self._turns: dict[str, asyncio.Semaphore] = {}
 
-    def settle(self, limit: int) -> None:
+    def set_limit(self, limit: int) -> None:
         """Set the limit; more room lets paused readers go on."""
         self._limit = limit
         self._resume()
@@ -169,7 +169,7 @@ class ByteBudget:
         has_room.set()
         charge: ReaderCharge | None = None
         try:
-            async with asyncio.timeout(_LONGEST_WAIT):
+            async with asyncio.timeout(_MAX_WAIT_SECONDS):
                 await turns.acquire()
                 try:
                     charge = self.open(key, has_room.clear, has_room.set)

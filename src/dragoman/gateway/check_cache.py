@@ -13,7 +13,7 @@ from msgspec import Struct
 from dragoman.gateway.advice import Advice
 
 # Seconds: a launch after a provider was mended must not hear of what was before.
-KEPT = 3.0
+MAX_AGE_SECONDS = 3.0
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -30,15 +30,15 @@ class CheckCache:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._found: dict[tuple[str, str], tuple[float, CheckResult]] = {}
+        self._results: dict[tuple[str, str], tuple[float, CheckResult]] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
 
-    async def of(self, place: tuple[str, str], ask: Callable[[], Awaitable[CheckResult]]) -> CheckResult:
+    async def of(self, key: tuple[str, str], check: Callable[[], Awaitable[CheckResult]]) -> CheckResult:
         """What was found a moment ago, else what is found now."""
-        async with self._locks.setdefault(place, asyncio.Lock()):
-            kept = self._found.get(place)
-            if kept is not None and self._clock() < kept[0]:
-                return kept[1]
-            found = await ask()
-            self._found[place] = self._clock() + KEPT, found
-            return found
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            cached = self._results.get(key)
+            if cached is not None and self._clock() < cached[0]:
+                return cached[1]
+            result = await check()
+            self._results[key] = self._clock() + MAX_AGE_SECONDS, result
+            return result

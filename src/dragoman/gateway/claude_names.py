@@ -16,7 +16,7 @@ _PROGRAM = "claude-code/"
 _is_shown = re.compile("claude|anthropic", re.IGNORECASE).search
 
 
-def meant(name: str) -> str:
+def lookup_name(name: str) -> str:
     """The name that is looked up."""
     return name.removesuffix(SUFFIX).removeprefix(PREFIX)
 

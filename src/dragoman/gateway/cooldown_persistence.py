@@ -13,77 +13,77 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.gateway.runtime import Runtime
-from dragoman.providers.key_cooldowns import LONGEST, KeyCooldownUpdate
-from dragoman.routing.health import LONGEST_REST
+from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS, KeyCooldownUpdate
+from dragoman.routing.health import MAX_COOLDOWN
 from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.target_health import HealthUpdate
 from dragoman.store import MEMORY, Store, StoreError, Tables
 
 # Seconds in which the store gives what it has; a start does not wait any longer.
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 # Characters of whom a row is about: models may be named by clients.
-_LONGEST_SUBJECT = 1000
+_MAX_SUBJECT_LENGTH = 1000
 _TARGET, _KEY = "target ", "key "
 _ENCODER = msgspec.msgpack.Encoder()
 _TARGETS = msgspec.msgpack.Decoder(HealthUpdate)
 _KEYS = msgspec.msgpack.Decoder(KeyCooldownUpdate)
 # A target that answers again, or was cleared.
-_ENDED = frozenset({HealthLevel.RAMPING, HealthLevel.GOOD})
+_ENDED = frozenset({HealthLevel.SLOW_START, HealthLevel.HEALTHY})
 
 
 class PersistedCooldowns:
     """The rests of one gateway in its file. `service` gives the present one, `wall` the time of day in seconds."""
 
-    def __init__(self, service: Callable[[], Runtime], wall: Callable[[], float]) -> None:
-        self._service = service
+    def __init__(self, runtime: Callable[[], Runtime], wall: Callable[[], float]) -> None:
+        self._runtime = runtime
         self._wall = wall
 
     @property
     def _store(self) -> Store | None:
-        state = self._service().state
+        state = self._runtime().state
         return state.store if state.storage.path not in ("", MEMORY) else None
 
-    def note_target(self, notice: HealthUpdate) -> None:
+    def update_target(self, update: HealthUpdate) -> None:
         """Keep the rest of a target, or forget it."""
-        if notice.level is HealthLevel.RESTING and notice.until > self._service().clock():
+        if update.level is HealthLevel.COOLDOWN and update.until > self._runtime().clock():
             later = self._ahead
             moved = replace(
-                notice, until=notice.until + later, epoch=0.0, since=notice.since + later, failed=notice.failed + later
+                update, until=update.until + later, epoch=0.0, since=update.since + later, failed=update.failed + later
             )
-            self._keep(_TARGET + notice.target, moved.until, moved)
-        elif notice.level in _ENDED or notice.level is HealthLevel.RESTING:
+            self._persist(_TARGET + update.target, moved.until, moved)
+        elif update.level in _ENDED or update.level is HealthLevel.COOLDOWN:
             # A rest that is over may have been cut short, and what was kept of it ends later.
-            self._end(_TARGET + notice.target)
+            self._remove(_TARGET + update.target)
 
-    def note_key(self, notice: KeyCooldownUpdate) -> None:
+    def update_key(self, update: KeyCooldownUpdate) -> None:
         """Keep the rest of a key, or forget it."""
-        subject = f"{_KEY}{notice.provider} {notice.key} {notice.model}"
-        if notice.until:
+        subject = f"{_KEY}{update.provider} {update.key} {update.model}"
+        if update.until:
             later = self._ahead
-            moved = replace(notice, until=notice.until + later, epoch=0.0, since=notice.since + later)
-            self._keep(subject, moved.until, moved)
+            moved = replace(update, until=update.until + later, epoch=0.0, since=update.since + later)
+            self._persist(subject, moved.until, moved)
         else:
-            self._end(subject)
+            self._remove(subject)
 
-    async def take_up(self) -> None:
+    async def load(self) -> None:
         """Know of the rests that are not over."""
-        store, service = self._store, self._service()
+        store, runtime = self._store, self._runtime()
         if store is None:
             return
         try:
-            found = await store.read(lambda tables: tables.rests.current(), _PATIENCE)
+            rows = await store.read(lambda tables: tables.cooldowns.current(), _TIMEOUT)
         except StoreError as error:
-            service.log.event("warn", "rests of before could not be read", why=str(error))
+            runtime.log.event("warn", "rests of before could not be read", why=str(error))
             return
-        rests = service.key_rests()
-        for subject, body in found:
+        cooldowns = runtime.key_cooldowns()
+        for subject, body in rows:
             try:
                 if subject.startswith(_TARGET):
-                    service.traffic.health.merge((self._target(_TARGETS.decode(body)),))
+                    runtime.routing_state.health.merge((self._target(_TARGETS.decode(body)),))
                 else:
-                    notice = self._key(_KEYS.decode(body))
-                    if notice.provider in rests:
-                        rests[notice.provider].merge((notice,))
+                    update = self._key(_KEYS.decode(body))
+                    if update.provider in cooldowns:
+                        cooldowns[update.provider].merge((update,))
             except msgspec.DecodeError:
                 # Another version wrote it; it is found out again.
                 continue
@@ -91,33 +91,33 @@ class PersistedCooldowns:
     @property
     def _ahead(self) -> float:
         """By how much the time of day is ahead of the clock."""
-        return self._wall() - self._service().clock()
+        return self._wall() - self._runtime().clock()
 
-    def _target(self, kept: HealthUpdate) -> HealthUpdate:
+    def _target(self, persisted: HealthUpdate) -> HealthUpdate:
         later = self._ahead
         # The time of day may have been set back meanwhile.
-        until = min(kept.until - later, self._service().clock() + LONGEST_REST)
-        return replace(kept, until=until, since=kept.since - later, failed=kept.failed - later)
+        until = min(persisted.until - later, self._runtime().clock() + MAX_COOLDOWN)
+        return replace(persisted, until=until, since=persisted.since - later, failed=persisted.failed - later)
 
-    def _key(self, kept: KeyCooldownUpdate) -> KeyCooldownUpdate:
+    def _key(self, persisted: KeyCooldownUpdate) -> KeyCooldownUpdate:
         later = self._ahead
-        until = min(kept.until - later, self._service().clock() + LONGEST)
-        return replace(kept, until=until, since=kept.since - later)
+        until = min(persisted.until - later, self._runtime().clock() + MAX_COOLDOWN_SECONDS)
+        return replace(persisted, until=until, since=persisted.since - later)
 
-    def _keep(self, subject: str, until: float, notice: object) -> None:
+    def _persist(self, subject: str, until: float, update: object) -> None:
         store = self._store
-        if store is not None and len(subject) <= _LONGEST_SUBJECT:
-            store.post(partial(_kept, subject=subject, until=until, body=_ENCODER.encode(notice)))
+        if store is not None and len(subject) <= _MAX_SUBJECT_LENGTH:
+            store.post(partial(_persist_row, subject=subject, until=until, body=_ENCODER.encode(update)))
 
-    def _end(self, subject: str) -> None:
+    def _remove(self, subject: str) -> None:
         store = self._store
-        if store is not None and len(subject) <= _LONGEST_SUBJECT:
-            store.post(partial(_ended, subject=subject))
+        if store is not None and len(subject) <= _MAX_SUBJECT_LENGTH:
+            store.post(partial(_remove_row, subject=subject))
 
 
-def _kept(tables: Tables, *, subject: str, until: float, body: bytes) -> None:
-    tables.rests.keep(subject, until, body)
+def _persist_row(tables: Tables, *, subject: str, until: float, body: bytes) -> None:
+    tables.cooldowns.persist(subject, until, body)
 
 
-def _ended(tables: Tables, *, subject: str) -> None:
-    tables.rests.end(subject)
+def _remove_row(tables: Tables, *, subject: str) -> None:
+    tables.cooldowns.end(subject)

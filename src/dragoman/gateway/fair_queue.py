@@ -15,11 +15,11 @@ T = TypeVar("T")
 class FairQueue(Generic[T]):
     """Waiting items; each is in there once."""
 
-    __slots__ = ("_length", "_rows")
+    __slots__ = ("_length", "_queues")
 
     def __init__(self) -> None:
         # The first key is the next to be served.
-        self._rows: dict[str, dict[T, None]] = {}
+        self._queues: dict[str, dict[T, None]] = {}
         self._length = 0
 
     def __len__(self) -> int:
@@ -27,31 +27,31 @@ class FairQueue(Generic[T]):
 
     def append(self, key: str, item: T) -> None:
         """Put an item behind the others of its key."""
-        self._rows.setdefault(key, {})[item] = None
+        self._queues.setdefault(key, {})[item] = None
         self._length += 1
 
     def pop(self) -> T:
         """Remove and return the next item; the other keys go before its own then."""
-        key, row = next(iter(self._rows.items()))
-        item = next(iter(row))
+        key, queue = next(iter(self._queues.items()))
+        item = next(iter(queue))
         self.remove(key, item)
-        if row:
-            self._rows[key] = self._rows.pop(key)
+        if queue:
+            self._queues[key] = self._queues.pop(key)
         return item
 
     def remove(self, key: str, item: T) -> bool:
         """Remove an item; False if it does not wait."""
-        row = self._rows.get(key)
-        if row is None or item not in row:
+        queue = self._queues.get(key)
+        if queue is None or item not in queue:
             return False
-        del row[item]
+        del queue[item]
         self._length -= 1
-        if not row:
-            del self._rows[key]
+        if not queue:
+            del self._queues[key]
         return True
 
     def largest(self, key: str, added: int = 1, measure: Callable[[dict[T, None]], int] = len) -> dict[T, None]:
         """The items of the key that has most waiting, in order; none if `key` has as much with what is `added`."""
-        rows, nothing = self._rows, dict[T, None]()
-        row = max(rows.values(), key=measure, default=nothing)
-        return row if measure(row) > measure(rows.get(key, nothing)) + added else nothing
+        queues, nothing = self._queues, dict[T, None]()
+        queue = max(queues.values(), key=measure, default=nothing)
+        return queue if measure(queue) > measure(queues.get(key, nothing)) + added else nothing

@@ -14,29 +14,29 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode_object
 from dragoman.wire.value_count import MEMBERS, exceeds
 
-MOST_ASKED = 500_000
-MOST_ANSWERED = 2_000_000
+MAX_REQUEST_VALUES = 500_000
+MAX_RESPONSE_VALUES = 2_000_000
 
 
-def weigh_request(body: bytes) -> None:
+def check_request_values(body: bytes) -> None:
     """Refuse a request with too many values."""
-    if exceeds(body, MOST_ASKED):
-        raise ClientError(413, f"the request holds too many values; {MOST_ASKED} are taken at most")
+    if exceeds(body, MAX_REQUEST_VALUES):
+        raise ClientError(413, f"the request holds too many values; {MAX_REQUEST_VALUES} are taken at most")
 
 
-def weigh_members(body: bytes) -> None:
+def check_request_members(body: bytes) -> None:
     """Refuse a request with too many members; its lists may be as long as they like, for they are passed on unread."""
-    if exceeds(body, MOST_ASKED, MEMBERS):
-        raise ClientError(413, f"the request holds too many members; {MOST_ASKED} are taken at most")
+    if exceeds(body, MAX_REQUEST_VALUES, MEMBERS):
+        raise ClientError(413, f"the request holds too many members; {MAX_REQUEST_VALUES} are taken at most")
 
 
-def weigh_answer(body: bytes) -> None:
+def check_response_values(body: bytes) -> None:
     """Refuse a provider's answer with too many values."""
-    if exceeds(body, MOST_ANSWERED):
+    if exceeds(body, MAX_RESPONSE_VALUES):
         raise Oversized("the provider's answer holds too many values")
 
 
-def weighed_object(body: bytes) -> JsonObject:
+def decode_checked_object(body: bytes) -> JsonObject:
     """A request's object, if it does not hold too many values."""
-    weigh_request(body)
+    check_request_values(body)
     return decode_object(body)

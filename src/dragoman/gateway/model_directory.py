@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from dragoman.config.settings import RouteConfig, Settings, Storage
-from dragoman.gateway.model_list_fetch import ask_providers
+from dragoman.gateway.model_list_fetch import refresh_lists
 from dragoman.gateway.model_names import NamedRoute, names_of, providers_of, route_of
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.routing.model_description import ABILITIES, DescribedName, DescribedTarget
+from dragoman.routing.model_description import CAPABILITIES, DescribedName, DescribedTarget
 from dragoman.routing.model_limits import ModelLimits, smallest
 from dragoman.routing.target import Target
 from dragoman.rules.capabilities import capabilities_of
@@ -34,42 +34,42 @@ async def names_table(
     They are asked if it is to be `live`.
     """
     log = Log(io.StringIO())
-    service = Runtime(settings, Metrics(), log, StoredState(Storage(keep=False), log))
+    runtime = Runtime(settings, Metrics(), log, StoredState(Storage(store_responses=False), log))
     protocol = PROTOCOLS[0].name
     try:
-        failed = await ask_providers(service, settings.callable.values()) if live else {}
-        return (look_up(service, protocol, names) if names else search(service, protocol, match)), failed
+        failed = await refresh_lists(runtime, settings.callable.values()) if live else {}
+        return (look_up(runtime, protocol, names) if names else search(runtime, protocol, match)), failed
     finally:
-        await service.close()
+        await runtime.close()
 
 
-def look_up(service: Runtime, protocol: str, names: Iterable[str]) -> list[DescribedName]:
+def look_up(runtime: Runtime, protocol: str, names: Iterable[str]) -> list[DescribedName]:
     """What is known of these names, but for those that lead nowhere."""
-    return [described(service, (name, route)) for name in names if (route := route_of(service, name, protocol))]
+    return [described(runtime, (name, route)) for name in names if (route := route_of(runtime, name, protocol))]
 
 
-async def ask_for(service: Runtime, protocol: str, names: Iterable[str]) -> None:
+async def refresh_lists_for(runtime: Runtime, protocol: str, names: Iterable[str]) -> None:
     """Ask the providers that these names may come to what they say of their models."""
-    routes = (route_of(service, name, protocol) for name in names)
-    await ask_providers(service, providers_of(route for route in routes if route is not None), sizes=True)
+    routes = (route_of(runtime, name, protocol) for name in names)
+    await refresh_lists(runtime, providers_of(route for route in routes if route is not None), sizes=True)
 
 
-def search(service: Runtime, protocol: str, match: str = "") -> list[DescribedName]:
+def search(runtime: Runtime, protocol: str, match: str = "") -> list[DescribedName]:
     """What is known of all names that a pattern fits, or that have this text in them."""
-    listed = names_of(service, protocol)
-    found = [named for named in listed if fits(named[0], match)]
+    listed = names_of(runtime, protocol)
+    matches = [named for named in listed if fits(named[0], match)]
     if match and not _WILD.intersection(match) and match not in dict(listed):
-        route = route_of(service, match, protocol)
-        if route is not None and (not found or route.targets[0].id != match):
+        route = route_of(runtime, match, protocol)
+        if route is not None and (not matches or route.targets[0].id != match):
             # A name that nobody lists, and that leads somewhere all the same.
-            found.insert(0, (match, route))
-    lines = {line.pattern: line for line in service.settings.routes}
-    for line in service.settings.defaults:
-        if line.targets[0].partition("/")[0] in service.settings.providers:
+            matches.insert(0, (match, route))
+    route_configs = {route_config.pattern: route_config for route_config in runtime.settings.routes}
+    for route_config in runtime.settings.defaults:
+        if route_config.targets[0].partition("/")[0] in runtime.settings.providers:
             # The configuration's own word goes first.
-            lines.setdefault(line.pattern, line)
-    wild = [line for pattern, line in lines.items() if "*" in pattern and fits(pattern, match)]
-    return [*(described(service, named) for named in found), *map(_pattern, wild)]
+            route_configs.setdefault(route_config.pattern, route_config)
+    wild = [route_config for pattern, route_config in route_configs.items() if "*" in pattern and fits(pattern, match)]
+    return [*(described(runtime, named) for named in matches), *map(_pattern, wild)]
 
 
 def fits(name: str, match: str) -> bool:
@@ -78,56 +78,58 @@ def fits(name: str, match: str) -> bool:
     return fnmatchcase(name, match) if _WILD.intersection(match) else match in name
 
 
-def described(service: Runtime, named: NamedRoute) -> DescribedName:
+def described(runtime: Runtime, named: NamedRoute) -> DescribedName:
     """What is known of a name."""
     name, route = named
     if route is None:
         return DescribedName(name=name)
     targets = route.targets
-    facts = [service.knowledge.sizes(target) for target in targets]
+    facts = [runtime.target_info.sizes(target) for target in targets]
     least = smallest(facts)
     return DescribedName(
         name=name,
         policy=route.policy,
-        targets=tuple(_target(service, target, known) for target, known in zip(targets, facts, strict=True)),
+        targets=tuple(_target(runtime, target, limits) for target, limits in zip(targets, facts, strict=True)),
         window=least.window,
         output_cap=least.cap,
         abilities=_together(map(_able, targets)),
     )
 
 
-def _target(service: Runtime, target: Target, facts: ModelLimits) -> DescribedTarget:
+def _target(runtime: Runtime, target: Target, facts: ModelLimits) -> DescribedTarget:
     return DescribedTarget(
-        target=f"{target.provider.name}/{target.shown}",
+        target=f"{target.provider.name}/{target.printable_model}",
         dialect=target.endpoint.protocol,
         window=facts.window,
         output_cap=facts.cap,
-        price=service.knowledge.price(target),
-        health=service.health_of(target),
+        price=runtime.target_info.price(target),
+        health=runtime.health_of(target),
     )
 
 
-def _pattern(line: RouteConfig) -> DescribedName:
+def _pattern(route_config: RouteConfig) -> DescribedName:
     """A pattern, which leads to as many targets as there are names that fit it; those of its rules are told, too."""
-    texts = dict.fromkeys((*line.targets, *(text for rule in line.rules for text in rule.targets)))
+    texts = dict.fromkeys((*route_config.targets, *(text for rule in route_config.rules for text in rule.targets)))
     targets = tuple(DescribedTarget(target=text) for text in texts)
-    return DescribedName(name=line.pattern, policy=line.policy, targets=targets)
+    return DescribedName(name=route_config.pattern, policy=route_config.policy, targets=targets)
 
 
 def _able(target: Target) -> dict[str, bool | None]:
     """What a target can do; None where nobody knows."""
-    known = capabilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
+    capabilities = capabilities_of(
+        target.endpoint.protocol, target.model, target.provider.vendor_or_name, target.provider.capabilities
+    )
     # A vendor's own service takes documents; whether others do, hardly anybody tells.
-    able = {"documents": True if known.official else None, "thinking": known.reasons}
-    return {word: False if word in target.denies else able.get(word, True) for word in ABILITIES}
+    able = {"documents": True if capabilities.official else None, "thinking": capabilities.reasons}
+    return {word: False if word in target.denies else able.get(word, True) for word in CAPABILITIES}
 
 
 def _together(targets: Iterable[dict[str, bool | None]]) -> dict[str, bool | None]:
     """What a name can do: a request that needs something goes to a target that has it."""
     each = list(targets)
-    return {word: _any(able[word] for able in each) for word in ABILITIES}
+    return {word: _any(able[word] for able in each) for word in CAPABILITIES}
 
 
 def _any(values: Iterable[bool | None]) -> bool | None:
-    found = set(values)
-    return True if True in found else None if None in found else False
+    distinct = set(values)
+    return True if True in distinct else None if None in distinct else False

@@ -17,7 +17,7 @@ from dragoman.routing.target import Target
 from dragoman.rules.capabilities import capabilities_of
 
 # What some servers put before each name of their list, and take with or without it.
-_FOLDER = "models/"
+_NAME_PREFIX = "models/"
 
 
 class CachedModelList(Struct, frozen=True, kw_only=True):
@@ -32,30 +32,30 @@ class ModelListCache:
     """The lists of all providers; those who are still what they were are taken over from `former` ones."""
 
     def __init__(self, providers: Mapping[str, Provider], former: ModelListCache | None = None) -> None:
-        kept = former._kept if former is not None else {}
+        former_lists = former._lists if former is not None else {}
         # How often anything was listed.
         self.changes = 0
-        self._kept: dict[str, CachedModelList] = {
-            name: found for name, found in kept.items() if providers.get(name) == found.provider
+        self._lists: dict[str, CachedModelList] = {
+            name: cached for name, cached in former_lists.items() if providers.get(name) == cached.provider
         }
 
     def of(self, provider: Provider) -> CachedModelList | None:
         """What a provider listed."""
-        return self._kept.get(provider.name)
+        return self._lists.get(provider.name)
 
-    def keep(self, provider: Provider, models: Iterable[ListedModel], until: float) -> CachedModelList:
+    def put(self, provider: Provider, models: Iterable[ListedModel], until: float) -> CachedModelList:
         """Keep what a provider listed, until it is to be asked again."""
         self.changes += 1
         listed = {model.id: model for model in models}
-        found = self._kept[provider.name] = CachedModelList(provider=provider, until=until, models=listed)
-        return found
+        cached = self._lists[provider.name] = CachedModelList(provider=provider, until=until, models=listed)
+        return cached
 
     def model(self, target: Target) -> ListedModel | None:
         """What its provider listed of a target."""
-        kept = self._kept.get(target.provider.name)
-        if kept is None:
+        cached = self._lists.get(target.provider.name)
+        if cached is None:
             return None
-        return kept.models.get(target.model) or kept.models.get(_FOLDER + target.model)
+        return cached.models.get(target.model) or cached.models.get(_NAME_PREFIX + target.model)
 
     def facts_of(self, target: Target) -> ModelLimits:
         """The sizes that its provider listed."""
@@ -65,5 +65,7 @@ class ModelListCache:
 
 def facts_of_rules(target: Target) -> ModelLimits:
     """What the rules of translation know of a target: its output cap."""
-    known = capabilities_of(target.endpoint.protocol, target.model, target.provider.upstream, target.provider.rows)
-    return ModelLimits(cap=known.max_output)
+    capabilities = capabilities_of(
+        target.endpoint.protocol, target.model, target.provider.vendor_or_name, target.provider.capabilities
+    )
+    return ModelLimits(cap=capabilities.max_output)

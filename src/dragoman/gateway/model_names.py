@@ -29,42 +29,42 @@ _OWNER = "dragoman"
 NamedRoute: TypeAlias = tuple[str, Route | None]
 
 
-def names_of(service: Runtime, protocol: str) -> list[NamedRoute]:
+def names_of(runtime: Runtime, protocol: str) -> list[NamedRoute]:
     """All names without patterns, without doubles, in the order they are listed."""
-    found: dict[str, Route | None] = {}
-    for name in service.routes.names():
+    routes: dict[str, Route | None] = {}
+    for name in runtime.routes.names():
         try:
-            found[name] = service.routes.route(name, protocol)
+            routes[name] = runtime.routes.route(name, protocol)
         except AbsentModel:
             # Nobody is left to answer to it.
             continue
         except UnknownModel:
-            found[name] = None
-    for provider in listed_providers(service):
+            routes[name] = None
+    for provider in listed_providers(runtime):
         endpoint = provider.endpoint_for(protocol)
-        for model in models_of(service, provider):
+        for model in models_of(runtime, provider):
             name = f"{provider.name}/{model}"
-            if name not in found:
+            if name not in routes:
                 # Thousands of them must not push out what conversations ask for, so they are not looked up.
                 target = Target(provider=provider, endpoint=endpoint, model=model, strict=False)
-                found[name] = Route(name=name, members=(target,))
-    return list(found.items())
+                routes[name] = Route(name=name, members=(target,))
+    return list(routes.items())
 
 
-def listed_providers(service: Runtime) -> list[Provider]:
+def listed_providers(runtime: Runtime) -> list[Provider]:
     """The providers that lists tell of: servers of this machine without a table only if they answered.
 
     The embedded one steps back once there is another, unless the file has a table of it; its names work as ever.
     """
-    settings = service.settings
-    found = [provider for provider in settings.local.values() if models_of(service, provider)]
-    return settings.listed(found)
+    settings = runtime.settings
+    local = [provider for provider in settings.local.values() if models_of(runtime, provider)]
+    return settings.listed(local)
 
 
-def route_of(service: Runtime, name: str, protocol: str) -> Route | None:
+def route_of(runtime: Runtime, name: str, protocol: str) -> Route | None:
     """What a name leads to, if it leads anywhere."""
     try:
-        return service.routes.route(name, protocol)
+        return runtime.routes.route(name, protocol)
     except UnknownModel:
         return None
 
@@ -74,10 +74,10 @@ def providers_of(routes: Iterable[Route]) -> list[Provider]:
     return list({target.provider.name: target.provider for route in routes for target in route.targets}.values())
 
 
-def model_of(service: Runtime, name: str, route: Route | None) -> ListedModel:
+def model_of(runtime: Runtime, name: str, route: Route | None) -> ListedModel:
     """A name as lists of models tell of it."""
     targets = route.targets if route is not None else ()
-    listed = service.listed.model(targets[0]) if len(targets) == 1 else None
+    listed = runtime.listed.model(targets[0]) if len(targets) == 1 else None
     is_own = any(target.id == name for target in targets)
     model = replace(
         listed or ListedModel(id=name),
@@ -86,13 +86,13 @@ def model_of(service: Runtime, name: str, route: Route | None) -> ListedModel:
         title=listed.title if listed is not None and is_own else "",
         owner=(listed.owner if listed is not None and is_own else "") or _owner(name),
     )
-    facts = smallest(map(service.knowledge.sizes, targets))
+    facts = smallest(map(runtime.target_info.sizes, targets))
     return restated(model, facts.window, facts.cap)
 
 
-def models_of_all(service: Runtime, names: Iterable[NamedRoute]) -> list[ListedModel]:
+def models_of_all(runtime: Runtime, names: Iterable[NamedRoute]) -> list[ListedModel]:
     """Names as lists of models tell of them; what several providers call alike is told apart."""
-    models = [model_of(service, *named) for named in names]
+    models = [model_of(runtime, *named) for named in names]
     titles = Counter(model.title for model in models)
     return [
         replace(model, title=f"{model.title} ({model.id})") if model.title and titles[model.title] > 1 else model

@@ -16,20 +16,20 @@ from msgspec.structs import replace
 from dragoman.config.patterns import Patterns
 from dragoman.config.settings import Missing, RouteConfig, Settings
 from dragoman.errors import DragomanError
-from dragoman.gateway.advice import Advice, nearest, shown, without_key
-from dragoman.gateway.claude_names import SUFFIX, meant
+from dragoman.gateway.advice import Advice, nearest, printable, without_key
+from dragoman.gateway.claude_names import SUFFIX, lookup_name
 from dragoman.model.losses import strictest
 from dragoman.providers.catalogue import CatalogueEntry, aliased, catalogue
 from dragoman.providers.provider import Provider, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route, RoutingRule
-from dragoman.routing.target import Target, shown_model
+from dragoman.routing.target import Target, printable_model_name
 
 # How many names are kept, and how long they may be: a name comes from outside and may be as large as a body.
-_KNOWN_LIMIT = 4096
-_KNOWN_LENGTH = 256
+_MAX_CACHED_ROUTES = 4096
+_MAX_NAME_LENGTH = 256
 # So many names are compared with one that leads nowhere.
-_LOOKED_AT = 500
+_MAX_COMPARED = 500
 
 
 class UnknownModel(DragomanError):
@@ -46,40 +46,42 @@ class AbsentModel(UnknownModel):
     def __init__(self, name: str, providers: Iterable[str], absent: Mapping[str, Missing]) -> None:
         self.providers = tuple(dict.fromkeys(providers))
         are = "is" if len(self.providers) == 1 else "are"
-        words = f"the model {shown(name)} cannot be asked: {', '.join(self.providers)} {are} not set up here"
+        message = f"the model {printable(name)} cannot be asked: {', '.join(self.providers)} {are} not set up here"
         lacks = "; ".join(f"{lack.problem} ({lack.remedy})" for each in self.providers if (lack := absent.get(each)))
-        super().__init__(Advice(operator=f"{words}: {lacks}" if lacks else words, client=words, lasting=True))
+        super().__init__(
+            Advice(operator=f"{message}: {lacks}" if lacks else message, client=message, is_permanent=True)
+        )
 
 
-class _Lines:
+class _RouteIndex:
     """Lines by their names and patterns."""
 
-    def __init__(self, lines: Iterable[RouteConfig]) -> None:
-        self._all = {line.pattern: line for line in lines}
-        self.exact = {name: line for name, line in self._all.items() if "*" not in name}
+    def __init__(self, route_configs: Iterable[RouteConfig]) -> None:
+        self._all = {route_config.pattern: route_config for route_config in route_configs}
+        self.exact = {name: route_config for name, route_config in self._all.items() if "*" not in name}
         self._patterns = Patterns(self._all)
 
     def named(self, name: str) -> RouteConfig | None:
         """The line of a name: its own, else that of the pattern with the longest literal prefix."""
-        found = self.exact.get(name)
-        if found is None:
+        route_config = self.exact.get(name)
+        if route_config is None:
             pattern = self._patterns.match(name)
-            found = None if pattern is None else self._all[pattern]
-        return found
+            route_config = None if pattern is None else self._all[pattern]
+        return route_config
 
 
 class ModelResolver:
     """The names of one configuration. `keeps` says that there is a store to keep responses in."""
 
-    def __init__(self, settings: Settings, *, keeps: bool = False) -> None:
+    def __init__(self, settings: Settings, *, stores_responses: bool = False) -> None:
         self._providers = settings.callable
         self._local = settings.local
         self._absent = settings.absent
         self._discover = settings.server.discover
-        self._keeps = keeps
-        self._lines = _Lines(settings.routes)
-        self._defaults = _Lines(settings.defaults)
-        self._known: dict[tuple[str, str], Route] = {}
+        self._stores_responses = stores_responses
+        self._routes = _RouteIndex(settings.routes)
+        self._defaults = _RouteIndex(settings.defaults)
+        self._cache: dict[tuple[str, str], Route] = {}
         # What a provider listed, if anybody asked it.
         self.listed: Callable[[Provider], Iterable[str]] = _nothing_listed
         # The ids of targets that the configuration spells out, as they are and as they are shown.
@@ -87,14 +89,14 @@ class ModelResolver:
 
     def route(self, name: str, protocol: str) -> Route:
         """Find what a model's name leads to for a client of a protocol."""
-        known = self._known.get((name, protocol))
-        if known is None:
-            known = self._find(name if name in self._lines.exact else meant(name), protocol)
-            if len(name) <= _KNOWN_LENGTH:
-                if len(self._known) >= _KNOWN_LIMIT:
-                    self._known.clear()
-                self._known[name, protocol] = known
-        return known
+        cached = self._cache.get((name, protocol))
+        if cached is None:
+            cached = self._find(name if name in self._routes.exact else lookup_name(name), protocol)
+            if len(name) <= _MAX_NAME_LENGTH:
+                if len(self._cache) >= _MAX_CACHED_ROUTES:
+                    self._cache.clear()
+                self._cache[name, protocol] = cached
+        return cached
 
     def fixed(self, name: str, protocol: str, pinned: str | None, fills: Callable[[Target], float]) -> Target:
         """Find the target of a name without dice and turns: that with the pinned id, else the one that is filled most.
@@ -122,42 +124,42 @@ class ModelResolver:
 
     def names(self) -> list[str]:
         """The names without patterns, for listings."""
-        return list(self._lines.exact)
+        return list(self._routes.exact)
 
     def _find(self, name: str, protocol: str) -> Route:
-        line = self._lines.exact.get(name)
-        if line is None:
+        route_config = self._routes.exact.get(name)
+        if route_config is None:
             first, slash, rest = name.partition("/")
             if slash and rest and first in self._providers:
                 return Route(name=name, members=(self._target(name, first, rest, protocol),))
-            if slash and rest and self._is_absent(first, self._lines.named(name)):
+            if slash and rest and self._is_absent(first, self._routes.named(name)):
                 raise AbsentModel(name, [first], self._absent)
-            line = self._lines.named(name) or self._defaults.named(name)
-        if line is None:
+            route_config = self._routes.named(name) or self._defaults.named(name)
+        if route_config is None:
             own = self._without_alias(name)
             if own is None:
                 raise self._unknown(name)
             return self._find(own, protocol)
-        route = self._resolved(line, name, protocol)
+        route = self._resolved(route_config, name, protocol)
         if not route.targets:
             raise AbsentModel(name, map(_provider_of, route.missed), self._absent)
-        if self._keeps and len(route.targets) > 1:
+        if self._stores_responses and len(route.targets) > 1:
             # Whoever answers, any other can go on.
-            route = self._resolved(line, name, protocol, kept=True)
+            route = self._resolved(route_config, name, protocol, stored=True)
         return route
 
-    def _resolved(self, line: RouteConfig, name: str, protocol: str, *, kept: bool = False) -> Route:
+    def _resolved(self, route_config: RouteConfig, name: str, protocol: str, *, stored: bool = False) -> Route:
         """A line, with everything that it leads to, for a name that matches it."""
 
         def filled_with(texts: tuple[str, ...], weights: tuple[int, ...]) -> Route:
             """The line with what these name: those who are not there are left out."""
-            found = [self._member(line, text, name, protocol, kept=kept) for text in texts]
-            there = [place for place, member in enumerate(found) if _has_targets(member)]
+            members = [self._member(route_config, text, name, protocol, stored=stored) for text in texts]
+            there = [place for place, member in enumerate(members) if _has_targets(member)]
             return replace(
                 own,
-                members=tuple(member for member in found if not isinstance(member, str) and _has_targets(member)),
+                members=tuple(member for member in members if not isinstance(member, str) and _has_targets(member)),
                 weights=tuple(weights[place] for place in there) if weights else (),
-                absent=tuple(name for member in found for name in _missed(member)),
+                absent=tuple(name for member in members for name in _missed(member)),
             )
 
         def leads(texts: tuple[str, ...], weights: tuple[int, ...]) -> Route:
@@ -168,51 +170,57 @@ class ModelResolver:
             return route
 
         own = Route(
-            name=line.pattern,
+            name=route_config.pattern,
             members=(),
-            policy=line.policy,
-            strict=line.strict,
-            sticky=POLICIES[line.policy].sticky if line.sticky is None else line.sticky,
-            retries=line.retries or 0,
-            first_byte=line.first_byte,
-            max_cost=line.max_cost,
-            refusals=line.refusals or False,
+            policy=route_config.policy,
+            strict=route_config.strict,
+            sticky=POLICIES[route_config.policy].sticky if route_config.sticky is None else route_config.sticky,
+            retries=route_config.retries or 0,
+            first_byte=route_config.first_byte,
+            max_cost=route_config.max_cost,
+            refusals=route_config.fallback_on_refusal or False,
         )
-        if not line.rules:
-            return replace(leads(line.targets, line.weights), name=line.pattern)
-        rules = tuple(RoutingRule(when=rule.when, to=leads(rule.targets, rule.weights)) for rule in line.rules)
-        return replace(filled_with(line.targets, line.weights), rules=rules)
+        if not route_config.rules:
+            return replace(leads(route_config.targets, route_config.weights), name=route_config.pattern)
+        rules = tuple(RoutingRule(when=rule.when, to=leads(rule.targets, rule.weights)) for rule in route_config.rules)
+        return replace(filled_with(route_config.targets, route_config.weights), rules=rules)
 
-    def _is_absent(self, provider: str, line: RouteConfig | None) -> bool:
+    def _is_absent(self, provider: str, route_config: RouteConfig | None) -> bool:
         """Whether a name means a provider that is not there; one without a table only if no line has the name."""
         missing = self._absent.get(provider)
-        return missing is not None and (missing.has_table or line is None)
+        return missing is not None and (missing.has_table or route_config is None)
 
-    def _member(self, line: RouteConfig, text: str, name: str, protocol: str, *, kept: bool) -> Target | Route | str:
+    def _member(
+        self, route_config: RouteConfig, text: str, name: str, protocol: str, *, stored: bool
+    ) -> Target | Route | str:
         """What a target of a line names: a provider's model, its id alone if it is not there, or another line."""
         provider, slash, model = text.partition("/")
         if slash and model and provider in self._providers:
-            target = self._target(name, provider, filled(line.pattern, model, name), protocol)
-            return replace(target, strict=line.strict, kept_here=kept) if line.strict or kept else target
-        other = self._lines.named(text)
-        if slash and model and self._is_absent(provider, other if other is not line else None):
-            return f"{provider}/{filled(line.pattern, model, name)}"
+            target = self._target(name, provider, filled(route_config.pattern, model, name), protocol)
+            return (
+                replace(target, strict=route_config.strict, stored_here=stored)
+                if route_config.strict or stored
+                else target
+            )
+        other = self._routes.named(text)
+        if slash and model and self._is_absent(provider, other if other is not route_config else None):
+            return f"{provider}/{filled(route_config.pattern, model, name)}"
         if other is None:
             raise self._unknown(text)
-        return self._resolved(_within(line, other), text, protocol, kept=kept)
+        return self._resolved(_within(route_config, other), text, protocol, stored=stored)
 
     def _target(self, name: str, provider: str, model: str, protocol: str) -> Target:
-        found, addressed = _addressed(self._providers[provider], model.removesuffix(SUFFIX))
-        if not found:
+        model_name, addressed = _addressed(self._providers[provider], model.removesuffix(SUFFIX))
+        if not model_name:
             raise self._unknown(name)
-        return Target(provider=addressed, endpoint=addressed.endpoint_for(protocol), model=found, strict=False)
+        return Target(provider=addressed, endpoint=addressed.endpoint_for(protocol), model=model_name, strict=False)
 
     def _without_alias(self, name: str) -> str | None:
         """A name with the provider that its alias means: one that can be called, else one whose key is missing."""
         first, slash, rest = name.partition("/")
-        found = aliased(first) if slash and rest else ()
+        entries = aliased(first) if slash and rest else ()
         for providers in (self._providers, self._absent):
-            for listing in found:
+            for listing in entries:
                 if listing.name in providers:
                     return f"{listing.name}/{rest}"
         return None
@@ -221,19 +229,19 @@ class ModelResolver:
         advice = self._missing(name)
         if advice is not None:
             return UnknownModel(advice)
-        known = islice((*self._lines.exact, *(f"{name}/{model}" for name, model in self._listed())), _LOOKED_AT)
-        near = nearest(name, known)
+        names = islice((*self._routes.exact, *(f"{name}/{model}" for name, model in self._listed())), _MAX_COMPARED)
+        near = nearest(name, names)
         first, slash, rest = name[:200].partition("/")
-        meant = get_close_matches(first, self._providers, n=1)
-        if slash and rest and meant and meant[0] != first:
+        did_you_mean = get_close_matches(first, self._providers, n=1)
+        if slash and rest and did_you_mean and did_you_mean[0] != first:
             # A provider's name with a slip in it; what it serves need not be listed.
-            near = [f"{meant[0]}/{shown(rest)[1:-1]}"]
+            near = [f"{did_you_mean[0]}/{printable(rest)[1:-1]}"]
         hint = (
             f"did you mean {', '.join(near)}?"
             if near
             else "use provider/model with one of the providers: " + ", ".join(self._offered())
         )
-        return UnknownModel(f"the model {shown(name)} is not known here; {hint}")
+        return UnknownModel(f"the model {printable(name)} is not known here; {hint}")
 
     def _missing(self, name: str) -> Advice | None:
         """What to do where a name is of a provider that the catalogue knows, and that is not here."""
@@ -242,11 +250,11 @@ class ModelResolver:
         listing = named if slash and rest else named or _serving(name)
         if listing is None or listing.name in self._providers:
             return None
-        found = without_key(listing.name, listing.env, discover=self._discover)
+        advice = without_key(listing.name, listing.env, discover=self._discover)
         if slash or named:
-            return found
-        whose = f"{shown(name)} is a model of {listing.name}, and "
-        return replace(found, operator=whose + found.operator, client=whose + found.client)
+            return advice
+        whose = f"{printable(name)} is a model of {listing.name}, and "
+        return replace(advice, operator=whose + advice.operator, client=whose + advice.client)
 
     def _offered(self) -> Iterable[str]:
         """The providers to name in an error: of servers of this machine without a table, those that listed models."""
@@ -267,22 +275,24 @@ def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
     one it speaks the protocol that it prefers, so that translation can be seen.
     """
     if provider.transport == "echo":
-        found, _, wanted = model.partition("@")
+        model_name, _, wanted = model.partition("@")
         wanted = wanted or provider.protocols[0]
     else:
-        found, wanted = split_protocol(model)
+        model_name, wanted = split_protocol(model)
     if not wanted:
-        return found, provider
+        return model_name, provider
     endpoints = tuple(endpoint for endpoint in provider.endpoints if endpoint.protocol == wanted)
     if not endpoints:
-        raise UnknownModel(f"{provider.name} does not speak {shown(wanted)}; it speaks {', '.join(provider.protocols)}")
-    return found, replace(provider, endpoints=endpoints)
+        raise UnknownModel(
+            f"{provider.name} does not speak {printable(wanted)}; it speaks {', '.join(provider.protocols)}"
+        )
+    return model_name, replace(provider, endpoints=endpoints)
 
 
 def _serving(name: str) -> CatalogueEntry | None:
     """Whose a bare name is, by the catalogue."""
-    found = (each for each in catalogue().values() for served in each.serves if _fits(served, name))
-    return next(found, None)
+    matches = (each for each in catalogue().values() for served in each.serves if _fits(served, name))
+    return next(matches, None)
 
 
 def _fits(served: str, name: str) -> bool:
@@ -290,12 +300,12 @@ def _fits(served: str, name: str) -> bool:
 
 
 def _spelled(settings: Settings) -> Iterator[str]:
-    for line in settings.routes:
-        for text in (*line.targets, *(text for rule in line.rules for text in rule.targets)):
+    for route_config in settings.routes:
+        for text in (*route_config.targets, *(text for rule in route_config.rules for text in rule.targets)):
             if "*" not in text:
                 name, _, written = text.partition("/")
                 model = split_protocol(written)[0]
-                yield from (f"{name}/{model}", f"{name}/{shown_model(model)}")
+                yield from (f"{name}/{model}", f"{name}/{printable_model_name(model)}")
     for provider in settings.providers.values():
         yield from (f"{provider.name}/{model}" for model in provider.models or ())
     yield from settings.prices
@@ -325,7 +335,9 @@ def _within(outer: RouteConfig, inner: RouteConfig) -> RouteConfig:
         retries=outer.retries if inner.retries is None else inner.retries,
         first_byte=outer.first_byte if inner.first_byte is None else inner.first_byte,
         max_cost=min(limits, default=None),
-        refusals=outer.refusals if inner.refusals is None else inner.refusals,
+        fallback_on_refusal=outer.fallback_on_refusal
+        if inner.fallback_on_refusal is None
+        else inner.fallback_on_refusal,
     )
 
 

@@ -34,7 +34,7 @@ class EndpointKind(Enum):
     MODELS = "models"
     MODEL = "model"
     NAMES = "names"
-    HOME = "home"
+    INDEX = "home"
     HELLO = "hello"
     HEALTH = "health"
     READY = "ready"
@@ -66,7 +66,7 @@ _ENDPOINTS: dict[str, tuple[EndpointKind, str, tuple[str, ...]]] = {
     "/conversations": (EndpointKind.CONVERSATIONS, RESPONSES, ("POST",)),
     "/models": (EndpointKind.MODELS, "", ("GET", "HEAD")),
     "/names": (EndpointKind.NAMES, "", ("GET", "HEAD")),
-    "/": (EndpointKind.HOME, "", ("GET", "HEAD")),
+    "/": (EndpointKind.INDEX, "", ("GET", "HEAD")),
     # By which some clients open a connection when they start, and see whether anybody is there.
     "/api/hello": (EndpointKind.HELLO, "", ("GET", "HEAD")),
     "/health": (EndpointKind.HEALTH, "", ("GET", "HEAD")),
@@ -101,8 +101,8 @@ _OTHERS = frozenset(
     }
 )
 # Everything a conversation is asked under, found without taking the path apart.
-_KNOWN: dict[str, ApiPath] = {}
-_KNOWN_LIMIT = 256
+_CACHE: dict[str, ApiPath] = {}
+_MAX_CACHED = 256
 # Kinds with paths without number, which are not worth keeping.
 _MANY = frozenset(
     {
@@ -118,19 +118,19 @@ _MANY = frozenset(
 
 def api_path_of(path: str) -> ApiPath:
     """The endpoint that a path means; one that is none of ours is another path of some provider's."""
-    known = _KNOWN.get(path)
-    if known is None:
-        known = _read(path)
-        if known.kind not in _MANY and len(_KNOWN) < _KNOWN_LIMIT:
-            _KNOWN[path] = known
-    return known
+    api_path = _CACHE.get(path)
+    if api_path is None:
+        api_path = _read(path)
+        if api_path.kind not in _MANY and len(_CACHE) < _MAX_CACHED:
+            _CACHE[path] = api_path
+    return api_path
 
 
 def conversation_path(protocol: str) -> ApiPath | None:
     """The endpoint that conversations of a protocol are asked at; None if it is no client's."""
-    for rest, (kind, spoken, methods) in _ENDPOINTS.items():
-        if kind is EndpointKind.CONVERSATION and spoken == protocol:
-            return ApiPath(kind=kind, protocol=spoken, rest=rest, methods=methods)
+    for rest, (kind, endpoint_protocol, methods) in _ENDPOINTS.items():
+        if kind is EndpointKind.CONVERSATION and endpoint_protocol == protocol:
+            return ApiPath(kind=kind, protocol=endpoint_protocol, rest=rest, methods=methods)
     return None
 
 
@@ -144,9 +144,9 @@ def _read(path: str) -> ApiPath:
     while segments and segments[0] == "v1":
         segments.pop(0)
     rest = "/" + "/".join(segments)
-    found = _ENDPOINTS.get(rest)
-    if found is not None:
-        kind, protocol, methods = found
+    endpoint = _ENDPOINTS.get(rest)
+    if endpoint is not None:
+        kind, protocol, methods = endpoint
         return ApiPath(kind=kind, protocol=protocol or family, rest=rest, methods=methods)
     if rest.startswith(_MODELS):
         return ApiPath(kind=EndpointKind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
@@ -169,8 +169,8 @@ def _hides_state(rest: str) -> bool:
 
     They decode a path before they take it apart, once or twice, take no notice of case, or cut parameters off.
     """
-    meant = [segment for segment in _split(unquote(unquote(rest)).lower()) if segment not in ("", "v1")]
-    return bool(meant) and f"/{meant[0]}/" in _BELOW
+    decoded = [segment for segment in _split(unquote(unquote(rest)).lower()) if segment not in ("", "v1")]
+    return bool(decoded) and f"/{decoded[0]}/" in _BELOW
 
 
 def _plain(segment: str) -> str:
@@ -198,8 +198,8 @@ def _family_of(rest: str) -> str:
 
 # What is relayed of a provider's other paths: what a model computes, and what is made for that. `{id}` is any one
 # segment. Everything else is closed: what mints, administers and deletes, what reads files of containers, and whatever
-# nobody thought of. Responses and conversations are of a key, which is looked for before. `server.relayed_paths` opens
-# more.
+# nobody thought of. Responses and conversations are of a key, which is looked for before.
+# `server.passthrough_paths` opens more.
 _RELAYED = """
 POST /embeddings
 POST /completions
@@ -285,9 +285,11 @@ POST /vector_stores/{id}/file_batches/{id}/cancel
 
 def is_relayed(method: str, rest: str, *, shared: bool, opened: Iterable[str] = ()) -> bool:
     """Whether a path behind the prefixes is relayed; `shared` if several owners have what is theirs in one account."""
-    asked = "GET" if method == "HEAD" else method, tuple(rest.strip("/").split("/"))
-    known = _OPEN if shared else _OPEN_FOR_ONE
-    return any(_matches(pattern, *asked) for pattern in known) or any(_matches(_pattern(o), *asked) for o in opened)
+    requested = "GET" if method == "HEAD" else method, tuple(rest.strip("/").split("/"))
+    patterns = _OPEN if shared else _OPEN_FOR_ONE
+    return any(_matches(pattern, *requested) for pattern in patterns) or any(
+        _matches(_pattern(o), *requested) for o in opened
+    )
 
 
 def is_plain(rest: str) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
-from dragoman.gateway.model_list_fetch import models_at, what_broke, what_was_refused
+from dragoman.gateway.model_list_fetch import describe_error, describe_refusal, models_at
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.runtime import Runtime
@@ -28,7 +28,7 @@ from dragoman.providers.transport_interface import Order
 _NOTHING = b'{"model":"none","max_tokens":1,"messages":[]}'
 _NO_MODEL = "none"
 # Who says this has looked at the request, and so at the key before it.
-_KNOWN_BY = frozenset({200, 400, 404, 422, 429})
+_KEY_ACCEPTED_STATUSES = frozenset({200, 400, 404, 422, 429})
 
 
 class ProbeResponse(Struct, frozen=True, kw_only=True):
@@ -40,78 +40,81 @@ class ProbeResponse(Struct, frozen=True, kw_only=True):
     provider: str
     protocol: str
     well: bool
-    words: str
+    message: str
     status: int = 0
     date: str = ""
-    heard: float = 0.0
+    received_at: float = 0.0
 
 
-class _Service(Runtime):
+class _ProbeRuntime(Runtime):
     """A service that remembers the last flight to each endpoint, whose answer says when it was."""
 
     def __init__(self, settings: Settings, log: Log) -> None:
-        super().__init__(settings, Metrics(), log, StoredState(Storage(keep=False), log))
-        self.flights: dict[tuple[str, str], UpstreamCall] = {}
+        super().__init__(settings, Metrics(), log, StoredState(Storage(store_responses=False), log))
+        self.calls: dict[tuple[str, str], UpstreamCall] = {}
 
     async def open(self, order: Order) -> UpstreamCall:
-        flight = await super().open(order)
-        self.flights[order.provider.name, order.endpoint.protocol] = flight
-        return flight
+        call = await super().open(order)
+        self.calls[order.provider.name, order.endpoint.protocol] = call
+        return call
 
 
 async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
     """Call every endpoint of every provider: its name, its protocol, whether it is well, and in words."""
-    return [(answer.provider, answer.protocol, answer.well, answer.words) for answer in await ask_all(settings)]
+    return [
+        (response.provider, response.protocol, response.well, response.message)
+        for response in await probe_all(settings)
+    ]
 
 
-async def ask_all(settings: Settings, patience: float | None = None) -> list[ProbeResponse]:
+async def probe_all(settings: Settings, timeout: float | None = None) -> list[ProbeResponse]:
     """What every endpoint of every provider answers within some seconds."""
-    service = _Service(settings, Log(io.StringIO()))
-    seconds = settings.timeouts.connect + 5.0 if patience is None else patience
+    runtime = _ProbeRuntime(settings, Log(io.StringIO()))
+    seconds = settings.timeouts.connect + 5.0 if timeout is None else timeout
     try:
         return list(
             await asyncio.gather(
                 *(
-                    _check(service, provider, endpoint, seconds)
+                    _check(runtime, provider, endpoint, seconds)
                     for provider in settings.providers.values()
                     for endpoint in provider.endpoints
                 )
             )
         )
     finally:
-        await service.close()
+        await runtime.close()
 
 
-async def _check(service: _Service, provider: Provider, endpoint: Endpoint, seconds: float) -> ProbeResponse:
+async def _check(runtime: _ProbeRuntime, provider: Provider, endpoint: Endpoint, seconds: float) -> ProbeResponse:
     well = False
     try:
         async with asyncio.timeout(seconds):
-            words = await (_list if has_list(provider) else knock)(service, provider, endpoint)
+            message = await (_list if has_list(provider) else probe_key)(runtime, provider, endpoint)
             well = True
     except TimeoutError:
-        words = "no answer in time"
+        message = "no answer in time"
     except DragomanError as error:
-        words = what_broke(error, provider, endpoint)
-    flight = service.flights.get((provider.name, endpoint.protocol))
-    dates = [value for name, value in flight.headers if name == b"date"] if flight is not None else []
+        message = describe_error(error, provider, endpoint)
+    call = runtime.calls.get((provider.name, endpoint.protocol))
+    dates = [value for name, value in call.headers if name == b"date"] if call is not None else []
     date = dates[0].decode("latin-1") if dates else ""
     return ProbeResponse(
         provider=provider.name,
         protocol=endpoint.protocol,
         well=well,
-        words=words,
-        status=flight.status if flight is not None else 0,
+        message=message,
+        status=call.status if call is not None else 0,
         date=date,
-        heard=time.time(),
+        received_at=time.time(),
     )
 
 
-async def _list(service: Runtime, provider: Provider, endpoint: Endpoint) -> str:
-    models = await models_at(service, provider, endpoint)
+async def _list(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> str:
+    models = await models_at(runtime, provider, endpoint)
     return f"{len(models)} model{'' if len(models) == 1 else 's'}"
 
 
-async def knock(service: Runtime, provider: Provider, endpoint: Endpoint) -> str:
+async def probe_key(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> str:
     """Ask a provider without a list for what costs nothing; what that says of it, or an error in words."""
     model = provider.models[0] if provider.models else ""
     order = Order(
@@ -121,18 +124,18 @@ async def knock(service: Runtime, provider: Provider, endpoint: Endpoint) -> str
         stream=False,
         body=_NOTHING,
         headers=[],
-        key=service.rotation(provider).next(),
+        key=runtime.rotation(provider).next(),
     )
-    flight = await service.open(order)
+    call = await runtime.open(order)
     try:
-        await flight.head()
+        await call.head()
     finally:
-        flight.close()
-    if flight.status == 404 and model:
+        call.close()
+    if call.status == 404 and model:
         raise DragomanError(f"it answered 404: it does not have the model {model}")
-    if flight.status == 403:
+    if call.status == 403:
         # Whether a key is good for anything else cannot be known.
         raise DragomanError("it answered 403: it does not take the key, or not for this model; list yours in models")
-    if flight.status not in _KNOWN_BY:
-        raise DragomanError(what_was_refused(flight.status, provider, endpoint, order.key))
+    if call.status not in _KEY_ACCEPTED_STATUSES:
+        raise DragomanError(describe_refusal(call.status, provider, endpoint, order.key))
     return "it takes the key, and lists no models"

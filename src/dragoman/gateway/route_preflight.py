@@ -10,10 +10,10 @@ from difflib import get_close_matches
 from functools import partial
 
 from dragoman.errors import DragomanError, TimedOut, WireError
-from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, shown
+from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, printable
 from dragoman.gateway.check_cache import CheckResult
-from dragoman.gateway.model_list_fetch import ask_for_list, read_list
-from dragoman.gateway.provider_probe import knock
+from dragoman.gateway.model_list_fetch import fetch_list, read_list
+from dragoman.gateway.provider_probe import probe_key
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.address import Origin, locate
 from dragoman.model.jsonvalue import JsonObject
@@ -23,77 +23,79 @@ from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 
-PATIENCE = 2.0
+TIMEOUT = 2.0
 # More than these of one name are not asked.
-_MOST = 16
+_MAX_TARGETS = 16
 _NEAREST = 3
 _REFUSED = frozenset({401, 403})
 
 
-async def checked(service: Runtime, route: Route, *, is_operator: bool) -> list[JsonObject]:
+async def check_targets(runtime: Runtime, route: Route, *, is_operator: bool) -> list[JsonObject]:
     """Ask everybody that a name leads to; what is told of it depends on who wants to know."""
-    targets = route.targets[:_MOST]
-    places = {_place(target): target for target in targets}
-    asked = await asyncio.gather(
-        *(service.checks.of(place, partial(_ask, service, target)) for place, target in places.items())
+    targets = route.targets[:_MAX_TARGETS]
+    target_by_key = {_cache_key(target): target for target in targets}
+    results = await asyncio.gather(
+        *(runtime.checks.of(place, partial(_check, runtime, target)) for place, target in target_by_key.items())
     )
-    found = dict(zip(places, asked, strict=True))
-    return [_told(target, found[_place(target)], is_operator=is_operator) for target in targets]
+    result_by_key = dict(zip(target_by_key, results, strict=True))
+    return [_describe(target, result_by_key[_cache_key(target)], is_operator=is_operator) for target in targets]
 
 
-def _place(target: Target) -> tuple[str, str]:
+def _cache_key(target: Target) -> tuple[str, str]:
     return target.provider.name, target.endpoint.protocol
 
 
-def _told(target: Target, found: CheckResult, *, is_operator: bool) -> JsonObject:
-    advice = found.advice
-    words = "" if advice is None else advice.operator if is_operator else advice.client
-    if found.models and target.model not in found.models:
-        near = ", ".join(get_close_matches(target.model, found.models, n=_NEAREST, cutoff=0.5))
-        words = f"{target.provider.name} does not list {shown(target.model)}" + (f"; it lists {near}" if near else "")
-    return {"target": f"{target.provider.name}/{target.shown}", "able": found.able, "words": words}
+def _describe(target: Target, result: CheckResult, *, is_operator: bool) -> JsonObject:
+    advice = result.advice
+    message = "" if advice is None else advice.operator if is_operator else advice.client
+    if result.models and target.model not in result.models:
+        near = ", ".join(get_close_matches(target.model, result.models, n=_NEAREST, cutoff=0.5))
+        message = f"{target.provider.name} does not list {printable(target.model)}" + (
+            f"; it lists {near}" if near else ""
+        )
+    return {"target": f"{target.provider.name}/{target.printable_model}", "able": result.able, "words": message}
 
 
-async def _ask(service: Runtime, target: Target) -> CheckResult:
+async def _check(runtime: Runtime, target: Target) -> CheckResult:
     provider, endpoint = target.provider, target.endpoint
     called = Called(provider=provider, endpoint=endpoint)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             if has_list(provider):
-                return await _by_list(service, provider, endpoint)
-            await knock(service, provider, endpoint)
+                return await _by_list(runtime, provider, endpoint)
+            await probe_key(runtime, provider, endpoint)
             return CheckResult()
     except (TimeoutError, TimedOut):
-        return CheckResult(advice=_note(called, f"did not answer within {PATIENCE:g} s"))
+        return CheckResult(advice=_public_advice(called, f"did not answer within {TIMEOUT:g} s"))
     except DragomanError as error:
         advice = of_error(error, called)
-        told = Advice(operator=f"{provider.name}: {error}", client=f"{provider.name} cannot be asked now")
-        return CheckResult(able=False, advice=advice or told)
+        default_advice = Advice(operator=f"{provider.name}: {error}", client=f"{provider.name} cannot be asked now")
+        return CheckResult(able=False, advice=advice or default_advice)
 
 
-def _note(called: Called, words: str) -> Advice:
+def _public_advice(called: Called, message: str) -> Advice:
     """Something that everybody may know of a provider, but for where it is."""
-    place = f" at {called.place}" if called.place else ""
-    return Advice(operator=f"{called.name}{place} {words}", client=f"{called.name} {words}")
+    location = f" at {called.address}" if called.address else ""
+    return Advice(operator=f"{called.name}{location} {message}", client=f"{called.name} {message}")
 
 
-async def _by_list(service: Runtime, provider: Provider, endpoint: Endpoint) -> CheckResult:
+async def _by_list(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> CheckResult:
     """What a provider's list of models tells of it; one on this machine is nobody else's."""
-    key = service.rotation(provider).next()
-    asking = [ask_for_list(service, provider, endpoint, key)]
+    key = runtime.rotation(provider).next()
+    fetches = [fetch_list(runtime, provider, endpoint, key)]
     origin = _origin(endpoint)
     if provider.keys and origin is not None and not origin.loopback:
-        asking.append(ask_for_list(service, provider, endpoint, keyless=True))
-    (status, body), *others = await asyncio.gather(*asking)
+        fetches.append(fetch_list(runtime, provider, endpoint, keyless=True))
+    (status, body), *others = await asyncio.gather(*fetches)
     called = Called(provider=provider, endpoint=endpoint, keys=() if key is None else (key,))
     if status in _REFUSED:
         # Who shows no list to a key takes it for nothing else either.
-        return CheckResult(able=False, advice=of_refusal(AttemptOutcome.BAD_KEY, called))
+        return CheckResult(able=False, advice=of_refusal(AttemptOutcome.INVALID_KEY, called))
     if status != 200:
-        return CheckResult(advice=_note(called, f"answered {status} when it was asked for its models"))
-    words = "shows its models to anybody: whether it takes the key shows with the first call"
+        return CheckResult(advice=_public_advice(called, f"answered {status} when it was asked for its models"))
+    message = "shows its models to anybody: whether it takes the key shows with the first call"
     open_to_all = bool(others) and others[0][0] == 200
-    advice = _note(called, words) if open_to_all else None
+    advice = _public_advice(called, message) if open_to_all else None
     return CheckResult(advice=advice, models=await _models(provider, endpoint, body))
 
 

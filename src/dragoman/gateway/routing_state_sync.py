@@ -17,28 +17,32 @@ from dragoman.routing.affinity import AffinityUpdate
 from dragoman.routing.target_health import HealthUpdate
 
 # Seconds between two looks at what is new.
-LOOK = 0.2
-_HEALTH, _KEYS, _PINS = "health", "keys", "pins"
+POLL_INTERVAL = 0.2
+_HEALTH, _KEYS, _AFFINITIES = "health", "keys", "pins"
 
 
 class RoutingStateSync:
     """What is told to the other workers, and heard of them. `service` gives the present one: a reload replaces it."""
 
-    def __init__(self, channel: WorkerChannel, service: Callable[[], Runtime], kept: PersistedCooldowns) -> None:
+    def __init__(
+        self, channel: WorkerChannel, runtime: Callable[[], Runtime], persisted_cooldowns: PersistedCooldowns
+    ) -> None:
         self._channel = channel
-        self._kept = kept
-        self._service = service
+        self._persisted_cooldowns = persisted_cooldowns
+        self._runtime = runtime
         self._timer: asyncio.TimerHandle | None = None
-        channel.subscribe(_HEALTH, HealthUpdate, lambda notice: service().traffic.health.merge((notice,)))
-        channel.subscribe(_KEYS, KeyCooldownUpdate, self._hear_of_key)
-        channel.subscribe(_PINS, AffinityUpdate, lambda notice: service().traffic.pins.merge((notice,)))
-        channel.offer(_HEALTH, lambda: service().traffic.health.snapshot())
-        channel.offer(_KEYS, self._known_of_keys)
-        channel.offer(_PINS, lambda: service().traffic.pins.snapshot())
+        channel.subscribe(_HEALTH, HealthUpdate, lambda notice: runtime().routing_state.health.merge((notice,)))
+        channel.subscribe(_KEYS, KeyCooldownUpdate, self._merge_key)
+        channel.subscribe(
+            _AFFINITIES, AffinityUpdate, lambda notice: runtime().routing_state.affinities.merge((notice,))
+        )
+        channel.offer(_HEALTH, lambda: runtime().routing_state.health.snapshot())
+        channel.offer(_KEYS, self._key_snapshot)
+        channel.offer(_AFFINITIES, lambda: runtime().routing_state.affinities.snapshot())
 
     def start(self) -> None:
         """Tell what is new from now on; a worker without others is asked to when it looks after other things."""
-        self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
+        self._timer = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._poll)
 
     def stop(self) -> None:
         """Tell nothing more."""
@@ -46,32 +50,32 @@ class RoutingStateSync:
             self._timer.cancel()
             self._timer = None
 
-    def tell(self) -> None:
+    def broadcast(self) -> None:
         """Tell and keep what is new, each notice by itself: one that is too large leaves the others alone."""
-        service, tell = self._service(), self._channel.tell
-        for notice in service.traffic.health.news():
-            tell(_HEALTH, notice)
-            self._kept.note_target(notice)
-        for rests in service.key_rests().values():
-            for told in rests.news():
-                tell(_KEYS, told)
-                self._kept.note_key(told)
-        pins = service.traffic.pins
+        runtime, send = self._runtime(), self._channel.broadcast
+        for health_update in runtime.routing_state.health.take_updates():
+            send(_HEALTH, health_update)
+            self._persisted_cooldowns.update_target(health_update)
+        for cooldowns in runtime.key_cooldowns().values():
+            for key_update in cooldowns.take_updates():
+                send(_KEYS, key_update)
+                self._persisted_cooldowns.update_key(key_update)
+        affinities = runtime.routing_state.affinities
         if self._channel.is_alone:
-            pins.hush()
+            affinities.discard_updates()
             return
-        for pinned in pins.news():
-            tell(_PINS, pinned)
+        for affinity_update in affinities.take_updates():
+            send(_AFFINITIES, affinity_update)
 
-    def _look(self) -> None:
-        self.tell()
+    def _poll(self) -> None:
+        self.broadcast()
         self.start()
 
-    def _hear_of_key(self, notice: KeyCooldownUpdate) -> None:
-        rests = self._service().key_rests().get(notice.provider)
-        if rests is not None:
-            rests.merge((notice,))
+    def _merge_key(self, update: KeyCooldownUpdate) -> None:
+        cooldowns = self._runtime().key_cooldowns().get(update.provider)
+        if cooldowns is not None:
+            cooldowns.merge((update,))
 
-    def _known_of_keys(self) -> Iterable[KeyCooldownUpdate]:
-        for rests in self._service().key_rests().values():
-            yield from rests.snapshot()
+    def _key_snapshot(self) -> Iterable[KeyCooldownUpdate]:
+        for cooldowns in self._runtime().key_cooldowns().values():
+            yield from cooldowns.snapshot()

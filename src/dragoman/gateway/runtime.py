@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from dragoman.config.prices import book_of
+from dragoman.config.prices import price_book_of
 from dragoman.config.settings import Settings
 from dragoman.errors import Unconfigured, Unconnected
 from dragoman.gateway.access.client_address import networks
@@ -30,11 +30,11 @@ from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.session_facts import SessionFacts
 from dragoman.gateway.observability.usage_recorder import UsageRecorder
 from dragoman.gateway.routing_state import RoutingState
-from dragoman.gateway.stored_responses.stored_state import StoredState, notes_ids
+from dragoman.gateway.stored_responses.stored_state import StoredState, must_record_owners
 from dragoman.gateway.target_info import TargetInfo
 from dragoman.http.client import HttpClient
 from dragoman.http.upstream_call import UpstreamCall, UpstreamRequest
-from dragoman.launching.local_servers import port_of, stranger_at
+from dragoman.launching.local_servers import foreign_user_at, port_of
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_call import open_echo
 from dragoman.protocols.codec import Mint
@@ -44,8 +44,8 @@ from dragoman.providers.provider import Provider
 from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Order
-from dragoman.records.ids import answer_suffix, new_id
-from dragoman.routing.health_state import GOOD, HealthLevel, HealthState
+from dragoman.records.ids import new_id, response_suffix
+from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
 from dragoman.routing.target import Target
 
 
@@ -53,20 +53,20 @@ class TargetHealthView(Struct, frozen=True, kw_only=True):
     """How a target is thought of, for whoever asks: `seconds` are left of that, 0 if it has no end."""
 
     target: str
-    standing: str
+    health: str
     seconds: float = 0.0
     # For how long it has been so, what failed last, how long ago, how many failed in a row, and how often it rested.
     since: float = 0.0
     last: str = ""
     failed: float | None = None
-    in_a_row: int = 0
-    rests: int = 0
+    consecutive_failures: int = 0
+    cooldowns: int = 0
 
 
-class Cleared(Struct, frozen=True, kw_only=True):
+class ResetResult(Struct, frozen=True, kw_only=True):
     """What was held against a target until now: how it stood, and how many of its keys rested."""
 
-    standing: str
+    health: str
     keys: int
 
 
@@ -88,34 +88,34 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.tallies: LaunchCounters = metrics.tallies
+        self.launch_counters: LaunchCounters = metrics.launches
         self.log = metrics.log = log
         self.state = state or StoredState(settings.storage, log)
         # What is written down of exchanges, once somebody starts it.
-        self.accounting: UsageRecorder = (
-            former.accounting if former is not None else UsageRecorder(settings.storage, log)
+        self.usage_recorder: UsageRecorder = (
+            former.usage_recorder if former is not None else UsageRecorder(settings.storage, log)
         )
-        metrics.recorded = self.accounting.recorded
-        self.notes_ids = notes_ids(settings)
+        metrics.recorded = self.usage_recorder.recorded
+        self.records_ids = must_record_owners(settings)
         self.guard = guard or Guard(settings)
         self.proxies = networks(settings.server.trusted_proxies)
-        self.routes = ModelResolver(settings, keeps=self.state.store is not None)
+        self.routes = ModelResolver(settings, stores_responses=self.state.store is not None)
         # Prices and windows; nothing is read before somebody asks.
-        self.book = book_of(settings, lambda words: log.event("warn", words))
+        self.price_book = price_book_of(settings, lambda words: log.event("warn", words))
         self.mint = system_mint()
-        self.costs = Costs(self.book, self.mint.now)
+        self.costs = Costs(self.price_book, self.mint.now)
         # The share of exchanges that a collector is told of; None without one.
-        self.told_share = settings.telemetry.sample if settings.tells else None
+        self.sample_ratio = settings.telemetry.sample_ratio if settings.has_telemetry_export else None
         self.client: HttpClient = HttpClient(
             connect_timeout=settings.timeouts.connect,
-            connections=settings.limits.connections,
+            connections=settings.limits.connections_per_host,
             reuse=former.client.reuse if former is not None else None,
         )
         self.draining = False
         # To ask for the running one costs a call to the system each time.
         self.loop = asyncio.get_running_loop()
         self.clock: Callable[[], float] = self.loop.time
-        self.traffic: RoutingState = former.traffic if former is not None else RoutingState(self.clock)
+        self.routing_state: RoutingState = former.routing_state if former is not None else RoutingState(self.clock)
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {
             name: Rotation(provider.keys, self.clock, rotations.get(name), name)
@@ -124,8 +124,10 @@ class Runtime:
         if former is not None:
             self._forgive_changed(former.settings)
         # Who is speaking.
-        self.listener: SessionFacts = former.listener if former is not None else SessionFacts()
-        self.listener.asked = any(rule.when.thread for line in settings.routes for rule in line.rules)
+        self.session_facts: SessionFacts = former.session_facts if former is not None else SessionFacts()
+        self.session_facts.is_required = any(
+            rule.when.thread for route_config in settings.routes for rule in route_config.rules
+        )
         # How many calls each provider has, and who waits for one.
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
         # How many exchanges each gateway key has.
@@ -134,17 +136,17 @@ class Runtime:
         limits = settings.limits
         self.unfinished: ByteBudget = former.unfinished if former is not None else ByteBudget(limits.unfinished_bytes)
         self.buffered: ByteBudget = former.buffered if former is not None else ByteBudget(limits.buffered_bytes)
-        self.unfinished.settle(limits.unfinished_bytes)
-        self.buffered.settle(limits.buffered_bytes)
+        self.unfinished.set_limit(limits.unfinished_bytes)
+        self.buffered.set_limit(limits.buffered_bytes)
         metrics.loads = self.admission.loads
-        metrics.levels, metrics.resting = self._levels, self._resting_keys
+        metrics.levels, metrics.keys_in_cooldown = self._levels, self._keys_in_cooldown
         metrics.may_name = self.may_name
-        self.admission.settle(_limits(settings))
+        self.admission.set_limits(_limits(settings))
         self._redactors: dict[str, Redactor] = {}
         self.listed: ModelListCache = ModelListCache(settings.callable, former.listed if former is not None else None)
         self.routes.listed = self._models_listed
         self.checks = CheckCache(self.clock)
-        self.knowledge = TargetInfo(self.book, self.listed, self._rotations, self.admission, self.mint.now)
+        self.target_info = TargetInfo(self.price_book, self.listed, self._rotations, self.admission, self.mint.now)
 
     def _forgive_changed(self, former: Settings) -> None:
         """Hold nothing against a provider that is called elsewhere, or with other keys, than it was before.
@@ -155,29 +157,29 @@ class Runtime:
         changed: set[str] = set()
         for name, provider in self.settings.providers.items():
             before = former.providers.get(name)
-            if before is None or _place(provider) != _place(before):
+            if before is None or _call_settings(provider) != _call_settings(before):
                 changed.add(name)
-                self._rotations[name].rests.clear(now)
+                self._rotations[name].cooldowns.clear(now)
             elif provider.keys != before.keys:
                 changed.add(name)
         if changed:
-            for report in self.traffic.health.reports(now):
+            for report in self.routing_state.health.reports(now):
                 if report.target.partition("/")[0] in changed:
-                    self.traffic.health.clear(report.target, now)
+                    self.routing_state.health.reset(report.target, now)
 
     def _models_listed(self, provider: Provider) -> Iterable[str]:
-        found = self.listed.of(provider)
-        return () if found is None else found.models
+        cached = self.listed.of(provider)
+        return () if cached is None else cached.models
 
     @property
-    def chance(self) -> Callable[[], float]:
+    def rng(self) -> Callable[[], float]:
         """Numbers from 0 up to, but not including, 1."""
-        return self.traffic.chance
+        return self.routing_state.rng
 
     def health_of(self, target: Target) -> str | None:
         """How a target stands, in a word; None if it was not tried."""
-        health = self.traffic.health
-        return health.standing(target.id, self.clock()).level.value if health.knows(target.id) else None
+        health = self.routing_state.health
+        return health.state(target.id, self.clock()).level.value if health.has_target(target.id) else None
 
     def may_name(self, target: str) -> bool:
         """Whether everybody who has a key may hear a target's name: not if it may be known to who asked for it alone.
@@ -193,7 +195,7 @@ class Runtime:
         listed = self.listed.of(provider)
         if target in self.routes.spelled or (listed is not None and model in listed.models):
             return True
-        facts = facts_of(self.book, provider, model, self.mint.now())
+        facts = facts_of(self.price_book, provider, model, self.mint.now())
         return facts is not None and facts.entry.partition("/")[2] == model
 
     def unnamed(self) -> dict[str, int]:
@@ -201,67 +203,69 @@ class Runtime:
         levels = (level.value for target, level in self._levels().items() if not self.may_name(target))
         return dict(Counter(levels))
 
-    def standings(self) -> Iterable[TargetHealthView]:
+    def health_views(self) -> Iterable[TargetHealthView]:
         """How targets are thought of that were tried, and whose names may be told."""
         now = self.clock()
-        for report in self.traffic.health.reports(now):
+        for report in self.routing_state.health.reports(now):
             if not self.may_name(report.target):
                 continue
-            standing = self._standing(report.target, report.standing)
-            seconds = max(standing.until - now, 0.0) if standing is not GOOD else 0.0
+            health = self._health_state(report.target, report.health)
+            seconds = max(health.until - now, 0.0) if health is not HEALTHY else 0.0
             yield TargetHealthView(
                 target=report.target,
-                standing=standing.level.value,
+                health=health.level.value,
                 seconds=seconds,
                 since=max(now - report.since, 0.0),
                 last="" if report.last is None else report.last.value,
                 failed=None if report.last is None else max(now - report.failed, 0.0),
-                in_a_row=report.in_a_row,
-                rests=report.rests,
+                consecutive_failures=report.consecutive_failures,
+                cooldowns=report.cooldowns,
             )
 
     def _levels(self) -> dict[str, HealthLevel]:
-        reports = self.traffic.health.reports(self.clock())
-        return {report.target: self._standing(report.target, report.standing).level for report in reports}
+        reports = self.routing_state.health.reports(self.clock())
+        return {report.target: self._health_state(report.target, report.health).level for report in reports}
 
-    def _resting_keys(self) -> dict[str, int]:
+    def _keys_in_cooldown(self) -> dict[str, int]:
         """How many keys of each provider rest that has any keys."""
         return {
-            name: len({place for place, _ in rotation.resting()})
+            name: len({place for place, _ in rotation.active_cooldowns()})
             for name, rotation in self._rotations.items()
             if rotation.count
         }
 
-    def _standing(self, target: str, found: HealthState) -> HealthState:
+    def _health_state(self, target: str, health: HealthState) -> HealthState:
         """How a target stands, its keys considered."""
         provider, _, model = target.partition("/")
         rotation = self._rotations.get(provider)
         wakes = None if rotation is None else rotation.wakes(model)
-        return found if wakes is None or found.level is HealthLevel.RESTING else HealthState(HealthLevel.KEYLESS, wakes)
+        return (
+            health if wakes is None or health.level is HealthLevel.COOLDOWN else HealthState(HealthLevel.NO_KEY, wakes)
+        )
 
-    def clear(self, target: str) -> Cleared:
+    def reset_target(self, target: str) -> ResetResult:
         """Take a target for good, whatever it did, and let its keys be used again; give what was held against it."""
         now = self.clock()
         provider, _, model = target.partition("/")
-        rests = self._rotations[provider].rests
-        before = self.traffic.health.standing(target, now)
-        self.traffic.health.clear(target, now)
-        return Cleared(standing=before.level.value, keys=len(rests.clear(now, model=model)))
+        cooldowns = self._rotations[provider].cooldowns
+        before = self.routing_state.health.state(target, now)
+        self.routing_state.health.reset(target, now)
+        return ResetResult(health=before.level.value, keys=len(cooldowns.clear(now, model=model)))
 
     def rotation(self, provider: Provider) -> Rotation:
         """The keys of a provider, taking turns."""
         return self._rotations[provider.name]
 
-    def key_rests(self) -> dict[str, KeyCooldowns]:
+    def key_cooldowns(self) -> dict[str, KeyCooldowns]:
         """Which keys rest, by the names of their providers."""
-        return {name: rotation.rests for name, rotation in self._rotations.items()}
+        return {name: rotation.cooldowns for name, rotation in self._rotations.items()}
 
     def redactor(self, provider: Provider) -> Redactor:
         """What must not leave of a provider."""
-        found = self._redactors.get(provider.name)
-        if found is None:
-            found = self._redactors[provider.name] = Redactor(provider)
-        return found
+        cached = self._redactors.get(provider.name)
+        if cached is None:
+            cached = self._redactors[provider.name] = Redactor(provider)
+        return cached
 
     async def admitted(self, provider: str, record: Record) -> Slot | None:
         """A place among the calls of a provider, None if those are not counted; `Overloaded` if none comes in time.
@@ -270,15 +274,15 @@ class Runtime:
         """
         if not self.admission.limits(provider):
             return None
-        found = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.whole)
-        return found if isinstance(found, Slot) else await found
+        slot = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.effective_total)
+        return slot if isinstance(slot, Slot) else await slot
 
     async def open(self, order: Order) -> UpstreamCall:
         """Put an order on its way."""
         provider = order.provider
         if provider.transport == "echo":
             return open_echo(_echo_call(order), order.endpoint.protocol)
-        if provider.name in self.settings.local and stranger_at(port_of(order.endpoint.base_url)) is not None:
+        if provider.name in self.settings.local and foreign_user_at(port_of(order.endpoint.base_url)) is not None:
             whose = "what listens at its usual port belongs to another user of this machine"
             raise Unconfigured("the provider is not configured completely", remedy=whose)
         call = transport_of(provider.transport).call(order)
@@ -300,29 +304,29 @@ class Runtime:
 
     def mint_of(self, record: Record) -> Mint:
         """Where the ids of an exchange come from: an answer without one of its own is found by that of its record."""
-        return Mint(token=self.mint.token, now=self.mint.now, answer=answer_suffix(record.id))
+        return Mint(token=self.mint.token, now=self.mint.now, response_token=response_suffix(record.id))
 
-    def account(self, record: Record) -> RecordBuilder:
+    def builder_of(self, record: Record) -> RecordBuilder:
         """The account of an exchange that begins."""
         return RecordBuilder(record, self.clock, self.finish)
 
     def finish(self, record: Record) -> None:
         """Write down, count and log an exchange that is settled."""
-        self.accounting.settle(record)
+        self.usage_recorder.finalize(record)
         self._count(record)
 
-    def account_of_stranger(self, record: Record) -> RecordBuilder:
+    def builder_of_unauthenticated(self, record: Record) -> RecordBuilder:
         """The account of somebody who is not let in."""
-        return RecordBuilder(record, self.clock, self._finish_stranger)
+        return RecordBuilder(record, self.clock, self._finish_unauthenticated)
 
-    def _finish_stranger(self, record: Record) -> None:
-        self.accounting.settle_stranger(record)
+    def _finish_unauthenticated(self, record: Record) -> None:
+        self.usage_recorder.finalize_unauthenticated(record)
         self._count(record)
 
     def _count(self, record: Record) -> None:
         self.metrics.count(record)
         if record.launch:
-            self.tallies.count(record)
+            self.launch_counters.count(record)
         # With the loop's next turn: the thread that writes lines would take the interpreter from whoever answers.
         self.loop.call_soon(self.log.exchange, record)
 
@@ -331,7 +335,7 @@ class Runtime:
         await self.client.close()
 
 
-def _place(provider: Provider) -> tuple[object, ...]:
+def _call_settings(provider: Provider) -> tuple[object, ...]:
     """Where and how a provider is called, its keys aside."""
     return provider.endpoints, provider.transport, provider.auth, provider.headers, provider.options
 
@@ -340,7 +344,7 @@ def _limits(settings: Settings) -> dict[str, AdmissionLimits]:
     """How many calls this process may have with each provider that has a limit."""
     return {
         name: divided(
-            AdmissionLimits(provider.concurrency, provider.queue, provider.queue_time), settings.server.workers
+            AdmissionLimits(provider.concurrency, provider.queue_size, provider.queue_timeout), settings.server.workers
         )
         for name, provider in settings.providers.items()
         if provider.concurrency is not None

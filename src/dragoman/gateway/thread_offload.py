@@ -34,15 +34,15 @@ T = TypeVar("T")
 # Bytes up to which work is done on the loop.
 INLINE = 256 * 1024
 _THREADS = 2
-_MOST_WAITING = 64
+_MAX_WAITING = 64
 # Bytes of what runs and waits together, from which on nothing else may wait.
-_MOST_BYTES = 256 * 1024 * 1024
+_MAX_BYTES = 256 * 1024 * 1024
 # How long a thread may go on before another one has its turn, in seconds: the loop waits as long for each of its steps.
 _TURN = 0.001
 # How long a job waits that is not paid for, in seconds; then it is refused. What waits now is done or refused by then.
-_LONGEST_WAIT = 5.0
+_MAX_WAIT_SECONDS = 5.0
 _FULL = "too many large requests are being read"
-_LATE = f"no thread for a large request was free within {_LONGEST_WAIT:g} s"
+_LATE = f"no thread for a large request was free within {_MAX_WAIT_SECONDS:g} s"
 
 
 class _Job(Generic[T]):
@@ -66,7 +66,7 @@ class _Job(Generic[T]):
     def refuse(self, message: str) -> None:
         """Fail on the loop, before the work has begun."""
         self._work = None
-        _fail(self._future, OffloadBusy(message, retry_after=math.ceil(_LONGEST_WAIT)))
+        _fail(self._future, OffloadBusy(message, retry_after=math.ceil(_MAX_WAIT_SECONDS)))
 
     def run(self, leave: Callable[[_Job[T]], None]) -> None:
         """Do it, in a thread, and `leave` before anybody hears of it."""
@@ -83,13 +83,13 @@ class _Job(Generic[T]):
                 self._loop.call_soon_threadsafe(_fail, self._future, error)
             else:
                 leave(self)
-                self._loop.call_soon_threadsafe(_settle, self._future, done)
+                self._loop.call_soon_threadsafe(_succeed, self._future, done)
                 del done
         # The frames of an error lead back to this one, and from here to the future that holds the error.
         del self, work
 
 
-def _settle(future: asyncio.Future[T], done: T) -> None:
+def _succeed(future: asyncio.Future[T], done: T) -> None:
     if not future.done():
         future.set_result(done)
 
@@ -115,10 +115,10 @@ class _Threads:
         """Put a job in the queue. If that is full, a job of the key with most waiting is refused: maybe this one."""
         with self._changed:
             if not job.paid:
-                if self._jobs >= _MOST_WAITING and not self._displace(job, 1, _jobs):
+                if self._jobs >= _MAX_WAITING and not self._displace(job, 1, _jobs):
                     return
                 # The jobs that run are not refused any more: if no other waits, one may.
-                while self._jobs and self._bytes >= _MOST_BYTES:
+                while self._jobs and self._bytes >= _MAX_BYTES:
                     if not self._displace(job, job.size, _bytes):
                         return
                 self._jobs += 1
@@ -132,8 +132,8 @@ class _Threads:
 
     def _displace(self, job: _Job[object], added: int, measure: Callable[[dict[_Job[object], None]], int]) -> bool:
         """Refuse the last request of the key with most waiting; False if that is the job that comes now."""
-        row = self._waiting.largest(job.key, added, measure)
-        last = next((other for other in reversed(row) if not other.paid), job)
+        queue = self._waiting.largest(job.key, added, measure)
+        last = next((other for other in reversed(queue) if not other.paid), job)
         if last is not job:
             self._remove(last)
         last.refuse(_FULL)
@@ -176,18 +176,18 @@ class _Threads:
             del job
 
 
-def _jobs(row: dict[_Job[object], None]) -> int:
-    return sum(not job.paid for job in row)
+def _jobs(queue: dict[_Job[object], None]) -> int:
+    return sum(not job.paid for job in queue)
 
 
-def _bytes(row: dict[_Job[object], None]) -> int:
-    return sum(job.size for job in row if not job.paid)
+def _bytes(queue: dict[_Job[object], None]) -> int:
+    return sum(job.size for job in queue if not job.paid)
 
 
 _threads = _Threads()
 
 
-async def beside_loop(work: Callable[[], T], size: int, key: str, *, paid: bool = False) -> T:
+async def offload(work: Callable[[], T], size: int, key: str, *, paid: bool = False) -> T:
     """Do work on so many bytes: at once if they are few, else in a thread; what it raises is raised here.
 
     `key` is the name of the gateway key whose turn it takes. Where too much waits, or no thread is free in time,
@@ -202,7 +202,7 @@ async def beside_loop(work: Callable[[], T], size: int, key: str, *, paid: bool 
     try:
         _threads.submit(job)  # type: ignore[arg-type]  # what comes of it is its own future's business
         if not paid:
-            timer = loop.call_later(_LONGEST_WAIT, partial(_threads.expire, job))  # type: ignore[arg-type]  # the same
+            timer = loop.call_later(_MAX_WAIT_SECONDS, partial(_threads.expire, job))  # type: ignore[arg-type]  # the same
         return await future
     finally:
         if timer is not None:

@@ -99,8 +99,8 @@ _lined = lru_cache(maxsize=1024)(_line)
 
 # Names of headers that were found to be right: most are in every call, and clients have a say in some of them, too.
 CHECKED: set[bytes] = set()
-_MOST_CHECKED = 1024
-_LONGEST_CHECKED = 64
+_MAX_CHECKED = 1024
+_MAX_CHECKED_LENGTH = 64
 
 
 def check_name(name: bytes) -> None:
@@ -109,7 +109,7 @@ def check_name(name: bytes) -> None:
         raise ValueError("a header name holds characters that no name has")
     if name.lower() in (b"host", b"content-length", b"transfer-encoding"):
         raise ValueError("Host, Content-Length and Transfer-Encoding are written by the client itself")
-    if len(name) <= _LONGEST_CHECKED:
-        if len(CHECKED) >= _MOST_CHECKED:
+    if len(name) <= _MAX_CHECKED_LENGTH:
+        if len(CHECKED) >= _MAX_CHECKED:
             CHECKED.clear()
         CHECKED.add(name)

@@ -23,7 +23,7 @@ from dragoman.http.byte_buffer import ByteBuffer
 
 # What is taken in before anybody asks, and what is thrown away to keep a connection after an early reply.
 HIGH_WATER = 256 * 1024
-REST = 256 * 1024
+MAX_DISCARD_BYTES = 256 * 1024
 
 
 class Mode(Enum):
@@ -101,7 +101,7 @@ class Body(Struct, eq=False):
     complete: bool = False
     taken: bool = False
     size: int = 0
-    mark: int = HIGH_WATER
+    threshold: int = HIGH_WATER
     mode: Mode = HELD
     pieces: ByteBuffer = field(default_factory=ByteBuffer)
     failure: ClientError | None = None
@@ -116,10 +116,10 @@ class Body(Struct, eq=False):
             self.pieces.append(data)
         if self.charge is not None:
             self.charge.add(len(data))
-        if self.size > self.mark:
-            self._pass_mark()
+        if self.size > self.threshold:
+            self._pass_threshold()
 
-    def _pass_mark(self) -> None:
+    def _pass_threshold(self) -> None:
         """Do what the table above says."""
         match self.mode:
             case Mode.HELD:
@@ -147,7 +147,7 @@ class Body(Struct, eq=False):
     def discard(self) -> None:
         """Throw away what is here and what will come."""
         self.mode = Mode.UNWANTED
-        self.mark = self.size + REST
+        self.threshold = self.size + MAX_DISCARD_BYTES
         self.pieces.clear()
 
     def worth_draining(self) -> bool:
@@ -156,7 +156,7 @@ class Body(Struct, eq=False):
             return True
         if self.failure is not None or self.expects:
             return False
-        return self.length is None or self.length - self.size <= REST
+        return self.length is None or self.length - self.size <= MAX_DISCARD_BYTES
 
     def take_charge(self) -> ByteCharge | None:
         """What the body is charged to, for whoever has its bytes for longer than the exchange lasts."""
@@ -180,7 +180,7 @@ class Body(Struct, eq=False):
     async def _wait(self, limit: int, account: ByteAccount | None) -> None:
         """Wait for the end or a failure."""
         self.mode = Mode.WANTED
-        self.mark = limit
+        self.threshold = limit
         self.waiter = asyncio.get_running_loop().create_future()
         self.source.await_body(self.expects)
         self.expects = False

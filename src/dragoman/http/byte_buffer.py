@@ -14,37 +14,37 @@ class ByteBuffer(Struct, eq=False):
     size. Large ones are kept as they are, and a single one is never copied."""
 
     size: int = 0
-    _kept: list[bytes] = []
+    _pieces: list[bytes] = []
     # The small pieces since the last one that was kept.
     _small: bytearray | None = None
 
     def append(self, piece: bytes) -> None:
         """Add a piece."""
         self.size += len(piece)
-        if not self._kept or len(piece) >= SMALL:
+        if not self._pieces or len(piece) >= SMALL:
             if self._small is not None:
-                self._keep_small(self._small)
-            self._kept.append(piece)
+                self._flush_small(self._small)
+            self._pieces.append(piece)
         elif self._small is None:
             self._small = bytearray(piece)
         else:
             self._small += piece
             if len(self._small) >= BLOCK:
-                self._keep_small(self._small)
+                self._flush_small(self._small)
 
     def take(self) -> bytes:
         """All that came, as one; nothing is left."""
         if self._small is not None:
-            self._keep_small(self._small)
-        kept, self._kept, self.size = self._kept, [], 0
-        return kept[0] if len(kept) == 1 else b"".join(kept)
+            self._flush_small(self._small)
+        pieces, self._pieces, self.size = self._pieces, [], 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def clear(self) -> None:
         """Forget what came."""
         self.size = 0
-        self._kept = []
+        self._pieces = []
         self._small = None
 
-    def _keep_small(self, small: bytearray) -> None:
-        self._kept.append(bytes(small))
+    def _flush_small(self, small: bytearray) -> None:
+        self._pieces.append(bytes(small))
         self._small = None

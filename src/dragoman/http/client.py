@@ -46,13 +46,13 @@ class HttpClient:
         self._pools: dict[Origin, tuple[Pool, Proxy | None]] = {}
         self._closed = False
 
-    def open(self, call: UpstreamRequest) -> HttpCall:
+    def open(self, request: UpstreamRequest) -> HttpCall:
         """A flight for a call; `ValueError` if it cannot be written as HTTP, `Unreachable` if its proxy is unusable."""
-        origin, _ = locate(call.url)
-        known = self._pools.get(origin)
-        pool, proxy = self._add(origin) if known is None else known
-        head = write_head(call, proxy if origin.scheme == "http" else None)
-        return HttpCall(pool, call, head, pool.loop)
+        origin, _ = locate(request.url)
+        entry = self._pools.get(origin)
+        pool, proxy = self._add(origin) if entry is None else entry
+        head = write_head(request, proxy if origin.scheme == "http" else None)
+        return HttpCall(pool, request, head, pool.loop)
 
     async def close(self) -> None:
         """Close the connections at rest; flights under way are left to end."""
@@ -72,7 +72,7 @@ class HttpClient:
             context = tls.context() if origin.scheme == "https" else None
             return dial(DialRoute(origin, proxy, context), seconds, lambda end: UpstreamConnection(pool, end))
 
-        pool = Pool(connect, most=self._connections, idle=self._idle, origin=origin, reuse=self.reuse)
+        pool = Pool(connect, max_connections=self._connections, idle=self._idle, origin=origin, reuse=self.reuse)
         if self._closed:
             pool.close()
         self._pools[origin] = (pool, proxy)
@@ -95,17 +95,17 @@ class Tls:
         return self._context
 
 
-def write_head(call: UpstreamRequest, proxy: Proxy | None) -> bytes:
+def write_head(request: UpstreamRequest, proxy: Proxy | None) -> bytes:
     """A request's line and headers; the proxy is one that reads them itself."""
-    headers = call.headers
+    headers = request.headers
     for name in dict(headers):
         if name not in CHECKED:
             check_name(name)
-    if call.body or call.method in WITH_BODY:
-        headers = [*headers, (b"content-length", b"%d" % len(call.body))]
+    if request.body or request.method in WITH_BODY:
+        headers = [*headers, (b"content-length", b"%d" % len(request.body))]
     if proxy is not None and proxy.authorization:
         headers = [*headers, (b"proxy-authorization", proxy.authorization)]
     block = header_lines(headers)
     if block is None:
         raise ValueError("a header value holds a line break or a null byte")
-    return b"%b%b\r\n" % (request_line(call.method, call.url, proxy is not None), block)
+    return b"%b%b\r\n" % (request_line(request.method, request.url, proxy is not None), block)

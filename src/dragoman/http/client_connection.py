@@ -44,7 +44,7 @@ class ClientConnection(asyncio.Protocol):
         self.phase = FRESH
         self.since = self.loop.time()
         self.transport: asyncio.Transport
-        self.intake: RequestParser
+        self.parser: RequestParser
         self.current: ServerRequest | None = None
         self.task: asyncio.Task[None] | None = None
         # Whether the task has taken its first step.
@@ -73,7 +73,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport = transport
         transport.set_write_buffer_limits(high=self.server.limits.write_buffer)
         address = transport.get_extra_info("peername")
-        self.intake = RequestParser(self, self.server, str(address[0]) if isinstance(address, tuple) else "")
+        self.parser = RequestParser(self, self.server, str(address[0]) if isinstance(address, tuple) else "")
         self.server.add(self)
         if self.retiring:
             self._close()
@@ -82,16 +82,16 @@ class ClientConnection(asyncio.Protocol):
         """Read on, or put aside what must wait."""
         if self.closing:
             return
-        if self.intake.incoming is None and (self.current is not None or self.paused) and not self.intake.final:
+        if self.parser.incoming is None and (self.current is not None or self.paused) and not self.parser.final:
             self.backlog += data
             if len(self.backlog) > BACKLOG:
                 self.hold()
             return
         if self.phase is BODY:
             self.since = self.loop.time()
-        before = self.intake.piece_count
+        before = self.parser.piece_count
         self._read(data)
-        pieces = self.intake.piece_count - before
+        pieces = self.parser.piece_count - before
         if (len(data) > LARGE_READ or pieces > MANY_PIECES) and not self.waiting and not self.closing:
             self.waiting = True
             if not self.holding:
@@ -114,9 +114,9 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, and let go of whatever knows this connection: its bytes are not to wait for the collector."""
         self._lose()
-        self._tell_sent()
+        self._notify_sent()
         self.backlog.clear()
-        self.intake.forget()
+        self.parser.forget()
         self.server.remove(self)
 
     def pause_writing(self) -> None:
@@ -128,7 +128,7 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Tell the handler that the client reads again, or turn to what had to wait."""
         self.paused = False
-        self._tell_sent()
+        self._notify_sent()
         if self.current is not None:
             self.current.resume()
         else:
@@ -138,7 +138,7 @@ class ClientConnection(asyncio.Protocol):
         """Whether the transport holds much. uvloop pauses the protocol only in its next turn."""
         return self.paused or self.transport.get_write_buffer_size() > self.server.limits.write_buffer
 
-    def _tell_sent(self) -> None:
+    def _notify_sent(self) -> None:
         waiting, self.when_sent = self.when_sent, []
         for call in waiting:
             call()
@@ -212,7 +212,7 @@ class ClientConnection(asyncio.Protocol):
     def retire(self) -> None:
         """Close if nothing is under way, else after the reply."""
         self.retiring = True
-        if self.phase in (FRESH, IDLE, ConnectionPhase.REST) and not self.closing:
+        if self.phase in (FRESH, IDLE, ConnectionPhase.DISCARD) and not self.closing:
             self._close()
 
     def stop(self) -> None:
@@ -222,15 +222,15 @@ class ClientConnection(asyncio.Protocol):
         elif not self.closing:
             self._close()
 
-    def look(self, now: float) -> None:
+    def check_limits(self, now: float) -> None:
         """See whether a limit has passed."""
         if self.when_sent and not self._is_behind():
-            self._tell_sent()
+            self._notify_sent()
         if self.phase is BUSY:
             return
         limit = LIMITS[self.phase](self.server.limits)
         if self.phase is BODY:
-            self._look_at_pace(now)
+            self._check_pace(now)
         elif self.phase in READING:
             unsent = self.transport.get_write_buffer_size()
             if unsent:
@@ -249,12 +249,12 @@ class ClientConnection(asyncio.Protocol):
         self.phase = phase
         self.since = self.loop.time()
 
-    def _settle(self, phase: ConnectionPhase) -> None:
+    def _ensure_phase(self, phase: ConnectionPhase) -> None:
         """Enter a phase, or stay in it without counting anew; a client that was never heard stays fresh."""
         if self.phase is not phase and not (phase is IDLE and self.phase is FRESH):
             self._enter(phase)
 
-    def _look_at_pace(self, now: float) -> None:
+    def _check_pace(self, now: float) -> None:
         """See whether a body comes too slowly while others wait for the room that it has."""
         body = self.current.content if self.current is not None else None
         if body is None:
@@ -288,13 +288,13 @@ class ClientConnection(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         """Parse, and take up what came of it; of messages sent ahead only a few are, and the rest stays as it is."""
-        intake = self.intake
+        parser = self.parser
         at, end = 0, len(data)
         while at < end:
-            step = max(SLICE, intake.owed())
-            intake.feed(data[at : at + step])
+            step = max(SLICE, parser.owed())
+            parser.feed(data[at : at + step])
             at += step
-            if intake.queue and intake.incoming is None and not intake.final and at < end:
+            if parser.queue and parser.incoming is None and not parser.final and at < end:
                 # A request of thirty bytes takes a kilobyte when it is read.
                 self.backlog += data[at:]
                 break
@@ -302,42 +302,42 @@ class ClientConnection(asyncio.Protocol):
 
     def _catch_up(self) -> None:
         """Parse of what was put aside as much as makes a message; the rest is neither copied nor looked at."""
-        intake, backlog = self.intake, self.backlog
-        while backlog and not (intake.queue and intake.incoming is None and not intake.final):
-            step = max(SLICE, intake.owed())
+        parser, backlog = self.parser, self.backlog
+        while backlog and not (parser.queue and parser.incoming is None and not parser.final):
+            step = max(SLICE, parser.owed())
             data = bytes(memoryview(backlog)[:step])
             del backlog[:step]
-            intake.feed(data)
+            parser.feed(data)
         self._parsed()
 
     def _parsed(self) -> None:
         """Read on if there is room, and take up what came of it."""
-        if self.intake.incoming is None and len(self.backlog) <= BACKLOG:
+        if self.parser.incoming is None and len(self.backlog) <= BACKLOG:
             # Else the client's going away would not be seen.
             self.release()
         self._turn()
 
     def _turn(self) -> None:
         """Take up the next message if the last exchange is over and the client reads its replies."""
-        intake = self.intake
-        if self.current is not None or self.closing or (intake.incoming is not None and not intake.queue):
+        parser = self.parser
+        if self.current is not None or self.closing or (parser.incoming is not None and not parser.queue):
             return
         if self.paused:
-            self._settle(IDLE)
-        elif intake.queue:
-            message = intake.queue.popleft()
+            self._ensure_phase(IDLE)
+        elif parser.queue:
+            message = parser.queue.popleft()
             if isinstance(message, ServerRequest):
                 self._begin(message)
             else:
                 self._refuse(message)
-        elif intake.final:
+        elif parser.final:
             self._close()
         elif self.backlog:
             self._catch_up()
-        elif self.retiring and not intake.in_head:
+        elif self.retiring and not parser.in_head:
             self._close()
         else:
-            self._settle(HEAD if intake.in_head else IDLE)
+            self._ensure_phase(HEAD if parser.in_head else IDLE)
             self.release()
 
     def _begin(self, request: ServerRequest) -> None:
@@ -406,16 +406,16 @@ class ClientConnection(asyncio.Protocol):
             self._close()
         elif not request.content.complete:
             request.content.discard()
-            self._enter(ConnectionPhase.REST)
+            self._enter(ConnectionPhase.DISCARD)
             self.release()
         else:
             self._turn()
 
     def _refuse(self, refusal: RefusedMessage) -> None:
         """Reply to a message that the handler never sees, and close."""
-        headers, body = self.server.refuse(refusal.status, refusal.message, refusal.path, self.intake.peer)
+        headers, body = self.server.refuse(refusal.status, refusal.message, refusal.path, self.parser.peer)
         head = compose(refusal.status, headers, CLOSE + length_line(len(body)))
-        self.intake.stray = True
+        self.parser.stray = True
         self.send(head if refusal.mute else head + body)
         self._close()
 
@@ -423,7 +423,7 @@ class ClientConnection(asyncio.Protocol):
         """Close after what was written; where input may be unread, in a way that lets the client read the reply."""
         self.closing = True
         self.backlog.clear()
-        if (self.intake.incoming is None and not self.intake.stray) or not self.transport.can_write_eof():
+        if (self.parser.incoming is None and not self.parser.stray) or not self.transport.can_write_eof():
             self._enter(ConnectionPhase.CLOSING)
             self.transport.close()
         else:

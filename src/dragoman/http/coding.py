@@ -21,11 +21,11 @@ STEP_IN = 64 * 1024
 SLICE = 16 * 1024
 ZSTD_SLICE = 512
 # Members of gzip, frames of zstd: each costs time, and empty ones fit into twenty bytes.
-MOST_MEMBERS = 4096
+MAX_MEMBERS = 4096
 # What an HTTP decoder of zstd must support, and an encoder may not exceed: RFC 9659, section 3.
 ZSTD_WINDOW = 8 * 1024 * 1024
 # Nobody applies more; a long list is an attempt to make work.
-MOST_CODINGS = 2
+MAX_CODINGS = 2
 
 
 class BrokenCoding(DragomanError):
@@ -94,7 +94,7 @@ class SlicedDecoder:
         self.pending = self._full or bool(self._surplus or self._rest)
         return out if len(out) <= STEP else out[start : start + STEP]
 
-    def _undo(self, part: bytes, most: int) -> bytes:
+    def _undo(self, part: bytes, max_bytes: int) -> bytes:
         """Undo a slice, note how much of it was taken, and give out about as much as is wanted."""
         raise NotImplementedError
 
@@ -122,17 +122,17 @@ class ZlibDecoder(SlicedDecoder):
             self._inflate = zlib.decompressobj(deflate_form(data))
         return super().feed(data)
 
-    def _undo(self, part: bytes, most: int) -> bytes:
+    def _undo(self, part: bytes, max_bytes: int) -> bytes:
         inflate = self._inflate
         assert inflate is not None
         if inflate.eof:
             inflate = self._next()
         try:
-            out = inflate.decompress(part, most)
+            out = inflate.decompress(part, max_bytes)
         except zlib.error as error:
             raise BrokenCoding("a body that cannot be inflated") from error
         self._at += len(part) - len(inflate.unused_data if inflate.eof else inflate.unconsumed_tail)
-        self._full = len(out) == most and not inflate.eof
+        self._full = len(out) == max_bytes and not inflate.eof
         return out
 
     def _next(self) -> zlib._Decompress:
@@ -140,7 +140,7 @@ class ZlibDecoder(SlicedDecoder):
         if not self._gzip:
             raise BrokenCoding("bytes after the end of a deflate body")
         self._members += 1
-        if self._members > MOST_MEMBERS:
+        if self._members > MAX_MEMBERS:
             raise BrokenCoding("a gzip body of too many members")
         self._inflate = inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
         return inflate
@@ -169,18 +169,20 @@ class BrotliDecoder(SlicedDecoder):
         self._brotli = brotli.Decompressor()
         self._error: type[Exception] = brotli.error
 
-    def _undo(self, part: bytes, most: int) -> bytes:
+    def _undo(self, part: bytes, max_bytes: int) -> bytes:
         if self._brotli.is_finished():
             raise BrokenCoding("bytes after the end of a br body")
         if self._full:
             # It takes no more before it has given out what it holds.
             part = b""
         try:
-            out: bytes = self._brotli.process(part, output_buffer_limit=most)
+            out: bytes = self._brotli.process(part, output_buffer_limit=max_bytes)
         except self._error as error:
             raise BrokenCoding("a body that is not br") from error
         self._at += len(part)
-        self._full = not self._brotli.is_finished() and (not self._brotli.can_accept_more_data() or len(out) >= most)
+        self._full = not self._brotli.is_finished() and (
+            not self._brotli.can_accept_more_data() or len(out) >= max_bytes
+        )
         return out
 
     def finish(self) -> None:
@@ -206,10 +208,10 @@ class ZstdDecoder(SlicedDecoder):
         self._frames = 1
         self._complete = False
 
-    def _undo(self, part: bytes, most: int) -> bytes:
+    def _undo(self, part: bytes, max_bytes: int) -> bytes:
         if self._frame.eof:
             self._frames += 1
-            if self._frames > MOST_MEMBERS:
+            if self._frames > MAX_MEMBERS:
                 raise BrokenCoding("a zstd body of too many frames")
             self._frame = self._new_frame()
         try:
@@ -229,13 +231,13 @@ class ZstdDecoder(SlicedDecoder):
 class Chain:
     """Two codings over each other: what `outer` gives is what `inner` takes, and no more than `most` of it."""
 
-    __slots__ = ("_inner", "_most", "_outer", "_size", "pending")
+    __slots__ = ("_inner", "_max_bytes", "_outer", "_size", "pending")
 
-    def __init__(self, outer: Decoder, inner: Decoder, most: int) -> None:
+    def __init__(self, outer: Decoder, inner: Decoder, max_bytes: int) -> None:
         self.pending = False
         self._outer = outer
         self._inner = inner
-        self._most = most
+        self._max_bytes = max_bytes
         self._size = 0
 
     def feed(self, data: bytes) -> bytes:
@@ -244,7 +246,7 @@ class Chain:
         if not self._inner.pending:
             between = self._outer.feed(data)
             self._size += len(between)
-            if self._size > self._most:
+            if self._size > self._max_bytes:
                 raise OversizeCoding("a body that is too large between two codings")
         out = self._inner.feed(between)
         self.pending = self._inner.pending or self._outer.pending
@@ -271,19 +273,19 @@ def names_of(codings: bytes) -> list[bytes]:
     return [name for name in names if name and name != b"identity"]
 
 
-def decoder(coding: bytes, most: int) -> Decoder | None:
+def decoder(coding: bytes, max_bytes: int) -> Decoder | None:
     """A decoder for a header value of one coding or two, about `most` bytes at most between them; None for no coding.
 
     `BrokenCoding` if one of them is unknown, or there are more.
     """
     names = names_of(coding)
-    if len(names) > MOST_CODINGS or not all(name in DECODERS for name in names):
+    if len(names) > MAX_CODINGS or not all(name in DECODERS for name in names):
         raise BrokenCoding("a content coding that is not known")
     chain: Decoder | None = None
     for name in reversed(names):
         made = DECODERS[name]()
         # A coding adds a little to what it cannot compress.
-        chain = made if chain is None else Chain(chain, made, most + STEP)
+        chain = made if chain is None else Chain(chain, made, max_bytes + STEP)
     return chain
 
 
@@ -296,9 +298,9 @@ class BodyDecoder:
         try:
             self._decoder = decoder(codings, limit) if raw else None
         except BrokenCoding as error:
-            known = ", ".join(name.decode() for name in DECODERS)
+            supported = ", ".join(name.decode() for name in DECODERS)
             raise ClientError(
-                415, f"the body's content-encoding is not supported; supported are {known}, and two of them at most"
+                415, f"the body's content-encoding is not supported; supported are {supported}, and two of them at most"
             ) from error
         self._raw = raw
         self._limit = limit

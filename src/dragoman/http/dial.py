@@ -31,10 +31,10 @@ from dragoman.http.proxy import Proxy
 STAGGER = 0.25
 # Probes after a minute of silence keep address translators from forgetting a call that thinks for long.
 KEEP_ALIVE_SECONDS = 60
-MOST_TUNNEL_BYTES = 64 * 1024
+MAX_TUNNEL_BYTES = 64 * 1024
 
 # What is raised for what went wrong, and its words. First match wins, so kinds stand before their own parents.
-WORDS: tuple[tuple[type[Exception], type[Unreachable], str], ...] = (
+ERROR_MESSAGES: tuple[tuple[type[Exception], type[Unreachable], str], ...] = (
     (ssl.SSLCertVerificationError, Untrusted, "the provider's certificate is not trusted or is not for its name"),
     (ssl.SSLError, Unencrypted, "the provider did not agree on a TLS connection"),
     (socket.gaierror, Unnamed, "the provider's name could not be resolved"),
@@ -68,14 +68,14 @@ async def dial(route: DialRoute, seconds: float, make: Callable[[socket.socket],
             return await connect(route, make)
     except TimeoutError as error:
         place = route.origin.host_header
-        raise Unconnected(f"no connection to the provider within {seconds:g} s", place=place) from error
+        raise Unconnected(f"no connection to the provider within {seconds:g} s", address=place) from error
     except (OSError, UnicodeError) as error:
-        raise told(error, route) from error
+        raise dial_error(error, route) from error
 
 
-def told(error: OSError | UnicodeError, route: DialRoute) -> Unreachable:
+def dial_error(error: OSError | UnicodeError, route: DialRoute) -> Unreachable:
     """What went wrong, in our words: the provider's fault, unless the machine, its name servers or a proxy failed."""
-    kind, words = next((kind, words) for cause, kind, words in WORDS if isinstance(error, cause))
+    kind, words = next((kind, words) for cause, kind, words in ERROR_MESSAGES if isinstance(error, cause))
     if isinstance(error, socket.gaierror):
         # Its numbers are of another kind, and may be the same as those below.
         kind = Unresolved if error.errno in UNRESOLVED else kind
@@ -84,9 +84,9 @@ def told(error: OSError | UnicodeError, route: DialRoute) -> Unreachable:
     origin, proxy, _ = route
     # Through a tunnel TLS is spoken with the provider itself.
     if proxy is None or isinstance(error, ssl.SSLError):
-        return kind(words, place=origin.host_header)
-    place = Origin("http", proxy.host, proxy.port).host_header
-    return kind(words.replace("the provider", "the proxy", 1), place=place, proxied=True)
+        return kind(words, address=origin.host_header)
+    address = Origin("http", proxy.host, proxy.port).host_header
+    return kind(words.replace("the provider", "the proxy", 1), address=address, proxied=True)
 
 
 async def connect(route: DialRoute, make: Callable[[socket.socket], P]) -> P:
@@ -130,11 +130,11 @@ async def resolve(host: str, port: int) -> list[SocketAddress]:
     loop = asyncio.get_running_loop()
     try:
         # A literal address needs no thread.
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        address_infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        address_infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     families: dict[socket.AddressFamily, list[SocketAddress]] = {}
-    for family, _, _, _, address in found:
+    for family, _, _, _, address in address_infos:
         families.setdefault(family, []).append((family, address))
     turns = chain.from_iterable(zip_longest(*families.values()))
     return [address for address in turns if address is not None]
@@ -145,14 +145,14 @@ async def reach(host: str, port: int) -> socket.socket:
     waiting = deque(await resolve(host, port))
     if len(waiting) == 1:
         return await attempt(waiting[0])
-    found = await race(waiting)
-    if isinstance(found, socket.socket):
-        return found
+    outcome = await race(waiting)
+    if isinstance(outcome, socket.socket):
+        return outcome
     try:
-        raise found
+        raise outcome
     finally:
         # An error that knows a frame which knows the error is left to the collector.
-        del found
+        del outcome
 
 
 async def race(waiting: deque[SocketAddress]) -> socket.socket | Exception:
@@ -163,8 +163,8 @@ async def race(waiting: deque[SocketAddress]) -> socket.socket | Exception:
         while waiting or running:
             if waiting:
                 running.add(asyncio.create_task(attempt(waiting.popleft())))
-            patience = STAGGER if waiting else None
-            done, _ = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            timeout = STAGGER if waiting else None
+            done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 running.discard(task)
                 failed = task.exception()
@@ -205,19 +205,19 @@ async def tunnel(end: socket.socket, origin: Origin, proxy: Proxy) -> None:
     place = origin.authority.encode("ascii")
     credentials = b"proxy-authorization: " + proxy.authorization + b"\r\n" if proxy.authorization else b""
     await loop.sock_sendall(end, b"CONNECT " + place + b" HTTP/1.1\r\nhost: " + place + b"\r\n" + credentials + b"\r\n")
-    said = bytearray()
+    received = bytearray()
     seen = 0
-    while said.find(b"\r\n\r\n", max(seen - 3, 0)) < 0:
-        seen = len(said)
+    while received.find(b"\r\n\r\n", max(seen - 3, 0)) < 0:
+        seen = len(received)
         data = await loop.sock_recv(end, 4096)
-        said += data
-        if not data or len(said) > MOST_TUNNEL_BYTES:
+        received += data
+        if not data or len(received) > MAX_TUNNEL_BYTES:
             raise Unreachable("the proxy did not open a way to the provider")
-    answer = bytes(said)
-    version, _, rest = answer.partition(b" ")
+    response = bytes(received)
+    version, _, rest = response.partition(b" ")
     status = rest[:3]
     if not version.startswith(b"HTTP/1.") or not status.isdigit():
         raise Unreachable("the proxy did not answer in HTTP")
     # Nothing can follow before TLS has begun from this side.
-    if not status.startswith(b"2") or not answer.endswith(b"\r\n\r\n"):
+    if not status.startswith(b"2") or not response.endswith(b"\r\n\r\n"):
         raise Unreachable(f"the proxy refused to open a way to the provider (status {status.decode()})")

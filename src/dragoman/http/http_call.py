@@ -11,18 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from dragoman.errors import BadAnswer, Oversized, Unreachable, UpstreamError
+from dragoman.errors import BadResponse, Oversized, Unreachable, UpstreamError
 from dragoman.http.byte_buffer import ByteBuffer
 from dragoman.http.coding import BrokenCoding, Decoder, OversizeCoding, decoder
 from dragoman.http.pool import Pool
 from dragoman.http.response_head import CLOSE
 from dragoman.http.upstream_call import HeaderList, UpstreamRequest
-from dragoman.http.upstream_connection import NO_ANSWER, NOT_HTTP, UpstreamConnection
+from dragoman.http.upstream_connection import NO_RESPONSE, NOT_HTTP, UpstreamConnection
 
 # How much of a body waits for somebody to ask for it before reading stops.
-MOST_WAITING = 256 * 1024
+MAX_WAITING_BYTES = 256 * 1024
 # What a coding below another may give out: nobody has a use for answers that are larger.
-MOST_BETWEEN = 256 * 1024 * 1024
+MAX_BETWEEN_BYTES = 256 * 1024 * 1024
 # A connection that was already dead shows it within a round trip. One that lives on for longer has somebody at its
 # other end, who may have done, and billed, what was asked.
 STALE_SECONDS = 10.0
@@ -40,7 +40,6 @@ class HttpCall:
 
     __slots__ = (
         "_broken",
-        "_call",
         "_connecting",
         "_connection",
         "_decoder",
@@ -48,15 +47,16 @@ class HttpCall:
         "_error",
         "_fed",
         "_head",
-        "_kept",
         "_loop",
         "_lost",
         "_paused",
         "_pool",
+        "_request",
         "_take",
         "_turning",
         "_waiter",
         "_waiting",
+        "_was_pooled",
         "headers",
         "last",
         "received",
@@ -65,7 +65,7 @@ class HttpCall:
     )
 
     def __init__(
-        self, pool: Pool, call: UpstreamRequest, head: bytes, loop: asyncio.AbstractEventLoop | None = None
+        self, pool: Pool, request: UpstreamRequest, head: bytes, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
         self.status = 0
         self.headers: HeaderList = []
@@ -75,13 +75,13 @@ class HttpCall:
         # How often the request went out once more, because a connection that was kept turned out to be dead.
         self.renewed = 0
         self._pool = pool
-        self._call = call
+        self._request = request
         self._head = head
         # To ask for the running one costs a call to the system.
         self._loop = loop or asyncio.get_running_loop()
         self._connection: UpstreamConnection | None = None
         # Whether the connection served or rested before this call, and whether it died of that.
-        self._kept = False
+        self._was_pooled = False
         self._lost = False
         # What is being waited for: a connection; a head or an end.
         self._connecting: asyncio.Future[UpstreamConnection] | None = None
@@ -104,15 +104,15 @@ class HttpCall:
         """Connect, send, and wait until `status` and `headers` are there."""
         if self._error is not None:
             raise self._error
-        call = self._call
+        request = self._request
         while True:
-            rested = None if self.renewed else self._pool.take()
-            connection = rested or await self._connect()
+            pooled = None if self.renewed else self._pool.take()
+            connection = pooled or await self._connect()
             self._connection = connection
-            self._kept = connection.kept
+            self._was_pooled = connection.was_pooled
             self.last = self._loop.time()
             head = self._head if self._pool.reusable() else b"%b%b\r\n" % (self._head[:-2], CLOSE)
-            if connection.send(self, head, call.body, call.method == "HEAD"):
+            if connection.send(self, head, request.body, request.method == "HEAD"):
                 await self._wait()
                 if not self._lost:
                     return
@@ -120,8 +120,8 @@ class HttpCall:
                 continue
             # It took nothing of the request, so another may have it; a new one that fails is the provider's doing.
             self._connection = None
-            if not self._kept:
-                raise Unreachable(NO_ANSWER)
+            if not self._was_pooled:
+                raise Unreachable(NO_RESPONSE)
 
     async def read(self, limit: int) -> bytes:
         """The whole body without its codings; more than `limit` bytes raise `Oversized`."""
@@ -140,7 +140,7 @@ class HttpCall:
         if self._error is not None:
             raise self._error
         self._take = take
-        self._drain()
+        self._flush_waiting()
         # Not in the least obvious to a type checker: draining may have met an error.
         if self._error is not None:
             raise self._error
@@ -195,16 +195,16 @@ class HttpCall:
         self.status = status
         self.headers = headers
         if not CODINGS.isdisjoint(dict(headers)):
-            self._look_at_codings(headers)
+            self._check_codings(headers)
         self._wake()
 
-    def _look_at_codings(self, headers: HeaderList) -> None:
+    def _check_codings(self, headers: HeaderList) -> None:
         for name, value in headers:
             if name == b"content-encoding":
                 self._prepare(headers)
             elif name == b"transfer-encoding" and value.lower() not in (b"chunked", b"identity"):
                 # Codings of the transfer are not asked for, so nobody may apply them.
-                self.abort(BadAnswer(NOT_HTTP))
+                self.abort(BadResponse(NOT_HTTP))
 
     def on_data(self, data: bytes) -> None:
         """Pass a piece on, or keep it until it is asked for."""
@@ -214,8 +214,8 @@ class HttpCall:
         self._fed = True
         self._waiting.append(data)
         if self._take is not None:
-            self._drain()
-        elif self._waiting.size > MOST_WAITING and self._connection is not None:
+            self._flush_waiting()
+        elif self._waiting.size > MAX_WAITING_BYTES and self._connection is not None:
             self._connection.pause()
 
     def on_end(self) -> None:
@@ -224,7 +224,7 @@ class HttpCall:
 
     def on_break(self, error: UpstreamError) -> None:
         """Hand over what came before, then the error; or go on with a new connection, if this one was stale."""
-        stale = self._kept and not self.renewed and self._loop.time() - self.last < STALE_SECONDS
+        stale = self._was_pooled and not self.renewed and self._loop.time() - self.last < STALE_SECONDS
         if stale and not self.received:
             self._connection = None
             self._lost = True
@@ -239,7 +239,7 @@ class HttpCall:
         if not self.status and error is not None:
             self.abort(error)
         elif self._take is not None:
-            self._drain()
+            self._flush_waiting()
 
     # Steps of the above.
 
@@ -291,9 +291,9 @@ class HttpCall:
     def _prepare(self, headers: HeaderList) -> None:
         codings = b",".join(value for name, value in headers if name == b"content-encoding")
         try:
-            self._decoder = decoder(codings, MOST_BETWEEN)
+            self._decoder = decoder(codings, MAX_BETWEEN_BYTES)
         except BrokenCoding:
-            self.abort(BadAnswer("the provider's answer has a content-encoding that is not supported"))
+            self.abort(BadResponse("the provider's answer has a content-encoding that is not supported"))
         if self._decoder is not None:
             coded = (b"content-encoding", b"content-length")
             self.headers = [(name, value) for name, value in headers if name not in coded]
@@ -311,7 +311,7 @@ class HttpCall:
             # Whatever it is, it belongs to whoever pumps.
             self.abort(error)
 
-    def _drain(self) -> None:
+    def _flush_waiting(self) -> None:
         """Hand over what waits, of a coded body a step, unless a pause is wanted; then see if it ends."""
         if self._turning:
             return
@@ -336,7 +336,7 @@ class HttpCall:
         except OversizeCoding:
             self.abort(Oversized(TOO_LARGE))
         except BrokenCoding:
-            self.abort(BadAnswer(BROKEN_CODING))
+            self.abort(BadResponse(BROKEN_CODING))
         else:
             if piece:
                 self._give(piece)
@@ -351,7 +351,7 @@ class HttpCall:
 
     def _turn(self) -> None:
         self._turning = False
-        self._drain()
+        self._flush_waiting()
 
     def _conclude(self) -> None:
         if self._broken is not None:
@@ -361,6 +361,6 @@ class HttpCall:
             if self._decoder is not None and self._fed:
                 self._decoder.finish()
         except BrokenCoding:
-            self.abort(BadAnswer(BROKEN_CODING))
+            self.abort(BadResponse(BROKEN_CODING))
         else:
             self._wake()

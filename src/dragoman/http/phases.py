@@ -42,7 +42,7 @@ class ConnectionPhase(Enum):
     HEAD = "head"
     BUSY = "busy"
     BODY = "body"
-    REST = "rest"
+    DISCARD = "rest"
     LINGER = "linger"
     CLOSING = "closing"
 
@@ -52,7 +52,7 @@ LIMITS: dict[ConnectionPhase, Callable[[ServerLimits], float]] = {
     ConnectionPhase.IDLE: lambda limits: limits.idle_timeout,
     ConnectionPhase.HEAD: lambda limits: limits.header_timeout,
     ConnectionPhase.BODY: lambda limits: limits.body_timeout,
-    ConnectionPhase.REST: lambda limits: limits.body_timeout,
+    ConnectionPhase.DISCARD: lambda limits: limits.body_timeout,
     ConnectionPhase.LINGER: lambda limits: LINGER_TIME,
     ConnectionPhase.CLOSING: lambda limits: limits.unread_timeout,
 }

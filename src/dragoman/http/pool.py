@@ -19,19 +19,19 @@ class Pool:
         self,
         connect: Callable[[Pool], Coroutine[None, None, UpstreamConnection]],
         *,
-        most: int,
+        max_connections: int,
         idle: float,
         origin: Origin,
         reuse: Reuse,
     ) -> None:
         self._connect = connect
-        self._most = most
+        self._max_connections = max_connections
         self._idle = idle
         self._origin = origin
         self._reuse = reuse
         self.loop = asyncio.get_running_loop()
         # In the order of their last use.
-        self._resting: list[UpstreamConnection] = []
+        self._idle_connections: list[UpstreamConnection] = []
         self._waiting: deque[asyncio.Future[UpstreamConnection]] = deque()
         # Those who want a connection that nobody has used go first: they have waited for one already.
         self._renewing: deque[asyncio.Future[UpstreamConnection]] = deque()
@@ -42,8 +42,8 @@ class Pool:
 
     def take(self) -> UpstreamConnection | None:
         """A connection at rest that can be used, if there is one."""
-        while self._resting:
-            connection = self._resting.pop()
+        while self._idle_connections:
+            connection = self._idle_connections.pop()
             # The other side may have hung up just now: a look into the socket costs less than a failed call.
             if self.loop.time() - connection.idle_since < self._idle and self.fits(connection):
                 return connection
@@ -69,8 +69,8 @@ class Pool:
         """A connection to come that has neither served nor rested; where there is no room, one at rest makes it."""
         waiter: asyncio.Future[UpstreamConnection] = self.loop.create_future()
         self._renewing.append(waiter)
-        if self._open >= self._most and self._resting:
-            self._resting[0].drop()
+        if self._open >= self._max_connections and self._idle_connections:
+            self._idle_connections[0].drop()
         else:
             self._serve()
         return waiter
@@ -85,33 +85,33 @@ class Pool:
             connection.drop()
         else:
             connection.idle_since = self.loop.time()
-            self._resting.append(connection)
+            self._idle_connections.append(connection)
             if self._timer is None:
                 self._timer = self.loop.call_later(self._idle, self._sweep)
 
     def forget(self, connection: UpstreamConnection) -> None:
         """Count a connection out, and make a new one if somebody waits."""
         self._open -= 1
-        if connection in self._resting:
-            self._resting.remove(connection)
+        if connection in self._idle_connections:
+            self._idle_connections.remove(connection)
         self._serve()
 
     def mistrust(self) -> None:
         """Reuse nothing for a while: the other side said more than it was asked, perhaps on other connections too."""
         self._reuse.forbid(self._origin)
-        self._drop_resting()
+        self._drop_idle()
 
     def close(self) -> None:
         """Drop what rests; calls under way end in their own time and their connections do not come back."""
         self._closed = True
-        self._drop_resting()
+        self._drop_idle()
 
-    def _drop_resting(self) -> None:
+    def _drop_idle(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._resting:
-            self._resting.pop().drop()
+        while self._idle_connections:
+            self._idle_connections.pop().drop()
 
     def _welcome(self) -> bool:
         """Whether a connection that has served may serve again, and does not make room for a new one."""
@@ -128,7 +128,7 @@ class Pool:
         return None
 
     def _serve(self) -> None:
-        while self._open < self._most:
+        while self._open < self._max_connections:
             waiter = self._next()
             if waiter is None:
                 return
@@ -159,10 +159,10 @@ class Pool:
     def _sweep(self) -> None:
         self._timer = None
         now = self.loop.time()
-        while self._resting and self._resting[0].idle_since + self._idle <= now:
-            self._resting[0].drop()
-        if self._resting:
-            self._timer = self.loop.call_at(self._resting[0].idle_since + self._idle, self._sweep)
+        while self._idle_connections and self._idle_connections[0].idle_since + self._idle <= now:
+            self._idle_connections[0].drop()
+        if self._idle_connections:
+            self._timer = self.loop.call_at(self._idle_connections[0].idle_since + self._idle, self._sweep)
 
 
 def give_up(task: asyncio.Task[UpstreamConnection], _: asyncio.Future[UpstreamConnection]) -> None:

@@ -72,7 +72,7 @@ class RequestParser:
         self._upgrading = False
         self._replaying = False
         # Bytes that have come since the parser last told something other than a piece of a head.
-        self._untold = 0
+        self._unreported = 0
         self._url = b""
         self._path = ""
         self._headers: HeaderList = []
@@ -83,11 +83,11 @@ class RequestParser:
         if self.final and self.incoming is None:
             self.stray = True
             return
-        self._untold += len(data)
+        self._unreported += len(data)
         self._parse(data)
         self._hand_on()
         limits = self.server.limits
-        if self._untold > limits.header_bytes and (self.in_head or self.incoming is not None):
+        if self._unreported > limits.header_bytes and (self.in_head or self.incoming is not None):
             self._break(ClientError(431, "the headers are too large"))
         elif self.in_head and len(self._headers) > limits.header_count:
             self._break(ClientError(431, "too many headers"))
@@ -97,7 +97,7 @@ class RequestParser:
         pieces = self._pieces
         if not pieces:
             return
-        self._untold = 0
+        self._unreported = 0
         self.piece_count += len(pieces)
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
@@ -209,7 +209,7 @@ class RequestParser:
 
     def on_headers_complete(self) -> None:
         """Make a request of a complete head."""
-        self._untold = 0
+        self._unreported = 0
         if self._replaying or self._parser is None:
             return
         parser, headers, limits = self._parser, self._headers, self.server.limits
@@ -229,7 +229,7 @@ class RequestParser:
     def on_message_complete(self) -> None:
         """Note the end of a message."""
         self._hand_on()
-        self._untold = 0
+        self._unreported = 0
         request = self.incoming
         if request is None or self._upgrading:
             return
@@ -299,8 +299,8 @@ class RequestParser:
 def decisive_in(headers: HeaderList) -> dict[bytes, list[bytes]]:
     """All values of the headers that decide how a message is read."""
     table = dict(headers)
-    found = {name: [table[name]] for name in DECISIVE.intersection(table)}
+    values = {name: [table[name]] for name in DECISIVE.intersection(table)}
     if len(table) < len(headers):
         # Some stand there more than once.
-        found = {name: [value for key, value in headers if key == name] for name in found}
-    return found
+        values = {name: [value for key, value in headers if key == name] for name in values}
+    return values

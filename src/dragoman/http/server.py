@@ -21,7 +21,7 @@ Refuse: TypeAlias = Callable[[int, str, str, str], tuple[HeaderList, bytes]]
 
 # How often, in seconds, connections are looked at for passed limits: as a part of the smallest limit, and its bounds.
 SWEEPS_PER_LIMIT = 4
-SHORTEST_SWEEP, LONGEST_SWEEP = 0.02, 1.0
+MIN_SWEEP_SECONDS, MAX_SWEEP_SECONDS = 0.02, 1.0
 # Seconds until the next of all connections whose bodies come in tiny chunks is read, for each chunk of the last one:
 # ten times what a chunk takes, so that nine tenths of the loop are left to others.
 CHUNK_TIME = 2e-6
@@ -72,7 +72,7 @@ class HttpServer:
         self._turns_until = max(self._turns_until, asyncio.get_running_loop().time()) + chunks * CHUNK_TIME
         return self._turns_until
 
-    def close_after_replies(self) -> None:
+    def close_after_responses(self) -> None:
         """Let each connection end with the reply that is under way on it, if there is one."""
         for connection in self._connections:
             if connection.current is not None:
@@ -134,9 +134,9 @@ class HttpServer:
         self._sweeper = loop.call_later(self._pace(), self._sweep)
         now = loop.time()
         for connection in tuple(self._connections):
-            connection.look(now)
+            connection.check_limits(now)
 
     def _pace(self) -> float:
         limits = self.limits
         smallest = min(limits.header_timeout, limits.body_timeout, limits.idle_timeout, limits.unread_timeout)
-        return min(max(smallest / SWEEPS_PER_LIMIT, SHORTEST_SWEEP), LONGEST_SWEEP)
+        return min(max(smallest / SWEEPS_PER_LIMIT, MIN_SWEEP_SECONDS), MAX_SWEEP_SECONDS)

@@ -20,25 +20,25 @@ from typing import Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from dragoman.errors import BadAnswer, Truncated, Unanswered, UpstreamError
+from dragoman.errors import BadResponse, Truncated, Unanswered, UpstreamError
 from dragoman.http.sockets import LARGE_READ, read_ahead, stop_reading, unarrived
 from dragoman.http.upstream_call import HeaderList, header
 
 # Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
-MOST_HEAD_BYTES = 256 * 1024
-MOST_HEADERS = 2000
+MAX_HEAD_BYTES = 256 * 1024
+MAX_HEADERS = 2000
 # Up to here one write of a copy is cheaper than two writes.
 ONE_WRITE = 256 * 1024
 
 # How long a connection under TLS may still say what lies in its socket.
-LAST_WORDS = 1.0
+TLS_CLOSE_DELAY = 1.0
 # Until here a status is none of an early refusal.
 FIRST_ERROR = 400
 
 NOT_HTTP = "the provider did not answer in HTTP"
 BROKE_OFF = "the provider's answer broke off"
-NO_ANSWER = "the provider closed the connection before it answered"
-NOT_ASKED = "the provider's answer is none to what it was asked"
+NO_RESPONSE = "the provider closed the connection before it answered"
+UNSOLICITED = "the provider's answer is none to what it was asked"
 LARGE_HEAD = "the headers of the provider's answer are too large"
 
 
@@ -104,12 +104,12 @@ class UpstreamConnection(asyncio.Protocol):
         "_early",
         "_ended",
         "_excess",
+        "_has_new_head",
         "_headed",
         "_headers",
-        "_home",
-        "_keep",
+        "_keep_alive",
         "_loop",
-        "_news",
+        "_owner",
         "_parser",
         "_paused",
         "_pieces",
@@ -126,8 +126,8 @@ class UpstreamConnection(asyncio.Protocol):
     # Knows this connection in turn, and so lives from the socket's beginning to its end.
     _parser: HttpResponseParser
 
-    def __init__(self, home: ConnectionOwner, end: socket.socket) -> None:
-        self._home = home
+    def __init__(self, owner: ConnectionOwner, end: socket.socket) -> None:
+        self._owner = owner
         self._socket = end
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = GONE
@@ -149,9 +149,9 @@ class UpstreamConnection(asyncio.Protocol):
         # Bytes since the last that belonged to a body.
         self._barren = 0
         self._headed = False
-        self._news = False
+        self._has_new_head = False
         self._ended = False
-        self._keep = False
+        self._keep_alive = False
         self._excess = False
         self._early = False
 
@@ -181,18 +181,18 @@ class UpstreamConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return False
         try:
-            found = self._socket.recv(1, socket.MSG_PEEK)
+            data = self._socket.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
             return False
         # Bytes or an end: either way nothing that was asked for. Under TLS bytes may well be an end.
-        if found and not self._encrypted():
-            self._home.mistrust()
+        if data and not self._encrypted():
+            self._owner.mistrust()
         return False
 
     @property
-    def kept(self) -> bool:
+    def was_pooled(self) -> bool:
         """Whether it has served or rested before, so that the other side may have tired of it."""
         return self.reused or self.idle_since > 0
 
@@ -219,12 +219,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport.abort()
         if self.counted:
             self.counted = False
-            self._home.forget(self)
+            self._owner.forget(self)
 
     def dismiss(self) -> None:
         """Close a connection that cannot be used; one under TLS only after the loop has read what lies in it."""
         if self._encrypted() and not self._transport.is_closing():
-            self._loop.call_later(LAST_WORDS, self.drop)
+            self._loop.call_later(TLS_CLOSE_DELAY, self.drop)
         else:
             self.drop()
 
@@ -248,7 +248,7 @@ class UpstreamConnection(asyncio.Protocol):
         receiver = self._receiver
         if receiver is None:
             if not self._transport.is_closing():
-                self._home.mistrust()
+                self._owner.mistrust()
             self.drop()
             return
         size = len(data)
@@ -262,7 +262,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             broken = True
-        if self._news and not self._tell_head(receiver):
+        if self._has_new_head and not self._report_head(receiver):
             return
         pieces = self._pieces
         if pieces and self._receiver is receiver:
@@ -277,11 +277,11 @@ class UpstreamConnection(asyncio.Protocol):
             self._end(receiver, broken or self._excess)
         elif broken:
             if self.reused and not self._headed:
-                self._home.mistrust()
-            crowded = not self._headed and len(self._headers) >= MOST_HEADERS
-            self._break(BadAnswer(LARGE_HEAD if crowded else NOT_HTTP))
-        elif self._barren > MOST_HEAD_BYTES:
-            self._break(BadAnswer(LARGE_HEAD if not self._headed else NOT_HTTP))
+                self._owner.mistrust()
+            crowded = not self._headed and len(self._headers) >= MAX_HEADERS
+            self._break(BadResponse(LARGE_HEAD if crowded else NOT_HTTP))
+        elif self._barren > MAX_HEAD_BYTES:
+            self._break(BadResponse(LARGE_HEAD if not self._headed else NOT_HTTP))
         elif size > LARGE_READ and not self._paused:
             self._waiting = True
             stop_reading(self._transport)
@@ -316,29 +316,29 @@ class UpstreamConnection(asyncio.Protocol):
         elif self._headed and error is None and until_close(self._headers):
             self._end(receiver, False)
         else:
-            self._break(Truncated(BROKE_OFF) if receiver.received else Unanswered(NO_ANSWER))
+            self._break(Truncated(BROKE_OFF) if receiver.received else Unanswered(NO_RESPONSE))
         # Both hold this connection's methods: without them, nothing is left for the garbage collector.
         del self._parser
         self._transport = GONE
 
-    def _tell_head(self, receiver: Receiver) -> bool:
+    def _report_head(self, receiver: Receiver) -> bool:
         """Hand over a head, unless it cannot be an answer."""
-        self._news = False
-        if self._barren > MOST_HEAD_BYTES and head_size(self._headers) > MOST_HEAD_BYTES:
-            self._break(BadAnswer(LARGE_HEAD))
+        self._has_new_head = False
+        if self._barren > MAX_HEAD_BYTES and head_size(self._headers) > MAX_HEAD_BYTES:
+            self._break(BadResponse(LARGE_HEAD))
         elif self._early and self._status < FIRST_ERROR:
             # Nobody can have granted what had not arrived: it was meant for the call before. Refusals come early.
-            self._home.mistrust()
-            self._break(BadAnswer(NOT_ASKED))
+            self._owner.mistrust()
+            self._break(BadResponse(UNSOLICITED))
         else:
             receiver.on_head(self._status, self._headers)
         return self._receiver is receiver
 
     def _end(self, receiver: Receiver, excess: bool) -> None:
         if excess:
-            self._home.mistrust()
+            self._owner.mistrust()
         # A request not yet written in full means that the answer came early: its rest would be read as the next one.
-        if not self._keep or excess or self._early or self._transport.get_write_buffer_size():
+        if not self._keep_alive or excess or self._early or self._transport.get_write_buffer_size():
             self.drop()
         else:
             self._receiver = None
@@ -347,7 +347,7 @@ class UpstreamConnection(asyncio.Protocol):
                 self._parser = HttpResponseParser(self)
             self.resume()
             self.reused = True
-            self._home.release(self)
+            self._owner.release(self)
         receiver.on_end()
 
     def _break(self, error: UpstreamError) -> None:
@@ -366,7 +366,7 @@ class UpstreamConnection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect the head; trailers are left out."""
         if not self._headed:
-            if len(self._headers) >= MOST_HEADERS:
+            if len(self._headers) >= MAX_HEADERS:
                 # The parser stops at an error.
                 raise ValueError(LARGE_HEAD)
             self._headers.append((name.lower(), value))
@@ -384,9 +384,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._headers = []
             return
         self._status = status
-        self._headed = self._news = True
+        self._headed = self._has_new_head = True
         if self._bodiless:
-            self._keep = self._parser.should_keep_alive()
+            self._keep_alive = self._parser.should_keep_alive()
             self._ended = True
 
     def on_body(self, data: bytes) -> None:
@@ -400,7 +400,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Note the end, unless it is an informational message's."""
         if self._headed and not self._ended:
             self._ended = True
-            self._keep = self._parser.should_keep_alive()
+            self._keep_alive = self._parser.should_keep_alive()
 
 
 def head_size(headers: HeaderList) -> int:

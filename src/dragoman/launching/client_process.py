@@ -30,10 +30,10 @@ _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 
 def program_of(client: LaunchableClient, environ: Mapping[str, str]) -> str:
     """Where the client is, or the words for its absence."""
-    found = shutil.which(client.program, path=search_path(environ))
-    if found is None or not Path(found).is_absolute():
+    path = shutil.which(client.program, path=search_path(environ))
+    if path is None or not Path(path).is_absolute():
         raise DragomanError(f"{client.program} is not on PATH; {client.remedy}")
-    return found
+    return path
 
 
 def search_path(environ: Mapping[str, str]) -> str:
@@ -86,7 +86,7 @@ class ClientRun:
         for name in (*_FOR_THE_CLIENT, *_PASSED_ON):
             if name in signal.Signals.__members__:
                 number = signal.Signals[name]
-                self._before[number] = signal.signal(number, self._hear)
+                self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -114,7 +114,7 @@ class ClientRun:
             status = -self._early
         return 128 - status if status < 0 else status
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._pid is None:
             if signal.Signals(number).name != _STOP:
                 self._early = number

@@ -39,19 +39,19 @@ class LaunchOptions(Struct, frozen=True, kw_only=True):
     own: Mapping[str, str] = {}
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def requested_models(self) -> tuple[str, ...]:
         """The models that are asked for, the main one first."""
         return tuple(dict.fromkeys(name for name in (self.model, self.small_model) if name is not None))
 
     @property
     def models(self) -> tuple[str, ...]:
         """Every model, the one that is asked for first."""
-        return tuple(dict.fromkeys((*self.asked, *self.others)))
+        return tuple(dict.fromkeys((*self.requested_models, *self.others)))
 
     def sizes_of(self, name: str | None) -> Sizes:
         """How much a model takes and says; of a client's own choice nothing is known."""
-        known = self.sizes.get(name or "", Sizes())
-        return known if self.context is None else replace(known, window=self.context)
+        sizes = self.sizes.get(name or "", Sizes())
+        return sizes if self.context is None else replace(sizes, window=self.context)
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ _CLAUDE_SMALL_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_M
 # not summarise yet, and servers refuse what would not fit, so it is told of what is less alone.
 _CLAUDE_OUTPUT = 32_000
 # Where it may begin to summarise; it complains of what is less or more, and goes by these.
-_CLAUDE_LEAST, _CLAUDE_MOST = 100_000, 1_000_000
+_CLAUDE_MIN_COMPACT_WINDOW, _CLAUDE_MAX_COMPACT_WINDOW = 100_000, 1_000_000
 # Headers of the user's own, one in a line.
 CLAUDE_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 # By this end of a name its user says how much the model takes.
@@ -123,27 +123,29 @@ _CLAUDE_ELSEWHERE = (
 )
 
 
-def _claude(wish: LaunchOptions) -> LaunchPlan:
+def _claude(launch_options: LaunchOptions) -> LaunchPlan:
     environment = {
-        "ANTHROPIC_BASE_URL": wish.url,
+        "ANTHROPIC_BASE_URL": launch_options.url,
         # Its choice of models lists those of the gateway.
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
         # It says which session and which subagent a request is of.
         "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1",
     }
-    if wish.launch:
-        own = wish.own.get(CLAUDE_HEADERS, "").rstrip("\n")
-        environment[CLAUDE_HEADERS] = "\n".join(filter(None, (own, f"{LAUNCH_HEADER}: {wish.launch}")))
-    small = wish.small_model or wish.model
-    environment |= dict.fromkeys(_CLAUDE_MODELS, wish.model) if wish.model else {}
+    if launch_options.launch:
+        own = launch_options.own.get(CLAUDE_HEADERS, "").rstrip("\n")
+        environment[CLAUDE_HEADERS] = "\n".join(filter(None, (own, f"{LAUNCH_HEADER}: {launch_options.launch}")))
+    small = launch_options.small_model or launch_options.model
+    environment |= dict.fromkeys(_CLAUDE_MODELS, launch_options.model) if launch_options.model else {}
     environment |= dict.fromkeys(_CLAUDE_SMALL_MODELS, small) if small else {}
-    window = wish.sizes_of(wish.model).window
+    window = launch_options.sizes_of(launch_options.model).window
     if window:
         # The first is of models that it does not know, the second of those that it knows by another's name, too.
         environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(window)
-        environment["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(min(max(window, _CLAUDE_LEAST), _CLAUDE_MOST))
+        environment["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(
+            min(max(window, _CLAUDE_MIN_COMPACT_WINDOW), _CLAUDE_MAX_COMPACT_WINDOW)
+        )
     # All of its models share one limit.
-    outputs = [size for name in (wish.model, small) if (size := wish.sizes_of(name).output)]
+    outputs = [size for name in (launch_options.model, small) if (size := launch_options.sizes_of(name).output)]
     if outputs and min(outputs) < _CLAUDE_OUTPUT:
         environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(min(outputs))
     return LaunchPlan(
@@ -154,21 +156,21 @@ def _claude(wish: LaunchOptions) -> LaunchPlan:
     )
 
 
-def _codex(wish: LaunchOptions) -> LaunchPlan:
+def _codex(launch_options: LaunchOptions) -> LaunchPlan:
     """Codex takes its settings from a file, or from its command line, which leaves the file alone."""
     members: JsonObject = {
         "name": "Dragoman",
-        "base_url": f"{wish.url}/v1",
+        "base_url": f"{launch_options.url}/v1",
         "wire_api": "responses",
         "env_key": KEY_VARIABLE,
         "supports_websockets": False,
     }
-    if wish.launch:
-        members["http_headers"] = {LAUNCH_HEADER: wish.launch}
+    if launch_options.launch:
+        members["http_headers"] = {LAUNCH_HEADER: launch_options.launch}
     settings = {"model_provider": encode_text(PROVIDER), f"model_providers.{PROVIDER}": _toml(members)}
-    if wish.model:
-        settings["model"] = encode_text(wish.model)
-    window = wish.sizes_of(wish.model).window
+    if launch_options.model:
+        settings["model"] = encode_text(launch_options.model)
+    window = launch_options.sizes_of(launch_options.model).window
     if window:
         # It never says how much may be answered, so that it need not be told.
         settings["model_context_window"] = str(window)
@@ -196,26 +198,26 @@ _OPENCODE_ABLE: JsonObject = {
 }
 
 
-def _opencode(wish: LaunchOptions) -> LaunchPlan:
+def _opencode(launch_options: LaunchOptions) -> LaunchPlan:
     """OpenCode takes a whole configuration from its environment, and lays it over the user's own."""
-    options: JsonObject = {"baseURL": f"{wish.url}/v1", "apiKey": f"{{env:{KEY_VARIABLE}}}"}
-    if wish.launch:
-        options["headers"] = {LAUNCH_HEADER: wish.launch}
+    options: JsonObject = {"baseURL": f"{launch_options.url}/v1", "apiKey": f"{{env:{KEY_VARIABLE}}}"}
+    if launch_options.launch:
+        options["headers"] = {LAUNCH_HEADER: launch_options.launch}
     provider: JsonObject = {
         # Messages is the protocol that has the most to say: thinking with its signatures, marks for the cache.
         "npm": "@ai-sdk/anthropic",
         "name": "Dragoman",
         "options": options,
-        "models": {name: _opencode_model(name, wish.sizes_of(name)) for name in wish.models},
+        "models": {name: _opencode_model(name, launch_options.sizes_of(name)) for name in launch_options.models},
     }
     config: JsonObject = {"provider": {PROVIDER: provider}}
-    if wish.model:
-        config["model"] = model = f"{PROVIDER}/{wish.model}"
+    if launch_options.model:
+        config["model"] = model = f"{PROVIDER}/{launch_options.model}"
         # A model that the user's files give to one of its own agents would go before that.
         config["agent"] = {agent: {"model": model} for agent in _OPENCODE_AGENTS}
-    if small := wish.small_model or wish.model:
+    if small := launch_options.small_model or launch_options.model:
         config["small_model"] = f"{PROVIDER}/{small}"
-    config = merged(_given_config(wish.own), config)
+    config = merged(_given_config(launch_options.own), config)
     return LaunchPlan(key_variable=KEY_VARIABLE, environment={_OPENCODE_CONFIG: encode_text(config)})
 
 

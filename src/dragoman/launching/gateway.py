@@ -17,19 +17,19 @@ import msgspec
 from dragoman.config.settings import Server
 from dragoman.config.values import address_to_call
 from dragoman.errors import DragomanError, WireError
-from dragoman.launching.port_owners import owners_of, strangers
+from dragoman.launching.port_owners import foreign_users, owners_of
 from dragoman.launching.summary import Launch
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode, encode
 
 # How long a gateway may take to say who it is, to start, and to end.
-_ANSWER_SECONDS = 3.0
+_RESPONSE_SECONDS = 3.0
 _START_SECONDS = 60.0
 _STOP_SECONDS = 45.0
-_LARGEST_ANSWER = 65536
+_MAX_GREETING_BYTES = 65536
 # It may ask other processes first.
 _STATUS_SECONDS = 10.0
-_LARGEST_STATUS = 8 * 1024 * 1024
+_MAX_PAGE_BYTES = 8 * 1024 * 1024
 # What a gateway tells is reckoned with and shown, so that numbers need not keep their spelling.
 _PAGE = msgspec.json.Decoder()
 # A gateway of one's own is on a free port, not the configured one, so that nobody else comes to depend on it, and for
@@ -47,13 +47,13 @@ _LOOPBACK = ("127.0.0.1", "::1")
 class PageError(DragomanError):
     """A page that a gateway does not give: by its status, and in its own words."""
 
-    def __init__(self, url: str, fails: str, status: int, said: str) -> None:
+    def __init__(self, url: str, fails: str, status: int, reason: str) -> None:
         self.status = status
-        self.said = said
-        super().__init__(f"the gateway at {url} {fails}: {said}")
+        self.reason = reason
+        super().__init__(f"the gateway at {url} {fails}: {reason}")
 
 
-class StrangerError(DragomanError):
+class ForeignProcessError(DragomanError):
     """What listens where a gateway is looked for belongs to another user of this machine."""
 
 
@@ -74,19 +74,19 @@ def find_running(server: Server) -> str | None:
     owners = owners_of(server.port)
     if owners:
         _check_owners(server, owners)
-    found = next(filter(is_running, addresses_of(server)), None)
+    address = next(filter(is_running, addresses_of(server)), None)
     owners = owners_of(server.port)
-    if found is not None and owners is not None:
+    if address is not None and owners is not None:
         _check_owners(server, owners)
-    return found
+    return address
 
 
 def _check_owners(server: Server, owners: frozenset[int]) -> None:
     """Refuse a port that is not this user's, nor root's, or only in part."""
-    others = ", ".join(f"uid {owner}" for owner in strangers(owners)) or ("" if owners else "unknown")
+    others = ", ".join(f"uid {owner}" for owner in foreign_users(owners)) or ("" if owners else "unknown")
     if others:
         place = addresses_of(server)[0]
-        raise StrangerError(f"what listens at {place} belongs to another user of this machine ({others})")
+        raise ForeignProcessError(f"what listens at {place} belongs to another user of this machine ({others})")
 
 
 def is_running(url: str) -> bool:
@@ -94,19 +94,19 @@ def is_running(url: str) -> bool:
     return greeting_of(url) is not None
 
 
-def greeting_of(url: str, seconds: float = _ANSWER_SECONDS) -> JsonObject | None:
+def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | None:
     """What a gateway says of itself to whoever asks; None if none answers there."""
     place = urlsplit(url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     connection = kind(place.hostname or "", place.port, timeout=seconds)
     try:
         connection.request("GET", f"{place.path}/")
-        told = decode(connection.getresponse().read(_LARGEST_ANSWER))
+        greeting = decode(connection.getresponse().read(_MAX_GREETING_BYTES))
     except (OSError, http.client.HTTPException, WireError):
         return None
     finally:
         connection.close()
-    return told if isinstance(told, dict) and told.get("name") == "dragoman" else None
+    return greeting if isinstance(greeting, dict) and greeting.get("name") == "dragoman" else None
 
 
 def status_of(url: str, key: str) -> JsonObject:
@@ -119,18 +119,18 @@ def clear_target(url: str, key: str, target: str) -> JsonObject:
     return _page(url, key, "POST", "/status", encode({"clear": target}), {}, "does not clear the target")
 
 
-def route_of(url: str, key: str, asked: Mapping[str, str], body: bytes, program: str) -> JsonObject:
+def route_of(url: str, key: str, query: Mapping[str, str], body: bytes, program: str) -> JsonObject:
     """How a gateway would route a request, and why; `asked` is what is to be known beside its body."""
     headers = {"content-type": "application/json", "user-agent": program}
     fails = "does not tell where the request would go"
-    return _page(url, key, "POST", f"/route?{urlencode(asked)}", body, headers, fails)
+    return _page(url, key, "POST", f"/route?{urlencode(query)}", body, headers, fails)
 
 
 def launch_of(url: str, key: str, name: str) -> Launch:
     """What a gateway has counted of a launch."""
-    told = _page(url, key, "GET", f"/launches/{name}", None, {}, "does not tell what became of the launch")
+    page = _page(url, key, "GET", f"/launches/{name}", None, {}, "does not tell what became of the launch")
     try:
-        return msgspec.convert(told, Launch)
+        return msgspec.convert(page, Launch)
     except msgspec.ValidationError:
         raise DragomanError(f"the gateway at {url} tells of launches in another form than this version knows") from None
 
@@ -145,19 +145,21 @@ def _page(
     given = {**headers, "authorization": f"Bearer {key}"} if key else headers
     try:
         connection.request(method, f"{place.path}{path}", body=body, headers=given)
-        answer = connection.getresponse()
-        told = _PAGE.decode(answer.read(_LARGEST_STATUS))
+        response = connection.getresponse()
+        page = _PAGE.decode(response.read(_MAX_PAGE_BYTES))
     except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeError, RecursionError):
         raise DragomanError(f"the gateway at {url} {fails}") from None
     finally:
         connection.close()
-    if not isinstance(told, dict):
+    if not isinstance(page, dict):
         raise DragomanError(f"the gateway at {url} {fails}")
-    if answer.status != 200:
-        error = told.get("error")
-        said = error.get("message") if isinstance(error, dict) else None
-        raise PageError(url, fails, answer.status, said if isinstance(said, str) else f"status {answer.status}")
-    return told
+    if response.status != 200:
+        error = page.get("error")
+        message = error.get("message") if isinstance(error, dict) else None
+        raise PageError(
+            url, fails, response.status, message if isinstance(message, str) else f"status {response.status}"
+        )
+    return page
 
 
 @contextmanager
@@ -183,8 +185,8 @@ def gateway_started(arguments: Sequence[str], environ: Mapping[str, str], log: s
         first = words.first_line(_START_SECONDS)
         if not first.startswith(_GREETING):
             process.terminate()
-            said = " ".join(complaints.all().split()) or "it said nothing"
-            raise DragomanError(f"the gateway did not start: {said}")
+            complaint = " ".join(complaints.all().split()) or "it said nothing"
+            raise DragomanError(f"the gateway did not start: {complaint}")
         yield first.removeprefix(_GREETING).partition(",")[0].strip()
     finally:
         _end(process)
@@ -220,12 +222,12 @@ class _Output:
                 self._begun.set()
         self._begun.set()
 
-    def first_line(self, patience: float) -> str:
+    def first_line(self, timeout: float) -> str:
         """The first line, or nothing if there was none in time."""
-        self._begun.wait(patience)
+        self._begun.wait(timeout)
         return self._lines[0] if self._lines else ""
 
     def all(self) -> str:
         """What was kept, once the process has ended or would not end."""
-        self._thread.join(_ANSWER_SECONDS)
+        self._thread.join(_RESPONSE_SECONDS)
         return "".join(self._lines)

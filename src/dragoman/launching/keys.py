@@ -47,9 +47,9 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
             )
         return GivenKey(text=PLACEHOLDER)
     if settings.keys and digest_of(given.text) not in {key.digest for key in settings.keys}:
-        known = ", ".join(key.name for key in settings.keys)
+        names = ", ".join(key.name for key in settings.keys)
         raise DragomanError(
-            f"the key in {file or KEY_VARIABLE} is none of those in {settings.file or 'the configuration'} ({known}); "
+            f"the key in {file or KEY_VARIABLE} is none of those in {settings.file or 'the configuration'} ({names}); "
             "`dragoman key new NAME` makes one"
         )
     return given

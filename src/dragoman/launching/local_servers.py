@@ -10,20 +10,20 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dragoman.errors import DragomanError
-from dragoman.launching.port_owners import TABLES, owners_of, strangers
+from dragoman.launching.port_owners import TABLES, foreign_users, owners_of
 from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 
 # How long one that is there takes to say so.
-PATIENCE = 0.3
-_LARGEST = 4 * 1024 * 1024
+TIMEOUT = 0.3
+_MAX_LIST_BYTES = 4 * 1024 * 1024
 # Below are the accounts that an administrator's installer made for services, as that of Ollama on Linux.
 _FIRST_PERSON = 1000
 
 
-def stranger_at(port: int, tables: Sequence[Path] = TABLES) -> int | None:
+def foreign_user_at(port: int, tables: Sequence[Path] = TABLES) -> int | None:
     """The person who listens at a port and is not this one; None if there is nobody, or the system does not tell."""
-    persons = [owner for owner in strangers(owners_of(port, tables) or frozenset()) if owner >= _FIRST_PERSON]
+    persons = [owner for owner in foreign_users(owners_of(port, tables) or frozenset()) if owner >= _FIRST_PERSON]
     return persons[0] if persons else None
 
 
@@ -33,20 +33,20 @@ def port_of(base_url: str) -> int:
     return place.port or (443 if place.scheme == "https" else 80)
 
 
-def models_at(base_url: str, patience: float = PATIENCE) -> tuple[str, ...] | None:
+def models_at(base_url: str, timeout: float = TIMEOUT) -> tuple[str, ...] | None:
     """The models that a server lists below an address; None if none answers there in time."""
     # Most of a gateway does without it.
     import http.client
 
     place = urlsplit(base_url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=patience)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
     try:
         connection.request("GET", f"{place.path}/models")
-        answer = connection.getresponse()
-        told = decode(answer.read(_LARGEST))
-        if answer.status != 200 or not is_list(told):
+        response = connection.getresponse()
+        listing = decode(response.read(_MAX_LIST_BYTES))
+        if response.status != 200 or not is_list(listing):
             return None
-        return tuple(model.id for model in decode_models(told, "openai"))
+        return tuple(model.id for model in decode_models(listing, "openai"))
     except (OSError, http.client.HTTPException, DragomanError):
         # Whatever is there, it is no such server.
         return None
@@ -54,16 +54,16 @@ def models_at(base_url: str, patience: float = PATIENCE) -> tuple[str, ...] | No
         connection.close()
 
 
-def found_at(addresses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def find_local_models(addresses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Those of some addresses, by name, at which a server of this person answers; with its models."""
 
-    def look(base_url: str) -> tuple[str, ...] | None:
-        return None if stranger_at(port_of(base_url)) is not None else models_at(base_url)
+    def list_models(base_url: str) -> tuple[str, ...] | None:
+        return None if foreign_user_at(port_of(base_url)) is not None else models_at(base_url)
 
     if not addresses:
         return {}
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(len(addresses)) as threads:
-        models = threads.map(look, addresses.values())
+        models = threads.map(list_models, addresses.values())
     return {name: listed for name, listed in zip(addresses, models, strict=True) if listed is not None}

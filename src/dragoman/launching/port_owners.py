@@ -16,18 +16,18 @@ _ROOT = 0
 
 def owners_of(port: int, tables: Sequence[Path] = TABLES) -> frozenset[int] | None:
     """The users who listen at a port, on whichever address; None where the system does not tell."""
-    told = [table.read_text(encoding="ascii") for table in tables if table.exists()]
-    return frozenset(owner for text in told for owner in _owners(text, port)) if told else None
+    contents = [table.read_text(encoding="ascii") for table in tables if table.exists()]
+    return frozenset(owner for text in contents for owner in _owners(text, port)) if contents else None
 
 
 def processes_of(port: int, tables: Sequence[Path] = TABLES, processes: Path = PROCESSES) -> list[int]:
     """The processes that listen at a port and were not started by another of them, as far as this user may know."""
-    told = [table.read_text(encoding="ascii") for table in tables if table.exists()]
-    sockets = {f"socket:[{fields[9]}]" for text in told for fields in _listening(text, port)}
+    contents = [table.read_text(encoding="ascii") for table in tables if table.exists()]
+    sockets = {f"socket:[{fields[9]}]" for text in contents for fields in _listening(text, port)}
     if not sockets:
         return []
-    found = {int(folder.name): folder for folder in processes.glob("[0-9]*") if _has_open(folder, sockets)}
-    return sorted(pid for pid, folder in found.items() if _parent_of(folder) not in found)
+    listening = {int(folder.name): folder for folder in processes.glob("[0-9]*") if _has_open(folder, sockets)}
+    return sorted(pid for pid, folder in listening.items() if _parent_of(folder) not in listening)
 
 
 def _has_open(process: Path, sockets: Set[str]) -> bool:
@@ -46,7 +46,7 @@ def _parent_of(process: Path) -> int:
         return 0
 
 
-def strangers(owners: frozenset[int]) -> list[int]:
+def foreign_users(owners: frozenset[int]) -> list[int]:
     """Those of the users who are neither this one nor root."""
     return sorted(owners - {_ROOT, os.geteuid()})
 

@@ -24,10 +24,10 @@ MANAGED = (
     Path("/etc/claude-code/managed-settings.json"),
     Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
 )
-_MANAGED_FOLDER = "managed-settings.d"
+_MANAGED_DIRECTORY = "managed-settings.d"
 # A program of the user's that prints a key would win over ours.
 _HELPER = "apiKeyHelper"
-_LARGEST = 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
 # The directory of a launch, and the file in it that holds the key.
 _PREFIX, _FILE = "dragoman-launch-", "settings.json"
 # What keeps a proxy away from this machine.
@@ -132,12 +132,12 @@ def taken_out(option: str, arguments: Sequence[str]) -> tuple[JsonObject, list[s
         return {}, rest
     try:
         text = given.encode() if given.lstrip().startswith("{") else Path(given).expanduser().read_bytes()
-        found = decode(text)
+        settings = decode(text)
     except (OSError, WireError) as error:
         raise DragomanError(f"{option} {given}: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise DragomanError(f"{option} {given}: these are no settings")
-    return found, rest
+    return settings, rest
 
 
 def managed_notes(plan: LaunchPlan, places: Sequence[Path] = MANAGED) -> list[str]:
@@ -147,29 +147,29 @@ def managed_notes(plan: LaunchPlan, places: Sequence[Path] = MANAGED) -> list[st
     ours = {*plan.environment, plan.key_variable, *plan.removed} - {CLAUDE_HEADERS}
     notes = []
     for file in [
-        each for place in places for each in (place, *sorted(place.with_name(_MANAGED_FOLDER).glob("*.json")))
+        each for place in places for each in (place, *sorted(place.with_name(_MANAGED_DIRECTORY).glob("*.json")))
     ]:
-        found = _read(file)
-        names = sorted(ours & set(_env(found))) + [_HELPER] * (_HELPER in found)
+        settings = _read(file)
+        names = sorted(ours & set(_env(settings))) + [_HELPER] * (_HELPER in settings)
         if names:
             notes.append(f"{file} is managed by an administrator and sets {', '.join(names)}, which wins over launch")
     return notes
 
 
 def _users_file(environ: Mapping[str, str]) -> Path:
-    folder = environ.get("CLAUDE_CONFIG_DIR")
-    return (Path(folder) if folder else Path(environ.get("HOME", "")) / ".claude") / "settings.json"
+    directory = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(directory) if directory else Path(environ.get("HOME", "")) / ".claude") / "settings.json"
 
 
 def _env(settings: JsonObject) -> JsonObject:
-    found = settings.get("env")
-    return found if isinstance(found, dict) else {}
+    variables = settings.get("env")
+    return variables if isinstance(variables, dict) else {}
 
 
 def _read(file: Path) -> JsonObject:
     """A file of settings; nothing of one that is not there or cannot be read, which is its client's to tell."""
     try:
-        found = decode(file.read_bytes()) if file.is_file() and file.stat().st_size <= _LARGEST else {}
+        settings = decode(file.read_bytes()) if file.is_file() and file.stat().st_size <= _MAX_FILE_BYTES else {}
     except (OSError, WireError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}

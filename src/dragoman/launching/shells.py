@@ -76,12 +76,17 @@ def shell_lines(plan: LaunchPlan, program: str, key: GivenKey, shell: Shell) -> 
     if value != shell.variable.format(name=plan.key_variable):
         lines.append(shell.sets.format(name=plan.key_variable, value=value))
     if plan.arguments:
-        lines.append(shell.function.format(name=program, words=_words(plan.arguments, shell)))
+        lines.append(shell.function.format(name=program, words=_quoted_arguments(plan.arguments, shell)))
     return lines
 
 
 def undo_lines(
-    plan: LaunchPlan, program: str, key: GivenKey, shell: Shell, environ: Mapping[str, str], kept: Sequence[str] = ()
+    plan: LaunchPlan,
+    program: str,
+    key: GivenKey,
+    shell: Shell,
+    environ: Mapping[str, str],
+    restored: Sequence[str] = (),
 ) -> list[str]:
     """How to undo that, as comments for whoever reads the lines; they stand last, where they hide nothing.
 
@@ -93,7 +98,7 @@ def undo_lines(
         names[plan.key_variable] = None
     steps = [
         shell.sets.format(name=name, value=shell.quote(environ[name]))
-        if name in kept and environ.get(name)
+        if name in restored and environ.get(name)
         else shell.removes.format(name=name)
         for name in names
     ]
@@ -101,7 +106,7 @@ def undo_lines(
     if not steps:
         return []
     lines = [f"# To undo this: {'; '.join(steps)}"]
-    gone = [name for name in (*plan.removed, *names) if name in environ and name not in kept]
+    gone = [name for name in (*plan.removed, *names) if name in environ and name not in restored]
     if gone:
         lines.append(f"# A new shell has these again, as they were: {' '.join(dict.fromkeys(gone))}")
     return lines
@@ -115,5 +120,5 @@ def _key_value(key: GivenKey, shell: Shell) -> str:
     return shell.variable.format(name=KEY_VARIABLE)
 
 
-def _words(arguments: Sequence[str], shell: Shell) -> str:
+def _quoted_arguments(arguments: Sequence[str], shell: Shell) -> str:
     return " ".join(shell.quote(word) for word in arguments)

@@ -10,7 +10,7 @@ from dragoman.model.features import weight_of
 from dragoman.prices.money import least_dollars, short_dollars
 
 # Names of losses that are told one by one, the most frequent first.
-_SHOWN = 8
+_MAX_LISTED = 8
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,15 +32,15 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 def summary(launch: Launch, before: Launch) -> str:
     """A launch in words; where a process that counted is gone since `before`, there was more."""
-    told = [_count(launch.calls, "call") + (f" ({launch.failed} failed)" if launch.failed else "")]
-    told.append(f"{short(launch.input_tokens + launch.output_tokens)} tokens")
-    told += _money(launch)
-    told.append(_losses(launch.losses))
+    parts = [_count(launch.calls, "call") + (f" ({launch.failed} failed)" if launch.failed else "")]
+    parts.append(f"{short(launch.input_tokens + launch.output_tokens)} tokens")
+    parts += _cost(launch)
+    parts.append(_losses(launch.losses))
     least = "at least " if set(before.processes) - set(launch.processes) else ""
-    return least + ", ".join(told)
+    return least + ", ".join(parts)
 
 
-def _money(launch: Launch) -> list[str]:
+def _cost(launch: Launch) -> list[str]:
     """What it cost; what has no price is not free."""
     cost, unpriced = launch.cost_nano_usd, launch.unpriced_requests
     if cost is None:
@@ -72,7 +72,7 @@ def _losses(losses: Mapping[str, int]) -> str:
     if not changes:
         return f"no losses{left_out}"
     ordered = sorted(changes.items(), key=lambda named: (-named[1], named[0]))
-    told = [name if count == 1 else f"{name} ×{count}" for name, count in ordered[:_SHOWN]]
-    more = len(ordered) - _SHOWN
-    names = ", ".join(told) + (f" and {more} more" if more > 0 else "")
+    listed = [name if count == 1 else f"{name} ×{count}" for name, count in ordered[:_MAX_LISTED]]
+    more = len(ordered) - _MAX_LISTED
+    names = ", ".join(listed) + (f" and {more} more" if more > 0 else "")
     return f"{_count(sum(changes.values()), 'loss')}: {names}{left_out}"

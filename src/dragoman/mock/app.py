@@ -17,15 +17,15 @@ from dragoman.http.upstream_call import HeaderList
 from dragoman.mock.answers.embeddings import embed
 from dragoman.mock.answers.model_list import listed, one_listed
 from dragoman.mock.answers.models import ECHO_MODELS
-from dragoman.mock.answers.replies import NOWHERE, MockReply, not_allowed, reply_of, unreadable
+from dragoman.mock.answers.replies import NOWHERE, MockHttpResponse, http_response, not_allowed, unreadable
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
 from dragoman.mock.answers.tokens import count_request, counted
-from dragoman.mock.paths import MockEndpointKind, MockPath, place_of
-from dragoman.mock.recorder import Recorder, told_headers
+from dragoman.mock.paths import MockEndpointKind, MockPath, resolve_path
+from dragoman.mock.recorder import Recorder, redacted_headers
 from dragoman.mock.script_player import PREFIX, Play, play
 from dragoman.mock.stored import conversations, responses, threads
 from dragoman.mock.stored.memory import MockStore
-from dragoman.mock.strict.checks import note, refusal
+from dragoman.mock.strict.checks import record_response, refusal
 from dragoman.mock.strict.common import objects
 from dragoman.mock.turn import MockTurn, turn_of
 from dragoman.model.failure import Failure, FailureKind
@@ -37,16 +37,16 @@ from dragoman.protocols.registry import codec_of
 from dragoman.translate import translate_failure
 from dragoman.wire.json import decode, decode_object
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BODY_BYTES = 64 * 1024 * 1024
 # Listed to begin with; any other name is answered too.
 _CLAUDE = ("claude-opus-5", "claude-sonnet-5", "claude-haiku-5-5", "claude-sonnet-4-5")
 _GPT = ("gpt-5.1", "gpt-5", "gpt-5-mini", "gpt-4.1")
 
 
-class _Ask(Struct, frozen=True, kw_only=True):
+class _MockRequest(Struct, frozen=True, kw_only=True):
     """One request as its handler sees it."""
 
-    place: MockPath
+    path: MockPath
     protocol: str
     method: str
     query: str
@@ -63,7 +63,7 @@ class MockApp:
         self._lenient = lenient
         self._recorder = recorder
         self._memory = MockStore()
-        self._handlers: dict[MockEndpointKind, Callable[[_Ask], JsonObject | MockTurn | Failure]] = {
+        self._handlers: dict[MockEndpointKind, Callable[[_MockRequest], JsonObject | MockTurn | Failure]] = {
             MockEndpointKind.CONVERSATION: self._converse,
             MockEndpointKind.COUNT: self._count,
             MockEndpointKind.COMPACT: self._compact,
@@ -77,162 +77,168 @@ class MockApp:
             MockEndpointKind.EMBEDDINGS: self._embed,
             MockEndpointKind.MODELS: self._models,
             MockEndpointKind.MODEL: self._model,
-            MockEndpointKind.HOME: self._home,
+            MockEndpointKind.INDEX: self._index,
         }
 
     async def __call__(self, request: ServerRequest) -> None:
         """Serve one request."""
-        place = place_of(request.path)
-        protocol = place.protocol or _dialect(request)
+        path = resolve_path(request.path)
+        protocol = path.protocol or _protocol_of(request)
         request_id = "req_" + self._mint.token(24)
         raw = b""
         outcome: JsonObject | MockTurn | Failure
         try:
-            raw = decode_body(await request.body(MOST_BYTES), request.header(b"content-encoding") or b"", MOST_BYTES)
-            outcome = self._outcome(request, place, protocol, raw)
+            raw = decode_body(
+                await request.body(MAX_BODY_BYTES), request.header(b"content-encoding") or b"", MAX_BODY_BYTES
+            )
+            outcome = self._outcome(request, path, protocol, raw)
         except ClientError as error:
             outcome = _as_failure(error)
         except (WireError, RecursionError) as error:
             outcome = unreadable(error)
-        told = outcome.delivery if isinstance(outcome, MockTurn) else outcome
-        reply = reply_of(told, protocol, request_id, self._mint)
+        content = outcome.delivery if isinstance(outcome, MockTurn) else outcome
+        response = http_response(content, protocol, request_id, self._mint)
         if self._recorder is not None:
             # Before a byte is sent: whoever was answered finds the line.
-            self._recorder.note(
+            self._recorder.record(
                 protocol=protocol,
                 method=request.method,
                 path=request.path,
                 query=request.query,
                 headers=request.headers,
                 body=_readable(raw),
-                status=reply.status,
-                answer=outcome.body if isinstance(outcome, MockTurn) else decode(reply.delivery.body),
+                status=response.status,
+                response=outcome.body if isinstance(outcome, MockTurn) else decode(response.delivery.body),
             )
-        await _send(request, reply)
+        await _send(request, response)
 
     def refuse(self, status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request."""
-        protocol = (place_of(path).protocol if path else "") or CHAT
-        told = translate_failure(_as_failure(ClientError(status, message)), target=protocol)
-        return [(b"content-type", b"application/json")], told.body
+        protocol = (resolve_path(path).protocol if path else "") or CHAT
+        response = translate_failure(_as_failure(ClientError(status, message)), target=protocol)
+        return [(b"content-type", b"application/json")], response.body
 
     def _outcome(
-        self, request: ServerRequest, place: MockPath, protocol: str, raw: bytes
+        self, request: ServerRequest, path: MockPath, protocol: str, raw: bytes
     ) -> JsonObject | MockTurn | Failure:
-        handler = self._handlers.get(place.kind)
+        handler = self._handlers.get(path.kind)
         if handler is None:
             return NOWHERE
-        if request.method not in place.methods:
+        if request.method not in path.methods:
             return not_allowed(request.method)
-        failure = _credential_failure(request, protocol) if place.kind is not MockEndpointKind.HOME else None
+        failure = _credential_failure(request, protocol) if path.kind is not MockEndpointKind.INDEX else None
         if failure is not None:
             return failure
-        ask = _Ask(
-            place=place,
+        mock_request = _MockRequest(
+            path=path,
             protocol=protocol,
             method=request.method,
             query=request.query,
-            headers={name: str(value) for name, value in told_headers(request.headers).items()},
+            headers={name: str(value) for name, value in redacted_headers(request.headers).items()},
             body=decode_object(raw) if request.method == "POST" and raw else {},
             size=len(raw),
         )
-        return handler(ask)
+        return handler(mock_request)
 
     # Handlers.
 
-    def _converse(self, ask: _Ask) -> JsonObject | MockTurn | Failure:
-        whole = self._expanded(ask)
-        if isinstance(whole, Failure):
-            return whole
-        issued = self._memory.issued_in(ask.protocol)
-        refused = None if self._lenient else refusal(ask.protocol, whole, ask.headers, issued)
+    def _converse(self, request: _MockRequest) -> JsonObject | MockTurn | Failure:
+        full_request = self._expanded(request)
+        if isinstance(full_request, Failure):
+            return full_request
+        issued = self._memory.issued_in(request.protocol)
+        refused = None if self._lenient else refusal(request.protocol, full_request, request.headers, issued)
         if refused is not None:
             return refused
-        question = codec_of(ask.protocol).decode_request(whole)
-        turn = turn_of(self._played(question, whole), question, self._mint)
+        question = codec_of(request.protocol).decode_request(full_request)
+        turn = turn_of(self._played(question, full_request), question, self._mint)
         if isinstance(turn, Failure):
             return turn
-        note(ask.protocol, turn.body, issued)
-        if ask.protocol == MESSAGES:
-            threads.remember(ask.body, whole, turn.body, self._memory, ask.size)
-        elif ask.protocol == RESPONSES:
-            if ask.body.get("conversation") is not None:
-                new = objects(responses.input_items(ask.body.get("input")))
-                conversations.remember(ask.body["conversation"], new, turn.body, self._memory, self._mint)
-            now = responses.remember(whole, turn.body, self._memory, self._mint, ask.size)
+        record_response(request.protocol, turn.body, issued)
+        if request.protocol == MESSAGES:
+            threads.remember(request.body, full_request, turn.body, self._memory, request.size)
+        elif request.protocol == RESPONSES:
+            if request.body.get("conversation") is not None:
+                new = objects(responses.input_items(request.body.get("input")))
+                conversations.remember(request.body["conversation"], new, turn.body, self._memory, self._mint)
+            now = responses.remember(full_request, turn.body, self._memory, self._mint, request.size)
             if now is not turn.body:
                 return now
         return turn
 
-    def _played(self, question: Question, whole: JsonObject) -> Play:
-        if question.origin == RESPONSES and responses.is_compaction_asked(whole):
+    def _played(self, question: Question, full_request: JsonObject) -> Play:
+        if question.origin == RESPONSES and responses.is_compaction_requested(full_request):
             item = responses.compaction(question, self._mint)
             return Play(parts=(Compaction(summary=None, seal=Seal(origin=RESPONSES, kind="compaction", body=item)),))
         return play(question, self._memory.once)
 
-    def _expanded(self, ask: _Ask) -> JsonObject | Failure:
+    def _expanded(self, request: _MockRequest) -> JsonObject | Failure:
         """The request with the conversation that it only refers to."""
-        if ask.protocol == MESSAGES:
-            return threads.expanded(ask.body, self._memory)
-        return responses.expanded(ask.body, self._memory) if ask.protocol == RESPONSES else ask.body
+        if request.protocol == MESSAGES:
+            return threads.expanded(request.body, self._memory)
+        return responses.expanded(request.body, self._memory) if request.protocol == RESPONSES else request.body
 
-    def _count(self, ask: _Ask) -> JsonObject | Failure:
-        whole = self._expanded(ask)
-        return whole if isinstance(whole, Failure) else counted(codec_of(ask.protocol).decode_request(whole))
+    def _count(self, request: _MockRequest) -> JsonObject | Failure:
+        full_request = self._expanded(request)
+        return (
+            full_request
+            if isinstance(full_request, Failure)
+            else counted(codec_of(request.protocol).decode_request(full_request))
+        )
 
-    def _compact(self, ask: _Ask) -> JsonObject | Failure:
-        whole = self._expanded(ask)
-        if isinstance(whole, Failure):
-            return whole
-        question = codec_of(ask.protocol).decode_request(whole)
-        return responses.compacted(whole, question, count_request(question), self._mint)
+    def _compact(self, request: _MockRequest) -> JsonObject | Failure:
+        full_request = self._expanded(request)
+        if isinstance(full_request, Failure):
+            return full_request
+        question = codec_of(request.protocol).decode_request(full_request)
+        return responses.compacted(full_request, question, count_request(question), self._mint)
 
-    def _stored(self, ask: _Ask) -> JsonObject | Failure:
-        name, memory = ask.place.name, self._memory
-        return responses.deleted(name, memory) if ask.method == "DELETE" else responses.shown(name, memory)
+    def _stored(self, request: _MockRequest) -> JsonObject | Failure:
+        name, memory = request.path.name, self._memory
+        return responses.deleted(name, memory) if request.method == "DELETE" else responses.retrieved(name, memory)
 
-    def _stored_input(self, ask: _Ask) -> JsonObject | Failure:
-        return responses.inputs(ask.place.name, ask.query, self._memory)
+    def _stored_input(self, request: _MockRequest) -> JsonObject | Failure:
+        return responses.inputs(request.path.name, request.query, self._memory)
 
-    def _cancel(self, ask: _Ask) -> JsonObject | Failure:
-        return responses.cancelled(ask.place.name, self._memory)
+    def _cancel(self, request: _MockRequest) -> JsonObject | Failure:
+        return responses.cancelled(request.path.name, self._memory)
 
-    def _held(self, ask: _Ask) -> JsonObject | Failure:
-        name, memory, mint = ask.place.name, self._memory, self._mint
-        match ask.place.kind:
+    def _held(self, request: _MockRequest) -> JsonObject | Failure:
+        name, memory, mint = request.path.name, self._memory, self._mint
+        match request.path.kind:
             case MockEndpointKind.CONVERSATIONS:
-                return conversations.created(ask.body, memory, mint)
+                return conversations.created(request.body, memory, mint)
             case MockEndpointKind.HELD:
-                return conversations.whole(name, ask.method, ask.body, memory)
+                return conversations.conversation_object(name, request.method, request.body, memory)
             case MockEndpointKind.HELD_ITEMS:
-                return conversations.items(name, ask.method, ask.query, ask.body, memory, mint)
+                return conversations.items(name, request.method, request.query, request.body, memory, mint)
             case _:
-                return conversations.item(name.replace("/items/", "/"), ask.method, memory)
+                return conversations.item(name.replace("/items/", "/"), request.method, memory)
 
-    def _embed(self, ask: _Ask) -> JsonObject:
-        return {**embed(ask.body), "model": ask.body.get("model")}
+    def _embed(self, request: _MockRequest) -> JsonObject:
+        return {**embed(request.body), "model": request.body.get("model")}
 
-    def _models(self, ask: _Ask) -> JsonObject:
-        names = (*(_CLAUDE if ask.protocol == MESSAGES else _GPT), *(PREFIX + name for name in ECHO_MODELS))
-        return listed({name: name for name in names}, ask.protocol)
+    def _models(self, request: _MockRequest) -> JsonObject:
+        names = (*(_CLAUDE if request.protocol == MESSAGES else _GPT), *(PREFIX + name for name in ECHO_MODELS))
+        return listed({name: name for name in names}, request.protocol)
 
-    def _model(self, ask: _Ask) -> JsonObject:
-        return one_listed(ask.place.name, ask.place.name, ask.protocol)
+    def _model(self, request: _MockRequest) -> JsonObject:
+        return one_listed(request.path.name, request.path.name, request.protocol)
 
-    def _home(self, ask: _Ask) -> JsonObject:
+    def _index(self, request: _MockRequest) -> JsonObject:
         return {"name": "dragoman mock"}
 
 
-async def _send(request: ServerRequest, reply: MockReply) -> None:
-    delivery = reply.delivery
+async def _send(request: ServerRequest, response: MockHttpResponse) -> None:
+    delivery = response.delivery
     if delivery.wait:
         await asyncio.sleep(delivery.wait)
     if not delivery.streamed and not delivery.breaks:
-        request.respond(reply.status, reply.headers, delivery.body)
+        request.respond(response.status, response.headers, delivery.body)
         return
-    request.start(reply.status, reply.headers)
-    for rest, piece in delivery.pieces:
-        await asyncio.sleep(rest)
+    request.start(response.status, response.headers)
+    for delay, piece in delivery.pieces:
+        await asyncio.sleep(delay)
         request.write(piece)
         await request.drained()
     if delivery.breaks:
@@ -243,7 +249,7 @@ async def _send(request: ServerRequest, reply: MockReply) -> None:
         request.end()
 
 
-def _dialect(request: ServerRequest) -> str:
+def _protocol_of(request: ServerRequest) -> str:
     """The protocol of a path that all have."""
     if request.header(b"anthropic-version") is not None:
         return MESSAGES

@@ -23,11 +23,11 @@ from dragoman.errors import WireError
 from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.mock.answers.delivery import TimedBytes, deliver
 from dragoman.mock.answers.embeddings import EMBEDDING_MODEL, embed
-from dragoman.mock.answers.last_turn import hear, orphan
+from dragoman.mock.answers.last_turn import orphan, read_last_turn
 from dragoman.mock.answers.model_list import listed, one_listed
 from dragoman.mock.answers.models import ECHO_MODELS
-from dragoman.mock.answers.replies import NOWHERE, MockReply, Outcome, not_allowed, reply_of, unreadable
-from dragoman.mock.answers.response import CREATED, answer_to
+from dragoman.mock.answers.replies import NOWHERE, MockHttpResponse, Outcome, http_response, not_allowed, unreadable
+from dragoman.mock.answers.response import CREATED, build_response
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES, check
 from dragoman.mock.answers.tokens import counted
 from dragoman.model.failure import Failure, FailureKind
@@ -37,7 +37,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.translate import derived_mint
 from dragoman.wire.json import decode_object
 
-_LISTED = {name: f"echo/{name}: {model.words}" for name, model in ECHO_MODELS.items()}
+_LISTED = {name: f"echo/{name}: {model.description}" for name, model in ECHO_MODELS.items()}
 
 
 class _EchoRequest(Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class _EchoRequest(Struct, frozen=True, kw_only=True):
     mint: Mint
 
 
-def reply_to(call: UpstreamRequest, protocol: str) -> MockReply:
+def respond_to(call: UpstreamRequest, protocol: str) -> MockHttpResponse:
     """Answer a call in a protocol."""
     path = call.url.removeprefix("echo:").partition("?")[0].removeprefix("/v1").rstrip("/")
     mint = replace(derived_mint(b" ".join((protocol.encode(), path.encode(), call.body))), now=lambda: CREATED)
@@ -57,17 +57,17 @@ def reply_to(call: UpstreamRequest, protocol: str) -> MockReply:
         outcome = _handled(call.method, path, _EchoRequest(protocol=protocol, body=call.body, mint=mint))
     except (WireError, RecursionError) as error:
         outcome = unreadable(error)
-    return reply_of(outcome, protocol, request_id, mint)
+    return http_response(outcome, protocol, request_id, mint)
 
 
-def _handled(method: str, path: str, desk: _EchoRequest) -> Outcome:
+def _handled(method: str, path: str, echo_request: _EchoRequest) -> Outcome:
     if path == "/models" or path.startswith("/models/"):
         name = path.removeprefix("/models").removeprefix("/")
-        return _models(name, desk.protocol) if method == "GET" else not_allowed(method)
-    handler = _HANDLERS.get((desk.protocol, path))
+        return _models(name, echo_request.protocol) if method == "GET" else not_allowed(method)
+    handler = _HANDLERS.get((echo_request.protocol, path))
     if handler is None:
         return NOWHERE
-    return handler(desk) if method == "POST" else not_allowed(method)
+    return handler(echo_request) if method == "POST" else not_allowed(method)
 
 
 def _failure(kind: FailureKind, status: int, message: str, *, param: str | None = None) -> Failure:
@@ -77,22 +77,22 @@ def _failure(kind: FailureKind, status: int, message: str, *, param: str | None 
 # Conversation.
 
 
-def _answer(desk: _EchoRequest) -> Outcome:
-    request = codec_of(desk.protocol).decode_request(decode_object(desk.body))
+def _converse(echo_request: _EchoRequest) -> Outcome:
+    request = codec_of(echo_request.protocol).decode_request(decode_object(echo_request.body))
     model = ECHO_MODELS.get(request.model)
     if model is None:
-        return _unknown_model(request.model, desk.protocol)
+        return _unknown_model(request.model, echo_request.protocol)
     thoughts = check(request)
     if isinstance(thoughts, Failure):
         return thoughts
     objection = _objection(request)
     if objection is not None:
         return objection
-    said = model.answer(hear(request, thoughts))
-    if isinstance(said, Failure):
-        return said
-    response = answer_to(request, said, desk.mint)
-    delivery = deliver(response, request, desk.mint, pace=model.pace, ending=model.ending)
+    output = model.respond(read_last_turn(request, thoughts))
+    if isinstance(output, Failure):
+        return output
+    response = build_response(request, output, echo_request.mint)
+    delivery = deliver(response, request, echo_request.mint, pace=model.pace, ending=model.ending)
     if isinstance(delivery, Failure) or not delivery.streamed:
         return delivery
     return replace(delivery, pieces=_split(delivery.pieces))
@@ -101,18 +101,18 @@ def _answer(desk: _EchoRequest) -> Outcome:
 def _split(pieces: Iterable[TimedBytes]) -> Iterator[TimedBytes]:
     """Frames one by one; JSON has no line breaks of its own, so that a blank line always ends one."""
     for pace, frames in pieces:
-        rest = pace
+        delay = pace
         for frame in frames.split(b"\n\n"):
             if frame:
-                yield rest, frame + b"\n\n"
-                rest = 0.0
+                yield delay, frame + b"\n\n"
+                delay = 0.0
 
 
 def _unknown_model(name: str, protocol: str) -> Failure:
-    known = ", ".join(ECHO_MODELS)
+    model_names = ", ".join(ECHO_MODELS)
     if protocol == MESSAGES:
-        return _failure(FailureKind.NOT_FOUND, 404, f"model: {name[:100]}; known are {known}")
-    message = f"The model `{name[:100]}` does not exist; known are {known}."
+        return _failure(FailureKind.NOT_FOUND, 404, f"model: {name[:100]}; known are {model_names}")
+    message = f"The model `{name[:100]}` does not exist; known are {model_names}."
     return _failure(FailureKind.NOT_FOUND, 404, message, param="model")
 
 
@@ -138,13 +138,13 @@ def _objection(request: Request) -> Failure | None:
 # Counting, embeddings, models.
 
 
-def _count(desk: _EchoRequest) -> Outcome:
-    request = codec_of(desk.protocol).decode_request(decode_object(desk.body))
-    return counted(request) if request.model in ECHO_MODELS else _unknown_model(request.model, desk.protocol)
+def _count(echo_request: _EchoRequest) -> Outcome:
+    request = codec_of(echo_request.protocol).decode_request(decode_object(echo_request.body))
+    return counted(request) if request.model in ECHO_MODELS else _unknown_model(request.model, echo_request.protocol)
 
 
-def _embed(desk: _EchoRequest) -> Outcome:
-    body = decode_object(desk.body)
+def _embed(echo_request: _EchoRequest) -> Outcome:
+    body = decode_object(echo_request.body)
     model = body.get("model")
     if model != EMBEDDING_MODEL:
         message = f"The model `{str(model)[:100]}` does not exist; known is {EMBEDDING_MODEL}."
@@ -159,11 +159,11 @@ def _models(name: str, protocol: str) -> Outcome:
 
 
 _HANDLERS: dict[tuple[str, str], Callable[[_EchoRequest], Outcome]] = {
-    (MESSAGES, "/messages"): _answer,
+    (MESSAGES, "/messages"): _converse,
     (MESSAGES, "/messages/count_tokens"): _count,
-    (CHAT, "/chat/completions"): _answer,
+    (CHAT, "/chat/completions"): _converse,
     (CHAT, "/embeddings"): _embed,
-    (RESPONSES, "/responses"): _answer,
+    (RESPONSES, "/responses"): _converse,
     (RESPONSES, "/responses/input_tokens"): _count,
     (RESPONSES, "/embeddings"): _embed,
 }

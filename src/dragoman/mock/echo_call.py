@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from dragoman.errors import Oversized, Truncated
 from dragoman.http.upstream_call import UpstreamRequest
-from dragoman.mock.echo import reply_to
+from dragoman.mock.echo import respond_to
 
 
 def open_echo(call: UpstreamRequest, protocol: str) -> EchoCall:
@@ -20,11 +20,11 @@ class EchoCall:
     """One answer on its way; between any two pieces others have their turn."""
 
     def __init__(self, call: UpstreamRequest, protocol: str) -> None:
-        reply = reply_to(call, protocol)
-        self.status = reply.status
-        self.headers = reply.headers
+        response = respond_to(call, protocol)
+        self.status = response.status
+        self.headers = response.headers
         self.renewed = 0
-        self._delivery = reply.delivery
+        self._delivery = response.delivery
         self._going = asyncio.Event()
         self._going.set()
         # Set by `abort` and `close`, so that no rest outlasts them.
@@ -33,29 +33,29 @@ class EchoCall:
 
     async def head(self) -> None:
         """Wait until the answer begins."""
-        await self._rest(self._delivery.wait)
+        await self._sleep(self._delivery.wait)
 
     async def read(self, limit: int) -> bytes:
         """The whole body; more than `limit` bytes raise `Oversized`."""
         pieces: list[bytes] = []
         size = 0
 
-        def keep(piece: bytes) -> None:
+        def append(piece: bytes) -> None:
             nonlocal size
             size += len(piece)
             if size > limit:
                 raise Oversized("the answer is larger than the limit")
             pieces.append(piece)
 
-        await self.pump(keep)
+        await self.pump(append)
         if self._over.is_set():
             raise Truncated("the answer was given up before its end")
         return b"".join(pieces)
 
     async def pump(self, take: Callable[[bytes], None]) -> None:
         """Hand the body on, one frame at a time; a call that was closed ends here without a word."""
-        for rest, piece in self._delivery.pieces:
-            await self._rest(rest)
+        for delay, piece in self._delivery.pieces:
+            await self._sleep(delay)
             while not self._going.is_set():
                 await self._going.wait()
                 self._raise_if_aborted()
@@ -63,7 +63,7 @@ class EchoCall:
                 return
             take(piece)
         if self._delivery.breaks:
-            await self._rest(0.0)
+            await self._sleep(0.0)
             raise Truncated("the answer broke off before its end")
 
     def pause(self) -> None:
@@ -91,7 +91,7 @@ class EchoCall:
         self._over.set()
         self._going.set()
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         if seconds > 0 and not self._over.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):

@@ -26,7 +26,7 @@ class MockEndpointKind(Enum):
     EMBEDDINGS = "vectors"
     MODELS = "the list of models"
     MODEL = "one model"
-    HOME = "whether anybody is there"
+    INDEX = "whether anybody is there"
     NOWHERE = "nothing"
 
 
@@ -42,7 +42,7 @@ class MockPath(Struct, frozen=True, kw_only=True):
 _POST, _GET = ("POST",), ("GET", "HEAD")
 _ALL = ("GET", "HEAD", "POST", "DELETE")
 _FIXED = {
-    "": MockPath(kind=MockEndpointKind.HOME, methods=_GET),
+    "": MockPath(kind=MockEndpointKind.INDEX, methods=_GET),
     "/messages": MockPath(kind=MockEndpointKind.CONVERSATION, protocol=MESSAGES, methods=_POST),
     "/messages/count_tokens": MockPath(kind=MockEndpointKind.COUNT, protocol=MESSAGES, methods=_POST),
     "/chat/completions": MockPath(kind=MockEndpointKind.CONVERSATION, protocol=CHAT, methods=_POST),
@@ -79,15 +79,15 @@ _NAMED = (
 )
 
 
-def place_of(path: str) -> MockPath:
+def resolve_path(path: str) -> MockPath:
     """What a path stands for."""
     rest = path.rstrip("/")
     rest = rest.removeprefix("/v1") if rest == "/v1" or rest.startswith("/v1/") else rest
-    found = _FIXED.get(rest)
-    if found is not None:
-        return found
-    for pattern, place in _NAMED:
+    fixed = _FIXED.get(rest)
+    if fixed is not None:
+        return fixed
+    for pattern, template in _NAMED:
         match = pattern.fullmatch(rest)
         if match is not None:
-            return MockPath(kind=place.kind, protocol=place.protocol, methods=place.methods, name=match[1])
+            return MockPath(kind=template.kind, protocol=template.protocol, methods=template.methods, name=match[1])
     return MockPath(kind=MockEndpointKind.NOWHERE)

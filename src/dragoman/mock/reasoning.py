@@ -63,16 +63,16 @@ def _finished(part: Part, request: Request, turn: str, mint: Mint) -> Part:
         prefix = part.call_id.partition("_")[0]
         return replace(part, call_id=f"{prefix}_{turn}{mint.token(_CALL_LETTERS)}")
     if isinstance(part, Thinking) and request.origin == MESSAGES:
-        shown = _is_shown(request)
-        proof = sign(part.text if shown else "", mint.token(_NONCE))
-        return sealed(part, MESSAGES, "", proof=proof, shown=shown)
+        visible = _is_visible(request)
+        token = sign(part.text if visible else "", mint.token(_NONCE))
+        return sealed(part, MESSAGES, "", token=token, visible=visible)
     if isinstance(part, Thinking) and request.origin == RESPONSES:
-        proof = encrypted(f"{mint.token(_NONCE)}\n{part.text}")
-        return sealed(part, RESPONSES, part.id or "", proof=proof, shown=request.reasoning.summary is not None)
+        token = encrypted(f"{mint.token(_NONCE)}\n{part.text}")
+        return sealed(part, RESPONSES, part.id or "", token=token, visible=request.reasoning.summary is not None)
     return part
 
 
-def _is_shown(request: Request) -> bool:
+def _is_visible(request: Request) -> bool:
     display = request.reasoning.display
     if display is not None:
         return display != "omitted"

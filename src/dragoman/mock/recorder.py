@@ -20,7 +20,7 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._file: BinaryIO = path.open("ab", buffering=0)
 
-    def note(
+    def record(
         self,
         *,
         protocol: str,
@@ -30,7 +30,7 @@ class Recorder:
         headers: HeaderList,
         body: JsonValue,
         status: int,
-        answer: JsonValue,
+        response: JsonValue,
     ) -> None:
         """Write one line."""
         line: JsonObject = {
@@ -38,10 +38,10 @@ class Recorder:
             "method": method,
             "path": path,
             "query": query,
-            "headers": told_headers(headers),
+            "headers": redacted_headers(headers),
             "body": body,
             "status": status,
-            "answer": answer,
+            "answer": response,
         }
         self._file.write(encode(line) + b"\n")
 
@@ -50,11 +50,11 @@ class Recorder:
         self._file.close()
 
 
-def told_headers(headers: HeaderList) -> JsonObject:
+def redacted_headers(headers: HeaderList) -> JsonObject:
     """Headers by their names; several of one name are joined, credentials are cut."""
-    told: JsonObject = {}
+    redacted: JsonObject = {}
     for key, value in headers:
         name, text = key.decode("latin-1"), value.decode("latin-1")
-        before = told.get(name)
-        told[name] = _CUT if name in SECRET else f"{before}, {text}" if isinstance(before, str) else text
-    return told
+        before = redacted.get(name)
+        redacted[name] = _CUT if name in SECRET else f"{before}, {text}" if isinstance(before, str) else text
+    return redacted

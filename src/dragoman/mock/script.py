@@ -62,10 +62,10 @@ class ScriptStep(Struct, frozen=True, kw_only=True):
 
 def step_of(request: Request) -> ScriptStep | None:
     """The step that a request asks for; None where there is no script."""
-    found = _found(request)
-    if found is None:
+    match = _find_script(request)
+    if match is None:
         return None
-    script, text, number = found
+    script, text, number = match
     steps = parse(script)
     if number >= len(steps):
         return ScriptStep(over=True)
@@ -74,11 +74,11 @@ def step_of(request: Request) -> ScriptStep | None:
 
 def turns_of(request: Request) -> int:
     """How many steps of its script a conversation has behind it."""
-    found = _found(request)
-    return found[2] if found is not None else 0
+    match = _find_script(request)
+    return match[2] if match is not None else 0
 
 
-def _found(request: Request) -> tuple[str, str, int] | None:
+def _find_script(request: Request) -> tuple[str, str, int] | None:
     """The script that counts, the text that holds it, and the number of turns since."""
     for position in range(len(request.messages) - 1, -1, -1):
         message = request.messages[position]
@@ -94,7 +94,7 @@ def _found(request: Request) -> tuple[str, str, int] | None:
 
 def script_in(text: str) -> str | None:
     """The last script of a text, without its tags; a script may hold others, for those who are asked in turn."""
-    found: str | None = None
+    script: str | None = None
     depth, start = 0, 0
     for tag in _tag.finditer(text):
         if tag[0] == _OPENED:
@@ -104,8 +104,8 @@ def script_in(text: str) -> str | None:
         elif depth:
             depth -= 1
             if depth == 0:
-                found = text[start : tag.start()]
-    return found
+                script = text[start : tag.start()]
+    return script
 
 
 def parse(script: str) -> list[tuple[ScriptLine, ...]]:
@@ -130,28 +130,28 @@ def _lines(script: str) -> Iterator[ScriptLine]:
         word, _, rest = stripped.partition(" ")
         if word != _BETWEEN and word not in WORDS:
             raise ScriptError(f"{word[:40]!r} is no word of a script; known are {', '.join(sorted(WORDS))}")
-        mark = _heredoc(rest)
-        if word == "call" and not (rest if mark is None else rest[: mark.start()]).strip():
+        heredoc = _heredoc(rest)
+        if word == "call" and not (rest if heredoc is None else rest[: heredoc.start()]).strip():
             raise ScriptError('call needs the name of a tool, for example: call get_weather {"city": "Rome"}')
-        if mark is None:
+        if heredoc is None:
             yield ScriptLine(word, rest.strip())
             continue
-        kept: list[str] = []
+        heredoc_lines: list[str] = []
         for inner in rows:
-            if inner.strip() == mark[1]:
+            if inner.strip() == heredoc[1]:
                 break
-            kept.append(inner)
+            heredoc_lines.append(inner)
         else:
-            raise ScriptError(f"the text after <<{mark[1]} has no line {mark[1]} at its end")
-        head = rest[: mark.start()].strip()
-        text = "\n".join(kept)
+            raise ScriptError(f"the text after <<{heredoc[1]} has no line {heredoc[1]} at its end")
+        head = rest[: heredoc.start()].strip()
+        text = "\n".join(heredoc_lines)
         yield ScriptLine(word, f"{head} {text}" if head else text)
 
 
 def _turns(messages: tuple[Message, ...]) -> int:
     """How many turns the assistant has taken: runs of its messages, but calls of one turn are one, however mixed."""
     turns, speaking = 0, False
-    mark = ""
+    turn_id = ""
     for message in messages:
         compactions = [part for part in message.parts if isinstance(part, Compaction)]
         if compactions:
@@ -161,11 +161,11 @@ def _turns(messages: tuple[Message, ...]) -> int:
             # Instructions in between end no turn; what the user says, or a tool gives, does.
             speaking = speaking and message.role is not Role.USER
             continue
-        marks = [_mark(part.call_id) for part in message.parts if isinstance(part, ToolCall)]
-        if not speaking and not (marks and mark and marks[0] == mark):
+        turn_ids = [_turn_id(part.call_id) for part in message.parts if isinstance(part, ToolCall)]
+        if not speaking and not (turn_ids and turn_id and turn_ids[0] == turn_id):
             turns += 1
         speaking = True
-        mark = marks[-1] if marks else mark
+        turn_id = turn_ids[-1] if turn_ids else turn_id
     return turns
 
 
@@ -177,7 +177,7 @@ def _compacted(part: Compaction) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _mark(call_id: str) -> str:
+def _turn_id(call_id: str) -> str:
     letters = call_id.partition("_")[2]
     return letters[:TURN_LETTERS] if len(letters) > TURN_LETTERS else ""
 
@@ -185,5 +185,5 @@ def _mark(call_id: str) -> str:
 def _key(request: Request, text: str, number: int) -> str:
     """A retry has the same key; a side question of the same client, with other tools, has another."""
     names = "\n".join([tool.name for tool in request.tools if isinstance(tool, FunctionTool | TextTool)])
-    told = "\0".join((request.origin, request.model, str(number), names, text))
-    return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    identity = "\0".join((request.origin, request.model, str(number), names, text))
+    return blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
-from dragoman.mock.answers.last_turn import hear, offered
+from dragoman.mock.answers.last_turn import offered, read_last_turn
 from dragoman.mock.answers.models import ECHO_MODELS, EchoModel, Ending, call_of, call_one, failure_of, fill_in
 from dragoman.mock.answers.signatures import CHAT, MESSAGES
 from dragoman.mock.script import ScriptError, ScriptLine, ScriptStep, step_of
@@ -34,7 +34,7 @@ from dragoman.wire.json import decode, encode_text
 
 PREFIX = "mock-"
 _OVER = "The script has no step left."
-_LONGEST_PAUSE = 600.0
+_MAX_PAUSE_SECONDS = 600.0
 # A service speaks of its window in its own words, which agents read.
 _OVERFLOWS = {
     MESSAGES: "prompt is too long: 215000 tokens > 200000 maximum",
@@ -51,7 +51,7 @@ class Play(Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     wait: float = 0.0
     pace: float = 0.0
-    ending: Ending = Ending.WHOLE
+    ending: Ending = Ending.COMPLETE
 
 
 def play(request: Request, once: Callable[[str], bool]) -> Play:
@@ -75,29 +75,29 @@ def play(request: Request, once: Callable[[str], bool]) -> Play:
 
 def _scripted(step: ScriptStep, request: Request, once: Callable[[str], bool]) -> Play:
     player = _Player(request)
-    found = Play()
-    more = any(line.word in _SAYING for line in step.lines)
+    outcome = Play()
+    more = any(line.word in _CONTENT_WORDS for line in step.lines)
     for number, line in enumerate(step.lines):
         if line.word == "empty":
             # Whoever asks again after an empty answer gets what is written beside it.
             if not more or once(f"{step.key} {number}"):
-                return found
+                return outcome
         elif line.word in _ONCE:
             if not once(f"{step.key} {number}"):
                 continue
             if line.word == "break":
-                found = replace(found, ending=Ending.BREAKS)
+                outcome = replace(outcome, ending=Ending.BREAKS)
             else:
-                return replace(found, failure=_failure(line, request.origin))
+                return replace(outcome, failure=_failure(line, request.origin))
         elif line.word == "pause":
-            found = replace(found, wait=found.wait + _seconds(line.rest))
+            outcome = replace(outcome, wait=outcome.wait + _seconds(line.rest))
         else:
             player.take(line)
-    return replace(found, parts=player.parts())
+    return replace(outcome, parts=player.parts())
 
 
 _ONCE = frozenset({"fail", "overflow", "break"})
-_SAYING = frozenset({"think", "say", "call", "json", "refuse"})
+_CONTENT_WORDS = frozenset({"think", "say", "call", "json", "refuse"})
 
 
 def _failure(line: ScriptLine, protocol: str) -> Failure:
@@ -118,7 +118,7 @@ def _failure(line: ScriptLine, protocol: str) -> Failure:
 
 def _seconds(text: str) -> float:
     try:
-        return min(max(float(text), 0.0), _LONGEST_PAUSE)
+        return min(max(float(text), 0.0), _MAX_PAUSE_SECONDS)
     except ValueError:
         return 0.0
 
@@ -142,7 +142,7 @@ class _Player:
             case "think":
                 self._parts.append(Thinking(text=line.rest))
             case "say":
-                self._say(line.rest)
+                self._add_text(line.rest)
             case "call":
                 self._call(line.rest)
             case "json":
@@ -156,10 +156,10 @@ class _Player:
             if _wants_json(self._request):
                 return _filled_in(self._request)
             for name in self._missed:
-                self._say(f"The tool {name} is not declared.")
+                self._add_text(f"The tool {name} is not declared.")
         return tuple(self._parts)
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         last = self._parts[-1] if self._parts else None
         if isinstance(last, Text):
             self._parts[-1] = Text(text=f"{last.text}\n{text}")
@@ -242,13 +242,13 @@ def _is_forced(request: Request) -> bool:
 
 def _filled_in(request: Request) -> tuple[Part, ...]:
     """A value in the form that is asked for: for a schema, or as the arguments of a call that is forced."""
-    heard = replace(hear(request), text="mock", results=())
-    said = call_one(heard) if _is_forced(request) and not _wants_json(request) else fill_in(heard)
-    return said if isinstance(said, tuple) else ()
+    turn = replace(read_last_turn(request), text="mock", results=())
+    output = call_one(turn) if _is_forced(request) and not _wants_json(request) else fill_in(turn)
+    return output if isinstance(output, tuple) else ()
 
 
 def _echoed(model: EchoModel, request: Request) -> Play:
-    said = model.answer(hear(request))
-    if isinstance(said, Failure):
-        return Play(failure=said)
-    return Play(parts=said, pace=model.pace, ending=model.ending)
+    output = model.respond(read_last_turn(request))
+    if isinstance(output, Failure):
+        return Play(failure=output)
+    return Play(parts=output, pace=model.pace, ending=model.ending)

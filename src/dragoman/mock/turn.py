@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.mock.answers.delivery import Delivery, TimedBytes, deliver, written
-from dragoman.mock.answers.response import answer_to
+from dragoman.mock.answers.response import build_response
 from dragoman.mock.answers.signatures import MESSAGES, RESPONSES
 from dragoman.mock.reasoning import finished, thinks
 from dragoman.mock.script_player import Play
@@ -35,7 +35,7 @@ def turn_of(play: Play, request: Request, mint: Mint) -> MockTurn | Failure:
     if play.failure is not None:
         return play.failure
     parts = play.parts if thinks(request) else tuple(part for part in play.parts if not isinstance(part, Thinking))
-    response = finished(answer_to(request, parts, mint), request, mint)
+    response = finished(build_response(request, parts, mint), request, mint)
     delivery = deliver(response, request, mint, pace=play.pace, ending=play.ending)
     if isinstance(delivery, Failure):
         return delivery
@@ -52,8 +52,8 @@ def _with_input_count(stream: Iterable[TimedBytes], response: Response) -> list[
     """All of a stream; the Messages service has counted its input by the time it begins."""
     pieces = list(stream)
     if response.origin == MESSAGES and response.usage is not None:
-        rest, first = pieces[0]
-        pieces[0] = (rest, first.replace(b'"input_tokens":0', b'"input_tokens":%d' % (response.usage.input or 0), 1))
+        delay, first = pieces[0]
+        pieces[0] = (delay, first.replace(b'"input_tokens":0', b'"input_tokens":%d' % (response.usage.input or 0), 1))
     return pieces
 
 

@@ -31,7 +31,7 @@ class FailureKind(Enum):
     UNAVAILABLE = "unavailable"
     TIMEOUT = "timeout"
     # Of ours: whoever asks again within seconds can only fail again.
-    LASTING = "lasting"
+    PERMANENT = "lasting"
     OTHER = "other"
 
 

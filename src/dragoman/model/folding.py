@@ -58,7 +58,7 @@ class PartFold:
             self.part = delta.part
             self.pieces, self._citations, self._logprobs = [], [], []
 
-    def whole(self) -> Part:
+    def assemble(self) -> Part:
         """The part as far as it is known."""
         if self.pieces:
             text = "".join(self.pieces)
@@ -121,7 +121,7 @@ class Fold:
             id=self._started.id,
             model=self._started.model,
             created=self._started.created,
-            parts=tuple(self._parts[index].whole() for index in sorted(self._parts)),
+            parts=tuple(self._parts[index].assemble() for index in sorted(self._parts)),
             stop=self._stop or Stop(reason=StopReason.OTHER),
             usage=self._usage,
             alternatives=self._alternatives,

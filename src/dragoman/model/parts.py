@@ -35,10 +35,10 @@ class Seal(Struct, frozen=True, kw_only=True):
     kind: str
     body: JsonObject
     model: str | None = None
-    upstream: str | None = None
+    vendor: str | None = None
 
 
-class CacheMark(Struct, frozen=True, kw_only=True):
+class CacheBreakpoint(Struct, frozen=True, kw_only=True):
     """A prompt-cache breakpoint after the part that carries it; `ttl` in its own protocol's words."""
 
     origin: str
@@ -92,7 +92,7 @@ class Text(Struct, frozen=True, kw_only=True):
 
     text: str
     citations: tuple[Citation, ...] = ()
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     logprobs: JsonList | None = None
     id: str | None = None
     extras: Extras | None = None
@@ -103,7 +103,7 @@ class Image(Struct, frozen=True, kw_only=True):
 
     source: Inline | Url | FileRef
     detail: str | None = None
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     id: str | None = None
     extras: Extras | None = None
 
@@ -115,7 +115,7 @@ class Document(Struct, frozen=True, kw_only=True):
     title: str | None = None
     context: str | None = None
     citable: bool | None = None
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     id: str | None = None
     extras: Extras | None = None
 
@@ -124,7 +124,7 @@ class Audio(Struct, frozen=True, kw_only=True):
     """Recorded sound; `media_type` of the source is `audio/wav` or the like."""
 
     source: Inline
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     id: str | None = None
     extras: Extras | None = None
 
@@ -162,7 +162,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     arguments: str
     form: InputForm = InputForm.JSON
     namespace: str | None = None
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     id: str | None = None
     extras: Extras | None = None
 
@@ -174,7 +174,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     is_error: bool = False
     form: InputForm = InputForm.JSON
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     id: str | None = None
     extras: Extras | None = None
 

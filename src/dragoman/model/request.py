@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
-from dragoman.model.parts import CacheMark, Extras, Part, Seal, Text
+from dragoman.model.parts import CacheBreakpoint, Extras, Part, Seal, Text
 from dragoman.model.tools import ToolChoice, ToolSpec
 
 
@@ -96,7 +96,7 @@ class OutputFormat(Struct, frozen=True, kw_only=True):
 class CacheOptions(Struct, frozen=True, kw_only=True):
     """Prompt caching for the whole request: `automatic` is Messages' top-level mark, the rest OpenAI's options."""
 
-    automatic: CacheMark | None = None
+    automatic: CacheBreakpoint | None = None
     explicit: bool | None = None
     ttl: str | None = None
     retention: str | None = None

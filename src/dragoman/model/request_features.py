@@ -16,11 +16,11 @@ class RequestFeatures(Struct, frozen=True, kw_only=True):
     # Bytes of media in it, which are no text.
     media: int = 0
     # The most that may be answered, in tokens, if it says so.
-    most_output: int | None = None
+    max_output: int | None = None
     # Whether it refers to what its provider keeps: a file, a container, a store of vectors.
-    kept: bool = False
+    references_stored: bool = False
     # How many answers are asked for, of which each is paid.
-    answers: int = 1
+    choices: int = 1
     # The service tier that is asked for, in the client's word; "" is the usual one.
     tier: str = ""
 

@@ -25,7 +25,7 @@ class HintQuery(Struct, frozen=True, kw_only=True):
     # What digests are keyed with.
     key: bytes
     # Names of tools that tell one thread from another, as far as they are offered.
-    telling: frozenset[str] = frozenset()
+    distinctive_tools: frozenset[str] = frozenset()
     # Tools that begin other agents, and the member of their arguments that holds the prompt.
     spawning: Mapping[str, str] = {}
     # The member of their arguments that names the type of agent.
@@ -40,7 +40,7 @@ class SessionHints(Struct, frozen=True, gc=False):
     instructions: int = 0
     tools: int = 0
     messages: int = 0
-    telling: tuple[str, ...] = ()
+    distinctive_tools: tuple[str, ...] = ()
     # What the client says of itself, as it says it: `metadata.user_id`, the key of the provider's cache, JSON of
     # `client_metadata`; what it goes on from.
     user: str = ""
@@ -49,9 +49,9 @@ class SessionHints(Struct, frozen=True, gc=False):
     conversation: str = ""
     # Digests, as `sessions.facts.Facts` has them.
     previous: str = ""
-    opening: str = ""
-    asks: str = ""
-    tip: str = ""
+    conversation_start: str = ""
+    first_prompt: str = ""
+    head: str = ""
     before: tuple[str, ...] = ()
     call: str = ""
     prompts: tuple[str, ...] = ()
@@ -63,4 +63,4 @@ class SessionHints(Struct, frozen=True, gc=False):
     named: tuple[tuple[str, str], ...] = ()
 
 
-SILENT = SessionHints()
+NO_HINTS = SessionHints()

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.parts import CacheMark, Extras
+from dragoman.model.parts import CacheBreakpoint, Extras
 
 
 class Namespace(Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class FunctionTool(Struct, frozen=True, kw_only=True):
     examples: tuple[JsonValue, ...] = ()
     deferred: bool | None = None
     callers: tuple[str, ...] | None = None
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     extras: Extras | None = None
 
 
@@ -58,7 +58,7 @@ class WebSearchTool(Struct, frozen=True, kw_only=True):
     location: JsonObject | None = None
     max_uses: int | None = None
     context_size: str | None = None
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     extras: Extras | None = None
 
 
@@ -68,7 +68,7 @@ class WebFetchTool(Struct, frozen=True, kw_only=True):
     allowed_domains: tuple[str, ...] | None = None
     blocked_domains: tuple[str, ...] | None = None
     max_uses: int | None = None
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     extras: Extras | None = None
 
 
@@ -77,7 +77,7 @@ class CodeTool(Struct, frozen=True, kw_only=True):
 
     container: str | None = None
     file_ids: tuple[str, ...] = ()
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     extras: Extras | None = None
 
 
@@ -91,14 +91,14 @@ class McpTool(Struct, frozen=True, kw_only=True):
     allowed_tools: tuple[str, ...] | None = None
     approval: str | None = None
     deferred: bool | None = None
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     extras: Extras | None = None
 
 
 class ToolSearchTool(Struct, frozen=True, kw_only=True):
     """The provider's search over deferred tools."""
 
-    cache: CacheMark | None = None
+    cache: CacheBreakpoint | None = None
     extras: Extras | None = None
 
 

@@ -14,23 +14,23 @@ from msgspec.structs import replace
 
 from dragoman.prices.table import (
     EQUALS,
-    Dated,
+    DatedPrice,
     DateRange,
-    Ladder,
     MatchRule,
     ModelPricing,
     PriceBookTable,
     PricedModel,
     PriceTier,
+    ProviderPrices,
     Rates,
-    Shelf,
+    TieredRates,
     own_table,
     read_facts,
-    read_shelf,
+    read_provider_prices,
 )
 
 # Providers of the catalogue whose shelf has another name; "" is one that is not paid by the token.
-_SHELVES = {
+_TABLE_NAMES = {
     "xai": "x-ai",
     "moonshot": "moonshotai",
     "moonshot-cn": "moonshotai",
@@ -47,8 +47,8 @@ _PREFIXES = {"google": ("models/", "google/", "anthropic/", "publishers/")}
 # Where another region than the whole world costs more than the shelf says (pitfall 410).
 _REGIONAL = frozenset({"vertex"})
 _EVERYWHERE = ("", "global")
-_LONGEST_NAME = 256
-_MOST_REMEMBERED = 4096
+_MAX_NAME_LENGTH = 256
+_MAX_CACHED = 4096
 _DAY, _MINUTE = 86400, 60
 _ALWAYS = float("inf")
 
@@ -60,11 +60,11 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     entry: str = ""
     override: str = ""
     # What it costs in the standard tier; None if that is not known.
-    standard: Ladder | None = None
+    standard: TieredRates | None = None
     # What it costs in others, by the name of the tier.
-    tiers: Mapping[str, Ladder] = {}
-    window: int | None = None
-    output_cap: int | None = None
+    tiers: Mapping[str, TieredRates] = {}
+    context_window: int | None = None
+    max_output_tokens: int | None = None
     # Classes of tokens that have prices of their own which are not known here.
     apart: tuple[str, ...] = ()
     since: float = -_ALWAYS
@@ -81,8 +81,8 @@ class Override(Struct, frozen=True, kw_only=True):
 
     rates: Rates = Rates()
     tiers: Mapping[str, Rates] = {}
-    window: int | None = None
-    output_cap: int | None = None
+    context_window: int | None = None
+    max_output_tokens: int | None = None
 
     @property
     def has_prices(self) -> bool:
@@ -90,7 +90,7 @@ class Override(Struct, frozen=True, kw_only=True):
         return self.rates != Rates() or bool(self.tiers)
 
 
-class Book:
+class PriceBook:
     """A table with overrides. It is read when it is first asked, and remembers what it was asked for."""
 
     def __init__(
@@ -101,8 +101,8 @@ class Book:
         # The longest beginning of a name decides.
         self._patterns = sorted((key for key in self._overrides if key.endswith("*")), key=len, reverse=True)
         self._loaded: PriceBookTable | None = None
-        self._shelves: dict[str, _Shelf | None] = {}
-        self._known: dict[tuple[str, str, str, str], tuple[ModelFacts | None, float, float]] = {}
+        self._indexes: dict[str, _PriceIndex | None] = {}
+        self._cache: dict[tuple[str, str, str, str], tuple[ModelFacts | None, float, float]] = {}
 
     @property
     def table(self) -> PriceBookTable:
@@ -117,28 +117,28 @@ class Book:
         `label` is what rules know the provider by; `name`, if it has one of its own, is what overrides know it by.
         """
         key = (label, model, name, region)
-        found = self._known.get(key)
-        if found is not None and found[1] <= now < found[2]:
-            return found[0]
+        cached = self._cache.get(key)
+        if cached is not None and cached[1] <= now < cached[2]:
+            return cached[0]
         facts = self._find(label, model, now, name or label, region)
         since, until = (facts.since, facts.until) if facts is not None else (-_ALWAYS, _ALWAYS)
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        self._known[key] = facts, since, until
+        if len(self._cache) >= _MAX_CACHED:
+            self._cache.clear()
+        self._cache[key] = facts, since, until
         return facts
 
     def entries(self, now: float) -> Iterator[tuple[str, ModelFacts]]:
         """Every entry of the table by its shelf, without overrides."""
-        for shelf in self.table.providers:
-            rows = self._shelf(shelf)
-            if rows is not None:
-                for row in rows.rows:
-                    yield shelf, _facts_at(f"{shelf}/{row.id}", read_facts(row.facts), now)
+        for provider in self.table.providers:
+            index = self._index(provider)
+            if index is not None:
+                for row in index.models:
+                    yield provider, _facts_at(f"{provider}/{row.id}", read_facts(row.facts), now)
 
-    def row_of(self, shelf: str, model: str) -> PricedModel | None:
+    def find_model(self, provider: str, model: str) -> PricedModel | None:
         """What a name means on a shelf of the table, whatever else is sold there."""
-        rows = self._shelf(shelf)
-        return rows.row_of(model.lower()) if rows is not None else None
+        index = self._index(provider)
+        return index.find_model(model.lower()) if index is not None else None
 
     def override_of(self, name: str, model: str) -> tuple[str, Override] | None:
         """The override of a provider's model, with its key."""
@@ -151,7 +151,7 @@ class Book:
         return None
 
     def _find(self, label: str, model: str, now: float, name: str, region: str) -> ModelFacts | None:
-        if len(model) > _LONGEST_NAME:
+        if len(model) > _MAX_NAME_LENGTH:
             return None
         facts = self._in_table((name, label), model, now)
         if facts is not None and region not in _EVERYWHERE and (name in _REGIONAL or label in _REGIONAL):
@@ -163,64 +163,64 @@ class Book:
 
     def _in_table(self, names: Iterable[str], model: str, now: float) -> ModelFacts | None:
         for name in names:
-            shelf_name = _SHELVES.get(name, name)
-            shelf = self._shelf(shelf_name)
-            if shelf is not None:
-                for wanted in _spellings(shelf_name, model.lower()):
-                    facts = self._on_shelf(shelf_name, shelf, wanted, now)
+            table_name = _TABLE_NAMES.get(name, name)
+            index = self._index(table_name)
+            if index is not None:
+                for wanted in _spellings(table_name, model.lower()):
+                    facts = self._facts_with_fallback(table_name, index, wanted, now)
                     if facts is not None:
                         return facts
                 return None
-            if not shelf_name:
+            if not table_name:
                 return None
         return None
 
-    def _on_shelf(self, name: str, shelf: _Shelf, model: str, now: float) -> ModelFacts | None:
-        row = shelf.row_of(model)
+    def _facts_with_fallback(self, name: str, index: _PriceIndex, model: str, now: float) -> ModelFacts | None:
+        row = index.find_model(model)
         if row is not None:
             return _facts_at(f"{name}/{row.id}", read_facts(row.facts), now)
-        for other in shelf.fallback:
-            behind = self._shelf(other)
-            row = behind.row_of(model) if behind is not None else None
+        for other in index.fallback:
+            fallback = self._index(other)
+            row = fallback.find_model(model) if fallback is not None else None
             if row is not None:
                 # Another's tiers are not its own.
                 return _facts_at(f"{other}/{row.id}", replace(read_facts(row.facts), variants=()), now)
         return None
 
-    def _shelf(self, name: str) -> _Shelf | None:
-        if name not in self._shelves:
+    def _index(self, name: str) -> _PriceIndex | None:
+        if name not in self._indexes:
             raw = self.table.providers.get(name) if name else None
             if raw is None:
                 # Names come from a configuration, and are few.
                 return None
-            self._shelves[name] = _Shelf(read_shelf(raw))
-        return self._shelves[name]
+            self._indexes[name] = _PriceIndex(read_provider_prices(raw))
+        return self._indexes[name]
 
 
-class _Shelf:
+class _PriceIndex:
     """The models of a provider, ready to be looked up: whole names first, other rules in their order."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.rows = shelf.models
-        self.fallback = shelf.fallback
+    def __init__(self, prices: ProviderPrices) -> None:
+        self.models = prices.models
+        self.fallback = prices.fallback
         self._exact: dict[str, int] = {}
         self._rules: list[tuple[int, Callable[[str], bool]]] = []
-        for place, row in enumerate(shelf.models):
+        for place, row in enumerate(prices.models):
             for rule in row.rules or (EQUALS + row.id.lower(),):
                 if isinstance(rule, str) and rule[0] == EQUALS:
                     self._exact.setdefault(rule[1:], place)
                 else:
                     self._rules.append((place, _matcher(rule)))
 
-    def row_of(self, model: str) -> PricedModel | None:
+    def find_model(self, model: str) -> PricedModel | None:
         """The first model that a name in lower case means."""
-        first = self._exact.get(model, len(self.rows))
+        first = self._exact.get(model, len(self.models))
         for place, matches in self._rules:
             if place >= first:
                 break
             if matches(model):
-                return self.rows[place]
-        return self.rows[first] if first < len(self.rows) else None
+                return self.models[place]
+        return self.models[first] if first < len(self.models) else None
 
 
 def _matcher(rule: MatchRule) -> Callable[[str], bool]:
@@ -245,13 +245,13 @@ def _matcher(rule: MatchRule) -> Callable[[str], bool]:
 _COMPACT_DATE = re.compile(r"-(20\d{2})(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)")
 
 
-def _spellings(shelf: str, model: str) -> Iterator[str]:
+def _spellings(provider: str, model: str) -> Iterator[str]:
     """The ways in which a name may stand on a shelf, the likeliest first."""
     yield model
     dated = _COMPACT_DATE.sub(r"-\1-\2-\3", model)
     if dated != model:
         yield dated
-    for prefix in _PREFIXES.get(shelf, ()):
+    for prefix in _PREFIXES.get(provider, ()):
         if model.startswith(prefix):
             yield model.rpartition("/")[2]
 
@@ -260,29 +260,29 @@ def _facts_at(entry: str, facts: ModelPricing, now: float) -> ModelFacts:
     """What holds at a time, and for how long."""
     since, until = _span((*(item.when for item in facts.prices), *(item.when for item in facts.variants)), now)
     standard = _holding(facts.prices, now)
-    tiers: dict[str, Ladder] = {}
+    tiers: dict[str, TieredRates] = {}
     if standard is not None:
         for variant in reversed(facts.variants):
             if _holds(variant.when, now):
                 # The first that says something of a class decides: it comes last here.
-                tiers[variant.tier] = overlay(tiers.get(variant.tier, standard), variant.ladder)
+                tiers[variant.tier] = overlay(tiers.get(variant.tier, standard), variant.rates)
     return ModelFacts(
         entry=entry,
         standard=standard,
         tiers=tiers,
-        window=facts.window,
+        context_window=facts.context_window,
         apart=facts.apart,
         since=since,
         until=until,
     )
 
 
-def _holding(prices: tuple[Dated, ...], now: float) -> Ladder | None:
+def _holding(prices: tuple[DatedPrice, ...], now: float) -> TieredRates | None:
     """The last price that holds; the first one if none does."""
     for dated in reversed(prices):
         if _holds(dated.when, now):
-            return dated.ladder
-    return prices[0].ladder if prices else None
+            return dated.rates
+    return prices[0].rates if prices else None
 
 
 def _holds(when: DateRange, now: float) -> bool:
@@ -314,10 +314,10 @@ def _span(whens: Iterable[DateRange], now: float) -> tuple[float, float]:
     return since, until
 
 
-def overlay(below: Ladder, above: Ladder) -> Ladder:
+def overlay(below: TieredRates, above: TieredRates) -> TieredRates:
     """A ladder whose rates are those of `above` where it has any, else those of `below`."""
-    thresholds = sorted({step.above for ladder in (below, above) for step in ladder.steps})
-    return Ladder(
+    thresholds = sorted({step.above for tiered in (below, above) for step in tiered.steps})
+    return TieredRates(
         base=_over(below.base, above.base),
         steps=tuple(
             PriceTier(above=threshold, rates=_over(below.rates_for(threshold + 1), above.rates_for(threshold + 1)))
@@ -343,13 +343,13 @@ def _overridden(facts: ModelFacts, key: str, override: Override) -> ModelFacts:
     """The facts as an operator says they are. Who pays other prices pays no tier of the book."""
     standard, tiers = facts.standard, facts.tiers
     if override.has_prices:
-        standard = overlay(standard or Ladder(base=Rates()), Ladder(base=override.rates))
-        tiers = {tier: overlay(standard, Ladder(base=rates)) for tier, rates in override.tiers.items()}
+        standard = overlay(standard or TieredRates(base=Rates()), TieredRates(base=override.rates))
+        tiers = {tier: overlay(standard, TieredRates(base=rates)) for tier, rates in override.tiers.items()}
     return replace(
         facts,
         override=key,
         standard=standard,
         tiers=tiers,
-        window=facts.window if override.window is None else override.window,
-        output_cap=facts.output_cap if override.output_cap is None else override.output_cap,
+        context_window=facts.context_window if override.context_window is None else override.context_window,
+        max_output_tokens=facts.max_output_tokens if override.max_output_tokens is None else override.max_output_tokens,
     )

@@ -13,11 +13,11 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from dragoman.prices.book import Book
-from dragoman.prices.table import Ladder, ModelPricing, PriceBookTable, Rates, read_facts, read_shelf
+from dragoman.prices.book import PriceBook
+from dragoman.prices.table import ModelPricing, PriceBookTable, Rates, TieredRates, read_facts, read_provider_prices
 
 # A price that falls below this part of itself, or rises above this many times itself, is asked about.
-_STEEP = 10
+_LARGE_FACTOR = 10
 # How what is paid without any tier is called.
 _STANDARD = "standard"
 
@@ -42,91 +42,91 @@ class Change(Struct, frozen=True, kw_only=True):
     tier: str = ""
 
     @property
-    def is_steep(self) -> bool:
+    def is_large(self) -> bool:
         """Whether somebody should look twice."""
         before, after = self.before, self.after
         if before is None or after is None:
             return False
-        return _is_steep(before.low, after.low) or _is_steep(before.high, after.high)
+        return _is_large(before.low, after.low) or _is_large(before.high, after.high)
 
 
-def _is_steep(before: int, after: int) -> bool:
-    return after * _STEEP < before or after > before * _STEEP
+def _is_large(before: int, after: int) -> bool:
+    return after * _LARGE_FACTOR < before or after > before * _LARGE_FACTOR
 
 
 class Changes(Struct, frozen=True, kw_only=True):
     """All differences between two books: entries that are new or gone, and rates that are others."""
 
     new: tuple[str, ...]
-    gone: tuple[str, ...]
+    removed: tuple[str, ...]
     rates: tuple[Change, ...]
 
     @property
-    def steep(self) -> tuple[Change, ...]:
+    def large(self) -> tuple[Change, ...]:
         """Those that are to be agreed to."""
-        return tuple(change for change in self.rates if change.is_steep)
+        return tuple(change for change in self.rates if change.is_large)
 
 
 def compare(before: PriceBookTable, after: PriceBookTable) -> Changes:
     """What would change for whoever uses `before`."""
     old, new = dict(_entries(before)), dict(_entries(after))
-    book = Book(lambda: after)
+    book = PriceBook(lambda: after)
     rates: list[Change] = []
-    for (shelf, model), facts in old.items():
-        row = book.row_of(shelf, model)
+    for (provider, model), facts in old.items():
+        row = book.find_model(provider, model)
         if row is not None:
-            rates += _differences(f"{shelf}/{model}", facts, read_facts(row.facts))
+            rates += _differences(f"{provider}/{model}", facts, read_facts(row.facts))
     return Changes(
         new=tuple("/".join(key) for key in new if key not in old),
-        gone=tuple("/".join(key) for key in old if book.row_of(*key) is None),
+        removed=tuple("/".join(key) for key in old if book.find_model(*key) is None),
         rates=tuple(rates),
     )
 
 
 def _entries(table: PriceBookTable) -> Iterator[tuple[tuple[str, str], ModelPricing]]:
     """Every model as it is found by its name; one that nobody finds is none."""
-    book = Book(lambda: table)
-    for shelf, raw in table.providers.items():
-        for row in read_shelf(raw).models:
-            found = book.row_of(shelf, row.id)
-            if found is not None:
-                yield (shelf, row.id), read_facts(found.facts)
+    book = PriceBook(lambda: table)
+    for provider, raw in table.providers.items():
+        for row in read_provider_prices(raw).models:
+            priced = book.find_model(provider, row.id)
+            if priced is not None:
+                yield (provider, row.id), read_facts(priced.facts)
 
 
 def _differences(entry: str, before: ModelPricing, after: ModelPricing) -> Iterator[Change]:
-    old, new = _ladders(before), _ladders(after)
+    old, new = _rates_by_tier(before), _rates_by_tier(after)
     every = list(_changes(entry, "", chain(*old.values()), chain(*new.values())))
     yield from every
-    told = {change.member for change in every if change.is_steep}
+    large_members = {change.member for change in every if change.is_large}
     for tier in (name for name in old if name in new):
         for change in _changes(entry, tier, old[tier], new[tier]):
-            if change.is_steep and change.member not in told:
+            if change.is_large and change.member not in large_members:
                 yield change
 
 
-def _changes(entry: str, tier: str, before: Iterable[Ladder], after: Iterable[Ladder]) -> Iterator[Change]:
+def _changes(entry: str, tier: str, before: Iterable[TieredRates], after: Iterable[TieredRates]) -> Iterator[Change]:
     old, new = _bounds(before), _bounds(after)
     for member in Rates.__struct_fields__:
         if old.get(member) != new.get(member):
             yield Change(entry=entry, member=member, before=old.get(member), after=new.get(member), tier=tier)
 
 
-def _ladders(facts: ModelPricing) -> dict[str, list[Ladder]]:
+def _rates_by_tier(facts: ModelPricing) -> dict[str, list[TieredRates]]:
     """The rates of each tier, those of all days."""
-    found = {_STANDARD: [dated.ladder for dated in facts.prices]}
+    by_tier = {_STANDARD: [dated.rates for dated in facts.prices]}
     for variant in facts.variants:
-        found.setdefault(variant.tier, []).append(variant.ladder)
-    return found
+        by_tier.setdefault(variant.tier, []).append(variant.rates)
+    return by_tier
 
 
-def _bounds(ladders: Iterable[Ladder]) -> dict[str, Bounds]:
+def _bounds(tiers: Iterable[TieredRates]) -> dict[str, Bounds]:
     bounds: dict[str, Bounds] = {}
-    for ladder in ladders:
-        for rates in (ladder.base, *(step.rates for step in ladder.steps)):
+    for tiered in tiers:
+        for rates in (tiered.base, *(step.rates for step in tiered.steps)):
             for member, rate in named(rates).items():
                 if rate is not None:
-                    known = bounds.get(member, Bounds(low=rate, high=rate))
-                    bounds[member] = Bounds(low=min(known.low, rate), high=max(known.high, rate))
+                    previous = bounds.get(member, Bounds(low=rate, high=rate))
+                    bounds[member] = Bounds(low=min(previous.low, rate), high=max(previous.high, rate))
     return bounds
 
 

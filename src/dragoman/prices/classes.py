@@ -15,19 +15,19 @@ from dragoman.model.response import Usage
 
 STANDARD = ""
 # Words for the tier that costs what the standard one does, and words for others that mean the same.
-_STANDARD_WORDS = frozenset({"", "auto", "default", "standard", "standard_only", "on_demand"})
-_STANDARD_TOLD = _STANDARD_WORDS | {None}
+_STANDARD_TIERS = frozenset({"", "auto", "default", "standard", "standard_only", "on_demand"})
+_STANDARD_REPORTED = _STANDARD_TIERS | {None}
 _SAME = {"fast": "priority"}
 # Where an answer says nothing true of its tier: what was asked for counts.
 # The backend of Codex answers `default` to those who asked for `priority`.
-ASKED_COUNTS = frozenset({"codex"})
+BILLED_BY_REQUESTED_TIER = frozenset({"codex"})
 # Places that cost what others do.
 _ANYWHERE = frozenset({"", "global", "not_available"})
 # Words of providers are cut at so many characters, and lifetimes of caches told apart up to so many.
-_LONGEST_WORD = 64
-_MOST_LIFETIMES = 16
+_MAX_WORD_LENGTH = 64
+_MAX_LIFETIMES = 16
 # Turns and what ran beside them, of one answer.
-_MOST_RUNS = 1000
+_MAX_RUNS = 1000
 # Kinds of tokens within others, as they are counted in the details of a total.
 _KINDS = {"audio_tokens": "audio", "image_tokens": "image", "video_tokens": "video"}
 
@@ -49,10 +49,10 @@ class TokenClasses(Struct, frozen=True):
     @property
     def total_input(self) -> int:
         """All input, cached or not: thresholds are compared with this."""
-        told = self.input + self.cache_read + self.cache_write + self.cache_write_1h
+        counted = self.input + self.cache_read + self.cache_write + self.cache_write_1h
         if not self.others:
-            return told
-        return told + sum(count for name, count in self.others.items() if name.startswith(_WRITTEN))
+            return counted
+        return counted + sum(count for name, count in self.others.items() if name.startswith(_WRITTEN))
 
 
 _WRITTEN = "cache_write"
@@ -75,7 +75,7 @@ def tokens_of(usage: Usage) -> TokenClasses:
     thinking, searches, extras = usage.thinking or 0, usage.web_searches or 0, usage.extras
     if thinking > output:
         thinking = output
-    if extras is None or not tells_more(extras.fields):
+    if extras is None or not has_details(extras.fields):
         # As nearly all are, and each is counted while others wait.
         return TokenClasses(plain, read, written, 0, output, thinking, searches)
     fields = extras.fields
@@ -93,14 +93,14 @@ _INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
 _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
 _DETAILS = frozenset({*_INPUT_DETAILS, *_OUTPUT_DETAILS})
 # Members that tell more of classes than the totals do.
-_TELLING = _DETAILS | {"cache_creation"}
+_DETAIL_MEMBERS = _DETAILS | {"cache_creation"}
 
 
-def tells_more(fields: JsonObject) -> bool:
+def has_details(fields: JsonObject) -> bool:
     """Whether members tell of classes what the totals do not: many say of each kind that there is none of it."""
-    if _TELLING.isdisjoint(fields):
+    if _DETAIL_MEMBERS.isdisjoint(fields):
         return False
-    for place in _TELLING:
+    for place in _DETAIL_MEMBERS:
         details = fields.get(place)
         if isinstance(details, dict) and any(details.values()):
             return True
@@ -123,8 +123,8 @@ def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, in
                 for name in split:
                     count = _count(split, name)
                     if count and name.startswith("ttl_") and name != _USUAL_LIFETIME:
-                        lifetime = name.removeprefix("ttl_").removesuffix("_tokens")[:_LONGEST_WORD]
-                        if len(others) >= _MOST_LIFETIMES:
+                        lifetime = name.removeprefix("ttl_").removesuffix("_tokens")[:_MAX_WORD_LENGTH]
+                        if len(others) >= _MAX_LIFETIMES:
                             lifetime = "others"
                         kind = f"cache_write_{lifetime}"
                         others[kind] = others.get(kind, 0) + count
@@ -147,31 +147,31 @@ def _count(fields: JsonObject, name: str) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def tier_of(usage: Usage, asked: str = "", label: str = "") -> str:
+def tier_of(usage: Usage, requested_tier: str = "", label: str = "") -> str:
     """The tier that an answer was served in, as the book calls it; "" is the standard one.
 
     What the answer says counts, and not what was asked for, but for providers that do not tell the truth.
     """
-    if usage.extras is None and not asked and usage.service_tier in _STANDARD_TOLD:
+    if usage.extras is None and not requested_tier and usage.service_tier in _STANDARD_REPORTED:
         # As nearly all are, and each is priced while others wait.
         return STANDARD
-    word = (usage.service_tier or "")[:_LONGEST_WORD]
-    if asked and label in ASKED_COUNTS:
-        word = asked
+    tier = (usage.service_tier or "")[:_MAX_WORD_LENGTH]
+    if requested_tier and label in BILLED_BY_REQUESTED_TIER:
+        tier = requested_tier
     fields = usage.extras.fields if usage.extras is not None else {}
-    if word in _STANDARD_WORDS and "speed" not in fields and "inference_geo" not in fields:
+    if tier in _STANDARD_TIERS and "speed" not in fields and "inference_geo" not in fields:
         return STANDARD
-    words = [_SAME.get(word, word)] if word not in _STANDARD_WORDS else []
+    parts = [_SAME.get(tier, tier)] if tier not in _STANDARD_TIERS else []
     # Both have a price of their own.
     speed, place = fields.get("speed"), fields.get("inference_geo")
-    if isinstance(speed, str) and speed not in _STANDARD_WORDS:
-        words.append(f"speed-{speed[:_LONGEST_WORD]}")
+    if isinstance(speed, str) and speed not in _STANDARD_TIERS:
+        parts.append(f"speed-{speed[:_MAX_WORD_LENGTH]}")
     if isinstance(place, str) and place not in _ANYWHERE:
-        words.append(f"geo-{place[:_LONGEST_WORD]}")
-    return "+".join(words)
+        parts.append(f"geo-{place[:_MAX_WORD_LENGTH]}")
+    return "+".join(parts)
 
 
-def _texts(value: JsonValue) -> Iterator[str]:
+def _strings(value: JsonValue) -> Iterator[str]:
     if isinstance(value, str):
         yield value
 
@@ -184,21 +184,21 @@ def has_runs(usage: Usage) -> bool:
 def has_too_many_runs(usage: Usage) -> bool:
     """Whether it tells of more of them than any answer has; each is priced while others wait."""
     steps = usage.extras.fields.get("iterations") if usage.extras is not None else None
-    return isinstance(steps, list) and len(steps) > _MOST_RUNS
+    return isinstance(steps, list) and len(steps) > _MAX_RUNS
 
 
 def runs_of(usage: Usage) -> Iterator[BilledRun]:
     """What ran beside the answer: compactions and advisers. Turns of the answer itself are in its totals."""
     for step in _iterations(usage):
         if step.get("type") in ("compaction", "advisor_message"):
-            yield BilledRun(model=next(_texts(step.get("model")), ""), tokens=_step(step))
+            yield BilledRun(model=next(_strings(step.get("model")), ""), tokens=_step(step))
 
 
 def server_of(usage: Usage) -> str:
     """The model that answered in place of the one asked, if the provider fell back to another; "" if it did not."""
     for step in _iterations(usage):
         if step.get("type") == "fallback_message":
-            return next(_texts(step.get("model")), "")
+            return next(_strings(step.get("model")), "")
     return ""
 
 

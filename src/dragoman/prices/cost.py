@@ -14,10 +14,10 @@ from msgspec import Struct
 from dragoman.model.response import Usage
 from dragoman.prices.book import ModelFacts
 from dragoman.prices.classes import STANDARD, TokenClasses, has_runs, runs_of, server_of, tier_of, tokens_of
-from dragoman.prices.table import Ladder
+from dragoman.prices.table import TieredRates
 
 _PICO = 1000
-_NEVER_DEARER = frozenset({"flex", "batch"})
+_NEVER_MORE_EXPENSIVE = frozenset({"flex", "batch"})
 # The classes, in the order of the rates.
 CLASSES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "thinking", "search", "request")
 # What is known of another model of the same provider.
@@ -87,7 +87,7 @@ def estimate(
 
     A tier that is never dearer costs as much as the standard one where it has no price of its own.
     """
-    if tier in _NEVER_DEARER and (facts is None or tier not in facts.tiers):
+    if tier in _NEVER_MORE_EXPENSIVE and (facts is None or tier not in facts.tiers):
         tier = STANDARD
     rates = facts.rates if facts is not None else None
     cached = min(cached_tokens, input_tokens) if rates is not None and rates.cache_read is not None else 0
@@ -98,10 +98,10 @@ def price(facts: ModelFacts | None, tokens: TokenClasses, tier: str) -> Cost:
     """What classes of tokens cost."""
     if facts is None or facts.standard is None:
         return _unpriced(facts, tier, "model")
-    ladder = ladder_of(facts, tier)
-    if ladder is None:
+    tiered = tiered_rates_of(facts, tier)
+    if tiered is None:
         return _unpriced(facts, tier, f"tier {tier}")
-    rates = ladder.rates_for(tokens.total_input) if ladder.steps else ladder.base
+    rates = tiered.rates_for(tokens.total_input) if tiered.steps else tiered.base
     thinking = tokens.thinking if rates.thinking is not None else 0
     # Most have no more than input, output and what a cache had, and each call takes its time.
     amounts = (
@@ -121,7 +121,7 @@ def price(facts: ModelFacts | None, tokens: TokenClasses, tier: str) -> Cost:
     return Cost(*amounts, facts.entry or facts.override, tier, missing)
 
 
-def ladder_of(facts: ModelFacts | None, tier: str) -> Ladder | None:
+def tiered_rates_of(facts: ModelFacts | None, tier: str) -> TieredRates | None:
     """The prices of a tier; None if they are not known."""
     if facts is None or facts.standard is None:
         return None

@@ -16,10 +16,10 @@ from msgspec import Struct
 from dragoman.errors import DragomanError
 from dragoman.prices.table import (
     CONTAINS,
-    DEAREST,
     ENDS,
     EQUALS,
     FORMAT,
+    MAX_PRICE,
     REGEX,
     STARTS,
     PriceBookTable,
@@ -48,7 +48,7 @@ _USUAL = "default"
 # What is too large becomes infinite, which is no price, instead of an error of arithmetic.
 _UNTRAPPED = Context(traps=[])
 # More combinations of conditions for one name nobody means.
-_MOST_RULES = 200
+_MAX_RULES = 200
 
 
 class Clause(Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class SourceProvider(Struct, frozen=True, kw_only=True):
     fallback_model_providers: tuple[str, ...] | None = None
 
 
-def read_upstream(data: bytes, version: str, taken: str) -> PriceBookTable:
+def read_source(data: bytes, version: str, taken: str) -> PriceBookTable:
     """A table of what is published; an error says what is wrong with it."""
     try:
         providers = msgspec.json.decode(data, type=tuple[SourceProvider, ...])
@@ -132,34 +132,34 @@ def read_upstream(data: bytes, version: str, taken: str) -> PriceBookTable:
 
 def compile_table(providers: Iterable[SourceProvider], version: str, taken: str) -> PriceBookTable:
     """The table of a collection: the same collection makes the same bytes."""
-    shelves = {provider.id: _shelf(provider) for provider in providers}
-    book = {"format": FORMAT, "source": SOURCE, "version": version, "taken": taken, "providers": shelves}
+    prices = {provider.id: _provider_prices(provider) for provider in providers}
+    book = {"format": FORMAT, "source": SOURCE, "version": version, "taken": taken, "providers": prices}
     return read_table(msgspec.json.encode(book))
 
 
-def _shelf(provider: SourceProvider) -> dict[str, object]:
-    shelf: dict[str, object] = {"models": [_row(model) for model in provider.models]}
+def _provider_prices(provider: SourceProvider) -> dict[str, object]:
+    prices: dict[str, object] = {"models": [_row(model) for model in provider.models]}
     if provider.fallback_model_providers:
-        shelf["fallback"] = list(provider.fallback_model_providers)
-    return shelf
+        prices["fallback"] = list(provider.fallback_model_providers)
+    return prices
 
 
 def _row(model: SourceModel) -> list[object]:
     rules = [rule[0] if len(rule) == 1 else rule for rule in _alternatives(model.match)]
-    if len(rules) > _MOST_RULES:
+    if len(rules) > _MAX_RULES:
         raise ValueError(f"{model.id} is matched by too many rules")
     conditional = model.prices if isinstance(model.prices, tuple) else (Conditional(prices=model.prices),)
-    priced = [(_when(entry.constraint), entry.prices) for entry in conditional if _is_said(entry.prices)]
+    priced = [(_when(entry.constraint), entry.prices) for entry in conditional if _has_price(entry.prices)]
     if priced and len(priced) < len(conditional):
         # A time without a price between those with one: nothing is known of the model then, and this is told of none.
         raise ValueError(f"{model.id} has a price at times only")
-    prices = [[when, _ladder(entry)] for when, entry in priced]
+    prices = [[when, _tiered_rates(entry)] for when, entry in priced]
     variants = [
-        [tier, _when(variant.constraint), _ladder(variant.prices)]
+        [tier, _when(variant.constraint), _tiered_rates(variant.prices)]
         for variant in model.price_variants or ()
         for tier in _tier(variant.when)
         # That the usual tier costs what is usual goes without saying.
-        if tier != _USUAL or _is_said(variant.prices)
+        if tier != _USUAL or _has_price(variant.prices)
     ]
     apart = sorted({name for entry in conditional for name in _apart(entry.prices)})
     facts: list[object] = [model.context_window, prices, variants, apart]
@@ -190,11 +190,11 @@ def _alternatives(clause: Clause) -> list[list[str]]:
     if clause.every is None:
         raise ValueError("a condition that is not known")
     # Bounded: more than this is refused with the row.
-    products = itertools.islice(itertools.product(*map(_alternatives, clause.every)), _MOST_RULES + 1)
+    products = itertools.islice(itertools.product(*map(_alternatives, clause.every)), _MAX_RULES + 1)
     return [[rule for part in parts for rule in part] for parts in products]
 
 
-def _is_said(prices: Prices) -> bool:
+def _has_price(prices: Prices) -> bool:
     return any(price is not None for price in prices.values())
 
 
@@ -212,19 +212,21 @@ def _apart(prices: Prices) -> Iterator[str]:
             yield name.removesuffix(_TOKENS)
 
 
-def _ladder(prices: Prices) -> list[object]:
+def _tiered_rates(prices: Prices) -> list[object]:
     """Whole rates for each threshold that any class has."""
-    known = {name: price for name, price in prices.items() if price is not None and name in _CLASSES}
-    thresholds = sorted({step.start for price in known.values() if isinstance(price, Steps) for step in price.tiers})
-    steps = [[above, _rates(known, above + 1)] for above in thresholds]
-    return [_rates(known, 0), steps] if steps else [_rates(known, 0)]
+    class_prices = {name: price for name, price in prices.items() if price is not None and name in _CLASSES}
+    thresholds = sorted(
+        {step.start for price in class_prices.values() if isinstance(price, Steps) for step in price.tiers}
+    )
+    steps = [[above, _rates(class_prices, above + 1)] for above in thresholds]
+    return [_rates(class_prices, 0), steps] if steps else [_rates(class_prices, 0)]
 
 
 def _rates(prices: Mapping[str, Decimal | Steps], input_tokens: int) -> list[object]:
     amounts: dict[str, int] = {}
     for name, price in prices.items():
         member, unit = _CLASSES[name]
-        amounts[member] = whole(_UNTRAPPED.multiply(_at(price, input_tokens), Decimal(unit)), name)
+        amounts[member] = round_price(_UNTRAPPED.multiply(_at(price, input_tokens), Decimal(unit)), name)
     return _trimmed([amounts.get(name) for name in Rates.__struct_fields__])
 
 
@@ -238,11 +240,11 @@ def _at(price: Decimal | Steps, input_tokens: int) -> Decimal:
     return amount
 
 
-def whole(amount: Decimal, name: str) -> int:
+def round_price(amount: Decimal, name: str) -> int:
     """An amount of pico-dollars, rounded half up: some rates are thirds, and some have noise behind their digits."""
     # The digits of an amount are built only after its size is known: there may be a milliard of them.
-    if not amount.is_finite() or not 0 <= amount <= DEAREST:
-        raise ValueError(f"{name} is no price, from 0 to {DEAREST // 10**12} dollars for one")
+    if not amount.is_finite() or not 0 <= amount <= MAX_PRICE:
+        raise ValueError(f"{name} is no price, from 0 to {MAX_PRICE // 10**12} dollars for one")
     # What costs something never becomes free.
     return max(int(amount.to_integral_value(ROUND_HALF_UP)), int(amount > 0))
 

@@ -16,12 +16,12 @@ _COST, _TICKS = "cost", "cost_in_usd_ticks"
 MEMBERS = frozenset({_COST, _TICKS})
 _TICKS_IN_NANO = 10
 # More than any answer costs, in nano-dollars, and in whatever is counted: beyond that nothing is reckoned with.
-_MOST = 10**15
-_MOST_COUNTED = 10**20
-_LONGEST = 40
+_MAX_COST = 10**15
+_MAX_NUMBER = 10**20
+_MAX_NUMBER_LENGTH = 40
 
 
-def said_of(usage: Usage) -> int | None:
+def reported_cost_of(usage: Usage) -> int | None:
     """Nano-dollars; None if nothing is said that can be read."""
     if usage.extras is None or MEMBERS.isdisjoint(usage.extras.fields):
         return None
@@ -33,10 +33,10 @@ def said_of(usage: Usage) -> int | None:
     dollars = _decimal(cost.get("total_cost") if isinstance(cost, dict) else cost)
     if dollars is None:
         return None
-    return _nano((dollars + _upstream(fields)) * NANO)
+    return _nano((dollars + _byok_cost(fields)) * NANO)
 
 
-def _upstream(fields: JsonObject) -> Decimal:
+def _byok_cost(fields: JsonObject) -> Decimal:
     """What another is to be paid with a key of one's own there: then the cost is a fee alone."""
     details = fields.get("cost_details")
     if fields.get("is_byok") is not True or not isinstance(details, dict):
@@ -48,14 +48,14 @@ def _decimal(value: JsonValue) -> Decimal | None:
     if isinstance(value, bool):
         return None
     text = value.text if isinstance(value, Number) else str(value) if isinstance(value, int | float | str) else ""
-    if not text or len(text) > _LONGEST:
+    if not text or len(text) > _MAX_NUMBER_LENGTH:
         return None
     try:
-        found = Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:
         return None
-    return found if found.is_finite() and 0 <= found <= _MOST_COUNTED else None
+    return number if number.is_finite() and 0 <= number <= _MAX_NUMBER else None
 
 
 def _nano(amount: Decimal) -> int | None:
-    return int(amount.to_integral_value()) if amount <= _MOST else None
+    return int(amount.to_integral_value()) if amount <= _MAX_COST else None

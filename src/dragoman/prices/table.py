@@ -19,13 +19,13 @@ from dragoman.errors import DragomanError
 
 FORMAT = 1
 # A thousand dollars for a token are a mistake, and so are larger windows than these.
-DEAREST = 10**15
-_LARGEST = 10**9
+MAX_PRICE = 10**15
+_MAX_TOKENS = 10**9
 _LAST_DAY = 10**5
 _MINUTES = 24 * 60
 
-PriceAmount: TypeAlias = Annotated[int, Meta(ge=0, le=DEAREST)]
-TokenLimit: TypeAlias = Annotated[int, Meta(ge=0, le=_LARGEST)]
+PriceAmount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_PRICE)]
+TokenLimit: TypeAlias = Annotated[int, Meta(ge=0, le=_MAX_TOKENS)]
 # From which day on (days since 1970 in UTC), between which two minutes of a day, or always.
 DateRange: TypeAlias = int | tuple[int, int] | None
 # How a name is matched: its first letter says how, see `_matcher` of `book.py`. Of several in a tuple all must hold.
@@ -55,7 +55,7 @@ class PriceTier(Struct, frozen=True, kw_only=True, array_like=True, forbid_unkno
     rates: Rates
 
 
-class Ladder(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class TieredRates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """Rates by the length of the input; steps rise."""
 
     base: Rates
@@ -71,11 +71,11 @@ class Ladder(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_
         return rates
 
 
-class Dated(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+class DatedPrice(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """What holds at a time; of several that do, the last."""
 
     when: DateRange
-    ladder: Ladder
+    rates: TieredRates
 
 
 class TierVariant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
@@ -83,14 +83,14 @@ class TierVariant(Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
 
     tier: str
     when: DateRange
-    ladder: Ladder
+    rates: TieredRates
 
 
 class ModelPricing(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """What is known of one model."""
 
-    window: TokenLimit | None = None
-    prices: tuple[Dated, ...] = ()
+    context_window: TokenLimit | None = None
+    prices: tuple[DatedPrice, ...] = ()
     variants: tuple[TierVariant, ...] = ()
     # Classes of tokens that have prices of their own which are not in the table (sound, pictures).
     apart: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class PricedModel(Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
     facts: Raw
 
 
-class Shelf(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProviderPrices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The models of one provider, in the order in which they are tried."""
 
     models: tuple[PricedModel, ...]
@@ -135,9 +135,9 @@ def read_table(data: bytes) -> PriceBookTable:
         raise DragomanError(f"is no book of prices: {error}") from None
 
 
-def read_shelf(raw: Raw) -> Shelf:
+def read_provider_prices(raw: Raw) -> ProviderPrices:
     """The models of a provider."""
-    return msgspec.json.decode(raw, type=Shelf)
+    return msgspec.json.decode(raw, type=ProviderPrices)
 
 
 def read_facts(raw: Raw) -> ModelPricing:
@@ -155,8 +155,8 @@ def check_table(table: PriceBookTable) -> None:
     """Refuse a table that came from elsewhere, unless all of it can be used."""
     for name, raw in table.providers.items():
         try:
-            shelf = read_shelf(raw)
-            for row in shelf.models:
+            prices = read_provider_prices(raw)
+            for row in prices.models:
                 _check_row(row)
         except (msgspec.MsgspecError, ValueError) as error:
             raise DragomanError(f"is no book of prices: {name}: {error}") from None
@@ -167,12 +167,12 @@ def _check_row(row: PricedModel) -> None:
     for when in (*(dated.when for dated in facts.prices), *(variant.when for variant in facts.variants)):
         if not all(0 <= part <= limit for part, limit in _parts(when)):
             raise ValueError(f"{row.id}: a time that is none")
-    for ladder in (*(dated.ladder for dated in facts.prices), *(variant.ladder for variant in facts.variants)):
-        above = [step.above for step in ladder.steps]
+    for tiered in (*(dated.rates for dated in facts.prices), *(variant.rates for variant in facts.variants)):
+        above = [step.above for step in tiered.steps]
         if above != sorted(set(above)):
             raise ValueError(f"{row.id}: thresholds do not rise")
     for rule in rules_of(row.rules):
-        if rule[:1] not in _KINDS or len(rule) > _LONGEST_RULE:
+        if rule[:1] not in _KINDS or len(rule) > _MAX_RULE_LENGTH:
             raise ValueError(f"{row.id}: a rule that is not known")
         if rule[0] == REGEX and not _is_harmless(rule[1:]):
             raise ValueError(f"{row.id}: a pattern that is not taken from others")
@@ -196,7 +196,7 @@ def rules_of(rules: tuple[MatchRule, ...]) -> Iterator[str]:
 
 
 EQUALS, STARTS, ENDS, CONTAINS, REGEX = _KINDS = ("=", "^", "$", "*", "~")
-_LONGEST_RULE = 200
+_MAX_RULE_LENGTH = 200
 # What some books begin with: names without a certain word.
 _LOOKING_AHEAD = "^(?!.*"
 

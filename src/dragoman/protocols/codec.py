@@ -30,8 +30,8 @@ class TargetModel(Struct, frozen=True, kw_only=True):
     """Whom a request is written for: the model's name there, the provider's label, and what both can do."""
 
     model: str
-    upstream: str
-    abilities: Capabilities
+    vendor: str
+    capabilities: Capabilities
 
 
 class EncodedRequest(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class TranslationContext(Struct, frozen=True, kw_only=True):
     stops: tuple[str, ...] = ()
     render_turn: Callable[[tuple[Part, ...]], list[JsonObject]] | None = None
     origin: str = ""
-    answer_id: str = ""
+    response_id: str = ""
     summarises: bool = False
     relayed: bool = False
 
@@ -76,11 +76,11 @@ class Mint(Struct, frozen=True, kw_only=True):
 
     token: Callable[[int], str]
     now: Callable[[], int]
-    answer: str = ""
+    response_token: str = ""
 
-    def answer_suffix(self, upstream_id: str) -> str:
+    def response_suffix(self, upstream_id: str) -> str:
         """The part of an answer's id that is its own (N4): the provider's, if that will do."""
-        return object_suffix(upstream_id) or self.answer or self.token(24)
+        return object_suffix(upstream_id) or self.response_token or self.token(24)
 
 
 class StreamDecoder(Protocol):
@@ -119,7 +119,14 @@ class ReasoningRepair(Protocol):
     """Brings a request in line with the reasoning that its turns lack."""
 
     def __call__(
-        self, body: bytes, abilities: Capabilities, ledger: Ledger, /, *, demanded: bool = False, whole: bool = False
+        self,
+        body: bytes,
+        capabilities: Capabilities,
+        ledger: Ledger,
+        /,
+        *,
+        demanded: bool = False,
+        intact: bool = False,
     ) -> bytes:
         """The body, changed if need be.
 
@@ -139,9 +146,9 @@ class TurnRestorer(Struct, frozen=True, kw_only=True):
     """How turns are made whole that clients send back without their reasoning (V4)."""
 
     # What of an answer, told to a client of this protocol, is to be kept; None if nothing needs to be.
-    keep: Callable[[Response, TranslationContext], CachedTurn | None]
+    build_cached_turn: Callable[[Response, TranslationContext], CachedTurn | None]
     # What is in the body of every request that lacks any, and the calls whose turns it might be completed with.
-    sign: bytes
+    marker: bytes
     lacking: Callable[[bytes], list[str]]
     # The request with the turns that were found by these ids, for a provider: its protocol, and whom it is.
     restore: Callable[[bytes, Mapping[str, bytes], str, TargetModel], bytes]
@@ -164,7 +171,7 @@ class Codec(Struct, frozen=True, kw_only=True):
 
     name: ProtocolName
     # The provider label that is assumed when the caller names none.
-    upstream: str
+    vendor: str
     # Whether a client of this protocol knows only one open part at a time.
     serial: bool
     path: str
@@ -178,10 +185,10 @@ class Codec(Struct, frozen=True, kw_only=True):
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
     # A request whose turns have lost their reasoning, with no more thinking asked for than that allows (V5), or what
     # its provider demanded put in its place; None on wires where nothing is demanded.
-    settle_thinking: ReasoningRepair | None
+    repair_reasoning: ReasoningRepair | None
     # A request whose calls bear what stands for a proof that is not to be had, for one retry after their provider
     # missed it (V11), None if there is no such call; None on wires that know no proofs of calls.
-    prove_calls: Callable[[bytes, Ledger], bytes | None] | None
+    sign_calls: Callable[[bytes, Ledger], bytes | None] | None
     # A request without its client's telemetry line, for hosts that are not its vendor's (I4); None on wires without it.
     without_telemetry: Callable[[bytes, Ledger], bytes] | None
     # A request whose call ids are all such as the rule takes, each once (N2).
@@ -191,12 +198,12 @@ class Codec(Struct, frozen=True, kw_only=True):
     rename_cap: Callable[[bytes], bytes] | None
     # A request whose answer its provider does not keep, and which brings all that it takes to go on without that; None
     # on wires whose answers nobody can refer to.
-    keep_nothing: Callable[[bytes], bytes] | None
+    without_storage: Callable[[bytes], bytes] | None
     # A request with what its answer said before it paused, to be asked again; None on wires that never pause.
     resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None
     # A relayed request that asks for usage in its stream, None if that is told anyway; then whole frames of the answer
     # without the one that the client did not ask for.
-    ask_usage: Callable[[bytes], bytes | None]
+    include_usage: Callable[[bytes], bytes | None]
     withhold_usage: Callable[[bytes], bytes]
     # Where a run of whole frames of content ends that begins at a place of a relayed stream: these need not be read.
     plain_end: Callable[[bytes, int], int]
@@ -206,13 +213,13 @@ class Codec(Struct, frozen=True, kw_only=True):
     # tier; what is no count is none.
     usage_of: Callable[[JsonObject], Usage | None]
     # What a request has in it, looked at in its bytes without reading all of it.
-    signs_of: Callable[[bytes], RequestFeatures]
+    request_features_of: Callable[[bytes], RequestFeatures]
     # Members without which no request refers to what its provider keeps beside responses, as they are written.
-    keepsakes: tuple[bytes, ...]
+    reference_keys: tuple[bytes, ...]
     # By what the conversation of a request is known, from its members, without marks that move from turn to turn.
-    opening_of: Callable[[Mapping[str, Raw]], ConversationStart]
+    conversation_start_of: Callable[[Mapping[str, Raw]], ConversationStart]
     # What a request shows of who is speaking, as far as that is sought.
-    speech_of: Callable[[bytes, HintQuery], SessionHints]
+    session_hints_of: Callable[[bytes, HintQuery], SessionHints]
     # The tiers that may be asked for on this wire and cost otherwise than usual, by what the signs of a request of any
     # wire call them: what they are called in books of prices.
     tiers: Mapping[str, str]
@@ -224,7 +231,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     # The parts of an assistant turn as this wire writes them in an answer (sealed turns, V1; resuming after a pause).
     encode_turn: Callable[[tuple[Part, ...]], list[JsonObject]]
     # Turns without the reasoning that their clients do not know; None on wires whose clients send back what they got.
-    kept_turns: TurnRestorer | None
+    turn_restorer: TurnRestorer | None
     # Rate-limit headers of an answer: to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
     decode_limits: Callable[[Headers, int], dict[str, str]]
     encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]

@@ -14,10 +14,10 @@ _BY_NAME: dict[str, Codec] = {codec.name: codec for codec in PROTOCOLS}
 
 def codec_of(name: str) -> Codec:
     """The codec of a protocol by its name."""
-    found = _BY_NAME.get(name)
-    if found is None:
+    codec = _BY_NAME.get(name)
+    if codec is None:
         raise DragomanError(f"unknown protocol {name!r}; known are {', '.join(_BY_NAME)}")
-    return found
+    return codec
 
 
 def recognise(body: JsonObject) -> Codec | None:
@@ -28,7 +28,7 @@ def recognise(body: JsonObject) -> Codec | None:
     return None
 
 
-def recognise_answer(body: JsonObject) -> Codec | None:
+def recognise_response(body: JsonObject) -> Codec | None:
     """The protocol whose answer, or whose first stream event, this looks like."""
     kind, sort = body.get("type"), body.get("object")
     if kind in ("message", "message_start", "ping", "content_block_start") or (kind == "error" and "error" in body):

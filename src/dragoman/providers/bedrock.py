@@ -28,6 +28,7 @@ from dragoman.providers.http_transport import (
     check_common,
     check_messages_only,
     check_path,
+    encode_key,
     filled,
     headers_of,
     joined,
@@ -35,7 +36,6 @@ from dragoman.providers.http_transport import (
     option,
     replaced,
     segment,
-    spoken,
     version_in_body,
 )
 from dragoman.providers.provider import Provider
@@ -88,16 +88,16 @@ class Bedrock:
         headers = replaced(headers, [(b"accept", b"application/json")])
         token = bearer_of(provider, order.key)
         if token is not None:
-            headers = replaced(headers, [(b"authorization", b"Bearer " + spoken(provider, token))])
+            headers = replaced(headers, [(b"authorization", b"Bearer " + encode_key(provider, token))])
         elif provider.auth != "none":
-            keys = parse_keys(provider, order.key) if order.key else await self._found(provider).get()
+            keys = parse_keys(provider, order.key) if order.key else await self._lease(provider).get()
             headers = replaced(
                 headers,
                 signature(provider, keys, UpstreamRequest(method=order.method, url=url, headers=headers, body=body)),
             )
         return UpstreamRequest(method=order.method, url=url, headers=headers, body=body)
 
-    def _found(self, provider: Provider) -> Lease[Keys]:
+    def _lease(self, provider: Provider) -> Lease[Keys]:
         name = (provider.name, provider.options.get("profile", ""))
         lease = self._leases.get(name)
         if lease is None:
@@ -134,8 +134,8 @@ def invocation(body: bytes, version: str, betas: list[str]) -> bytes:
 def betas_of(headers: HeaderList) -> list[str]:
     """The values of `anthropic-beta`, each once, in their order."""
     values = [value.decode("latin-1") for name, value in headers if name == b"anthropic-beta"]
-    found = [beta.strip() for value in values for beta in value.split(",")]
-    return list(dict.fromkeys(beta for beta in found if beta))
+    betas = [beta.strip() for value in values for beta in value.split(",")]
+    return list(dict.fromkeys(beta for beta in betas if beta))
 
 
 def bearer_of(provider: Provider, key: str | None) -> str | None:
@@ -202,7 +202,7 @@ def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
     from botocore.credentials import RefreshableCredentials
 
     # Those that renew themselves are kept; others are looked up again, since people rewrite the files they stand in.
-    kept: list[_Credentials] = []
+    refreshable: list[_Credentials] = []
 
     def load() -> _Credentials:
         session = botocore.session.Session(profile=provider.options.get("profile") or None)
@@ -210,15 +210,15 @@ def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
         if credentials is None:
             raise _no_credentials(provider, "set api_key, AWS_ACCESS_KEY_ID or AWS_PROFILE, or give it a role")
         if isinstance(credentials, RefreshableCredentials):
-            kept.append(credentials)
+            refreshable.append(credentials)
         return credentials
 
     def fetch() -> tuple[Keys, float]:
         try:
-            frozen = (kept[0] if kept else load()).get_frozen_credentials()
+            frozen = (refreshable[0] if refreshable else load()).get_frozen_credentials()
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
             # The second is what AWS itself refuses, a role that may not be taken; its words name the account.
-            kept.clear()
+            refreshable.clear()
             raise Unreachable("The provider's credentials could not be fetched.") from error
         return Keys(frozen.access_key, frozen.secret_key, frozen.token), time.time() + _SECONDS
 
@@ -286,7 +286,7 @@ class BedrockUnframer:
 
     def feed(self, chunk: bytes) -> bytes:
         """The events that these bytes complete."""
-        return b"".join([_said(message) for message in self._reader.feed(chunk)])
+        return b"".join([_to_sse(message) for message in self._reader.feed(chunk)])
 
     def close(self) -> bytes:
         """Nothing, if the stream ended between two messages."""
@@ -294,23 +294,23 @@ class BedrockUnframer:
         return b""
 
 
-def _said(message: EventStreamMessage) -> bytes:
+def _to_sse(message: EventStreamMessage) -> bytes:
     headers = message.headers
     kind = headers.get(":message-type")
     if kind == "event":
-        return _event_said(message.payload) if headers.get(":event-type") == "chunk" else b""
+        return _event_frame(message.payload) if headers.get(":event-type") == "chunk" else b""
     if kind == "exception":
-        return _error_said(headers.get(":exception-type", ""), _exception_words(message.payload))
+        return _error_frame(headers.get(":exception-type", ""), _exception_message(message.payload))
     if kind == "error":
-        return _error_said(headers.get(":error-code", ""), headers.get(":error-message", ""))
-    return _error_said("", "The provider's stream has a message of no known type.")
+        return _error_frame(headers.get(":error-code", ""), headers.get(":error-message", ""))
+    return _error_frame("", "The provider's stream has a message of no known type.")
 
 
-def _event_said(payload: bytes) -> bytes:
+def _event_frame(payload: bytes) -> bytes:
     try:
         data = _chunk(payload).data
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return _error_said("", "The provider's stream has an event that cannot be read.")
+        return _error_frame("", "The provider's stream has an event that cannot be read.")
     if not data:
         return b""
     try:
@@ -321,17 +321,17 @@ def _event_said(payload: bytes) -> bytes:
     return frame(data, name)
 
 
-def _exception_words(payload: bytes) -> str:
+def _exception_message(payload: bytes) -> str:
     try:
         return _exception(payload).message
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return ""
 
 
-def _error_said(name: str, words: str) -> bytes:
+def _error_frame(name: str, message: str) -> bytes:
     error: JsonObject = {
         "type": _ERRORS.get(name.lower(), "api_error"),
-        "message": words or name or "The stream failed.",
+        "message": message or name or "The stream failed.",
     }
     return frame(encode({"type": "error", "error": error}), "error")
 

@@ -46,12 +46,12 @@ class _Facts(Struct, frozen=True, kw_only=True):
     options: Mapping[str, str] = {}
     auth: str = ""
     transport: str = "http"
-    streams: str = "asked"
+    streaming: str = "on-request"
     # Another entry's name means that everything known of that one holds here, too.
-    label: str = ""
+    vendor: str = ""
     anthropic: bool = False
     counts_tokens: bool = False
-    stores: bool = True
+    stores_responses: bool = True
     # Where it can be checked that it takes `stream_options.include_usage`; "" if nobody knows.
     include_usage: str = ""
 
@@ -60,19 +60,19 @@ class CatalogueEntry(_Facts, frozen=True, kw_only=True):
     """One entry of the catalogue. The config makes a `Provider` of it, with a key and what the operator wrote."""
 
     name: str
-    rows: tuple[CapabilityRow, ...] = ()
+    capabilities: tuple[CapabilityRow, ...] = ()
 
     @property
-    def upstream(self) -> str:
+    def vendor_or_name(self) -> str:
         """The label for abilities and envelopes."""
-        return self.label or self.name
+        return self.vendor or self.name
 
 
-class _RowTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _CapabilityTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A row as it stands in the file."""
 
     protocol: str
-    changes: dict[str, bool | int | str | list[str]]
+    set: dict[str, bool | int | str | list[str]]
     source: str
     model: str = "*"
 
@@ -80,7 +80,7 @@ class _RowTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class _Entry(_Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An entry as it stands in the file."""
 
-    rows: tuple[_RowTable, ...] = ()
+    capabilities: tuple[_CapabilityTable, ...] = ()
 
 
 @cache
@@ -98,7 +98,7 @@ def aliased(alias: str) -> tuple[CatalogueEntry, ...]:
 def _aliases() -> Mapping[str, tuple[CatalogueEntry, ...]]:
     entries = catalogue().values()
     return {
-        alias: (entry, *(twin for twin in entries if twin.label == entry.name))
+        alias: (entry, *(twin for twin in entries if twin.vendor == entry.name))
         for entry in entries
         for alias in entry.aliases
     }
@@ -112,15 +112,17 @@ def read(text: str) -> dict[str, CatalogueEntry]:
 
 def _listing(name: str, entry: _Entry, entries: Mapping[str, _Entry]) -> CatalogueEntry:
     # What is known of its label comes first, so that its own rows have the last word.
-    known = entries[entry.label].rows if entry.label in entries and entry.label != name else ()
-    facts = {member: value for member, value in msgspec.structs.asdict(entry).items() if member != "rows"}
-    if not entry.include_usage and entry.label in entries:
-        facts["include_usage"] = entries[entry.label].include_usage
-    return CatalogueEntry(name=name, rows=tuple(_row(row) for row in (*known, *entry.rows)), **facts)
+    inherited = entries[entry.vendor].capabilities if entry.vendor in entries and entry.vendor != name else ()
+    facts = {member: value for member, value in msgspec.structs.asdict(entry).items() if member != "capabilities"}
+    if not entry.include_usage and entry.vendor in entries:
+        facts["include_usage"] = entries[entry.vendor].include_usage
+    return CatalogueEntry(
+        name=name, capabilities=tuple(_capability_row(row) for row in (*inherited, *entry.capabilities)), **facts
+    )
 
 
-def _row(table: _RowTable) -> CapabilityRow:
+def _capability_row(table: _CapabilityTable) -> CapabilityRow:
     changes: JsonObject = {
-        ability: JsonList(value) if isinstance(value, list) else value for ability, value in table.changes.items()
+        capability: JsonList(value) if isinstance(value, list) else value for capability, value in table.set.items()
     }
     return CapabilityRow(protocol=table.protocol, model=table.model, changes=changes, source=table.source)

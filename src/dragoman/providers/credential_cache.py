@@ -34,7 +34,7 @@ class Lease(Generic[Value]):
             return self._value
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._renew())
-            self._fetching.add_done_callback(_heard)
+            self._fetching.add_done_callback(_retrieve_exception)
         # One who gives up must not take the fetch from the others.
         return await asyncio.shield(self._fetching)
 
@@ -49,7 +49,7 @@ class Lease(Generic[Value]):
             self._fetching = None
 
 
-def _heard(task: asyncio.Task[Value]) -> None:
+def _retrieve_exception(task: asyncio.Task[Value]) -> None:
     """Take note of an error although everybody who waited is gone, so that asyncio does not complain about it."""
     if not task.cancelled():
         task.exception()

@@ -14,19 +14,19 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from dragoman.errors import BadAnswer, Truncated
+from dragoman.errors import BadResponse, Truncated
 
 LIMIT = 64 * 1024 * 1024
 
 _PRELUDE = struct.Struct(">III")
 _TRAILER = 4
-_LEAST = _PRELUDE.size + _TRAILER
-_MOST_HEADERS = 128 * 1024
+_MIN_MESSAGE_BYTES = _PRELUDE.size + _TRAILER
+_MAX_HEADER_BYTES = 128 * 1024
 
 # Bytes of a value by its type: true, false, byte, short, integer, long, timestamp, uuid.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 # These two say their own length in two bytes.
-_OCTETS, _STRING = 6, 7
+_BYTES, _STRING = 6, 7
 
 
 class EventStreamMessage(Struct, frozen=True, gc=False):
@@ -49,7 +49,7 @@ class EventStreamReader:
         self._limit = limit
         self._held = bytearray()
         # How many bytes must be held before looking is of any use.
-        self._needed = _LEAST
+        self._needed = _MIN_MESSAGE_BYTES
         self._broken: str = ""
         # Nearly all messages of a stream have the same headers, byte for byte.
         self._seen = b""
@@ -58,7 +58,7 @@ class EventStreamReader:
     def feed(self, chunk: bytes) -> list[EventStreamMessage]:
         """Takes the next bytes and returns the messages they complete."""
         if self._broken:
-            raise BadAnswer(self._broken)
+            raise BadResponse(self._broken)
         held = self._held
         held += chunk
         if len(held) < self._needed:
@@ -69,7 +69,7 @@ class EventStreamReader:
             while end := self._end(at):
                 messages.append(self._message(bytes(held[at:end])))
                 at = end
-        except BadAnswer as error:
+        except BadResponse as error:
             self._broken = str(error)
             held.clear()
             if not messages:
@@ -81,7 +81,7 @@ class EventStreamReader:
     def close(self) -> None:
         """Says that no more bytes come."""
         if self._broken:
-            raise BadAnswer(self._broken)
+            raise BadResponse(self._broken)
         if self._held:
             raise Truncated("The provider's stream broke off within a message.")
 
@@ -89,22 +89,22 @@ class EventStreamReader:
         """Where the message that begins here ends; 0 while it is not there as a whole."""
         held = self._held
         if len(held) - at < _PRELUDE.size:
-            self._needed = _LEAST
+            self._needed = _MIN_MESSAGE_BYTES
             return 0
         total, headers, checksum = _PRELUDE.unpack_from(held, at)
         if crc32(held[at : at + 8]) != checksum:
-            raise BadAnswer("The provider's stream has a message whose beginning does not match its checksum.")
+            raise BadResponse("The provider's stream has a message whose beginning does not match its checksum.")
         if total > self._limit:
-            raise BadAnswer(f"The provider's stream has a message of more than {self._limit} bytes.")
-        if headers > _MOST_HEADERS or total < _LEAST + headers:
-            raise BadAnswer("The provider's stream has a message whose lengths cannot be.")
-        self._needed = total if len(held) - at < total else _LEAST
+            raise BadResponse(f"The provider's stream has a message of more than {self._limit} bytes.")
+        if headers > _MAX_HEADER_BYTES or total < _MIN_MESSAGE_BYTES + headers:
+            raise BadResponse("The provider's stream has a message whose lengths cannot be.")
+        self._needed = total if len(held) - at < total else _MIN_MESSAGE_BYTES
         return at + total if len(held) - at >= total else 0
 
     def _message(self, frame: bytes) -> EventStreamMessage:
         body = len(frame) - _TRAILER
         if crc32(memoryview(frame)[:body]) != int.from_bytes(frame[body:]):
-            raise BadAnswer("The provider's stream has a message that does not match its checksum.")
+            raise BadResponse("The provider's stream has a message that does not match its checksum.")
         payload = _PRELUDE.size + int.from_bytes(frame[4:8])
         raw = frame[_PRELUDE.size : payload]
         if raw != self._seen:
@@ -115,7 +115,7 @@ class EventStreamReader:
 
 def read_headers(raw: bytes) -> dict[str, str]:
     """The headers that are text; the others are skipped by their length."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     at = 0
     try:
         while at < len(raw):
@@ -123,19 +123,19 @@ def read_headers(raw: bytes) -> dict[str, str]:
             name = raw[at + 1 : name_end].decode()
             kind = raw[name_end]
             at = name_end + 1
-            if kind in (_OCTETS, _STRING):
+            if kind in (_BYTES, _STRING):
                 size = int.from_bytes(raw[at : at + 2])
                 at += 2
             else:
                 size = _SIZES[kind]
-            if at + size > len(raw) or name in found:
-                raise BadAnswer(_BAD_HEADERS)
+            if at + size > len(raw) or name in headers:
+                raise BadResponse(_BAD_HEADERS)
             if kind == _STRING:
-                found[name] = raw[at : at + size].decode()
+                headers[name] = raw[at : at + size].decode()
             at += size
     except (IndexError, KeyError, UnicodeDecodeError):
-        raise BadAnswer(_BAD_HEADERS) from None
-    return found
+        raise BadResponse(_BAD_HEADERS) from None
+    return headers
 
 
 _BAD_HEADERS = "The provider's stream has a message whose headers cannot be read."

@@ -43,7 +43,7 @@ _AGENT = (b"user-agent", b"dragoman/" + __version__.encode())
 _JSON = (b"content-type", b"application/json")
 # A compressed stream would arrive in lumps, whenever the compressor has seen enough.
 _STREAMED: HeaderList = [_AGENT, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity")]
-_WHOLE: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encoding", b"gzip, deflate, br, zstd")]
+_FULL: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encoding", b"gzip, deflate, br, zstd")]
 
 
 async def call(order: Order) -> UpstreamRequest:
@@ -66,13 +66,13 @@ def _written(order: Order) -> tuple[str, HeaderList]:
 def _usual(order: Order) -> tuple[str, HeaderList]:
     """The same for a conversation, where nothing but the protocol's own headers changes from call to call."""
     key = (id(order.endpoint), order.key, order.stream, bool(order.body))
-    known = _USUAL.get(key)
-    if known is None or known[0] is not order.provider:
+    cached = _USUAL.get(key)
+    if cached is None or cached[0] is not order.provider:
         url, headers = _written(replace(order, headers=[]))
         if len(_USUAL) >= _USUAL_LIMIT:
             _USUAL.clear()
-        known = _USUAL[key] = (order.provider, url, headers, frozenset(name for name, _ in headers))
-    _, url, headers, names = known
+        cached = _USUAL[key] = (order.provider, url, headers, frozenset(name for name, _ in headers))
+    _, url, headers, names = cached
     if not order.headers:
         return url, headers
     if names.isdisjoint(name for name, _ in order.headers):
@@ -85,11 +85,11 @@ _USUAL: dict[tuple[int, str | None, bool, bool], tuple[Provider, str, HeaderList
 _USUAL_LIMIT = 256
 
 
-def filled(base_url: str, provider: Provider, found: Mapping[str, str] = MappingProxyType({})) -> str:
+def filled(base_url: str, provider: Provider, defaults: Mapping[str, str] = MappingProxyType({})) -> str:
     """A base URL with its `{placeholders}` replaced by the provider's options, or by what was found elsewhere."""
     if "{" in base_url:
         try:
-            base_url = base_url.format_map({**found, **provider.options})
+            base_url = base_url.format_map({**defaults, **provider.options})
         except KeyError as missing:
             raise missing_option(provider, str(missing.args[0]), "its address needs it") from None
         except (ValueError, AttributeError, IndexError):
@@ -147,7 +147,7 @@ def _is_dots(segment: str) -> bool:
 
 def headers_of(order: Order, credentials: HeaderList) -> HeaderList:
     """All headers of a call but Host and Content-Length."""
-    headers = (_STREAMED if order.stream else _WHOLE).copy()
+    headers = (_STREAMED if order.stream else _FULL).copy()
     if order.body:
         headers.append(_JSON)
     if order.headers:
@@ -169,10 +169,10 @@ def credential(provider: Provider, scheme: str, key: str | None) -> HeaderList:
     if scheme == "none" or not key:
         return []
     name, before = _SCHEMES[scheme]
-    return [(name, before + spoken(provider, key))]
+    return [(name, before + encode_key(provider, key))]
 
 
-def spoken(provider: Provider, key: str) -> bytes:
+def encode_key(provider: Provider, key: str) -> bytes:
     """A key as a header can carry it."""
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise ConfigError(
@@ -189,8 +189,8 @@ def version_in_body(order: Order, classic: str) -> str:
     The official SDK sends the newest version as it is; a request that was said in the first one keeps its meaning.
     """
     option = order.provider.options.get("anthropic_version")
-    said = next((value for name, value in order.headers if name == b"anthropic-version"), _FIRST_VERSION)
-    return option or (classic if said == _FIRST_VERSION else said.decode("latin-1"))
+    version = next((value for name, value in order.headers if name == b"anthropic-version"), _FIRST_VERSION)
+    return option or (classic if version == _FIRST_VERSION else version.decode("latin-1"))
 
 
 def check(provider: Provider) -> None:
@@ -204,10 +204,10 @@ def check(provider: Provider) -> None:
 def check_common(provider: Provider) -> None:
     """Refuse keys and headers that HTTP cannot carry."""
     for key in provider.keys:
-        spoken(provider, key)
+        encode_key(provider, key)
     for name, value in provider.headers.items():
         token = name.replace("-", "").replace("_", "")
-        if not token.isascii() or not token.isalnum() or not _is_text(value):
+        if not token.isascii() or not token.isalnum() or not _is_header_value(value):
             raise ConfigError(
                 key=f"providers.{provider.name}.headers",
                 problem=f"{name!r} is no header that HTTP can carry",
@@ -215,13 +215,13 @@ def check_common(provider: Provider) -> None:
             )
 
 
-def check_auth(provider: Provider, known: set[str]) -> None:
+def check_auth(provider: Provider, supported: set[str]) -> None:
     """Refuse a way of showing the key that a transport does not know."""
-    if provider.auth not in known:
+    if provider.auth not in supported:
         raise ConfigError(
             key=f"providers.{provider.name}.auth",
             problem=f"{provider.auth!r} is unknown to transport {provider.transport!r}",
-            remedy=f"use one of {', '.join(sorted(name for name in known if name))}",
+            remedy=f"use one of {', '.join(sorted(name for name in supported if name))}",
         )
 
 
@@ -248,7 +248,7 @@ def missing_option(provider: Provider, name: str, reason: str) -> ConfigError:
     )
 
 
-def _is_text(value: str) -> bool:
+def _is_header_value(value: str) -> bool:
     try:
         value.encode("latin-1")
     except UnicodeError:

@@ -14,9 +14,9 @@ from hashlib import blake2s
 from msgspec import Struct
 
 # No rest is longer, in seconds: what is cleared need not be remembered for longer either.
-LONGEST = 900.0
+MAX_COOLDOWN_SECONDS = 900.0
 # Models may be named by clients.
-MOST = 1024
+MAX_COOLDOWNS = 1024
 ANY_MODEL = ""
 
 
@@ -42,23 +42,25 @@ class KeyCooldownUpdate(Struct, frozen=True, array_like=True):
 class KeyCooldowns:
     """The rests of one provider's keys, by a clock that only grows and that all workers share."""
 
-    __slots__ = ("_dirty", "_found", "_most", "_soonest", "any", "provider")
+    __slots__ = ("_dirty", "_entries", "_max_cooldowns", "_soonest", "any", "provider")
 
-    def __init__(self, provider: str = "", most: int = MOST) -> None:
+    def __init__(self, provider: str = "", max_cooldowns: int = MAX_COOLDOWNS) -> None:
         self.provider = provider
-        self._most = most
+        self._max_cooldowns = max_cooldowns
         # By key and model.
-        self._found: dict[tuple[str, str], KeyCooldownUpdate] = {}
+        self._entries: dict[tuple[str, str], KeyCooldownUpdate] = {}
         self._dirty: set[tuple[str, str]] = set()
         # When the first of them is over.
         self._soonest = math.inf
         # Whether there may be any rest at all.
         self.any = False
 
-    def rest(self, key: str, model: str, until: float, *, since: float = 0.0, why: str = "", hint: float = 0.0) -> None:
+    def start(
+        self, key: str, model: str, until: float, *, since: float = 0.0, why: str = "", hint: float = 0.0
+    ) -> None:
         """Let a key rest; a longer rest that was set before stays."""
         place = (key, model)
-        former = self._found.get(place)
+        former = self._entries.get(place)
         if former is None or until > former.until:
             epoch = 0.0 if former is None else former.epoch
             self._set(KeyCooldownUpdate(self.provider, key, model, until, epoch, since, why, hint))
@@ -66,24 +68,24 @@ class KeyCooldowns:
 
     def until(self, key: str, model: str) -> float:
         """When a key may be used again for a model; a time that is over if it does not rest."""
-        found = self._found
-        whole = found.get((key, ANY_MODEL))
-        end = 0.0 if whole is None else whole.until
-        one = found.get((key, model)) if model else None
+        entries = self._entries
+        all_models = entries.get((key, ANY_MODEL))
+        end = 0.0 if all_models is None else all_models.until
+        one = entries.get((key, model)) if model else None
         return end if one is None else max(end, one.until)
 
-    def resting(self, now: float) -> list[KeyCooldownUpdate]:
+    def active(self, now: float) -> list[KeyCooldownUpdate]:
         """The rests that are not over, to be shown."""
-        return [notice for notice in self._found.values() if notice.until > now]
+        return [update for update in self._entries.values() if update.until > now]
 
     def forget(self, now: float) -> None:
         """Drop what is over."""
         if now >= self._soonest:
-            self._found = {place: held for place, held in self._found.items() if _over(held) > now}
-            self._soonest = min(map(_over, self._found.values()), default=math.inf)
+            self._entries = {place: held for place, held in self._entries.items() if _over(held) > now}
+            self._soonest = min(map(_over, self._entries.values()), default=math.inf)
             # Where nobody is told, nobody takes them away.
-            self._dirty.intersection_update(self._found)
-            self.any = bool(self._found)
+            self._dirty.intersection_update(self._entries)
+            self.any = bool(self._entries)
 
     def clear(self, now: float, key: str = "", model: str | None = None) -> set[str]:
         """End the rests of a key, or of all, by which it may not be used for a model, or at all; give whose they were.
@@ -91,7 +93,7 @@ class KeyCooldowns:
         The other workers are told.
         """
         cleared: set[str] = set()
-        for place, held in list(self._found.items()):
+        for place, held in list(self._entries.items()):
             if (not key or held.key == key) and (model is None or held.model in (ANY_MODEL, model)):
                 if held.until > now:
                     cleared.add(held.key)
@@ -102,29 +104,29 @@ class KeyCooldowns:
 
     def snapshot(self) -> list[KeyCooldownUpdate]:
         """All that is known, for a worker that knows nothing, for a later start, or to be shown."""
-        return list(self._found.values())
+        return list(self._entries.values())
 
-    def news(self) -> list[KeyCooldownUpdate]:
+    def take_updates(self) -> list[KeyCooldownUpdate]:
         """What the other workers were not told yet."""
-        told = [self._found[place] for place in self._dirty if place in self._found]
+        updates = [self._entries[place] for place in self._dirty if place in self._entries]
         self._dirty.clear()
-        return told
+        return updates
 
-    def merge(self, notices: Iterable[KeyCooldownUpdate]) -> None:
+    def merge(self, updates: Iterable[KeyCooldownUpdate]) -> None:
         """Take over what other workers found out about keys of this provider."""
-        for notice in notices:
-            if notice.provider == self.provider:
-                former = self._found.get((notice.key, notice.model))
-                if _rank(notice) > (_NEVER if former is None else _rank(former)):
-                    self._set(notice)
+        for update in updates:
+            if update.provider == self.provider:
+                former = self._entries.get((update.key, update.model))
+                if _rank(update) > (_NEVER if former is None else _rank(former)):
+                    self._set(update)
 
     def _set(self, held: KeyCooldownUpdate) -> None:
-        found, place = self._found, (held.key, held.model)
-        if place not in found and len(found) >= self._most:
-            nearest = min(found, key=lambda other: found[other].until)
-            del found[nearest]
+        entries, place = self._entries, (held.key, held.model)
+        if place not in entries and len(entries) >= self._max_cooldowns:
+            nearest = min(entries, key=lambda other: entries[other].until)
+            del entries[nearest]
             self._dirty.discard(nearest)
-        found[place] = held
+        entries[place] = held
         self._soonest = min(self._soonest, _over(held))
         self.any = True
 
@@ -138,4 +140,4 @@ def _rank(held: KeyCooldownUpdate) -> tuple[float, float, float, str, float]:
 
 def _over(held: KeyCooldownUpdate) -> float:
     """When nothing need be remembered any more: what was cleared, until no older notice can come."""
-    return max(held.until, held.epoch + LONGEST) if held.epoch else held.until
+    return max(held.until, held.epoch + MAX_COOLDOWN_SECONDS) if held.epoch else held.until

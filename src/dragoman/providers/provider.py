@@ -32,12 +32,12 @@ class Provider(Struct, frozen=True, kw_only=True):
     key_names: tuple[str, ...] = ()
     # How calls are addressed and framed: "http", "azure", "bedrock", "vertex" or "echo".
     transport: str = "http"
-    # Whether it streams when asked, always or never: "asked", "always", "never".
-    streams: str = "asked"
+    # Whether it streams when asked, always or never: "on-request", "always", "never".
+    streaming: str = "on-request"
     # The label that rules know it by (abilities, issuer of reasoning); the name if it has none of its own.
-    label: str = ""
+    vendor: str = ""
     # What its models take where the built-in rules do not know better.
-    rows: tuple[CapabilityRow, ...] = ()
+    capabilities: tuple[CapabilityRow, ...] = ()
     # Sent with every call, beside those of the protocol.
     headers: Mapping[str, str] = {}
     # Models to list; None asks the provider.
@@ -45,18 +45,18 @@ class Provider(Struct, frozen=True, kw_only=True):
     # Whether it is Anthropic's own service, the only one to see its clients' own `x-claude-code-*` headers.
     anthropic: bool = False
     # Whether `stream_options.include_usage` is added to relayed Chat streams: without it their tokens are counted here.
-    ask_usage: bool = False
+    include_usage: bool = False
     # Whether it answers `/v1/messages/count_tokens` or `/responses/input_tokens` for the protocols it speaks.
     counts_tokens: bool = False
     # Whether it keeps what it answered on Responses, for `previous_response_id`; else it is kept here.
-    stores: bool = True
+    stores_responses: bool = True
     # How many calls it may have at a time, None for any number; how many requests may wait for one of them, and how
     # long, in seconds. Over all workers.
     concurrency: int | None = None
-    queue: int = 256
-    queue_time: float = 30.0
+    queue_size: int = 256
+    queue_timeout: float = 30.0
     # How often it is asked whether it is back while some of its targets rest, in seconds; None for never.
-    check_every: float | None = None
+    health_check_interval: float | None = None
     # What a transport needs to know: region, project, api_version and the like.
     options: Mapping[str, str] = {}
 
@@ -65,9 +65,9 @@ class Provider(Struct, frozen=True, kw_only=True):
         return f"Provider(name={self.name!r}, endpoints={self.endpoints!r}, keys={len(self.keys)})"
 
     @property
-    def upstream(self) -> str:
+    def vendor_or_name(self) -> str:
         """The label for abilities and envelopes."""
-        return self.label or self.name
+        return self.vendor or self.name
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -87,5 +87,5 @@ def split_protocol(model: str) -> tuple[str, str]:
 
     Names of models have an `@` of their own: Vertex writes versions as `claude-opus-4-1@20250805`.
     """
-    found, _, protocol = model.rpartition("@")
-    return (found, protocol) if protocol in _PROTOCOLS else (model, "")
+    name, _, protocol = model.rpartition("@")
+    return (name, protocol) if protocol in _PROTOCOLS else (model, "")

@@ -15,7 +15,7 @@ from dragoman.providers.key_cooldowns import ANY_MODEL, KeyCooldowns, KeyCooldow
 class Rotation:
     """Whose turn it is among a provider's keys; `clock` gives seconds that only grow."""
 
-    __slots__ = ("_clock", "_digests", "_keys", "_position", "rests")
+    __slots__ = ("_clock", "_digests", "_keys", "_position", "cooldowns")
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class Rotation:
         self._keys = keys
         self._digests = {key: digest_of(key) for key in keys}
         self._clock = clock
-        self._position = 0 if former is None else _place(former._next_in_turn(), keys)
+        self._position = 0 if former is None else _position_of(former._next_in_turn(), keys)
         # Which keys rest, and until when.
-        self.rests: KeyCooldowns = KeyCooldowns(provider) if former is None else former.rests
+        self.cooldowns: KeyCooldowns = KeyCooldowns(provider) if former is None else former.cooldowns
 
     @property
     def count(self) -> int:
@@ -49,10 +49,10 @@ class Rotation:
         keys = self._keys
         if not keys:
             return None
-        if not self.rests.any and not without and (not preferred or len(keys) == 1):
+        if not self.cooldowns.any and not without and (not preferred or len(keys) == 1):
             return self._take(self._position)
         now = self._clock()
-        self.rests.forget(now)
+        self.cooldowns.forget(now)
         if preferred:
             wanted = next((key for key in keys if self._digests[key] == preferred and key not in without), None)
             if wanted is not None and self._until(wanted, model) <= now:
@@ -65,7 +65,7 @@ class Rotation:
 
     def wakes(self, model: str = ANY_MODEL) -> float | None:
         """When the first of the keys may be used for a model, if all of them rest."""
-        if not self.rests.any or not self._keys:
+        if not self.cooldowns.any or not self._keys:
             return None
         first = min(self._until(key, model) for key in self._keys)
         return first if first > self._clock() else None
@@ -79,18 +79,20 @@ class Rotation:
         """
         if key in self._digests:
             now = self._clock()
-            self.rests.rest(self._digests[key], model, now + seconds, since=now, why=why, hint=hint or 0.0)
+            self.cooldowns.start(self._digests[key], model, now + seconds, since=now, why=why, hint=hint or 0.0)
 
-    def resting(self) -> list[tuple[int, KeyCooldownUpdate]]:
+    def active_cooldowns(self) -> list[tuple[int, KeyCooldownUpdate]]:
         """The rests of the keys that are here, each with the place of its key, from 0."""
-        if not self.rests.any:
+        if not self.cooldowns.any:
             return []
         places = {self._digests[key]: place for place, key in enumerate(self._keys)}
-        found = [(places[notice.key], notice) for notice in self.rests.resting(self._clock()) if notice.key in places]
-        return sorted(found, key=lambda row: (row[0], row[1].model))
+        entries = [
+            (places[update.key], update) for update in self.cooldowns.active(self._clock()) if update.key in places
+        ]
+        return sorted(entries, key=lambda row: (row[0], row[1].model))
 
     def _until(self, key: str, model: str) -> float:
-        return self.rests.until(self._digests[key], model)
+        return self.cooldowns.until(self._digests[key], model)
 
     def _next_in_turn(self) -> tuple[str, ...]:
         """All keys, the one whose turn it is first."""
@@ -101,6 +103,6 @@ class Rotation:
         return self._keys[position]
 
 
-def _place(turns: tuple[str, ...], keys: tuple[str, ...]) -> int:
+def _position_of(turns: tuple[str, ...], keys: tuple[str, ...]) -> int:
     """Where the first of these keys stands that is still there."""
     return next((keys.index(key) for key in turns if key in keys), 0)

@@ -19,12 +19,12 @@ TRANSPORTS: Mapping[str, Transport] = {
 
 def transport_of(name: str) -> Transport:
     """The transport of this name."""
-    found = TRANSPORTS.get(name)
-    if found is None:
+    transport = TRANSPORTS.get(name)
+    if transport is None:
         raise ConfigError(
             key="transport", problem=f"unknown transport {name!r}", remedy=f"use one of {', '.join(TRANSPORTS)}"
         )
-    return found
+    return transport
 
 
 def has_list(provider: Provider) -> bool:

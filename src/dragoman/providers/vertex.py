@@ -23,13 +23,13 @@ from dragoman.providers.http_transport import (
     check_common,
     check_messages_only,
     check_path,
+    encode_key,
     filled,
     headers_of,
     joined,
     missing_option,
     option,
     segment,
-    spoken,
     version_in_body,
 )
 from dragoman.providers.provider import Provider
@@ -82,7 +82,7 @@ class Vertex:
         if not order.key and provider.auth != "none":
             grant = await self._granted(provider).get()
         headers = headers_of(
-            order, [(b"authorization", b"Bearer " + spoken(provider, grant.token))] if grant.token else []
+            order, [(b"authorization", b"Bearer " + encode_key(provider, grant.token))] if grant.token else []
         )
         body = prediction(order.body, version_in_body(order, _VERSION), keep_model=order.path == _COUNT)
         # Said in the body; the betas stay where they are.

@@ -11,16 +11,16 @@ NAME = "secret"
 _SIZE = 32
 
 
-def secret_in(folder: Path) -> bytes:
+def secret_in(directory: Path) -> bytes:
     """The secret of a folder; whoever comes first makes it, and all get the same.
 
     It is written beside its place and given its name when it is whole: nobody reads half of it.
     """
-    path = folder / NAME
+    path = directory / NAME
     with suppress(FileNotFoundError):
         return _read(path)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = folder / f"{NAME}.{os.getpid()}.{os.urandom(4).hex()}"
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = directory / f"{NAME}.{os.getpid()}.{os.urandom(4).hex()}"
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:

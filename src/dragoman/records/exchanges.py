@@ -13,12 +13,12 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.digest_key import NAME as SECRET
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.ids import exchange_of, times_of
-from dragoman.records.journal_entry import CallEntry, CandidateEntry, LossEntry, Money, TokenCounts, known_cost
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, LossEntry, TokenCounts, known_cost
 from dragoman.records.rows import RecordDetails, details_of
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
-from dragoman.sessions.assign import answer_of
-from dragoman.store.record_queries import RecordQueries, RecordRow, Wanted
+from dragoman.sessions.assign import response_of
+from dragoman.store.record_queries import RecordFilter, RecordQueries, RecordRow
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.session_queries import SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
@@ -78,9 +78,9 @@ def fresh_of(tokens: TokenCounts) -> int:
     return max(tokens.input - tokens.cache_read - tokens.cache_write, 0)
 
 
-def latest(tables: RecordTables, wanted: Wanted, most: int) -> list[Exchange]:
+def latest(tables: RecordTables, wanted: RecordFilter, most: int) -> list[Exchange]:
     """The latest exchanges of those that are wanted, in the order in which they began."""
-    return _placed(tables, reversed(RecordQueries(tables.connection).latest(wanted, most)))
+    return _build_exchanges(tables, reversed(RecordQueries(tables.connection).latest(wanted, most)))
 
 
 def newest(tables: RecordTables) -> int:
@@ -88,63 +88,63 @@ def newest(tables: RecordTables) -> int:
     return RecordQueries(tables.connection).newest()
 
 
-def after(tables: RecordTables, number: int, wanted: Wanted, most: int) -> list[Exchange]:
+def after(tables: RecordTables, number: int, wanted: RecordFilter, most: int) -> list[Exchange]:
     """Those that were written down behind a number, in that order."""
-    return _placed(tables, RecordQueries(tables.connection).after(number, wanted, most))
+    return _build_exchanges(tables, RecordQueries(tables.connection).after(number, wanted, most))
 
 
-def find(tables: RecordTables, text: str, folder: Path | None = None) -> Exchange:
+def find(tables: RecordTables, text: str, directory: Path | None = None) -> Exchange:
     """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
 
     Translated, an answer has the id that its provider gave it but for how that begins, or, if that would not do, the
     one of its exchange; one that is kept here has its own, which is found by a digest that the secret of a `folder`
     leads to.
     """
-    questions = RecordQueries(tables.connection)
-    found: list[RecordRow] = []
-    for told in (text, exchange_of(text)):
-        times = times_of(told)
-        if times is not None and not found:
-            found = questions.between(told, *times, _SEVERAL + 1)
-    if not found and text:
-        found = questions.anywhere(text, _SEVERAL + 1, object_ids(text))
-    if not found and text and folder is not None:
-        found = _of_kept_answer(tables, text, folder)
-    if not found:
+    queries = RecordQueries(tables.connection)
+    rows: list[RecordRow] = []
+    for id_prefix in (text, exchange_of(text)):
+        times = times_of(id_prefix)
+        if times is not None and not rows:
+            rows = queries.between(id_prefix, *times, _SEVERAL + 1)
+    if not rows and text:
+        rows = queries.anywhere(text, _SEVERAL + 1, object_ids(text))
+    if not rows and text and directory is not None:
+        rows = _find_stored_response(tables, text, directory)
+    if not rows:
         raise DragomanError(f"there is no exchange {text!r}; `dragoman logs` lists the latest")
-    if len(found) > 1:
-        names = ", ".join(row.id for row in found[:_SEVERAL])
-        more = " and more" if len(found) > _SEVERAL else ""
+    if len(rows) > 1:
+        names = ", ".join(row.id for row in rows[:_SEVERAL])
+        more = " and more" if len(rows) > _SEVERAL else ""
         raise DragomanError(f"{text!r} means several exchanges: {names}{more}")
-    return _placed(tables, found)[0]
+    return _build_exchanges(tables, rows)[0]
 
 
-def _of_kept_answer(tables: RecordTables, text: str, folder: Path) -> list[RecordRow]:
+def _find_stored_response(tables: RecordTables, text: str, directory: Path) -> list[RecordRow]:
     """The exchange whose answer is kept under an id; nothing of that is written but a digest, by which it goes on."""
     try:
-        if not (folder / SECRET).exists():
+        if not (directory / SECRET).exists():
             return []
-        secret = secret_in(folder)
+        secret = secret_in(directory)
     except OSError as error:
         raise DragomanError(f"{text!r} cannot be looked for among answers that are kept: {error}") from None
-    questions = SessionQueries(tables.connection)
-    for key in questions.with_sessions():
+    queries = SessionQueries(tables.connection)
+    for key in queries.with_sessions():
         named = digest(key_of(secret, key), "response", text)
-        tips = tables.speakers.tips([answer_of(named)])
-        for thread in questions.thread_rows(number for _, number, _, _ in tips).values():
-            spoken = Wanted(session=thread.session, thread=thread.id)
-            for row in RecordQueries(tables.connection).latest(spoken, _ANY):
+        heads = tables.sessions.heads([response_of(named)])
+        for thread in queries.thread_rows(number for _, number, _, _ in heads).values():
+            thread_filter = RecordFilter(session=thread.session, thread=thread.id)
+            for row in RecordQueries(tables.connection).latest(thread_filter, _ANY):
                 if details_of(row.details).facts.answer_id == named:
                     return [row]
     return []
 
 
-def _placed(tables: RecordTables, rows: Iterable[RecordRow]) -> list[Exchange]:
+def _build_exchanges(tables: RecordTables, rows: Iterable[RecordRow]) -> list[Exchange]:
     """Rows with the sessions and threads that they belong to."""
     rows = list(rows)
-    questions = SessionQueries(tables.connection)
-    sessions = questions.of(row.session for row in rows if row.session)
-    threads = questions.thread_rows(row.thread for row in rows if row.thread)
+    queries = SessionQueries(tables.connection)
+    sessions = queries.of(row.session for row in rows if row.session)
+    threads = queries.thread_rows(row.thread for row in rows if row.thread)
     return [
         Exchange(
             row=row,
@@ -193,7 +193,7 @@ def as_json(exchange: Exchange) -> JsonObject:
         "tokens_per_second": exchange.speed,
         **_tokens(exchange.tokens),
         "estimated": bool(row.estimated),
-        **_money(details.money),
+        **_cost(details.money),
         "cost_nano_usd": known_cost(row.cost, unpriced=bool(row.unpriced)),
         "unpriced": bool(row.unpriced),
         "losses": [_lost(loss) for loss in details.losses],
@@ -202,7 +202,7 @@ def as_json(exchange: Exchange) -> JsonObject:
         "response_id": row.response_id,
         "request_bytes": details.size,
         "trace": details.trace,
-        "considered": [_considered(found) for found in details.considered],
+        "considered": [_candidate(candidate) for candidate in details.considered],
         "considered_more": details.considered_more,
     }
 
@@ -260,30 +260,30 @@ _COUNTED = (
 )
 
 
-def _money(money: Money | None) -> JsonObject:
-    if money is None:
+def _cost(cost: CostBreakdown | None) -> JsonObject:
+    if cost is None:
         return {"cost": None, "price_version": "", "price_entry": "", "tier": "", "said_cost_nano_usd": None}
-    amounts: JsonObject = {name: None if money.known is None else amount for name, amount in classes_of(money)}
+    amounts: JsonObject = {name: None if cost.known_total is None else amount for name, amount in classes_of(cost)}
     return {
-        "cost": {**amounts, "unpriced": list(money.unpriced)},
-        "price_version": money.version,
-        "price_entry": money.entry,
-        "tier": money.tier,
-        "said_cost_nano_usd": money.said,
+        "cost": {**amounts, "unpriced": list(cost.unpriced)},
+        "price_version": cost.version,
+        "price_entry": cost.entry,
+        "tier": cost.tier,
+        "said_cost_nano_usd": cost.said,
     }
 
 
-def classes_of(money: Money) -> list[tuple[str, int]]:
+def classes_of(cost: CostBreakdown) -> list[tuple[str, int]]:
     """What was paid for, in nano-dollars; together it is the total."""
     return [
-        ("input", money.input),
-        ("cache_read", money.cache_read),
-        ("cache_write", money.cache_write),
-        ("cache_write_1h", money.cache_write_1h),
-        ("output", money.output),
-        ("thinking", money.thinking),
-        ("search", money.search),
-        ("request", money.request),
+        ("input", cost.input),
+        ("cache_read", cost.cache_read),
+        ("cache_write", cost.cache_write),
+        ("cache_write_1h", cost.cache_write_1h),
+        ("output", cost.output),
+        ("thinking", cost.thinking),
+        ("search", cost.search),
+        ("request", cost.request),
     ]
 
 
@@ -291,19 +291,19 @@ def _lost(loss: LossEntry) -> JsonValue:
     return {"feature": loss.feature, "fate": loss.fate, "weight": weight_of(loss.feature), "place": loss.place}
 
 
-def _considered(found: CandidateEntry) -> JsonValue:
+def _candidate(entry: CandidateEntry) -> JsonValue:
     return {
-        "target": found.target,
-        "why": found.why,
-        "cost_nano_usd": found.cost,
-        "losses": found.losses,
-        "first_token_microseconds": found.first_token,
-        "tokens_per_second": found.rate,
+        "target": entry.target,
+        "why": entry.why,
+        "cost_nano_usd": entry.cost,
+        "losses": entry.losses,
+        "first_token_microseconds": entry.first_token,
+        "tokens_per_second": entry.rate,
     }
 
 
 def _attempt(call: CallEntry) -> JsonValue:
-    tokens, money = call.tokens, call.money
+    tokens, cost = call.tokens, call.money
     return {
         "provider": call.provider,
         "model": call.model,
@@ -318,6 +318,6 @@ def _attempt(call: CallEntry) -> JsonValue:
         "maybe_billed": call.maybe_billed,
         **_tokens(tokens),
         "estimated": call.estimated,
-        **_money(money),
-        "cost_nano_usd": None if money is None else money.known,
+        **_cost(cost),
+        "cost_nano_usd": None if cost is None else cost.known_total,
     }

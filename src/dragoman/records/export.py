@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.records.journal_entry import Money, known_cost
+from dragoman.records.journal_entry import CostBreakdown, known_cost
 from dragoman.records.rows import RecordDetails, details_of
 from dragoman.store.exports import Exports
 
@@ -87,24 +87,24 @@ def exchanges(exports: Exports, since: int, until: int) -> Iterator[JsonObject]:
     """All that is recorded of the exchanges between two times, in microseconds, in the order of their beginnings."""
     names = tuple(FIELDS)
     for row in exports.rows(tuple(FIELDS.values()), since, until):
-        told: JsonObject = dict(zip(names, row, strict=True))
-        told["time"] = as_time(row[names.index("time")])
+        record: JsonObject = dict(zip(names, row, strict=True))
+        record["time"] = as_time(row[names.index("time")])
         for name in _YES_OR_NO:
-            told[name] = bool(told[name])
-        told["cost_nano_usd"] = known_cost(row[names.index("cost_nano_usd")], unpriced=told["unpriced"] is True)
-        told["details"] = details_as_json(row[-1])
-        yield _with_fresh(told)
+            record[name] = bool(record[name])
+        record["cost_nano_usd"] = known_cost(row[names.index("cost_nano_usd")], unpriced=record["unpriced"] is True)
+        record["details"] = details_as_json(row[-1])
+        yield _with_fresh(record)
 
 
-def _with_fresh(told: JsonObject) -> JsonObject:
-    found: JsonObject = {}
-    for name, value in told.items():
-        found[name] = value
+def _with_fresh(record: JsonObject) -> JsonObject:
+    columns: JsonObject = {}
+    for name, value in record.items():
+        columns[name] = value
         if name == "input_tokens":
-            read, write = told["cache_read_tokens"], told["cache_write_tokens"]
-            known = isinstance(value, int) and isinstance(read, int) and isinstance(write, int)
-            found[FRESH] = value - read - write if known else None  # type: ignore[operator]  # all three are numbers
-    return found
+            read, write = record["cache_read_tokens"], record["cache_write_tokens"]
+            all_counted = isinstance(value, int) and isinstance(read, int) and isinstance(write, int)
+            columns[FRESH] = value - read - write if all_counted else None  # type: ignore[operator]  # all three are numbers
+    return columns
 
 
 def as_time(micro: int) -> str:
@@ -112,35 +112,40 @@ def as_time(micro: int) -> str:
     return datetime.fromtimestamp(micro // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{micro % 1_000_000:06d}Z"
 
 
-def details_as_json(kept: bytes) -> JsonValue:
+def details_as_json(encoded: bytes) -> JsonValue:
     """The rest of an entry, by the names of its members."""
     try:
-        return _named(details_of(kept))
+        return _named(details_of(encoded))
     except (msgspec.DecodeError, msgspec.ValidationError):
         # Of a release that says it otherwise; whoever exports has it as it is.
-        return kept.decode("utf-8", "replace")
+        return encoded.decode("utf-8", "replace")
 
 
 def _named(value: object) -> JsonValue:
     if isinstance(value, Struct):
-        told: JsonObject = {}
+        members: JsonObject = {}
         for name in value.__struct_fields__:
-            found = getattr(value, name)
-            if isinstance(value, Money) and value.known is None and type(found) is int and name != "said":
+            member = getattr(value, name)
+            if (
+                isinstance(value, CostBreakdown)
+                and value.known_total is None
+                and type(member) is int
+                and name != "said"
+            ):
                 # Of an amount without a price nothing is known either.
                 continue
             # What nothing is known of need not be said.
-            if found not in ("", (), None):
-                told[name] = _named(found)
-        return told
+            if member not in ("", (), None):
+                members[name] = _named(member)
+        return members
     if isinstance(value, (tuple, list)):
         return [_named(each) for each in value]
     return value  # type: ignore[return-value]  # members are texts, numbers and truths
 
 
-def as_json_lines(told: Iterator[JsonObject]) -> Iterator[bytes]:
+def as_json_lines(records: Iterator[JsonObject]) -> Iterator[bytes]:
     """One object on each line, in which nothing is left that a terminal would obey."""
-    for each in told:
+    for each in records:
         line = _encode(each)
         if not line.isascii():
             # Those of ASCII are escaped by JSON itself.
@@ -148,10 +153,10 @@ def as_json_lines(told: Iterator[JsonObject]) -> Iterator[bytes]:
         yield line + b"\n"
 
 
-def as_csv(names: Sequence[str], told: Iterator[JsonObject]) -> Iterator[bytes]:
+def as_csv(names: Sequence[str], records: Iterator[JsonObject]) -> Iterator[bytes]:
     """A line of names, and one for each; what is no text and no number is JSON in its cell."""
     yield csv_line(names)
-    for each in told:
+    for each in records:
         yield csv_line([_cell(each[name]) for name in names])
 
 
@@ -195,9 +200,9 @@ _OF_CALLS = ("id", "time", "provider", "model", "status", "upstream_id", "detail
 
 def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ...]]:
     """Every call that was made for each exchange, also those that failed before another answered."""
-    for exchange, time, provider, model, status, upstream_id, kept in exports.rows(_OF_CALLS, since, until):
+    for exchange, time, provider, model, status, upstream_id, details in exports.rows(_OF_CALLS, since, until):
         try:
-            made = details_of(kept).calls
+            made = details_of(details).calls
         except (msgspec.DecodeError, msgspec.ValidationError):
             made = RecordDetails().calls
         if made:

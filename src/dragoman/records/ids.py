@@ -12,7 +12,7 @@ _DIGITS = 13
 _LETTERS = 11
 # The fewest digits by which an id is looked for: those after them come to a little more than an hour. Clocks are read
 # more than once, and are set between.
-_LEAST = 5
+_MIN_DIGITS = 5
 _MOMENT = 2_000_000
 
 
@@ -21,14 +21,14 @@ def new_id(now: int, token: Callable[[int], str]) -> str:
     return f"{_BEGINNING}{now:0{_DIGITS}x}{token(_LETTERS)}"
 
 
-def answer_suffix(exchange: str) -> str:
+def response_suffix(exchange: str) -> str:
     """What an answer is called after its exchange, where its provider gave it no name that will do (N4)."""
     return exchange.removeprefix(_BEGINNING)
 
 
-def exchange_of(answer: str) -> str:
+def exchange_of(response_id: str) -> str:
     """The exchange that an answer would be called after by this id; "" if by that none is."""
-    suffix = object_suffix(answer) or ""
+    suffix = object_suffix(response_id) or ""
     return f"{_BEGINNING}{suffix}" if len(suffix) == _DIGITS + _LETTERS else ""
 
 
@@ -36,7 +36,7 @@ def times_of(beginning: str) -> tuple[int, int] | None:
     """The first and the last microsecond, a moment more or less, in which ids were made that begin so; None if that is
     no beginning of an id of ours, or one that says too little."""
     digits = beginning[len(_BEGINNING) : len(_BEGINNING) + _DIGITS]
-    if not beginning.startswith(_BEGINNING) or len(digits) < _LEAST or not set(digits) <= set("0123456789abcdef"):
+    if not beginning.startswith(_BEGINNING) or len(digits) < _MIN_DIGITS or not set(digits) <= set("0123456789abcdef"):
         return None
     low, high = (int(digits.ljust(_DIGITS, end), 16) for end in "0f")
     return low - _MOMENT, high + _MOMENT

@@ -15,26 +15,26 @@ from pathlib import Path
 
 from dragoman.errors import ConfigError
 from dragoman.records.journal import Journal
-from dragoman.records.journal_directory import asked_to_rotate, folder_of, journals_in
-from dragoman.records.journal_ingest import Ingester, Told, count_exchanges
+from dragoman.records.journal_directory import directory_of, journals_in, read_rotation_request
+from dragoman.records.journal_ingest import Ingester, OnIngested, count_exchanges
 from dragoman.records.thread_assignment import reclassify
 from dragoman.store import StoreBusy, StoreError
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.record_tables import RecordTables, open_record_tables
 
 # How often it looks, in seconds, and how seldom at most while it fails.
 EVERY = 1.0
-_AT_MOST = 30.0
+_MAX_INTERVAL = 30.0
 # How long a lock is waited for at a time, in seconds.
-_PATIENCE = 1.0
+_LOCK_TIMEOUT = 1.0
 # Rows that are too old are looked for so often, in seconds, and removed in steps of so many, each of which is to take
 # no longer than so many seconds; then others have their turn.
 _RETAIN_EVERY = 60.0
-_FEWEST, _MOST = 10, 1000
-_LONGEST, _SHORT = 0.01, 0.004
+_MIN_BATCH, _MAX_BATCH = 10, 1000
+_MAX_STEP_SECONDS, _SHORT_STEP_SECONDS = 0.01, 0.004
 _BETWEEN, _STEPS = 0.02, 20
 _DAY = 86_400_000_000
 # Where histories ended is known for so many days, unless rows are kept for less: who goes on after that is new.
-_TIP_DAYS = 90.0
+_HEAD_DAYS = 90.0
 
 
 class IngestThread:
@@ -52,24 +52,24 @@ class IngestThread:
         *,
         days: float,
         tend: Callable[[bool], None],
-        tell: Callable[[str, str], None],
-        told: Told | None = None,
+        log: Callable[[str, str], None],
+        on_ingested: OnIngested | None = None,
         every: float = EVERY,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._path = path
-        self._folder = folder_of(path)
+        self._directory = directory_of(path)
         self._journal = journal
         self._days = days
         self._tend = tend
-        self._tell = tell
-        self._told = told
+        self._log = log
+        self._on_ingested = on_ingested
         self._every = every
         self._clock = clock
         self._tables: RecordTables | None = None
-        self._drainer: Ingester | None = None
+        self._ingester: Ingester | None = None
         # How far `told` has heard of the journals of this worker.
-        self._heard: dict[str, int] = {}
+        self._notified_offsets: dict[str, int] = {}
         self._orphans = 0
         # The journal that was drained last, and how far.
         self._applied: tuple[Path | None, int] = (None, 0)
@@ -93,9 +93,9 @@ class IngestThread:
         own = journal.size - applied if path == journal.path else 0 if journal.is_bare else journal.size
         return max(own, 0) + self._orphans
 
-    def hear(self, told: Told | None) -> None:
+    def set_on_ingested(self, on_ingested: OnIngested | None) -> None:
         """Have somebody else told of what is moved from now on, or nobody."""
-        self._told = told
+        self._on_ingested = on_ingested
 
     def start(self) -> None:
         """Begin."""
@@ -120,7 +120,7 @@ class IngestThread:
     def _step(self, pause: float, *, at_last: bool = False) -> float:
         """Move what there is; give how long to wait for the next time."""
         try:
-            self._look_after_journal()
+            self._maintain_journal()
             self._move()
             if not at_last:
                 self._retain()
@@ -137,19 +137,19 @@ class IngestThread:
             return self._failed(error, pause)
         if self.problem:
             self.problem = ""
-            self._tell("info", f"what exchanges came to is written to {self._path} again")
+            self._log("info", f"what exchanges came to is written to {self._path} again")
         return self._every
 
-    def _look_after_journal(self) -> None:
+    def _maintain_journal(self) -> None:
         journal = self._journal
         # In this order: one that is closed removes its file by itself, after it says so.
         is_gone = journal.is_gone and not journal.is_closed
-        asked = asked_to_rotate(self._folder)
+        rotate_before = read_rotation_request(self._directory)
         if is_gone:
-            self._tell("warn", f"a journal was removed from {self._folder}, or moved away; another is begun")
-        if is_gone or (asked > journal.begun and asked != self._rotated):
+            self._log("warn", f"a journal was removed from {self._directory}, or moved away; another is begun")
+        if is_gone or (rotate_before > journal.begun and rotate_before != self._rotated):
             # Once for each time that somebody asks, whatever clock they go by.
-            self._rotated = asked
+            self._rotated = rotate_before
             self._tend(True)
         elif journal.problem:
             self._tend(False)
@@ -161,34 +161,34 @@ class IngestThread:
             # Behind the last one of a worker that has ended, nothing goes on.
             is_last = journal.is_closed and path == journal.path
             crashed_by = self._clock() // 1000 if is_last else None
-            lost = self._opened().drain_removed(descriptor, path, crashed_by=crashed_by)
+            lost = self._opened().ingest_removed(descriptor, path, crashed_by=crashed_by)
             journal.removed.popleft()
             os.close(descriptor)
             self._lose(lost)
         own, size = journal.path, journal.size
         if own is not None and journal.descriptor >= 0 and not journal.is_bare and self._applied != (own, size):
-            self._applied = (own, self._opened().drain(own))
+            self._applied = (own, self._opened().ingest(own))
         # Before the look into the folder: one that is let go of in between was none to be drained yet.
         held = journal.descriptor >= 0
-        if any(found != own or not held for found in journals_in(self._folder)):
-            self._orphans = self._opened().drain_orphans(self._clock() // 1000)
+        if any(other != own or not held for other in journals_in(self._directory)):
+            self._orphans = self._opened().ingest_orphans(self._clock() // 1000)
         self._count()
 
     def _give_up(self) -> None:
         """Count what nobody can read any more once this process has ended."""
         for path, descriptor in self._journal.removed:
             try:
-                self._lose(count_exchanges(descriptor, self._heard.get(path.name, 0)))
+                self._lose(count_exchanges(descriptor, self._notified_offsets.get(path.name, 0)))
             except OSError as error:
-                words = f"what was not read of a journal that was removed from {self._folder} is lost"
-                self._tell("error", f"{words}, nobody knows how much: {error.strerror}")
+                message = f"what was not read of a journal that was removed from {self._directory} is lost"
+                self._log("error", f"{message}, nobody knows how much: {error.strerror}")
             os.close(descriptor)
         self._journal.removed.clear()
 
     def _lose(self, lost: int) -> None:
         self.lost += lost
         if lost:
-            self._tell("error", f"{lost} exchanges were lost with a journal that was removed from {self._folder}")
+            self._log("error", f"{lost} exchanges were lost with a journal that was removed from {self._directory}")
 
     def _retain(self) -> None:
         now = time.monotonic()
@@ -206,19 +206,19 @@ class IngestThread:
                 self._retained = now + _RETAIN_EVERY
                 self._tidy(tables, before)
                 return
-            if took > _LONGEST:
-                self._at_once = max(self._at_once // 2, _FEWEST)
-            elif took < _SHORT:
-                self._at_once = min(self._at_once * 2, _MOST)
+            if took > _MAX_STEP_SECONDS:
+                self._at_once = max(self._at_once // 2, _MIN_BATCH)
+            elif took < _SHORT_STEP_SECONDS:
+                self._at_once = min(self._at_once * 2, _MAX_BATCH)
             if self._stopping.wait(_BETWEEN):
                 return
 
     def _tidy(self, tables: RecordTables, before: int) -> None:
         """Class threads anew that older rules have classed, and forget where old histories ended; in small steps."""
-        before = max(before, int(self._clock() // 1000 - _TIP_DAYS * _DAY))
+        before = max(before, int(self._clock() // 1000 - _HEAD_DAYS * _DAY))
         for _ in range(_STEPS):
             with tables.transaction():
-                removed = tables.speakers.remove_tips(before, self._at_once)
+                removed = tables.sessions.remove_heads(before, self._at_once)
             # A part of the tips where few are old is done with, and the next one has its turn in a minute.
             if max(removed, reclassify(tables, self._at_once)) < self._at_once or self._stopping.wait(_BETWEEN):
                 return
@@ -226,33 +226,33 @@ class IngestThread:
         self._retained = 0.0
 
     def _opened(self) -> Ingester:
-        if self._drainer is None:
-            self._tables = open_account_tables(self._path, patience=_PATIENCE)
-            self._drainer = Ingester(self._tables, self._folder, self._told, self._heard)
-            self._drainer.remove_marks(self._clock() // 1000)
-        self._drainer.told = self._told
-        return self._drainer
+        if self._ingester is None:
+            self._tables = open_record_tables(self._path, timeout=_LOCK_TIMEOUT)
+            self._ingester = Ingester(self._tables, self._directory, self._on_ingested, self._notified_offsets)
+            self._ingester.remove_offsets(self._clock() // 1000)
+        self._ingester.on_ingested = self._on_ingested
+        return self._ingester
 
     def _count(self) -> None:
-        drainer = self._drainer
-        if drainer is None:
+        ingester = self._ingester
+        if ingester is None:
             return
-        if drainer.damaged:
-            self._tell("warn", f"{drainer.damaged} lines of journals in {self._folder} could not be read")
-        self.rows += drainer.rows
-        self.damaged += drainer.damaged
-        drainer.rows = drainer.damaged = 0
+        if ingester.damaged:
+            self._log("warn", f"{ingester.damaged} lines of journals in {self._directory} could not be read")
+        self.rows += ingester.rows
+        self.damaged += ingester.damaged
+        ingester.rows = ingester.damaged = 0
 
     def _failed(self, error: Exception, pause: float) -> float:
         self.errors += 1
-        words = str(error) or type(error).__name__
-        if words != self.problem:
-            self.problem = words
-            self._tell("warn", f"what exchanges came to waits in {self._folder}, since it cannot be moved: {words}")
-        return min(max(pause, self._every) * 2, _AT_MOST)
+        message = str(error) or type(error).__name__
+        if message != self.problem:
+            self.problem = message
+            self._log("warn", f"what exchanges came to waits in {self._directory}, since it cannot be moved: {message}")
+        return min(max(pause, self._every) * 2, _MAX_INTERVAL)
 
     def _close(self) -> None:
         self._count()
-        tables, self._tables, self._drainer = self._tables, None, None
+        tables, self._tables, self._ingester = self._tables, None, None
         if tables is not None:
             tables.close()

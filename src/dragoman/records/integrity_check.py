@@ -12,11 +12,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.records.journal_directory import folder_of, journals_in
-from dragoman.records.journal_reader import read_piece
+from dragoman.records.journal_directory import directory_of, journals_in
+from dragoman.records.journal_reader import read_segment
 from dragoman.store.errors import StoreError
-from dragoman.store.integrity_check import Examination, JournalOffset
-from dragoman.store.record_tables import RecordTables, open_account_tables
+from dragoman.store.integrity_check import IntegrityCheck, JournalOffset
+from dragoman.store.record_tables import RecordTables, open_record_tables
 
 State = Literal["ok", "note", "wrong"]
 
@@ -39,23 +39,23 @@ class _Read(Struct, kw_only=True):
     waiting: int = 0
 
 
-def examine(path: str) -> Iterator[IntegrityFinding]:
+def check_integrity(path: str) -> Iterator[IntegrityFinding]:
     """Look at everything, one after the other."""
-    tables = open_account_tables(path, read_only=True)
+    tables = open_record_tables(path, read_only=True)
     try:
         with tables.reading():
             yield from _file(tables, path)
-            marks = {mark.name: mark for mark in Examination(tables.connection).marks()}
+            offsets = {offset.name: offset for offset in IntegrityCheck(tables.connection).offsets()}
     except StoreError as error:
         yield IntegrityFinding("file", "wrong", f"cannot be read on: {error}")
         return
     finally:
         tables.close()
-    yield from _journals(folder_of(path), marks)
+    yield from _journals(directory_of(path), offsets)
 
 
 def _file(tables: RecordTables, path: str) -> Iterator[IntegrityFinding]:
-    examination = Examination(tables.connection)
+    examination = IntegrityCheck(tables.connection)
     sizes = ", ".join(f"{Path(each).name} {size} bytes" for each, size in _sizes(path))
     yield IntegrityFinding("file", "ok", f"version {examination.version()}; {sizes}")
     problems = examination.problems()
@@ -66,26 +66,26 @@ def _file(tables: RecordTables, path: str) -> Iterator[IntegrityFinding]:
         "tables", "ok", ", ".join(f"{count} {table}" for table, count in examination.counts().items())
     )
     agreement = examination.agreement()
-    words = f"{agreement.whole} groups of rows come to their sums"
+    words = f"{agreement.matching} groups of rows come to their sums"
     yield IntegrityFinding("rows", "ok", words)
     if agreement.wrong:
         yield IntegrityFinding("rows", "wrong", f"{agreement.wrong} groups of rows do not come to their sums")
     if agreement.without_row:
         words = f"{agreement.without_row} exchanges are in sums alone: older than record_days, or forgotten"
         yield IntegrityFinding("rows", "note", words)
-    found = False
-    for table, count in examination.disagreeing_sums():
+    has_problems = False
+    for table, count in examination.mismatched_rollups():
         if count:
-            found = True
+            has_problems = True
             yield IntegrityFinding("sums", "wrong", f"{table}: {count} do not come to the same as other sums")
-    if not found:
+    if not has_problems:
         yield IntegrityFinding("sums", "ok", "those of threads, sessions, quarters, hours and days come to the same")
-    found = False
+    has_problems = False
     for words, count in examination.orphans():
         if count:
-            found = True
+            has_problems = True
             yield IntegrityFinding("references", "wrong", f"{count} {words}")
-    if not found:
+    if not has_problems:
         yield IntegrityFinding("references", "ok", "every session and thread that is referred to is there")
 
 
@@ -97,18 +97,18 @@ def _sizes(path: str) -> Iterator[tuple[str, int]]:
             continue
 
 
-def _journals(folder: Path, marks: Mapping[str, JournalOffset]) -> Iterator[IntegrityFinding]:
+def _journals(directory: Path, offsets: Mapping[str, JournalOffset]) -> Iterator[IntegrityFinding]:
     read = _Read()
-    for journal in journals_in(folder):
-        mark = marks.get(journal.name, JournalOffset(journal.name, 0, 0))
+    for journal in journals_in(directory):
+        offset = offsets.get(journal.name, JournalOffset(journal.name, 0, 0))
         try:
-            yield from _journal(journal, mark, read)
+            yield from _journal(journal, offset, read)
         except FileNotFoundError:
             # Done with, and removed, by a gateway that runs.
             continue
         except OSError as error:
             yield IntegrityFinding("journals", "wrong", f"{journal.name}: cannot be read: {error.strerror}")
-    gone = [mark for name, mark in marks.items() if not (folder / name).exists()]
+    gone = [offset for name, offset in offsets.items() if not (directory / name).exists()]
     if gone:
         words = f"marks of {len(gone)} that are not there any more, which the next start removes"
         yield IntegrityFinding("journals", "note", words)
@@ -116,11 +116,11 @@ def _journals(folder: Path, marks: Mapping[str, JournalOffset]) -> Iterator[Inte
     yield IntegrityFinding("journals", "ok", words)
 
 
-def _journal(journal: Path, mark: JournalOffset, read: _Read) -> Iterator[IntegrityFinding]:
+def _journal(journal: Path, offset: JournalOffset, read: _Read) -> Iterator[IntegrityFinding]:
     descriptor = os.open(journal, os.O_RDONLY)
     try:
         size = os.fstat(descriptor).st_size
-        at, moved, damaged = _read(descriptor, 0, mark.applied)
+        at, moved, damaged = _read(descriptor, 0, offset.applied)
         at, waiting, more = _read(descriptor, at, None)
     finally:
         os.close(descriptor)
@@ -139,8 +139,8 @@ def _journal(journal: Path, mark: JournalOffset, read: _Read) -> Iterator[Integr
 def _read(descriptor: int, at: int, until: int | None) -> tuple[int, int, int]:
     """Read on as far as there are whole lines: up to where, how many exchanges, and how many lines that are wrong."""
     entries = damaged = 0
-    while (piece := read_piece(descriptor, at, until=until)).end > at:
-        entries += len(piece.entries)
-        damaged += piece.damaged
-        at = piece.end
+    while (segment := read_segment(descriptor, at, until=until)).end > at:
+        entries += len(segment.entries)
+        damaged += segment.damaged
+        at = segment.end
     return at, entries, damaged

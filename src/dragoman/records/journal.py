@@ -21,16 +21,16 @@ from zlib import crc32
 
 import msgspec
 
-from dragoman.records.journal_directory import JOURNAL, make_folder
+from dragoman.records.journal_directory import JOURNAL, make_directory
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_lock import lock_one_that_is_there
-from dragoman.records.sanitize import mended
+from dragoman.records.sanitize import sanitize_entry
 
 VERSION = 1
 # A journal is followed by another one beyond so many bytes.
-MOST = 16 * 1024 * 1024
+MAX_JOURNAL_BYTES = 16 * 1024 * 1024
 # Lines that could not be written wait for room in memory, up to so many bytes.
-_MOST_WAITING = 4 * 1024 * 1024
+_MAX_WAITING_BYTES = 4 * 1024 * 1024
 # How long, in seconds, a journal that could not be opened is left alone.
 _REOPEN_AFTER = 1.0
 # One that somebody removes can still be read by whoever has it open.
@@ -54,15 +54,15 @@ class Journal:
 
     def __init__(
         self,
-        folder: Path,
+        directory: Path,
         *,
-        most: int = MOST,
+        max_bytes: int = MAX_JOURNAL_BYTES,
         clock: Callable[[], int] = time.time_ns,
         write: Callable[[int, bytes], int] = os.write,
         retire: Callable[[int], None] = os.close,
     ) -> None:
-        self._folder = folder
-        self._most = most
+        self._directory = directory
+        self._max_bytes = max_bytes
         self._clock = clock
         self._write = write
         self._retire = retire
@@ -117,14 +117,14 @@ class Journal:
         try:
             written = self._write(self._descriptor, line)
         except OSError as error:
-            self.problem = _words(error)
+            self.problem = _message(error)
             return
         if written == len(line):
             self.size += written
         else:
             self._write_rest(line, written)
 
-    def settle(self, entry: JournalEntry) -> bool:
+    def finalize(self, entry: JournalEntry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
         self._open.pop(entry.id, None)
         encoded = _encoded(entry)
@@ -134,11 +134,11 @@ class Journal:
             try:
                 written = self._write(self._descriptor, line)
             except OSError as error:
-                self.problem = _words(error)
+                self.problem = _message(error)
             else:
                 if written == len(line):
                     self.size += written
-                    if self.size > self._most:
+                    if self.size > self._max_bytes:
                         self.rotate()
                     return True
                 if self._write_rest(line, written):
@@ -160,7 +160,7 @@ class Journal:
             try:
                 written = self._write(self._descriptor, line)
             except OSError as error:
-                self.problem = _words(error)
+                self.problem = _message(error)
                 return False
             if written == len(line):
                 self.size += written
@@ -170,7 +170,7 @@ class Journal:
             self.problem = ""
             if self._waiting:
                 self._waiting_bytes -= len(self._waiting.popleft())
-        if self.size > self._most:
+        if self.size > self._max_bytes:
             self.rotate()
         return True
 
@@ -226,7 +226,7 @@ class Journal:
                 return True
             self.problem = "a line could be written in part alone"
         except OSError as error:
-            self.problem = _words(error)
+            self.problem = _message(error)
         try:
             os.ftruncate(self._descriptor, self.size)
         except OSError:
@@ -235,7 +235,7 @@ class Journal:
         return False
 
     def _wait(self, line: bytes) -> None:
-        if self._waiting_bytes + len(line) > _MOST_WAITING:
+        if self._waiting_bytes + len(line) > _MAX_WAITING_BYTES:
             self.lost += 1
             return
         self._waiting.append(line)
@@ -247,10 +247,10 @@ class Journal:
             return False
         self._tried = now
         try:
-            descriptor, path = self._made(now // 1000)
+            descriptor, path = self._create_file(now // 1000)
         except OSError as error:
             if self._descriptor < 0:
-                self.problem = _words(error)
+                self.problem = _message(error)
             return False
         before = self.path.name if self.path is not None and self._descriptor >= 0 else ""
         line = _line(b'["begun",%d,"%b",[%b]]' % (VERSION, before.encode(), b",".join(self._open.values())))
@@ -258,7 +258,7 @@ class Journal:
             written = self._write(descriptor, line)
         except OSError as error:
             written = 0
-            self.problem = _words(error)
+            self.problem = _message(error)
         if written != len(line) and self._descriptor >= 0:
             # Without its first line nobody knows what goes on here: the one before it serves on, beyond its size.
             with suppress(OSError):
@@ -279,14 +279,14 @@ class Journal:
             if descriptor >= 0:
                 self._retire(descriptor)
         except OSError as error:
-            self.problem = _words(error)
+            self.problem = _message(error)
 
-    def _made(self, now: int) -> tuple[int, Path]:
+    def _create_file(self, now: int) -> tuple[int, Path]:
         """A new file that is locked, and of a name that nobody had before."""
-        make_folder(self._folder)
+        make_directory(self._directory)
         for step in range(_TRIES):
             self._number += 1
-            path = self._folder / f"{max(now, self.begun + 1) + step:017d}-{os.getpid()}-{self._number}{JOURNAL}"
+            path = self._directory / f"{max(now, self.begun + 1) + step:017d}-{os.getpid()}-{self._number}{JOURNAL}"
             try:
                 descriptor = os.open(path, _FLAGS, 0o600)
             except FileExistsError:
@@ -308,12 +308,12 @@ def _encoded(entry: JournalEntry) -> bytes:
         return _encode(entry)
     except UnicodeEncodeError:
         # A client may call itself anything.
-        return _encode(mended(entry))
+        return _encode(sanitize_entry(entry))
 
 
 def _line(body: bytes) -> bytes:
     return b"%08x %b\n" % (crc32(body), body)
 
 
-def _words(error: OSError) -> str:
+def _message(error: OSError) -> str:
     return (error.strerror or str(error)).lower()

@@ -13,47 +13,47 @@ JOURNAL = ".log"
 _ROTATE = "rotate"
 
 
-def folder_of(path: str) -> Path:
+def directory_of(path: str) -> Path:
     """The folder of the journals that belong to the file of `storage.path`; a link leads to where its file is."""
     if path == MEMORY:
         raise ValueError("nothing is accounted for in memory")
     return Path(os.path.realpath(path) + _ENDING)
 
 
-def make_folder(folder: Path) -> None:
+def make_directory(directory: Path) -> None:
     """Make the folder, for its user alone."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
-def journals_in(folder: Path) -> list[Path]:
+def journals_in(directory: Path) -> list[Path]:
     """The journals that lie there, the oldest first; none if there is no such folder."""
     try:
-        return sorted(found for found in folder.iterdir() if found.suffix == JOURNAL)
+        return sorted(path for path in directory.iterdir() if path.suffix == JOURNAL)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
 def begun(name: str) -> int:
     """When a journal was begun, in microseconds, by its name; 0 of one whose name does not say it."""
-    time_said = name.partition("-")[0]
-    return int(time_said) if time_said.isascii() and time_said.isdecimal() else 0
+    digits = name.partition("-")[0]
+    return int(digits) if digits.isascii() and digits.isdecimal() else 0
 
 
-def ask_to_rotate(folder: Path, now: int) -> None:
+def request_rotation(directory: Path, now: int) -> None:
     """Have every worker begin another journal, so that what it wrote until `now` (microseconds) can be removed."""
-    asked = folder / f"{_ROTATE}.{os.getpid()}"
-    descriptor = os.open(asked, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    temporary = directory / f"{_ROTATE}.{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.write(descriptor, b"%d" % now)
     finally:
         os.close(descriptor)
     # Whole, or as it was before.
-    asked.replace(folder / _ROTATE)
+    temporary.replace(directory / _ROTATE)
 
 
-def asked_to_rotate(folder: Path) -> int:
+def read_rotation_request(directory: Path) -> int:
     """Journals that were begun before this time are to be ended; 0 if nobody asked."""
     try:
-        return int((folder / _ROTATE).read_bytes() or b"0")
+        return int((directory / _ROTATE).read_bytes() or b"0")
     except (OSError, ValueError):
         return 0

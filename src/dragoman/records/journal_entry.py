@@ -33,7 +33,7 @@ class TokenCounts(Struct, frozen=True, array_like=True, gc=False):
     searches: int = 0
 
 
-class Money(Struct, frozen=True, array_like=True, gc=False):
+class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
     """Nano-dollars by class, each 0 where nothing is known; `unpriced` names what had no price."""
 
     input: int = 0
@@ -58,7 +58,7 @@ class Money(Struct, frozen=True, array_like=True, gc=False):
         return sum(astuple(self)[:_AMOUNTS])
 
     @property
-    def known(self) -> int | None:
+    def known_total(self) -> int | None:
         """The same; None if no part of it has a price."""
         return known_cost(self.total, unpriced=bool(self.unpriced))
 
@@ -84,7 +84,7 @@ class CallEntry(Struct, frozen=True, array_like=True, gc=False):
     maybe_billed: bool = False
     tokens: TokenCounts | None = None
     estimated: bool = False
-    money: Money | None = None
+    money: CostBreakdown | None = None
 
 
 class LossEntry(Struct, frozen=True, array_like=True, gc=False):
@@ -122,33 +122,33 @@ class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     program: str = ""
     address: str = ""
     launch: str = ""
-    dialect: str = ""
+    client_protocol: str = ""
     path: str = ""
     stream: bool = False
     # What was asked for, who it led to, what the answer says that it is from, and by which way.
-    asked: str = ""
+    requested_model: str = ""
     provider: str = ""
     model: str = ""
-    served: str = ""
-    answered_by: str = ""
+    provider_protocol: str = ""
+    response_model: str = ""
     route: str = ""
     policy: str = ""
     reason: str = ""
     status: int = 0
     failure: str = ""
-    why: str = ""
-    stop: str = ""
+    refusal: str = ""
+    stop_reason: str = ""
     # Microseconds from its beginning: to the first content that the client got (0 if none), and to its end.
-    first: int = 0
-    took: int = 0
+    first_content: int = 0
+    duration: int = 0
     # All calls together; None where nobody said and nothing was counted.
     tokens: TokenCounts | None = None
     estimated: bool = False
-    money: Money | None = None
+    cost: CostBreakdown | None = None
     calls: tuple[CallEntry, ...] = ()
-    full: tuple[str, ...] = ()
+    queue_full: tuple[str, ...] = ()
     losses: tuple[LossEntry, ...] = ()
-    upstream_id: str = ""
+    provider_request_id: str = ""
     response_id: str = ""
     # Bytes of the request, for what crashed before anything was counted.
     size: int = 0

@@ -15,15 +15,15 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.records.journal_directory import begun, folder_of, journals_in
+from dragoman.records.journal_directory import begun, directory_of, journals_in
 from dragoman.records.journal_entry import CRASHED, JournalEntry, TokenCounts
 from dragoman.records.journal_lock import lock_one_that_is_there
-from dragoman.records.journal_reader import JournalSegment, read_before, read_piece, read_story
+from dragoman.records.journal_reader import JournalSegment, read_before, read_contents, read_segment
 from dragoman.records.rows import Batch
-from dragoman.records.sanitize import mended
+from dragoman.records.sanitize import sanitize_entry
 from dragoman.records.thread_assignment import NOWHERE, AssignedThread, ThreadAssigner
 from dragoman.store import MEMORY
-from dragoman.store.record_tables import RecordTables, is_outdated, open_account_tables
+from dragoman.store.record_tables import RecordTables, is_outdated, open_record_tables
 
 # What a token is in bytes of JSON, where nothing was counted.
 _BYTES_OF_A_TOKEN = 4
@@ -33,7 +33,7 @@ _MAY_COME_BACK = 30 * 86_400_000_000
 # So many bytes of a journal are written in one transaction, for which others wait.
 _AT_ONCE = 1024 * 1024
 
-Told = Callable[[Sequence[tuple[JournalEntry, AssignedThread]]], None]
+OnIngested = Callable[[Sequence[tuple[JournalEntry, AssignedThread]]], None]
 
 
 class Ingested(Struct, frozen=True, kw_only=True):
@@ -44,21 +44,21 @@ class Ingested(Struct, frozen=True, kw_only=True):
     journals: int = 0
 
 
-def drain_all(path: str, *, now: int) -> Ingested:
+def ingest_all(path: str, *, now: int) -> Ingested:
     """Move everything into the tables that was written until now (microseconds), whoever wrote it."""
     if path == MEMORY:
         return Ingested()
-    folder = folder_of(path)
-    if not journals_in(folder) and not is_outdated(path):
+    directory = directory_of(path)
+    if not journals_in(directory) and not is_outdated(path):
         return Ingested()
-    tables = open_account_tables(path)
+    tables = open_record_tables(path)
     try:
-        drainer = Ingester(tables, folder)
-        drainer.drain_orphans(now)
+        ingester = Ingester(tables, directory)
+        ingester.ingest_orphans(now)
         # What was written before the question, and no more: somebody may be writing all the time.
-        for journal in journals_in(folder):
-            drainer.drain(journal, until=_size(journal))
-        return drainer.drained
+        for journal in journals_in(directory):
+            ingester.ingest(journal, until=_size(journal))
+        return ingester.ingested
     finally:
         tables.close()
 
@@ -71,36 +71,40 @@ class Ingester:
     """
 
     def __init__(
-        self, tables: RecordTables, folder: Path, told: Told | None = None, heard: dict[str, int] | None = None
+        self,
+        tables: RecordTables,
+        directory: Path,
+        on_ingested: OnIngested | None = None,
+        notified_offsets: dict[str, int] | None = None,
     ) -> None:
         self.tables = tables
-        self._folder = folder
-        self.told = told
-        self._heard = {} if heard is None else heard
-        self._placer: ThreadAssigner | None = None
+        self._directory = directory
+        self.on_ingested = on_ingested
+        self._notified_offsets = {} if notified_offsets is None else notified_offsets
+        self._assigner: ThreadAssigner | None = None
         self._is_careful = False
         self.rows = 0
         self.damaged = 0
         self.journals = 0
 
     @property
-    def drained(self) -> Ingested:
+    def ingested(self) -> Ingested:
         """What was moved until now."""
         return Ingested(rows=self.rows, damaged=self.damaged, journals=self.journals)
 
-    def drain(self, journal: Path, *, until: int | None = None) -> int:
+    def ingest(self, journal: Path, *, until: int | None = None) -> int:
         """Move what a journal says; give how far it is in the tables."""
         try:
             descriptor = os.open(journal, os.O_RDONLY)
         except FileNotFoundError:
             return 0
         try:
-            self._heard.setdefault(journal.name, 0)
-            return self._drain(descriptor, journal, until=until)
+            self._notified_offsets.setdefault(journal.name, 0)
+            return self._ingest(descriptor, journal, until=until)
         finally:
             os.close(descriptor)
 
-    def drain_removed(self, descriptor: int, journal: Path, *, crashed_by: int | None = None) -> int:
+    def ingest_removed(self, descriptor: int, journal: Path, *, crashed_by: int | None = None) -> int:
         """Move what is left of a journal that its own worker has open and that is not at its place any more.
 
         Its lock goes with the descriptor: nobody else can have been done with it, and without a mark nothing of it was
@@ -108,43 +112,45 @@ class Ingester:
         are in the tables. What is open in it goes on in another one; if there is none, it has crashed by the time that
         is given (microseconds).
         """
-        size, heard, lost = os.fstat(descriptor).st_size, self._heard.get(journal.name, 0), 0
+        size, notified, lost = os.fstat(descriptor).st_size, self._notified_offsets.get(journal.name, 0), 0
         while (at := self._applied(journal)) <= size:
-            if heard and not at:
-                lost = count_exchanges(descriptor, heard)
+            if notified and not at:
+                lost = count_exchanges(descriptor, notified)
             else:
-                at = self._drain(descriptor, journal, is_over=True, is_held=True)
-            crashed = [] if crashed_by is None else _crashed(descriptor, read_story(descriptor).unsettled, crashed_by)
+                at = self._ingest(descriptor, journal, is_over=True, is_held=True)
+            crashed = (
+                [] if crashed_by is None else _crashed(descriptor, read_contents(descriptor).open_entries, crashed_by)
+            )
             # If it comes back, it is only to be removed.
             if self._write(journal, [JournalSegment(at, size + 1, crashed)], is_held=True):
                 break
-        self._heard.pop(journal.name, None)
+        self._notified_offsets.pop(journal.name, None)
         return lost
 
-    def drain_orphans(self, now: int) -> int:
+    def ingest_orphans(self, now: int) -> int:
         """Move and remove the journals of workers that are gone; give how many bytes are left of those that stay."""
         left = 0
-        for journal in journals_in(self._folder):
+        for journal in journals_in(self._directory):
             with _locked(journal) as descriptor:
                 if descriptor is not None and not self._finish(descriptor, journal, now):
                     left += _size(journal)
         return left
 
-    def remove_marks(self, now: int) -> None:
+    def remove_offsets(self, now: int) -> None:
         """Forget journals whose files are gone, as of one that was removed by somebody who was killed then.
 
         Not the latest: a folder that was moved away may come back, and nothing in it is to be moved twice.
         """
         with self.tables.reading():
-            known = self.tables.marks.all()
+            offsets = self.tables.offsets.all()
         before = now - _MAY_COME_BACK
-        gone = [name for name in known if begun(name) < before and not (self._folder / name).exists()]
+        gone = [name for name in offsets if begun(name) < before and not (self._directory / name).exists()]
         if gone:
             with self.tables.transaction():
                 for name in gone:
-                    self.tables.marks.remove(name)
+                    self.tables.offsets.remove(name)
 
-    def _drain(
+    def _ingest(
         self,
         descriptor: int,
         journal: Path,
@@ -156,15 +162,15 @@ class Ingester:
         applied = self._applied(journal)
         while True:
             self._catch_up(descriptor, journal, applied)
-            first = read_piece(descriptor, applied, until=until, is_over=is_over)
+            first = read_segment(descriptor, applied, until=until, is_over=is_over)
             if first.end == first.start:
                 return applied
             careful = self._is_careful
-            moved = self._write(journal, _pieces(first, descriptor, until=until, is_over=is_over), is_held)
+            moved = self._write(journal, _segments(first, descriptor, until=until, is_over=is_over), is_held)
             if not moved and self._is_careful is not careful:
                 continue
             if moved:
-                self._heard[journal.name] = moved
+                self._notified_offsets[journal.name] = moved
             else:
                 # Somebody else was faster; what they left is read from where they are.
                 moved = self._applied(journal)
@@ -174,22 +180,22 @@ class Ingester:
 
     def _catch_up(self, descriptor: int, journal: Path, applied: int) -> None:
         """Tell what somebody else has moved of a journal that is told from its beginning."""
-        heard = self._heard.get(journal.name, applied)
-        while self.told is not None and heard < applied:
-            piece = read_piece(descriptor, heard, until=applied)
-            if piece.end == piece.start:
+        notified = self._notified_offsets.get(journal.name, applied)
+        while self.on_ingested is not None and notified < applied:
+            segment = read_segment(descriptor, notified, until=applied)
+            if segment.end == segment.start:
                 break
-            if piece.entries:
-                self.told([(entry, NOWHERE) for entry in piece.entries])
-            heard = piece.end
+            if segment.entries:
+                self.on_ingested([(entry, NOWHERE) for entry in segment.entries])
+            notified = segment.end
         # What nobody wanted to hear is not told later.
-        self._heard[journal.name] = max(heard, applied)
+        self._notified_offsets[journal.name] = max(notified, applied)
 
     def _applied(self, journal: Path) -> int:
         with self.tables.reading():
-            return self.tables.marks.applied(journal.name)
+            return self.tables.offsets.applied(journal.name)
 
-    def _write(self, journal: Path, pieces: Iterable[JournalSegment], is_held: bool = False) -> int:
+    def _write(self, journal: Path, segments: Iterable[JournalSegment], is_held: bool = False) -> int:
         """One transaction: the rows of pieces that follow one another, the sums, the mark; give where that is then.
 
         0 if it is not where the first one begins: somebody else has moved it, and nothing is written. While the lock of
@@ -197,26 +203,26 @@ class Ingester:
         """
         tables, batch = self.tables, Batch()
         # What it remembers of a transaction that was taken back is wrong.
-        placer, self._placer = self._placer or ThreadAssigner(tables.speakers), None
-        placed: list[tuple[JournalEntry, AssignedThread]] = []
+        assigner, self._assigner = self._assigner or ThreadAssigner(tables.sessions), None
+        assigned: list[tuple[JournalEntry, AssignedThread]] = []
         start, end, damaged, rows = -1, 0, 0, 0
         try:
             with tables.transaction():
-                for piece in pieces:
+                for segment in segments:
                     if start < 0:
-                        start = piece.start
-                        if tables.marks.applied(journal.name) != start:
+                        start = segment.start
+                        if tables.offsets.applied(journal.name) != start:
                             raise _Elsewhere
                         if start == 0 and not is_held and not journal.exists():
                             # The journal was removed, and so may its mark have been.
                             raise _Elsewhere
-                    self._take(piece.entries, placer, batch, placed)
-                    rows += tables.records.add(batch.taken_rows())
-                    end, damaged = piece.end, damaged + piece.damaged
-                placer.finish()
-                tables.sums.add(batch.sums())
-                tables.sums.add_to_threads(batch.thread_sums())
-                if not tables.marks.move(journal.name, start, end, damaged):
+                    self._take(segment.entries, assigner, batch, assigned)
+                    rows += tables.records.add(batch.take_rows())
+                    end, damaged = segment.end, damaged + segment.damaged
+                assigner.finish()
+                tables.rollups.add(batch.rollups())
+                tables.rollups.add_to_threads(batch.thread_rollups())
+                if not tables.offsets.move(journal.name, start, end, damaged):
                     raise _Elsewhere
         except _Elsewhere:
             return 0
@@ -226,33 +232,33 @@ class Ingester:
                 raise
             self._is_careful = True
             return 0
-        self._placer = placer
+        self._assigner = assigner
         self.rows += rows
         self.damaged += damaged
-        if self.told is not None and placed:
-            self.told(placed)
+        if self.on_ingested is not None and assigned:
+            self.on_ingested(assigned)
         return end
 
     def _take(
         self,
         entries: Sequence[JournalEntry],
-        placer: ThreadAssigner,
+        assigner: ThreadAssigner,
         batch: Batch,
-        placed: list[tuple[JournalEntry, AssignedThread]],
+        assigned: list[tuple[JournalEntry, AssignedThread]],
     ) -> None:
-        place, add = placer.place, batch.add
+        assign_thread, add = assigner.assign_thread, batch.add
         if self._is_careful:
-            entries = [mended(entry) for entry in entries]
-        placer.expect(entries)
-        if self.told is None:
+            entries = [sanitize_entry(entry) for entry in entries]
+        assigner.expect(entries)
+        if self.on_ingested is None:
             # Nobody wants to hear of them: each is let go of as soon as there is a row of it.
             for entry in entries:
-                add(entry, place(entry))
+                add(entry, assign_thread(entry))
             return
         for entry in entries:
-            found = place(entry)
-            add(entry, found)
-            placed.append((entry, found))
+            assigned_thread = assign_thread(entry)
+            add(entry, assigned_thread)
+            assigned.append((entry, assigned_thread))
 
     def _finish(self, descriptor: int, journal: Path, now: int) -> bool:
         """Do with a journal whatever is left to do, with its lock; False if it has to stay for a while."""
@@ -260,25 +266,25 @@ class Ingester:
         applied = self._applied(journal)
         # Beyond the end of the file is a mark of one that has only to be removed.
         if applied <= size:
-            applied = self._drain(descriptor, journal, is_over=True)
-            story = read_story(descriptor)
-            if story.before and (self._folder / story.before).exists():
+            applied = self._ingest(descriptor, journal, is_over=True)
+            contents = read_contents(descriptor)
+            if contents.before and (self._directory / contents.before).exists():
                 # Whoever is done with that one has to see that this one goes on with it.
                 return False
-            rows = [] if self._goes_on(journal) else _crashed(descriptor, story.unsettled, now)
+            rows = [] if self._goes_on(journal) else _crashed(descriptor, contents.open_entries, now)
             if not self._write(journal, [JournalSegment(applied, size + 1, rows)]):
                 return False
         journal.unlink(missing_ok=True)
-        self._heard.pop(journal.name, None)
+        self._notified_offsets.pop(journal.name, None)
         with self.tables.transaction():
-            self.tables.marks.remove(journal.name)
+            self.tables.offsets.remove(journal.name)
         self.journals += 1
         return True
 
     def _goes_on(self, journal: Path) -> bool:
         """Whether another journal begins with what was open in this one."""
         worker = _worker(journal)
-        for later in journals_in(self._folder):
+        for later in journals_in(self._directory):
             if later == journal or _worker(later) != worker:
                 continue
             try:
@@ -295,30 +301,30 @@ class Ingester:
 
 def count_exchanges(descriptor: int, start: int) -> int:
     """How many exchanges are settled behind a place of a journal that nobody writes any more."""
-    found = 0
-    while (piece := read_piece(descriptor, start, is_over=True)).end > start:
-        found, start = found + len(piece.entries), piece.end
-    return found
+    count = 0
+    while (segment := read_segment(descriptor, start, is_over=True)).end > start:
+        count, start = count + len(segment.entries), segment.end
+    return count
 
 
-def _pieces(first: JournalSegment, descriptor: int, *, until: int | None, is_over: bool) -> Iterator[JournalSegment]:
+def _segments(first: JournalSegment, descriptor: int, *, until: int | None, is_over: bool) -> Iterator[JournalSegment]:
     """A piece and those that follow it, as many as are written at once."""
-    piece = first
-    while piece.end > piece.start:
-        yield piece
-        if piece.end - first.start >= _AT_ONCE:
+    segment = first
+    while segment.end > segment.start:
+        yield segment
+        if segment.end - first.start >= _AT_ONCE:
             return
-        piece = read_piece(descriptor, piece.end, until=until, is_over=is_over)
+        segment = read_segment(descriptor, segment.end, until=until, is_over=is_over)
 
 
 class _Elsewhere(Exception):
     """A mark is not where a piece begins."""
 
 
-def _crashed(descriptor: int, unsettled: Sequence[JournalEntry], now: int) -> list[JournalEntry]:
+def _crashed(descriptor: int, open_entries: Sequence[JournalEntry], now: int) -> list[JournalEntry]:
     """What was not settled in a journal; nothing is known of it after the last line."""
     ended = min(now, os.fstat(descriptor).st_mtime_ns // 1000)
-    return [crashed_entry(entry, ended) for entry in unsettled]
+    return [crashed_entry(entry, ended) for entry in open_entries]
 
 
 def crashed_entry(entry: JournalEntry, ended: int) -> JournalEntry:
@@ -329,7 +335,7 @@ def crashed_entry(entry: JournalEntry, ended: int) -> JournalEntry:
         outcome=CRASHED,
         tokens=tokens,
         estimated=tokens is not None,
-        took=max(ended - entry.time, 0),
+        duration=max(ended - entry.time, 0),
     )
 
 

@@ -14,7 +14,7 @@ from dragoman.records.journal_entry import JournalEntry
 
 # So much is read at a time, little enough to be at hand while rows are made of it, and to leave the interpreter to
 # others in between, as writing them does; more where a line is longer, or where nothing in it is right.
-_PIECE = 64 * 1024
+_SEGMENT_BYTES = 64 * 1024
 _BEGUN, _OPEN, _EXCHANGE = b'["begun",', b'["open",', b'["exchange",'
 # Nothing comes of these in the tables, right or wrong.
 _UNREAD = (_OPEN, _BEGUN)
@@ -39,26 +39,26 @@ class JournalContents(NamedTuple):
     """A journal as a whole: which one it follows, and what was opened in it and not settled."""
 
     before: str
-    unsettled: list[JournalEntry]
+    open_entries: list[JournalEntry]
 
 
-def read_piece(descriptor: int, start: int, *, until: int | None = None, is_over: bool = False) -> JournalSegment:
+def read_segment(descriptor: int, start: int, *, until: int | None = None, is_over: bool = False) -> JournalSegment:
     """Read on from a place, up to another one if given; the piece is empty where nothing whole follows.
 
     Lines that are wrong are passed over if right ones follow. The last ones may be being written, and end the reading,
     unless nobody writes any more: then those that have an end are passed over, too.
     """
-    size = _PIECE
+    size = _SEGMENT_BYTES
     while True:
         wanted = size if until is None else min(size, until - start)
         data = os.pread(descriptor, wanted, start) if wanted > 0 else b""
-        piece = _right_piece(data, start) or _damaged_piece(data, start, is_over=is_over and len(data) < size)
-        if len(data) < size or piece.end > start:
-            return piece
+        segment = _intact_segment(data, start) or _damaged_segment(data, start, is_over=is_over and len(data) < size)
+        if len(data) < size or segment.end > start:
+            return segment
         size *= 4
 
 
-def _right_piece(data: bytes, start: int) -> JournalSegment | None:
+def _intact_segment(data: bytes, start: int) -> JournalSegment | None:
     """A piece in which no line is wrong but the last one, which may have no end yet; None of any other."""
     entries: list[JournalEntry] = []
     at = 0
@@ -77,11 +77,11 @@ def _right_piece(data: bytes, start: int) -> JournalSegment | None:
     return JournalSegment(start, start + at, entries)
 
 
-def _damaged_piece(data: bytes, start: int, *, is_over: bool) -> JournalSegment:
+def _damaged_segment(data: bytes, start: int, *, is_over: bool) -> JournalSegment:
     entries: list[JournalEntry] = []
     end, damaged, wrong, wrong_end = start, 0, 0, start
     for line, at in _lines(data, start):
-        if not _is_right(line):
+        if not _is_intact(line):
             if line:
                 wrong, wrong_end = wrong + 1, at
             elif not wrong:
@@ -99,28 +99,28 @@ def _damaged_piece(data: bytes, start: int, *, is_over: bool) -> JournalSegment:
     return JournalSegment(start, end, entries, damaged)
 
 
-def read_story(descriptor: int) -> JournalContents:
+def read_contents(descriptor: int) -> JournalContents:
     """Look a journal through that nobody writes any more."""
     before = ""
-    found: dict[str, JournalEntry] = {}
-    for line in _right_lines(descriptor):
+    open_entries: dict[str, JournalEntry] = {}
+    for line in _intact_lines(descriptor):
         try:
             if line.startswith(_OPEN, 9):
                 entry = _decode_entry(memoryview(line)[17:-1])
-                found[entry.id] = entry
+                open_entries[entry.id] = entry
             elif line.startswith(_EXCHANGE, 9):
-                found.pop(_decode_entry(memoryview(line)[21:-1]).id, None)
+                open_entries.pop(_decode_entry(memoryview(line)[21:-1]).id, None)
             elif line.startswith(_BEGUN, 9):
                 _, _, before, carried = _decode_begun(memoryview(line)[9:])
-                found.update((entry.id, entry) for entry in carried)
+                open_entries.update((entry.id, entry) for entry in carried)
         except (msgspec.ValidationError, msgspec.DecodeError):
             continue
-    return JournalContents(before, list(found.values()))
+    return JournalContents(before, list(open_entries.values()))
 
 
 def read_before(descriptor: int) -> str | None:
     """Which journal this one follows, "" if none; None if its first line is not whole."""
-    for line in _right_lines(descriptor):
+    for line in _intact_lines(descriptor):
         if not line.startswith(_BEGUN, 9):
             return None
         try:
@@ -130,14 +130,14 @@ def read_before(descriptor: int) -> str | None:
     return None
 
 
-def _right_lines(descriptor: int) -> Iterator[bytes]:
+def _intact_lines(descriptor: int) -> Iterator[bytes]:
     at, rest = 0, b""
-    while data := os.pread(descriptor, _PIECE, at):
+    while data := os.pread(descriptor, _SEGMENT_BYTES, at):
         at += len(data)
         *lines, rest = (rest + data).split(b"\n")
         time.sleep(_BREATH)
         for line in lines:
-            if _is_right(line):
+            if _is_intact(line):
                 yield line
 
 
@@ -149,7 +149,7 @@ def _lines(data: bytes, start: int) -> Iterator[tuple[bytes, int]]:
         at = end + 1
 
 
-def _is_right(line: bytes) -> bool:
+def _is_intact(line: bytes) -> bool:
     return line[:9] == b"%08x " % crc32(line[9:]) and len(line) > 9
 
 
@@ -159,20 +159,20 @@ class JournalUpdate(NamedTuple):
 
     end: int
     opened: dict[str, JournalEntry]
-    settled: list[str]
+    finalized: list[str]
 
 
-def read_news(descriptor: int, start: int) -> JournalUpdate:
+def read_update(descriptor: int, start: int) -> JournalUpdate:
     """Read on from a place of a journal that is being written; nothing of it is kept that was settled meanwhile."""
-    size = _PIECE
+    size = _SEGMENT_BYTES
     while True:
         data = os.pread(descriptor, size, start)
         lines: dict[str, bytes] = {}
         carried: dict[str, JournalEntry] = {}
-        settled: list[str] = []
+        finalized: list[str] = []
         end = start
         for line, at in _lines(data, start):
-            if not _is_right(line):
+            if not _is_intact(line):
                 continue
             end = at
             if line.startswith(_OPEN, 9):
@@ -181,7 +181,7 @@ def read_news(descriptor: int, start: int) -> JournalUpdate:
                 name = _id_in(line, 21)
                 if lines.pop(name, None) is None:
                     carried.pop(name, None)
-                    settled.append(name)
+                    finalized.append(name)
             elif line.startswith(_BEGUN, 9):
                 carried.update((entry.id, entry) for entry in _carried(line))
         if len(data) == size and end == start:
@@ -193,7 +193,7 @@ def read_news(descriptor: int, start: int) -> JournalUpdate:
             except (msgspec.ValidationError, msgspec.DecodeError):
                 # It was written by a release that says things otherwise.
                 continue
-        return JournalUpdate(end, carried, settled)
+        return JournalUpdate(end, carried, finalized)
 
 
 def _id_in(line: bytes, at: int) -> str:

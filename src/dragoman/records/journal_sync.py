@@ -14,7 +14,7 @@ from typing import NamedTuple
 _SYNC: Callable[[int], None] = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
 
 
-class _Wanted(NamedTuple):
+class _SyncRequest(NamedTuple):
     """A file that is to be on the disk: who waits for it, or that it is done with."""
 
     descriptor: int
@@ -27,35 +27,35 @@ class JournalSync:
     def __init__(self, failed: Callable[[OSError], None], sync: Callable[[int], None] = _SYNC) -> None:
         self._failed = failed
         self._sync = sync
-        self._wanted: SimpleQueue[_Wanted | None] = SimpleQueue()
+        self._requests: SimpleQueue[_SyncRequest | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal-sync", daemon=True)
         self._thread.start()
 
     def synced(self, descriptor: int) -> asyncio.Future[None]:
         """A future that is done once all that was written to a file until now is on the disk, or cannot be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wanted.put(_Wanted(descriptor, future))
+        self._requests.put(_SyncRequest(descriptor, future))
         return future
 
     def retire(self, descriptor: int) -> None:
         """Close a file that nobody writes any more; only this thread may, since it may be syncing it."""
-        self._wanted.put(_Wanted(descriptor, None))
+        self._requests.put(_SyncRequest(descriptor, None))
 
     def close(self) -> None:
         """End, after all that is wanted until now."""
-        self._wanted.put(None)
+        self._requests.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         while True:
-            group = [self._wanted.get()]
-            while not self._wanted.empty():
-                group.append(self._wanted.get())
+            group = [self._requests.get()]
+            while not self._requests.empty():
+                group.append(self._requests.get())
             self._do([wanted for wanted in group if wanted is not None])
             if None in group:
                 return
 
-    def _do(self, group: list[_Wanted]) -> None:
+    def _do(self, group: list[_SyncRequest]) -> None:
         for descriptor in dict.fromkeys(wanted.descriptor for wanted in group):
             try:
                 self._sync(descriptor)

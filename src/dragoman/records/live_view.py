@@ -12,11 +12,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.records.journal_directory import folder_of, journals_in
+from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, JournalEntry
-from dragoman.records.journal_reader import JournalUpdate, read_news
-from dragoman.records.thread_status import Opened, ThreadStatus, standing_of
-from dragoman.store.record_queries import WRONG, RecordQueries, RecordRow, Wanted
+from dragoman.records.journal_reader import JournalUpdate, read_update
+from dragoman.records.thread_status import Opened, ThreadStatus, status_of
+from dragoman.store.record_queries import WRONG, RecordFilter, RecordQueries, RecordRow
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.session_queries import LastExchange, SessionFigures, SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
@@ -32,12 +32,12 @@ class OpenExchanges:
     """What is open in the journals of a folder."""
 
     def __init__(self, path: str) -> None:
-        self._folder = folder_of(path)
+        self._directory = directory_of(path)
         self._followed: dict[str, _Followed] = {}
 
     def look(self) -> list[JournalEntry]:
         """What is open now, in the order in which it began."""
-        journals = journals_in(self._folder)
+        journals = journals_in(self._directory)
         names = {journal.name for journal in journals}
         self._followed = {name: each for name, each in self._followed.items() if name in names}
         for journal in journals:
@@ -47,7 +47,7 @@ class OpenExchanges:
             opened.update(each.opened)
         # What a journal carried over may be settled in the next one.
         for each in self._followed.values():
-            for name in each.settled:
+            for name in each.finalized:
                 opened.pop(name, None)
         return sorted(opened.values(), key=lambda entry: (entry.time, entry.id))
 
@@ -55,13 +55,13 @@ class OpenExchanges:
 class _Followed:
     """One journal, as far as it was read."""
 
-    __slots__ = ("_at", "opened", "settled")
+    __slots__ = ("_at", "finalized", "opened")
 
     def __init__(self) -> None:
         self._at = 0
         self.opened: dict[str, JournalEntry] = {}
         # Of those that were opened before they were read of: maybe in a journal before this one.
-        self.settled: set[str] = set()
+        self.finalized: set[str] = set()
 
     def read_on(self, journal: Path) -> None:
         try:
@@ -72,19 +72,19 @@ class _Followed:
             return
         try:
             while True:
-                news = read_news(descriptor, self._at)
-                if news.end == self._at:
+                update = read_update(descriptor, self._at)
+                if update.end == self._at:
                     return
-                self._at = news.end
-                self._take(news)
+                self._at = update.end
+                self._take(update)
         finally:
             os.close(descriptor)
 
-    def _take(self, news: JournalUpdate) -> None:
-        self.opened.update(news.opened)
-        for name in news.settled:
+    def _take(self, update: JournalUpdate) -> None:
+        self.opened.update(update.opened)
+        for name in update.finalized:
             self.opened.pop(name, None)
-            self.settled.add(name)
+            self.finalized.add(name)
 
 
 class SessionPlace(Struct, frozen=True):
@@ -96,15 +96,15 @@ class SessionPlace(Struct, frozen=True):
 
 def places_of(tables: RecordTables, opened: Iterable[JournalEntry]) -> dict[str, SessionPlace]:
     """Sessions and threads of open exchanges, by their ids: those that their clients name, and that are known."""
-    questions = SessionQueries(tables.connection)
+    queries = SessionQueries(tables.connection)
     # Many are open in few sessions.
     sessions: dict[tuple[str, str], SessionRow | None] = {}
     threads: dict[int, list[ThreadRow]] = {}
-    found: dict[str, SessionPlace] = {}
+    places: dict[str, SessionPlace] = {}
 
     def called(key: str, name: str) -> SessionRow | None:
         if (key, name) not in sessions:
-            rows = questions.named(name, key, 1) if name else []
+            rows = queries.named(name, key, 1) if name else []
             sessions[key, name] = next((row for row in rows if row.name == name), None)
         return sessions[key, name]
 
@@ -117,24 +117,24 @@ def places_of(tables: RecordTables, opened: Iterable[JournalEntry]) -> dict[str,
         thread: ThreadRow | None = None
         if session is not None:
             if session.id not in threads:
-                threads[session.id] = [row for row, _ in questions.threads(session.id)]
+                threads[session.id] = [row for row, _ in queries.threads(session.id)]
             named = [row for row in threads[session.id] if name and row.name == name]
             main = [row for row in threads[session.id] if not name and row.kind == "main"]
             thread = next(reversed(named or main), None)
-        found[entry.id] = SessionPlace(session, thread)
-    return found
+        places[entry.id] = SessionPlace(session, thread)
+    return places
 
 
 def latest_by(
     opened: Iterable[JournalEntry], places: Mapping[str, SessionPlace], number: Callable[[SessionPlace], int]
 ) -> dict[int, int]:
     """When the latest open exchange began, by the number of a session or a thread; 0 is none."""
-    found: dict[int, int] = {}
+    latest: dict[int, int] = {}
     for entry in opened:
         of = number(places.get(entry.id, SessionPlace()))
         if of and entry.kind == CONVERSATION:
-            found[of] = max(found.get(of, 0), entry.time)
-    return found
+            latest[of] = max(latest.get(of, 0), entry.time)
+    return latest
 
 
 def opened_now(tables: RecordTables, path: str) -> Opened:
@@ -165,13 +165,13 @@ class LastMinute:
 
     def look(self, tables: RecordTables, now: int) -> list[RecordRow]:
         """Those that were settled in the minute before now, as far as they are in the file."""
-        questions = RecordQueries(tables.connection)
+        queries = RecordQueries(tables.connection)
         if self._number is None:
-            self._number = questions.newest()
-            self._rows.extend(reversed(questions.latest(Wanted(since=now - _LOOKED_BACK), _AT_ONCE)))
-        while found := questions.after(self._number, Wanted(), _AT_ONCE):
-            self._number = found[-1].number
-            self._rows.extend(found)
+            self._number = queries.newest()
+            self._rows.extend(reversed(queries.latest(RecordFilter(since=now - _LOOKED_BACK), _AT_ONCE)))
+        while rows := queries.after(self._number, RecordFilter(), _AT_ONCE):
+            self._number = rows[-1].number
+            self._rows.extend(rows)
         self._rows = [row for row in self._rows if row.time + row.took > now - MINUTE]
         return self._rows
 
@@ -181,10 +181,10 @@ class Activity(Struct, frozen=True, kw_only=True):
 
     key: str
     client: str
-    asked: str
+    requested_model: str
     target: str
     place: SessionPlace
-    standing: ThreadStatus
+    status: ThreadStatus
     opened: int
     figures: SessionFigures
 
@@ -194,7 +194,7 @@ class LiveSnapshot(Struct, frozen=True, kw_only=True):
 
     now: int
     opened: int
-    doings: tuple[Activity, ...]
+    activities: tuple[Activity, ...]
     total: SessionFigures
 
 
@@ -211,26 +211,31 @@ class LiveView:
         opened = self._opened.look()
         rows = self._minute.look(tables, now)
         places = places_of(tables, opened)
-        questions = SessionQueries(tables.connection)
-        sessions = questions.of(row.session for row in rows)
-        threads = questions.thread_rows(row.thread for row in rows)
+        queries = SessionQueries(tables.connection)
+        sessions = queries.of(row.session for row in rows)
+        threads = queries.thread_rows(row.thread for row in rows)
         groups: dict[Hashable, _Group] = {}
         for row in rows:
             place = SessionPlace(sessions.get(row.session), threads.get(row.thread))
-            groups.setdefault(self._group(row, place), _Group(row, place)).settled(row)
+            groups.setdefault(self._group(row, place), _Group(row, place)).add_finalized(row)
         for entry in opened:
             place = places[entry.id]
-            groups.setdefault(self._group(entry, place), _Group(entry, place)).open(entry)
-        doings = [group.told(now) for group in groups.values()]
-        doings.sort(
-            key=lambda doing: (-doing.opened, -doing.figures.cost, -doing.figures.requests, -doing.standing.since)
+            groups.setdefault(self._group(entry, place), _Group(entry, place)).add_open(entry)
+        activities = [group.to_activity(now) for group in groups.values()]
+        activities.sort(
+            key=lambda activity: (
+                -activity.opened,
+                -activity.figures.cost,
+                -activity.figures.requests,
+                -activity.status.since,
+            )
         )
-        total = sum((doing.figures for doing in doings), SessionFigures())
-        return LiveSnapshot(now=now, opened=len(opened), doings=tuple(doings), total=total)
+        total = sum((activity.figures for activity in activities), SessionFigures())
+        return LiveSnapshot(now=now, opened=len(opened), activities=tuple(activities), total=total)
 
     def _group(self, of: RecordRow | JournalEntry, place: SessionPlace) -> Hashable:
         if self._by_model:
-            return of.asked, of.provider, of.model
+            return _requested_model(of), of.provider, of.model
         return of.key, session_number(place), thread_number(place), "" if place.session else of.client
 
 
@@ -247,28 +252,28 @@ class _Group:
         self._latest = 0
         self._opened = 0
 
-    def settled(self, row: RecordRow) -> None:
+    def add_finalized(self, row: RecordRow) -> None:
         self._of = row
         self._figures += figures_of(row)
         last = self._last
         if row.kind == CONVERSATION and (last is None or row.time + row.took >= last.time + last.took):
             self._last = LastExchange(row.thread, row.time, row.took, row.outcome, row.stop)
 
-    def open(self, entry: JournalEntry) -> None:
+    def add_open(self, entry: JournalEntry) -> None:
         self._of = entry
         self._opened += 1
         self._latest = max(self._latest, entry.time)
 
-    def told(self, now: int) -> Activity:
+    def to_activity(self, now: int) -> Activity:
         of, place = self._of, self._place
         kind = "" if place.thread is None else place.thread.kind
         return Activity(
             key=of.key,
             client=of.client,
-            asked=of.asked,
+            requested_model=_requested_model(of),
             target=f"{of.provider}/{of.model}" if of.provider else "",
             place=place,
-            standing=standing_of(kind, self._last, self._latest, now),
+            status=status_of(kind, self._last, self._latest, now),
             opened=self._opened,
             figures=self._figures,
         )
@@ -299,3 +304,7 @@ def figures_of(row: RecordRow) -> SessionFigures:
         first=first if counts else 0,
         firsts=int(counts and first > 0),
     )
+
+
+def _requested_model(of: RecordRow | JournalEntry) -> str:
+    return of.requested_model if isinstance(of, JournalEntry) else of.asked

@@ -19,15 +19,15 @@ from dragoman.records.journal_entry import (
     REFUSED,
     CallEntry,
     CandidateEntry,
+    CostBreakdown,
     JournalEntry,
     LossEntry,
-    Money,
 )
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 
 # A quarter of an hour, in microseconds: sums are kept by the number of quarters since the epoch.
-QUARTER = 900_000_000
+BUCKET_MICROSECONDS = 900_000_000
 # What conversations are counted as, by what became of them: requests, errors, cancelled, others. Then those that are
 # still open, and what is none.
 _COUNTED = {
@@ -51,7 +51,7 @@ class RecordDetails(Struct, frozen=True, array_like=True, gc=False):
 
     calls: tuple[CallEntry, ...] = ()
     losses: tuple[LossEntry, ...] = ()
-    money: Money | None = None
+    money: CostBreakdown | None = None
     facts: ExchangeFacts = NOTHING
     why: str = ""
     full: tuple[str, ...] = ()
@@ -65,9 +65,9 @@ _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(RecordDetails)
 
 
-def details_of(kept: bytes) -> RecordDetails:
+def details_of(encoded: bytes) -> RecordDetails:
     """What the column `details` says."""
-    return _decoder.decode(kept)
+    return _decoder.decode(encoded)
 
 
 # What became of calls whose provider has worked, or may have; "" is of one that had not ended.
@@ -76,26 +76,26 @@ _WORKED = frozenset({"", "answered", "left"})
 
 def is_unpriced(entry: JournalEntry) -> bool:
     """Whether it cost more than is known: something had no price, or was used and nobody said how much."""
-    money = entry.money
-    if money is not None:
-        if money.unpriced:
+    cost = entry.cost
+    if cost is not None:
+        if cost.unpriced:
             return True
     elif entry.tokens is not None or entry.outcome == CRASHED:
         return True
     # Counts and lists cost nothing, and what models do on other paths has its money; what may have been billed is
     # another matter.
-    asked = entry.tokens is None and entry.kind == CONVERSATION
+    is_uncounted = entry.tokens is None and entry.kind == CONVERSATION
     for call in entry.calls:
         if call.tokens is None and call.money is None:
             # An error that is told with a good status is one all the same.
-            worked = asked and 200 <= call.status < 300 and call.kind in _WORKED
+            worked = is_uncounted and 200 <= call.status < 300 and call.kind in _WORKED
             if worked or call.maybe_billed:
                 return True
     return False
 
 
 def _cost(entry: JournalEntry) -> int:
-    return 0 if entry.money is None else entry.money.total
+    return 0 if entry.cost is None else entry.cost.total
 
 
 def _bookkeeping(losses: tuple[LossEntry, ...]) -> int:
@@ -105,38 +105,48 @@ def _bookkeeping(losses: tuple[LossEntry, ...]) -> int:
 
 def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: int) -> tuple[object, ...]:
     # By places, which never change: columns are named as members are, and stand in their order but for a few.
-    said = astuple(entry)
-    tokens, money, losses = entry.tokens, entry.money, entry.losses
+    values = astuple(entry)
+    tokens, breakdown, losses = entry.tokens, entry.cost, entry.losses
     bookkeeping = _bookkeeping(losses)
     # Plain numbers and arrays of bytes: whatever else is handed to SQLite is asked first how it would like to be kept.
     return (
-        said[0],
-        said[1],
-        said[3],
-        said[2],
-        *said[4:9],
+        values[0],
+        values[1],
+        values[3],
+        values[2],
+        *values[4:9],
         session,
         thread,
-        said[9],
-        said[10],
+        values[9],
+        values[10],
         +entry.stream,
-        *said[12:22],
+        *values[12:22],
         # Behind `why`, which is among the details.
-        said[23],
-        said[24] or None,
-        said[25],
+        values[23],
+        values[24] or None,
+        values[25],
         *(_UNKNOWN if tokens is None else astuple(tokens)),
         +entry.estimated,
         cost,
         unpriced,
-        None if money is None else money.said,
-        "" if money is None else money.version,
+        None if breakdown is None else breakdown.said,
+        "" if breakdown is None else breakdown.version,
         len(losses) - bookkeeping,
-        said[32],
-        said[33],
+        values[32],
+        values[33],
         bytearray(
             _encode(
-                RecordDetails(said[29], losses, money, said[35], said[22], said[30], said[34], said[36], *said[37:39])
+                RecordDetails(
+                    values[29],
+                    losses,
+                    breakdown,
+                    values[35],
+                    values[22],
+                    values[30],
+                    values[34],
+                    values[36],
+                    *values[37:39],
+                )
             )
         ),
         bookkeeping,
@@ -144,7 +154,7 @@ def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: in
 
 
 def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:
-    tokens, first = entry.tokens, entry.first
+    tokens, first = entry.tokens, entry.first_content
     counted = _COUNTED.get(entry.outcome, _OPEN) if entry.kind == CONVERSATION else _OTHER
     if tokens is None:
         used: tuple[int, ...] = _NO_TOKENS
@@ -158,7 +168,7 @@ def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:
             tokens.searches,
         )
     # Times are those of requests.
-    times = (0, 0, 0) if not counted[0] else (entry.took, first, 1) if first > 0 else (entry.took, 0, 0)
+    times = (0, 0, 0) if not counted[0] else (entry.duration, first, 1) if first > 0 else (entry.duration, 0, 0)
     bookkeeping = _bookkeeping(entry.losses)
     return (*counted, *used, +entry.estimated, cost, unpriced, len(entry.losses) - bookkeeping, *times, bookkeeping)
 
@@ -173,26 +183,26 @@ class Batch:
         self._by_key: defaultdict[Key, list[tuple[int, ...]]] = defaultdict(list)
         self._by_thread: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
 
-    def add(self, entry: JournalEntry, placed: AssignedThread) -> None:
+    def add(self, entry: JournalEntry, assigned: AssignedThread) -> None:
         """Take one more."""
         cost, unpriced = _cost(entry), +is_unpriced(entry)
-        thread = placed.thread
-        self.rows.append(_row(entry, placed.session, thread, cost, unpriced))
+        thread = assigned.thread
+        self.rows.append(_row(entry, assigned.session, thread, cost, unpriced))
         measures = _measures(entry, cost, unpriced)
-        quarter = entry.time // QUARTER
-        self._by_key[quarter, entry.key, entry.client, entry.provider, entry.model].append(measures)
-        self._by_thread[quarter, thread].append(measures)
+        bucket = entry.time // BUCKET_MICROSECONDS
+        self._by_key[bucket, entry.key, entry.client, entry.provider, entry.model].append(measures)
+        self._by_thread[bucket, thread].append(measures)
 
-    def taken_rows(self) -> list[tuple[object, ...]]:
+    def take_rows(self) -> list[tuple[object, ...]]:
         """The rows since they were last taken."""
         rows, self.rows = self.rows, []
         return rows
 
-    def sums(self) -> list[tuple[object, ...]]:
+    def rollups(self) -> list[tuple[object, ...]]:
         """What they come to by quarter, key, client, provider and model, in the order of their keys."""
         return _added(self._by_key)
 
-    def thread_sums(self) -> list[tuple[object, ...]]:
+    def thread_rollups(self) -> list[tuple[object, ...]]:
         """What they come to by quarter and thread, likewise."""
         return _added(self._by_thread)
 

@@ -7,20 +7,20 @@ import msgspec
 from dragoman.records.journal_entry import JournalEntry
 
 # What fits into a column: one entry is not to spoil what it is added to either.
-_MOST = 1 << 50
+_MAX_NUMBER = 1 << 50
 
 
-def mended(entry: JournalEntry) -> JournalEntry:
+def sanitize_entry(entry: JournalEntry) -> JournalEntry:
     """The same, with texts that have a form in UTF-8 and numbers that can be added up."""
-    return msgspec.convert(_mended(msgspec.to_builtins(entry)), JournalEntry)
+    return msgspec.convert(_sanitize_value(msgspec.to_builtins(entry)), JournalEntry)
 
 
-def _mended(value: object) -> object:
+def _sanitize_value(value: object) -> object:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int) and not isinstance(value, bool):
         # Times are about as large as that.
-        return max(-_MOST, min(value, 2 * _MOST))
+        return max(-_MAX_NUMBER, min(value, 2 * _MAX_NUMBER))
     if isinstance(value, list | tuple):
-        return [_mended(each) for each in value]
+        return [_sanitize_value(each) for each in value]
     return value

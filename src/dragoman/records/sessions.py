@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.records.rows import QUARTER
-from dragoman.records.thread_status import Opened, ThreadStatus, standing_of
+from dragoman.records.rows import BUCKET_MICROSECONDS
+from dragoman.records.thread_status import Opened, ThreadStatus, status_of
 from dragoman.records.thread_tree import Tree, tree_of
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.session_queries import SessionFigures, SessionQueries
@@ -27,7 +27,7 @@ class SessionLine(Struct, frozen=True, kw_only=True):
     session: SessionRow
     # What it goes on from or was forked from; None if nothing.
     origin: SessionRow | None
-    standing: ThreadStatus
+    status: ThreadStatus
     # When it or one of its agents was heard of last.
     last: int
     # All of its threads and of those of its agents, and those among them that are agents.
@@ -51,8 +51,8 @@ class SessionDetail(Struct, frozen=True, kw_only=True):
     origin: SessionRow | None
     tree: Tree
     # As a whole, and by thread.
-    standing: ThreadStatus
-    standings: Mapping[int, ThreadStatus]
+    status: ThreadStatus
+    statuses: Mapping[int, ThreadStatus]
     # When its last exchange ended, in microseconds.
     ended: int
     agents: int
@@ -60,41 +60,41 @@ class SessionDetail(Struct, frozen=True, kw_only=True):
 
 def listing(tables: RecordTables, since: int, key: str | None, most: int, opened: Opened, now: int) -> SessionList:
     """Sessions that were heard of since a time, the latest first."""
-    questions = SessionQueries(tables.connection)
-    rows = questions.newest(since, key, most + 1)
+    queries = SessionQueries(tables.connection)
+    rows = queries.newest(since, key, most + 1)
     more, rows = len(rows) > most, rows[:most]
     numbers = [row.id for row in rows]
-    below = questions.below(numbers)
+    below = queries.below(numbers)
     # What sessions of agents came to belongs to the one that they were begun from.
     root = {number: number for number in numbers} | {child.id: of for of in below for child in below[of]}
-    sums: dict[int, SessionFigures] = {}
+    totals: dict[int, SessionFigures] = {}
     threads: dict[int, int] = {}
     agents: dict[int, int] = {}
-    for each in questions.by_class(sorted(root)):
+    for each in queries.by_class(sorted(root)):
         of = root[each.session]
-        sums[of] = sums.get(of, SessionFigures()) + each.figures
+        totals[of] = totals.get(of, SessionFigures()) + each.figures
         threads[of] = threads.get(of, 0) + each.threads
         if each.kind == _AGENT or (each.kind == _MAIN and each.session != of):
             agents[of] = agents.get(of, 0) + each.threads
-    standings = _standings(questions, root, opened, now)
-    origins = questions.of(row.origin for row in rows if row.origin)
+    statuses = _statuses(queries, root, opened, now)
+    origins = queries.of(row.origin for row in rows if row.origin)
     lines = [
         SessionLine(
             session=row,
             origin=origins.get(row.origin),
-            standing=standings[row.id],
+            status=statuses[row.id],
             last=max([row.last, *(child.last for child in below.get(row.id, ()))]),
             threads=threads.get(row.id, 0),
             agents=agents.get(row.id, 0),
-            figures=sums.get(row.id, SessionFigures()),
+            figures=totals.get(row.id, SessionFigures()),
         )
         for row in rows
     ]
-    without = questions.without_session(since // QUARTER) if key is None else SessionFigures()
+    without = queries.without_session(since // BUCKET_MICROSECONDS) if key is None else SessionFigures()
     return SessionList(lines=tuple(lines), more=more, without=without)
 
 
-def _standings(questions: SessionQueries, root: Mapping[int, int], opened: Opened, now: int) -> dict[int, ThreadStatus]:
+def _statuses(queries: SessionQueries, root: Mapping[int, int], opened: Opened, now: int) -> dict[int, ThreadStatus]:
     """What sessions are doing, each with those of its agents: what is open in any of them, else what the thread does
     that a person talks to."""
     began: dict[int, int] = {}
@@ -102,48 +102,50 @@ def _standings(questions: SessionQueries, root: Mapping[int, int], opened: Opene
         of = root.get(number, 0)
         began[of] = max(began.get(of, 0), time)
     roots = sorted(set(root.values()))
-    speaking = {thread.session: thread for thread in questions.speaking(roots)}
-    last = questions.last_exchanges(speaking.values())
-    found: dict[int, ThreadStatus] = {}
+    speaking = {thread.session: thread for thread in queries.main_threads(roots)}
+    last = queries.last_exchanges(speaking.values())
+    statuses: dict[int, ThreadStatus] = {}
     for number in roots:
         thread = speaking.get(number)
         kind, exchange = ("", None) if thread is None else (thread.kind, last.get(thread.id))
-        found[number] = standing_of(kind, exchange, began.get(number, 0), now)
-    return found
+        statuses[number] = status_of(kind, exchange, began.get(number, 0), now)
+    return statuses
 
 
 def find(tables: RecordTables, text: str, key: str | None = None) -> SessionRow:
     """The session that is called so, or the only one whose name begins so."""
-    found = SessionQueries(tables.connection).named(text, key, _SEVERAL + 1) if text else []
-    if not found:
+    rows = SessionQueries(tables.connection).named(text, key, _SEVERAL + 1) if text else []
+    if not rows:
         raise DragomanError(f"there is no session {text!r}; `dragoman sessions` lists the latest")
-    if len(found) == 1:
-        return found[0]
-    if len({row.name for row in found}) == 1:
-        keys = ", ".join(row.key or '""' for row in found[:_SEVERAL])
-        raise DragomanError(f"{len(found)} keys have a session {text!r}: say whose with --key ({keys})")
-    names = ", ".join(row.name for row in found[:_SEVERAL])
-    more = " and more" if len(found) > _SEVERAL else ""
+    if len(rows) == 1:
+        return rows[0]
+    if len({row.name for row in rows}) == 1:
+        keys = ", ".join(row.key or '""' for row in rows[:_SEVERAL])
+        raise DragomanError(f"{len(rows)} keys have a session {text!r}: say whose with --key ({keys})")
+    names = ", ".join(row.name for row in rows[:_SEVERAL])
+    more = " and more" if len(rows) > _SEVERAL else ""
     raise DragomanError(f"{text!r} is the beginning of several sessions: {names}{more}")
 
 
-def whole(tables: RecordTables, session: SessionRow, opened: Opened, now: int, *, fold: bool = True) -> SessionDetail:
+def session_detail(
+    tables: RecordTables, session: SessionRow, opened: Opened, now: int, *, fold: bool = True
+) -> SessionDetail:
     """A session with all its threads and those of its agents."""
-    questions = SessionQueries(tables.connection)
-    children = questions.below([session.id]).get(session.id, [])
+    queries = SessionQueries(tables.connection)
+    children = queries.below([session.id]).get(session.id, [])
     numbers = [session.id, *(child.id for child in children)]
-    rows = questions.threads(*numbers)
+    rows = queries.threads(*numbers)
     threads = [thread for thread, _ in rows]
-    elsewhere = questions.thread_rows(thread.parent for thread in threads if thread.parent)
-    last = questions.last_exchanges(threads)
+    elsewhere = queries.thread_rows(thread.parent for thread in threads if thread.parent)
+    last = queries.last_exchanges(threads)
     ends = [each.time + each.took for each in last.values()]
     return SessionDetail(
         session=session,
-        origin=questions.of([session.origin]).get(session.origin),
+        origin=queries.of([session.origin]).get(session.origin),
         tree=tree_of(rows, fold=fold, elsewhere=elsewhere),
-        standing=_standings(questions, dict.fromkeys(numbers, session.id), opened, now)[session.id],
-        standings={
-            thread.id: standing_of(thread.kind, last.get(thread.id), opened.threads.get(thread.id, 0), now)
+        status=_statuses(queries, dict.fromkeys(numbers, session.id), opened, now)[session.id],
+        statuses={
+            thread.id: status_of(thread.kind, last.get(thread.id), opened.threads.get(thread.id, 0), now)
             for thread in threads
         },
         ended=max([session.last, *ends]),

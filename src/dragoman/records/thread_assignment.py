@@ -23,30 +23,30 @@ from dragoman.sessions.assign import (
     SPAWNED,
     Assignment,
     HistoryHead,
-    Known,
     ThreadKey,
+    ThreadLookup,
     awaited_of,
-    spot_of,
-    wanted,
-    window_in,
-    window_of,
+    needed_digests,
+    segment_in,
+    segment_of,
+    thread_key_of,
 )
 from dragoman.sessions.classes import MAIN, SUBAGENT, TALKING, class_of
 from dragoman.sessions.facts import ExchangeFacts, of_thread
 from dragoman.sessions.rules import VERSION
 from dragoman.store.record_tables import RecordTables
-from dragoman.store.session_tables import SessionRow, SessionTables, StoredThread, TipRow
+from dragoman.store.session_tables import HeadRow, SessionRow, SessionTables, StoredThread
 
 # Digests that wait to be written.
-_MOST_TIPS = 8192
+_MAX_HEADS = 8192
 # How far up a tree is looked for a cycle; none of an honest client is as deep.
 _DEEPEST = 64
 _FACTS = msgspec.json.Decoder(ExchangeFacts)
 _encode = msgspec.json.Encoder().encode
 # Which of the latest numbers is whose.
 _SESSION, _THREAD = 0, 1
-_UNNAMED, _UNKNOWN = ThreadKey(), Known()
-_NOBODY: tuple[ExchangeFacts | None, tuple[str, ...]] = (None, ())
+_UNNAMED, _UNKNOWN = ThreadKey(), ThreadLookup()
+_NOT_EXPECTED: tuple[ExchangeFacts | None, tuple[str, ...]] = (None, ())
 
 
 class AssignedThread(Struct, frozen=True, gc=False):
@@ -62,8 +62,8 @@ NOWHERE = AssignedThread()
 class ThreadAssigner:
     """Finds where exchanges belong, in the order in which they were settled."""
 
-    def __init__(self, speakers: SessionTables) -> None:
-        self._speakers = speakers
+    def __init__(self, tables: SessionTables) -> None:
+        self._tables = tables
         self._sessions: dict[tuple[str, str], SessionRow] = {}
         self._session_of: dict[int, SessionRow] = {}
         self._threads: dict[tuple[int, str], StoredThread] = {}
@@ -75,11 +75,11 @@ class ThreadAssigner:
         self._changed_sessions: dict[int, SessionRow] = {}
         self._changed_threads: dict[int, StoredThread] = {}
         # Digests with their rows that are not written yet; of those of one thread the last one counts.
-        self._tips: dict[str, list[TipRow]] = {}
+        self._heads: dict[str, list[HeadRow]] = {}
         # The window that each thread is in.
-        self._windows: dict[int, str] = {}
+        self._segments: dict[int, str] = {}
         # Digests of which nothing is written in the file.
-        self._unheard: set[str] = set()
+        self._absent_digests: set[str] = set()
         # By which digests exchanges are found that are expected and name no session, with their facts.
         self._expected: dict[str, tuple[ExchangeFacts, tuple[str, ...]]] = {}
         # Ends of histories that were placed: the thread, and whether it was its latest exchange then.
@@ -94,17 +94,17 @@ class ThreadAssigner:
         """
         # Whatever is said again is asked about once; who is left out here is asked about alone.
         unnamed = {facts.tip: facts for entry in entries if not (facts := entry.facts).session}
-        self._expected = {tip: (facts, wanted(facts, _UNNAMED, _UNKNOWN)) for tip, facts in unnamed.items()}
-        digests = set(chain.from_iterable([digests for _, digests in self._expected.values()])) - self._unheard
+        self._expected = {head: (facts, needed_digests(facts, _UNNAMED, _UNKNOWN)) for head, facts in unnamed.items()}
+        digests = set(chain.from_iterable([digests for _, digests in self._expected.values()])) - self._absent_digests
         if digests:
-            self._unheard.update(digests.difference(self._speakers.heard(digests)))
+            self._absent_digests.update(digests.difference(self._tables.stored_digests(digests)))
 
-    def place(self, entry: JournalEntry) -> AssignedThread:
+    def assign_thread(self, entry: JournalEntry) -> AssignedThread:
         """Where an exchange belongs."""
         facts = entry.facts
-        if len(self._tips) > _MOST_TIPS:
+        if len(self._heads) > _MAX_HEADS:
             self.finish()
-        if entry.kind != CONVERSATION or (facts.shape is None and not entry.asked):
+        if entry.kind != CONVERSATION or (facts.shape is None and not entry.requested_model):
             # A count makes no session, and no turn; neither does who is refused at the door.
             session = self._session(entry.key, facts.session) if facts.session else None
             return AssignedThread(0 if session is None else session.id, 0)
@@ -112,36 +112,38 @@ class ThreadAssigner:
             return NOWHERE
         shape = facts.shape
         if shape is None or shape.tools or facts.before or facts.call or facts.prompts or not facts.tip:
-            return self._place(entry, facts)
+            return self._assign_thread(entry, facts)
         question = _question(entry.key, facts)
         again = self._repeats.get(question)
         if again is not None and entry.outcome == ANSWERED and not facts.answer_call and not facts.answer_id:
             # The same question once more, as scripts put it, of which all is known.
-            self._keep(((assign.tip_of(facts), assign.ANSWERED),), again.thread, entry.time)
+            self._add_heads(((assign.head_of(facts), assign.ANSWERED),), again.thread, entry.time)
             self._touch(self._thread_of[again.thread], entry)
             return again
-        placed = self._repeats[question] = self._place(entry, facts)
-        return placed
+        assigned = self._repeats[question] = self._assign_thread(entry, facts)
+        return assigned
 
-    def _place(self, entry: JournalEntry, facts: ExchangeFacts) -> AssignedThread:
-        classed = class_of(facts)
+    def _assign_thread(self, entry: JournalEntry, facts: ExchangeFacts) -> AssignedThread:
+        classification = class_of(facts)
         if facts.session:
-            spot = spot_of(facts, classed.kind)
-            known = self._known(entry, facts, spot)
+            thread_key = thread_key_of(facts, classification.kind)
+            lookup = self._look_up(entry, facts, thread_key)
         else:
-            spot, known = _UNNAMED, self._known_unnamed(facts)
-        placement = assign.assign(facts, classed, spot, known, made_up=entry.id, answered=entry.outcome == ANSWERED)
-        session = self._session_for(entry, placement)
-        thread = self._thread_for(entry, placement, session)
-        self._keep(placement.tips, thread.id, entry.time)
-        if placement.thread:
-            self._count_window(thread, facts, entry)
-        if spot.alias and spot.alias == facts.parent and spot.thread == facts.session:
-            self._keep(((assign.alias_of(entry.key, facts.session), PASSED),), thread.id, entry.time)
-        if placement.children:
-            self._take_children(placement, assign.taken(facts, spot), thread, entry.time)
-        for agent, digests in assign.labelled(facts, spot, session.id):
-            self._label(agent, (number for _, number, _, _ in self._rows(digests)))
+            thread_key, lookup = _UNNAMED, self._look_up_unnamed(facts)
+        assignment = assign.assign(
+            facts, classification, thread_key, lookup, synthetic_id=entry.id, answered=entry.outcome == ANSWERED
+        )
+        session = self._session_for(entry, assignment)
+        thread = self._thread_for(entry, assignment, session)
+        self._add_heads(assignment.heads, thread.id, entry.time)
+        if assignment.thread:
+            self._count_segment(thread, facts, entry)
+        if thread_key.alias and thread_key.alias == facts.parent and thread_key.thread == facts.session:
+            self._add_heads(((assign.alias_of(entry.key, facts.session), PASSED),), thread.id, entry.time)
+        if assignment.children:
+            self._take_children(assignment, assign.prompted_digests(facts, thread_key), thread, entry.time)
+        for agent, digests in assign.labelled(facts, thread_key, session.id):
+            self._label(agent, (number for _, number, _, _ in self._head_rows(digests)))
         for name, agent in facts.named:
             named = self._thread(session.id, name)
             self._label(agent, () if named is None else (named.id,))
@@ -149,127 +151,127 @@ class ThreadAssigner:
             self._ended[assign.origin_of(facts)] = (thread, entry.time >= thread.last)
         for name in facts.tasks:
             self._link_task(entry.key, name, thread, entry.time)
-        if placement.session:
+        if assignment.session:
             self._touch(thread, entry)
         return AssignedThread(session.id, thread.id)
 
-    def _take_children(self, placement: Assignment, asked: Iterable[str], thread: StoredThread, time: int) -> None:
+    def _take_children(self, assignment: Assignment, digests: Iterable[str], thread: StoredThread, time: int) -> None:
         """Hang those under a thread that it has asked."""
-        for child in placement.children:
-            self._adopt(child, thread, "prompt", placement.children_sure)
-        for digest in asked:
+        for child in assignment.children:
+            self._adopt(child, thread, "prompt", assignment.children_sure)
+        for digest in digests:
             # Nobody else is their parent later, who gives the same prompt to agents of its own.
-            for _, child, _, _ in self._rows([digest]):
-                self._keep(((digest, assign.ANSWERED),), child, time)
+            for _, child, _, _ in self._head_rows([digest]):
+                self._add_heads(((digest, assign.ANSWERED),), child, time)
 
     def finish(self) -> None:
         """Write what changed, at the end of a transaction."""
         self._link_followers()
-        speakers, begun, spoken = self._speakers, self._new_sessions, self._new_threads
-        speakers.add_sessions(begun)
-        speakers.add_threads(spoken)
+        tables, new_sessions, new_threads = self._tables, self._new_sessions, self._new_threads
+        tables.add_sessions(new_sessions)
+        tables.add_threads(new_threads)
         if self._changed_sessions:
-            new = {row.id for row in begun}
-            speakers.save_sessions(row for row in self._changed_sessions.values() if row.id not in new)
+            new = {row.id for row in new_sessions}
+            tables.save_sessions(row for row in self._changed_sessions.values() if row.id not in new)
         if self._changed_threads:
-            new = {thread.id for thread in spoken}
-            speakers.save_threads(row for row in self._changed_threads.values() if row.id not in new)
-        tips, rows = self._tips, list[TipRow]()
-        for digest in sorted(tips):
-            kept = tips[digest]
-            rows += kept if len(kept) == 1 else sorted({row[1]: row for row in kept}.values())
-        speakers.save_tips(rows)
-        for known in (
+            new = {thread.id for thread in new_threads}
+            tables.save_threads(row for row in self._changed_threads.values() if row.id not in new)
+        heads, rows = self._heads, list[HeadRow]()
+        for digest in sorted(heads):
+            digest_rows = heads[digest]
+            rows += digest_rows if len(digest_rows) == 1 else sorted({row[1]: row for row in digest_rows}.values())
+        tables.save_heads(rows)
+        for cache in (
             *(self._sessions, self._session_of, self._threads, self._thread_of),
-            *(self._changed_sessions, self._changed_threads, self._tips, self._windows, self._repeats),
-            *(self._unheard, self._numbers, begun, spoken),
+            *(self._changed_sessions, self._changed_threads, self._heads, self._segments, self._repeats),
+            *(self._absent_digests, self._numbers, new_sessions, new_threads),
         ):
-            known.clear()
+            cache.clear()
 
     # What is known.
 
-    def _known_unnamed(self, facts: ExchangeFacts) -> Known:
-        whose, digests = self._expected.get(facts.tip, _NOBODY)
+    def _look_up_unnamed(self, facts: ExchangeFacts) -> ThreadLookup:
+        whose, digests = self._expected.get(facts.tip, _NOT_EXPECTED)
         if whose is not facts:
-            digests = wanted(facts, _UNNAMED, _UNKNOWN)
-        if self._unheard.issuperset(digests) and self._tips.keys().isdisjoint(digests):
+            digests = needed_digests(facts, _UNNAMED, _UNKNOWN)
+        if self._absent_digests.issuperset(digests) and self._heads.keys().isdisjoint(digests):
             return _UNKNOWN
-        return Known(tips=self._found(digests))
+        return ThreadLookup(heads=self._heads_by_digest(digests))
 
-    def _known(self, entry: JournalEntry, facts: ExchangeFacts, spot: ThreadKey) -> Known:
-        alias = self._alias(entry.key, spot) if spot.alias else None
+    def _look_up(self, entry: JournalEntry, facts: ExchangeFacts, thread_key: ThreadKey) -> ThreadLookup:
+        alias = self._alias(entry.key, thread_key) if thread_key.alias else None
         if alias is not None:
             # A session that is a thread of another one.
             own = alias.name == facts.session
-            thread = alias if own and spot.thread == MAIN else self._thread(alias.session, spot.thread)
-            known = Known(session=alias.session, thread=0 if thread is None else thread.id, parent=alias.id)
-            return replace(known, tips=self._found(wanted(facts, spot, known)))
-        session = self._session(entry.key, spot.session)
-        known = _UNKNOWN
+            thread = alias if own and thread_key.thread == MAIN else self._thread(alias.session, thread_key.thread)
+            lookup = ThreadLookup(session=alias.session, thread=0 if thread is None else thread.id, parent=alias.id)
+            return replace(lookup, heads=self._heads_by_digest(needed_digests(facts, thread_key, lookup)))
+        session = self._session(entry.key, thread_key.session)
+        lookup = _UNKNOWN
         if session is not None:
-            named = self._thread(session.id, spot.thread) if spot.thread else None
-            parent = self._thread(session.id, spot.parent) if spot.parent and named is None else None
-            known = Known(
+            named = self._thread(session.id, thread_key.thread) if thread_key.thread else None
+            parent = self._thread(session.id, thread_key.parent) if thread_key.parent and named is None else None
+            lookup = ThreadLookup(
                 session=session.id,
                 thread=0 if named is None else named.id,
                 parent=0 if parent is None else parent.id,
             )
-        digests = wanted(facts, spot, known)
-        return replace(known, tips=self._found(digests)) if digests else known
+        digests = needed_digests(facts, thread_key, lookup)
+        return replace(lookup, heads=self._heads_by_digest(digests)) if digests else lookup
 
-    def _alias(self, key: str, spot: ThreadKey) -> StoredThread | None:
-        found = self._rows([assign.alias_of(key, spot.alias)])
-        return self._thread_by(found[0][1]) if found else None
+    def _alias(self, key: str, thread_key: ThreadKey) -> StoredThread | None:
+        rows = self._head_rows([assign.alias_of(key, thread_key.alias)])
+        return self._thread_by(rows[0][1]) if rows else None
 
-    def _found(self, digests: tuple[str, ...]) -> dict[str, list[HistoryHead]]:
-        found: dict[str, list[HistoryHead]] = {}
-        for digest, number, state, time in self._rows(digests):
+    def _heads_by_digest(self, digests: tuple[str, ...]) -> dict[str, list[HistoryHead]]:
+        heads: dict[str, list[HistoryHead]] = {}
+        for digest, number, state, time in self._head_rows(digests):
             thread = self._thread_by(number)
             if thread is not None:
-                tip = HistoryHead(number, thread.session, thread.kind, state, state != PASSED and time >= thread.last)
-                found.setdefault(digest, []).append(tip)
-        return found
+                head = HistoryHead(number, thread.session, thread.kind, state, state != PASSED and time >= thread.last)
+                heads.setdefault(digest, []).append(head)
+        return heads
 
-    def _rows(self, digests: Sequence[str]) -> list[TipRow]:
+    def _head_rows(self, digests: Sequence[str]) -> list[HeadRow]:
         """What is known by digests: what was written, and what will be."""
-        found: dict[tuple[str, int], TipRow] = {}
-        if not self._unheard.issuperset(digests):
-            for row in self._speakers.tips(digests):
-                found[row[0], row[1]] = row
+        rows: dict[tuple[str, int], HeadRow] = {}
+        if not self._absent_digests.issuperset(digests):
+            for row in self._tables.heads(digests):
+                rows[row[0], row[1]] = row
         for digest in digests:
-            for row in self._tips.get(digest, ()):
-                found[digest, row[1]] = row
-        return sorted(found.values())
+            for row in self._heads.get(digest, ()):
+                rows[digest, row[1]] = row
+        return sorted(rows.values())
 
     def _session(self, key: str, name: str) -> SessionRow | None:
-        found = self._sessions.get((key, name))
-        if found is None:
-            found = self._speakers.session(key, name)
-            if found is not None:
-                self._remember_session(found)
-        return found
+        row = self._sessions.get((key, name))
+        if row is None:
+            row = self._tables.session(key, name)
+            if row is not None:
+                self._remember_session(row)
+        return row
 
     def _session_by(self, number: int) -> SessionRow | None:
-        found = self._session_of.get(number)
-        if found is None:
-            found = self._speakers.session_of(number)
-            if found is not None:
-                self._remember_session(found)
-        return found
+        row = self._session_of.get(number)
+        if row is None:
+            row = self._tables.session_of(number)
+            if row is not None:
+                self._remember_session(row)
+        return row
 
     def _thread(self, session: int, name: str) -> StoredThread | None:
-        found = self._threads.get((session, name))
-        if found is None:
-            read = self._speakers.thread(session, name)
-            found = None if read is None else self._remember(read)
-        return found
+        thread = self._threads.get((session, name))
+        if thread is None:
+            read = self._tables.thread(session, name)
+            thread = None if read is None else self._remember(read)
+        return thread
 
     def _thread_by(self, number: int) -> StoredThread | None:
-        found = self._thread_of.get(number)
-        if found is None:
-            read = self._speakers.thread_of(number)
-            found = None if read is None else self._remember(read)
-        return found
+        thread = self._thread_of.get(number)
+        if thread is None:
+            read = self._tables.thread_of(number)
+            thread = None if read is None else self._remember(read)
+        return thread
 
     def _remember_session(self, row: SessionRow) -> None:
         self._sessions[row.key, row.name] = self._session_of[row.id] = row
@@ -282,20 +284,20 @@ class ThreadAssigner:
 
     # What becomes known.
 
-    def _session_for(self, entry: JournalEntry, placement: Assignment) -> SessionRow:
-        if placement.session:
-            found = self._session_by(placement.session)
-            if found is not None:
-                return found
+    def _session_for(self, entry: JournalEntry, assignment: Assignment) -> SessionRow:
+        if assignment.session:
+            session = self._session_by(assignment.session)
+            if session is not None:
+                return session
         numbers = self._numbers or self._latest()
         numbers[_SESSION] = number = numbers[_SESSION] + 1
         row = SessionRow(
             number,
             entry.key,
-            placement.session_name,
+            assignment.session_name,
             entry.client or entry.facts.client,
-            placement.origin,
-            placement.link,
+            assignment.origin,
+            assignment.link,
             entry.time,
             entry.time,
         )
@@ -305,30 +307,30 @@ class ThreadAssigner:
 
     def _latest(self) -> list[int]:
         """The latest numbers of a session and of a thread: nobody else gives any within this transaction."""
-        self._numbers += self._speakers.numbers()
+        self._numbers += self._tables.numbers()
         return self._numbers
 
-    def _thread_for(self, entry: JournalEntry, placement: Assignment, session: SessionRow) -> StoredThread:
-        if placement.thread:
-            found = self._thread_by(placement.thread)
-            if found is not None:
-                return found
-        facts, kind = entry.facts, placement.kind
+    def _thread_for(self, entry: JournalEntry, assignment: Assignment, session: SessionRow) -> StoredThread:
+        if assignment.thread:
+            thread = self._thread_by(assignment.thread)
+            if thread is not None:
+                return thread
+        facts, kind = entry.facts, assignment.kind
         numbers = self._numbers or self._latest()
         numbers[_THREAD] = number = numbers[_THREAD] + 1
-        window = self._windows[number] = window_in(facts, kind)
+        segment = self._segments[number] = segment_in(facts, kind)
         row = StoredThread(
             number,
             session.id,
-            placement.thread_name,
+            assignment.thread_name,
             kind,
             facts.agent,
             entry.model,
-            placement.parent,
-            placement.rule,
-            placement.sure,
+            assignment.parent,
+            assignment.rule,
+            assignment.sure,
             VERSION,
-            1 if window else 0,
+            1 if segment else 0,
             entry.time,
             entry.time,
             _encode(of_thread(facts)),
@@ -336,22 +338,22 @@ class ThreadAssigner:
         self._new_threads.append(row)
         self._thread_of[number] = row
         if kind == SUBAGENT and facts.asks and not facts.agent:
-            self._keep(((assign.role_of(session.id, facts.asks), PASSED),), number, entry.time)
+            self._add_heads(((assign.role_of(session.id, facts.asks), PASSED),), number, entry.time)
         self._threads.setdefault((row.session, row.name), row)
-        if placement.awaits:
-            self._keep(((awaited_of(session.id, placement.awaits), PASSED),), row.id, entry.time)
-        if not placement.session:
+        if assignment.awaits:
+            self._add_heads(((awaited_of(session.id, assignment.awaits), PASSED),), row.id, entry.time)
+        if not assignment.session:
             # Nobody waits in a session that has only just begun, but who has named it may.
             if row.name == MAIN and facts.session:
-                for _, parent, _, _ in self._rows([assign.task_of(entry.key, session.name)]):
+                for _, parent, _, _ in self._head_rows([assign.task_of(entry.key, session.name)]):
                     named_by = self._thread_by(parent)
                     if named_by is not None and named_by.session != session.id:
                         self._adopt(row.id, named_by, "task id", 95)
             return row
-        for _, child, state, _ in self._rows([awaited_of(session.id, row.name)]):
+        for _, child, state, _ in self._head_rows([awaited_of(session.id, row.name)]):
             if state == PASSED:
                 self._adopt(child, row, "parent id", 100)
-                self._keep(((awaited_of(session.id, row.name), assign.ANSWERED),), child, entry.time)
+                self._add_heads(((awaited_of(session.id, row.name), assign.ANSWERED),), child, entry.time)
         return row
 
     def _touch(self, thread: StoredThread, entry: JournalEntry) -> None:
@@ -368,30 +370,30 @@ class ThreadAssigner:
             if row is not None and time < row.started:
                 row.started = time
 
-    def _keep(self, digests: Iterable[tuple[str, int]], thread: int, time: int) -> None:
+    def _add_heads(self, digests: Iterable[tuple[str, int]], thread: int, time: int) -> None:
         """Keep digests, each with its state, of a thread."""
-        tips = self._tips
+        heads = self._heads
         for digest, state in digests:
-            kept = tips.get(digest)
-            if kept is None:
-                tips[digest] = [(digest, thread, state, time)]
-            elif kept[-1][1] == thread:
-                kept[-1] = (digest, thread, state, time)
+            rows = heads.get(digest)
+            if rows is None:
+                heads[digest] = [(digest, thread, state, time)]
+            elif rows[-1][1] == thread:
+                rows[-1] = (digest, thread, state, time)
             else:
-                kept.append((digest, thread, state, time))
+                rows.append((digest, thread, state, time))
 
-    def _count_window(self, thread: StoredThread, facts: ExchangeFacts, entry: JournalEntry) -> None:
-        window = window_in(facts, thread.kind)
-        if not window or self._windows.get(thread.id) == window:
+    def _count_segment(self, thread: StoredThread, facts: ExchangeFacts, entry: JournalEntry) -> None:
+        segment = segment_in(facts, thread.kind)
+        if not segment or self._segments.get(thread.id) == segment:
             return
-        self._windows[thread.id] = window
+        self._segments[thread.id] = segment
         if not thread.windows:
             thread.windows = 1
-        elif window != window_in(_FACTS.decode(thread.facts), thread.kind):
-            mark = window_of(thread.id, facts, thread.kind)
-            if not self._rows([mark]):
+        elif segment != segment_in(_FACTS.decode(thread.facts), thread.kind):
+            digest = segment_of(thread.id, facts, thread.kind)
+            if not self._head_rows([digest]):
                 thread.windows += 1
-                self._keep(((mark, PASSED),), thread.id, entry.time)
+                self._add_heads(((digest, PASSED),), thread.id, entry.time)
 
     def _adopt(self, number: int, parent: StoredThread, rule: str, sure: int) -> None:
         """Hang a thread under its parent; a cycle is not closed."""
@@ -449,10 +451,10 @@ class ThreadAssigner:
         With several workers they may be in a journal that was moved first. All are looked up at once.
         """
         ended = self._ended
-        waiting = self._speakers.heard(ended) if ended else set()
-        for digest in sorted(waiting.union(ended.keys() & self._tips.keys())):
+        waiting = self._tables.stored_digests(ended) if ended else set()
+        for digest in sorted(waiting.union(ended.keys() & self._heads.keys())):
             thread, is_last = ended[digest]
-            for _, number, state, time in self._rows([digest]):
+            for _, number, state, time in self._head_rows([digest]):
                 follower = self._thread_by(number)
                 session = None if follower is None or state != PASSED else self._session_by(follower.session)
                 if session is None or follower is None or self._comes_from(thread.session, session.id):
@@ -460,7 +462,7 @@ class ThreadAssigner:
                 if not session.origin and follower.kind == thread.kind:
                     session.origin, session.link = thread.session, CONTINUES if is_last else FORK
                     self._changed_sessions[session.id] = session
-                self._keep(((digest, assign.ANSWERED),), number, time)
+                self._add_heads(((digest, assign.ANSWERED),), number, time)
         self._ended.clear()
 
     def _link_task(self, key: str, name: str, parent: StoredThread, time: int) -> None:
@@ -468,7 +470,7 @@ class ThreadAssigner:
         session = self._session(key, name)
         if session is None:
             # It is in the journal of another worker, or was never heard of.
-            self._keep(((assign.task_of(key, name), PASSED),), parent.id, time)
+            self._add_heads(((assign.task_of(key, name), PASSED),), parent.id, time)
             return
         thread = None if session.id == parent.session else self._thread(session.id, MAIN)
         if thread is not None:
@@ -477,18 +479,18 @@ class ThreadAssigner:
 
 def _question(key: str, facts: ExchangeFacts) -> tuple[object, ...]:
     """What makes the same question: also who says it, for agents may be asked the same at once."""
-    said = (facts.thread, facts.parent, facts.said_class, facts.window)
-    return key, facts.session, facts.tip, facts.client, facts.shape, *said
+    labels = (facts.thread, facts.parent, facts.said_class, facts.window)
+    return key, facts.session, facts.tip, facts.client, facts.shape, *labels
 
 
 def reclassify(tables: RecordTables, most: int) -> int:
     """Class some threads anew that were classed by older rules; how many. None is left once it gives 0."""
     with tables.transaction():
-        rows = tables.speakers.outdated(VERSION, most)
+        rows = tables.sessions.outdated(VERSION, most)
         for row in rows:
-            found = class_of(_FACTS.decode(row.facts))
-            if found.kind != row.kind:
-                row.kind, row.rule, row.sure = found.kind, found.rule, found.sure
+            classification = class_of(_FACTS.decode(row.facts))
+            if classification.kind != row.kind:
+                row.kind, row.rule, row.sure = classification.kind, classification.rule, classification.sure
             row.rules = VERSION
-        tables.speakers.save_threads(rows)
+        tables.sessions.save_threads(rows)
     return len(rows)

@@ -22,7 +22,7 @@ from dragoman.model.response import StopReason
 from dragoman.records.journal_entry import ANSWERED, CANCELLED
 from dragoman.store.session_queries import LastExchange
 
-STREAMING, SILENT, TOOLS, WAITING, DONE, FAILED, LEFT, UNKNOWN = (
+STREAMING, STALLED, TOOLS, WAITING, DONE, FAILED, DISCONNECTED, UNKNOWN = (
     "streaming",
     "silent",
     "tools",
@@ -52,15 +52,15 @@ class Opened(Struct, frozen=True, kw_only=True):
     threads: Mapping[int, int] = {}
 
 
-def standing_of(kind: str, last: LastExchange | None, opened: int, now: int) -> ThreadStatus:
+def status_of(kind: str, last: LastExchange | None, opened: int, now: int) -> ThreadStatus:
     """What a thread of a class is doing; `opened` is when the latest of its open exchanges began, 0 if none is."""
     if opened:
-        return ThreadStatus(STREAMING if now - opened < PRESENT else SILENT, opened)
+        return ThreadStatus(STREAMING if now - opened < PRESENT else STALLED, opened)
     if last is None:
         return ThreadStatus(UNKNOWN)
     since = last.time + last.took
     if last.outcome == CANCELLED:
-        return ThreadStatus(LEFT, since)
+        return ThreadStatus(DISCONNECTED, since)
     if last.outcome != ANSWERED:
         return ThreadStatus(FAILED, since)
     if last.stop in (StopReason.TOOL_CALL.value, StopReason.PAUSE.value):
@@ -68,12 +68,12 @@ def standing_of(kind: str, last: LastExchange | None, opened: int, now: int) -> 
     return ThreadStatus(WAITING if kind in _TALKED_TO else DONE, since)
 
 
-def in_words(standing: ThreadStatus, now: int) -> str:
+def format_status(status: ThreadStatus, now: int) -> str:
     """A state in few words, with how long it has been so."""
-    if standing.state == UNKNOWN:
+    if status.state == UNKNOWN:
         return "-"
-    age = now - standing.since
-    words = standing.state
+    age = now - status.since
+    words = status.state
     if words == TOOLS:
         words = "tools" if age < PRESENT else "tools due"
     return f"{words} {in_short(age)}"

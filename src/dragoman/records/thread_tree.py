@@ -35,8 +35,8 @@ class ThreadNode(Struct, frozen=True, kw_only=True):
     threads: tuple[ThreadRow, ...]
     own: SessionFigures
     # With all that was begun by it, at any depth.
-    whole: SessionFigures
-    mark: str = ""
+    total: SessionFigures
+    parent_issue: str = ""
 
     @property
     def thread(self) -> ThreadRow:
@@ -51,7 +51,7 @@ class ThreadNode(Struct, frozen=True, kw_only=True):
     @property
     def is_uncertain(self) -> bool:
         """Whether it may have been begun by another thread than it hangs below."""
-        return any(thread.sure < CERTAIN and (thread.parent or self.mark) for thread in self.threads)
+        return any(thread.sure < CERTAIN and (thread.parent or self.parent_issue) for thread in self.threads)
 
 
 class Tree(Struct, frozen=True, kw_only=True):
@@ -72,14 +72,14 @@ def tree_of(
     """
     threads = {thread.id: thread for thread, _ in rows}
     own = {thread.id: figures for thread, figures in rows}
-    parents, marks = _parents(threads, elsewhere)
+    parents, issues = _parents(threads, elsewhere)
     children: dict[int, list[int]] = {}
     for number, parent in parents.items():
         children.setdefault(parent, []).append(number)
-    whole = _added_up(own, parents, children)
+    totals = _add_up(own, parents, children)
     nodes: list[ThreadNode] = []
     # Any depth: nothing here calls itself.
-    waiting = list(reversed(_siblings(threads, children, 0, 0, marks if fold else None)))
+    waiting = list(reversed(_siblings(threads, children, 0, 0, issues if fold else None)))
     while waiting:
         depth, group, last = waiting.pop()
         first = group[0]
@@ -89,24 +89,24 @@ def tree_of(
                 last=last,
                 threads=tuple(threads[number] for number in group),
                 own=sum((own[number] for number in group), NOTHING),
-                whole=sum((whole[number] for number in group), NOTHING),
-                mark=marks.get(first, ""),
+                total=sum((totals[number] for number in group), NOTHING),
+                parent_issue=issues.get(first, ""),
             )
         )
         if len(group) == 1:
-            waiting += reversed(_siblings(threads, children, first, depth + 1, marks if fold else None))
+            waiting += reversed(_siblings(threads, children, first, depth + 1, issues if fold else None))
     total = sum((figures for _, figures in rows), NOTHING)
-    return Tree(nodes=tuple(nodes), total=total, circles=sum(mark == CUT for mark in marks.values()))
+    return Tree(nodes=tuple(nodes), total=total, circles=sum(issue == CUT for issue in issues.values()))
 
 
 def _parents(threads: Mapping[int, ThreadRow], elsewhere: Collection[int]) -> tuple[dict[int, int], dict[int, str]]:
     """The parent of each thread, 0 for the session itself, and why that is not the one that it says."""
     parents: dict[int, int] = {}
-    marks: dict[int, str] = {}
+    issues: dict[int, str] = {}
     for number, thread in threads.items():
         parents[number] = thread.parent if thread.parent in threads else 0
         if not parents[number] and thread.parent not in elsewhere and (thread.parent or thread.kind in _BEGUN):
-            marks[number] = MISSING
+            issues[number] = MISSING
     # Whatever leads to the session is sound; what is met again on one way is a circle.
     sound = {0}
     for number in threads:
@@ -120,27 +120,27 @@ def _parents(threads: Mapping[int, ThreadRow], elsewhere: Collection[int]) -> tu
         if at not in sound:
             circle = way[way.index(at) :]
             first = min(circle, key=lambda each: (threads[each].started, each))
-            parents[first], marks[first] = 0, CUT
+            parents[first], issues[first] = 0, CUT
         sound |= met
-    return parents, marks
+    return parents, issues
 
 
-def _added_up(
+def _add_up(
     own: Mapping[int, SessionFigures], parents: Mapping[int, int], children: Mapping[int, Sequence[int]]
 ) -> dict[int, SessionFigures]:
     """What each thread and all below it came to: from the leaves up."""
-    whole = dict(own)
+    totals = dict(own)
     left = {number: len(children.get(number, ())) for number in own}
     ready = [number for number, count in left.items() if not count]
     while ready:
         number = ready.pop()
         parent = parents[number]
         if parent:
-            whole[parent] += whole[number]
+            totals[parent] += totals[number]
             left[parent] -= 1
             if not left[parent]:
                 ready.append(parent)
-    return whole
+    return totals
 
 
 def _siblings(
@@ -148,14 +148,14 @@ def _siblings(
     children: Mapping[int, Sequence[int]],
     parent: int,
     depth: int,
-    marks: Mapping[int, str] | None,
+    issues: Mapping[int, str] | None,
 ) -> list[tuple[int, list[int], bool]]:
     """What stands below a thread, in order: single ones, then those of folded classes together."""
     single: list[list[int]] = []
     folds: dict[str, list[int]] = {}
     for number in sorted(children.get(parent, ()), key=lambda each: (threads[each].started, each)):
         kind = threads[number].kind
-        if marks is not None and kind in FOLDED and number not in children and number not in marks:
+        if issues is not None and kind in FOLDED and number not in children and number not in issues:
             folds.setdefault(kind, []).append(number)
         else:
             single.append([number])

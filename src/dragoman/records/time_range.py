@@ -16,7 +16,7 @@ from msgspec import Struct
 from dragoman.errors import UsageError
 
 # Seconds of the time that sums are kept by.
-QUARTER = 900
+BUCKET_SECONDS = 900
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _AGO = re.compile(r"([0-9]{1,9}) ?([mhdw])")
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
@@ -53,23 +53,23 @@ class Period(Struct, frozen=True, kw_only=True):
     zone: Zone
     since: int
     until: int
-    asked_since: int
-    asked_until: int
+    requested_since: int
+    requested_until: int
 
     @property
     def start(self) -> int:
         """The first quarter."""
-        return self.since // QUARTER
+        return self.since // BUCKET_SECONDS
 
     @property
     def end(self) -> int:
         """The quarter behind the last one."""
-        return self.until // QUARTER
+        return self.until // BUCKET_SECONDS
 
     @property
     def is_widened(self) -> bool:
         """Whether more is counted than was asked for; up to the present is up to the present."""
-        return (self.since, self.until) != (self.asked_since, self.asked_until)
+        return (self.since, self.until) != (self.requested_since, self.requested_until)
 
     def days(self) -> Iterator[tuple[str, int, int]]:
         """Every day with its first quarter and the one behind its last, as far as they are within."""
@@ -78,7 +78,7 @@ class Period(Struct, frozen=True, kw_only=True):
         day, start = self.zone.local(self.since).date(), self.start
         while start < self.end:
             day += timedelta(days=1)
-            end = min(self.zone.begin(day) // QUARTER, self.end)
+            end = min(self.zone.begin(day) // BUCKET_SECONDS, self.end)
             if end > start:
                 yield (day - timedelta(days=1)).isoformat(), start, end
                 start = end
@@ -114,10 +114,10 @@ def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int |
     # The present quarter is not over: whatever is in it was before now.
     return Period(
         zone=zone,
-        since=begins // QUARTER * QUARTER,
-        until=-(-ends // QUARTER) * QUARTER if until else (ends // QUARTER + 1) * QUARTER,
-        asked_since=begins,
-        asked_until=ends if until else (ends // QUARTER + 1) * QUARTER,
+        since=begins // BUCKET_SECONDS * BUCKET_SECONDS,
+        until=-(-ends // BUCKET_SECONDS) * BUCKET_SECONDS if until else (ends // BUCKET_SECONDS + 1) * BUCKET_SECONDS,
+        requested_since=begins,
+        requested_until=ends if until else (ends // BUCKET_SECONDS + 1) * BUCKET_SECONDS,
     )
 
 
@@ -133,9 +133,9 @@ def _until(text: str, zone: Zone, now: int) -> int:
 
 
 def _read(option: str, text: str, zone: Zone, now: int, *, end: bool) -> int:
-    said = text.strip()
+    stripped = text.strip()
     try:
-        moment = _moment(said, zone, now, end=end)
+        moment = _moment(stripped, zone, now, end=end)
     except (ValueError, OverflowError):
         # There is no such day, or no calendar goes so far.
         moment = None
@@ -144,20 +144,20 @@ def _read(option: str, text: str, zone: Zone, now: int, *, end: bool) -> int:
     return moment
 
 
-def _moment(said: str, zone: Zone, now: int, *, end: bool) -> int | None:
-    if ago := _AGO.fullmatch(said):
+def _moment(text: str, zone: Zone, now: int, *, end: bool) -> int | None:
+    if ago := _AGO.fullmatch(text):
         return max(now - int(ago[1]) * _UNITS[ago[2]], _EARLIEST)
     today = zone.local(now).date()
-    if said in (TODAY, YESTERDAY):
-        day = today if said == TODAY else today - timedelta(days=1)
+    if text in (TODAY, YESTERDAY):
+        day = today if text == TODAY else today - timedelta(days=1)
         return zone.begin(day + timedelta(days=1) if end else day)
-    if _DAY.fullmatch(said):
-        day = date.fromisoformat(said)
+    if _DAY.fullmatch(text):
+        day = date.fromisoformat(text)
         return zone.begin(day + timedelta(days=1) if end else day)
-    if told := _TIME.fullmatch(said):
-        shown = datetime.fromisoformat(f"{told[1]}T{told[2]}{told[3] or ':00'}")
-        if told[4]:
-            shown = shown.replace(tzinfo=datetime.fromisoformat(f"2000-01-01T00:00:00{told[4]}").tzinfo)
+    if match := _TIME.fullmatch(text):
+        shown = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3] or ':00'}")
+        if match[4]:
+            shown = shown.replace(tzinfo=datetime.fromisoformat(f"2000-01-01T00:00:00{match[4]}").tzinfo)
             return int(shown.timestamp())
         return zone.moment(shown)
     return None

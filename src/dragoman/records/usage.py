@@ -28,7 +28,7 @@ SESSION, THREAD, DAY = "session", "thread", "day"
 # What may be asked for.
 GROUPS = ("key", "model", "provider", "client", SESSION, THREAD, DAY)
 # How sessions and threads are called, and what is without any.
-_SPEAKERS = {SESSION: SESSION_NAMES, THREAD: THREAD_NAMES}
+_NAME_COLUMNS = {SESSION: SESSION_NAMES, THREAD: THREAD_NAMES}
 _NONE: dict[str, str | int] = {"session_id": 0, "thread_id": 0}
 _encode = msgspec.json.Encoder().encode
 
@@ -65,7 +65,7 @@ class UsageFigures(Struct, frozen=True):
 _FIGURES = UsageFigures.__struct_fields__
 _COUNT = len(_FIGURES)
 # The dearest first: where that stands, from the end of a row.
-_dear = itemgetter(*(_FIGURES.index(name) - _COUNT for name in ("cost_nano_usd", "requests", "input_tokens")))
+_by_cost = itemgetter(*(_FIGURES.index(name) - _COUNT for name in ("cost_nano_usd", "requests", "input_tokens")))
 
 
 class Group(Struct, frozen=True):
@@ -106,7 +106,7 @@ class UsageReport(Struct, frozen=True, kw_only=True):
         """As programs are told, in JSON."""
         local = self.period.zone.local
         row = msgspec.defstruct("Row", (*self.names, *_FIGURES))
-        told: dict[str, object] = {
+        document: dict[str, object] = {
             "since": local(self.period.since).isoformat(),
             "until": local(self.period.until).isoformat(),
             "zone": self.period.zone.name,
@@ -114,9 +114,9 @@ class UsageReport(Struct, frozen=True, kw_only=True):
             "rows": [row(*each) for each in self.rows],
         }
         if self.rest is not None:
-            told["rest"] = {"groups": self.rest.groups, **_members(self.rest.figures)}
-        told["total"] = self.total
-        return _encode(told)
+            document["rest"] = {"groups": self.rest.groups, **_members(self.rest.figures)}
+        document["total"] = self.total
+        return _encode(document)
 
 
 def figures_of(measures: Measures) -> UsageFigures:
@@ -165,40 +165,40 @@ def figures_of(measures: Measures) -> UsageFigures:
     )
 
 
-def read_groups(said: Sequence[str]) -> tuple[str, ...]:
+def read_groups(values: Sequence[str]) -> tuple[str, ...]:
     """What to group by, as a person says it: once or several times, and with commas."""
-    found = tuple(dict.fromkeys(word.strip() for words in said for word in words.split(",") if word.strip()))
-    for word in found:
+    groups = tuple(dict.fromkeys(word.strip() for words in values for word in words.split(",") if word.strip()))
+    for word in groups:
         if word not in GROUPS:
             raise UsageError(f"--by: there is no group {word!r}; there are {', '.join(GROUPS)}")
-    if not found:
+    if not groups:
         raise UsageError(f"--by: says no group; there are {', '.join(GROUPS)}")
-    both = [word for word in found if word in (SESSION, THREAD)]
-    others = [word for word in found if word in NAMES]
+    both = [word for word in groups if word in (SESSION, THREAD)]
+    others = [word for word in groups if word in NAMES]
     if len(both) > 1:
         raise UsageError("--by: a thread is in one session; say session or thread")
     if both and others:
         raise UsageError(f"--by: sums of a {both[0]} are kept by day alone, and not by {' or '.join(others)}")
-    return found
+    return groups
 
 
-def usage(questions: UsageQueries, by: Sequence[str], period: Period, most: int | None = None) -> UsageReport:
+def usage(queries: UsageQueries, by: Sequence[str], period: Period, most: int | None = None) -> UsageReport:
     """All of a period, in groups: the dearest first, days in their order; what is beyond `most` of them is one."""
     others = [word for word in by if word != DAY]
     if DAY in by:
-        found = _by_day(questions, others, period)
+        grouped = _by_day(queries, others, period)
     else:
-        found = _at_once(questions, others, period.start, period.end, most)
-    rows, shown = found.rows, found.rows
+        grouped = _at_once(queries, others, period.start, period.end, most)
+    rows, shown = grouped.rows, grouped.rows
     # Those that cost the same stay as they are.
-    rows.sort(key=_dear, reverse=True)
+    rows.sort(key=_by_cost, reverse=True)
     rest = None
-    if most is not None and found.count > most:
+    if most is not None and grouped.count > most:
         shown = rows[:most]
-        rest = OtherGroups(found.count - len(shown), UsageFigures(*_without(found.total, shown)))
+        rest = OtherGroups(grouped.count - len(shown), UsageFigures(*_without(grouped.total, shown)))
     if DAY in by:
         shown.sort(key=itemgetter(0))
-    return UsageReport(period=period, by=tuple(by), names=_names_of(by), rows=shown, total=found.total, rest=rest)
+    return UsageReport(period=period, by=tuple(by), names=_names_of(by), rows=shown, total=grouped.total, rest=rest)
 
 
 def nothing(by: Sequence[str], period: Period) -> UsageReport:
@@ -208,11 +208,11 @@ def nothing(by: Sequence[str], period: Period) -> UsageReport:
 
 def _names_of(by: Sequence[str]) -> tuple[str, ...]:
     """What groups are called by: days first."""
-    others = (name for word in by if word != DAY for name in _SPEAKERS.get(word, (word,)))
+    others = (name for word in by if word != DAY for name in _NAME_COLUMNS.get(word, (word,)))
     return (*((DAY,) if DAY in by else ()), *others)
 
 
-class _Found(Struct):
+class _GroupedUsage(Struct):
     """Rows, of how many groups, and what those come to together."""
 
     rows: list[NamedRow]
@@ -220,39 +220,39 @@ class _Found(Struct):
     total: UsageFigures
 
 
-def _by_day(questions: UsageQueries, others: Sequence[str], period: Period) -> _Found:
+def _by_day(queries: UsageQueries, others: Sequence[str], period: Period) -> _GroupedUsage:
     rows: list[NamedRow] = []
     if others:
         for day, start, end in period.days():
-            rows += [(day, *row) for row in _at_once(questions, others, start, end, None).rows]
-        return _Found(rows, len(rows), _added(rows))
-    quarters = questions.by_quarter(period.start, period.end)
+            rows += [(day, *row) for row in _at_once(queries, others, start, end, None).rows]
+        return _GroupedUsage(rows, len(rows), _added(rows))
+    buckets = queries.by_bucket(period.start, period.end)
     at = 0
     for day, _, end in period.days():
         begins = at
-        while at < len(quarters) and quarters[at][0] < end:
+        while at < len(buckets) and buckets[at][0] < end:
             at += 1
         if at > begins:
-            measures = tuple(map(sum, zip(*(measures for _, measures in quarters[begins:at]), strict=True)))
+            measures = tuple(map(sum, zip(*(measures for _, measures in buckets[begins:at]), strict=True)))
             rows.append((day, *_figures(measures)))
-    return _Found(rows, len(rows), _added(rows))
+    return _GroupedUsage(rows, len(rows), _added(rows))
 
 
-def _at_once(questions: UsageQueries, by: Sequence[str], start: int, end: int, most: int | None) -> _Found:
-    if by[0] in _SPEAKERS:
-        return _of_speakers(questions, by[0], start, end, most)
-    found = sorted(questions.by_names(by, start, end).items())
-    rows: list[NamedRow] = [(*group, *_figures(measures)) for group, measures in found]
-    return _Found(rows, len(rows), _added(rows))
+def _at_once(queries: UsageQueries, by: Sequence[str], start: int, end: int, most: int | None) -> _GroupedUsage:
+    if by[0] in _NAME_COLUMNS:
+        return _by_session_or_thread(queries, by[0], start, end, most)
+    groups = sorted(queries.by_names(by, start, end).items())
+    rows: list[NamedRow] = [(*group, *_figures(measures)) for group, measures in groups]
+    return _GroupedUsage(rows, len(rows), _added(rows))
 
 
-def _of_speakers(questions: UsageQueries, of: str, start: int, end: int, most: int | None) -> _Found:
+def _by_session_or_thread(queries: UsageQueries, of: str, start: int, end: int, most: int | None) -> _GroupedUsage:
     """What sessions or threads came to, what belongs to none, and what was forgotten, which is one group."""
-    asked = questions.by_session if of == SESSION else questions.by_thread
-    found = asked(start, end, most)
-    rows, count, names = found.rows, found.count, _SPEAKERS[of]
-    total = figures_of(questions.total(start, end))
-    none = questions.without_thread(start, end)
+    query = queries.by_session if of == SESSION else queries.by_thread
+    named_usage = query(start, end, most)
+    rows, count, names = named_usage.rows, named_usage.count, _NAME_COLUMNS[of]
+    total = figures_of(queries.total(start, end))
+    none = queries.without_thread(start, end)
     if none is not None:
         rows.append((*(_NONE.get(name, "") for name in names), *_figures(none)))
         count += 1
@@ -260,12 +260,12 @@ def _of_speakers(questions: UsageQueries, of: str, start: int, end: int, most: i
         # All that have names are there: the others are what is left of everything.
         forgotten = _without(total, rows)
     else:
-        measures = questions.forgotten(start, end)
+        measures = queries.forgotten(start, end)
         forgotten = () if measures is None else _figures(measures)
     if any(forgotten):
         rows.append((*(None for _ in names), *forgotten))
         count += 1
-    return _Found(rows, count, total)
+    return _GroupedUsage(rows, count, total)
 
 
 def _figures(measures: Measures) -> tuple[int, ...]:

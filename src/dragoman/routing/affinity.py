@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from dragoman.routing.plan_inputs import Affinity
 
-MOST = 10_000
+MAX_AFFINITIES = 10_000
 # One gateway key has one in so many.
 SHARE = 10
 # Seconds: after the last use, and how long others may go without being told that a pin is still used.
 LIFE = 3600.0
-REMINDED = 300.0
+REFRESH_SECONDS = 300.0
 
 
 class AffinityUpdate(Struct, frozen=True, array_like=True):
@@ -27,7 +27,7 @@ class AffinityUpdate(Struct, frozen=True, array_like=True):
 
     owner: str
     conversation: str
-    pin: Affinity
+    affinity: Affinity
     changed: float
     used: float
 
@@ -36,18 +36,18 @@ class _Held(Struct, gc=False):
     """A pin, when it was made, when it was used last, and when the others were told of that."""
 
     owner: str
-    pin: Affinity
+    affinity: Affinity
     changed: float
     used: float
-    told: float
+    broadcast_at: float
 
 
 class Affinities:
     """Conversations by their keys (see `conversations.py`), and by the gateway keys that they belong to."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._share = max(most // SHARE, 1)
+    def __init__(self, max_size: int = MAX_AFFINITIES) -> None:
+        self._max_size = max_size
+        self._share = max(max_size // SHARE, 1)
         # Each in the order of their last use.
         self._held: OrderedDict[str, _Held] = OrderedDict()
         self._owned: dict[str, OrderedDict[str, None]] = {}
@@ -56,7 +56,7 @@ class Affinities:
     def __len__(self) -> int:
         return len(self._held)
 
-    def pin(self, conversation: str, now: float) -> Affinity | None:
+    def lookup(self, conversation: str, now: float) -> Affinity | None:
         """Where a conversation is; to ask is to use it."""
         held = self._held.get(conversation)
         if held is None:
@@ -65,83 +65,83 @@ class Affinities:
             self._drop(conversation)
             return None
         self._use(conversation, held, now)
-        return held.pin
+        return held.affinity
 
-    def seen(self, conversation: str, now: float) -> Affinity | None:
+    def peek(self, conversation: str, now: float) -> Affinity | None:
         """Where a conversation is, without using it: whoever only looks keeps nothing alive."""
         held = self._held.get(conversation)
-        return None if held is None or now >= held.used + LIFE else held.pin
+        return None if held is None or now >= held.used + LIFE else held.affinity
 
-    def holds(self, conversation: str, pin: Affinity | None) -> bool:
+    def holds(self, conversation: str, affinity: Affinity | None) -> bool:
         """Whether it is this very pin that is held of a conversation, and nobody's since."""
         held = self._held.get(conversation)
-        return held is not None and held.pin is pin
+        return held is not None and held.affinity is affinity
 
-    def put(self, owner: str, conversation: str, pin: Affinity, now: float) -> None:
+    def put(self, owner: str, conversation: str, affinity: Affinity, now: float) -> None:
         """Say where a conversation is: with whoever answered it."""
         held = self._held.get(conversation)
         if held is not None:
             self._use(conversation, held, now)
-            if held.pin == pin:
+            if held.affinity == affinity:
                 return
-            held.pin, held.changed = pin, now
+            held.affinity, held.changed = affinity, now
         else:
-            self._made(owner, conversation, pin, now)
+            self._create(owner, conversation, affinity, now)
         self._dirty.add(conversation)
 
-    def news(self) -> list[AffinityUpdate]:
+    def take_updates(self) -> list[AffinityUpdate]:
         """What the other workers were not told yet."""
-        told: list[AffinityUpdate] = []
+        updates: list[AffinityUpdate] = []
         for conversation in self._dirty:
             held = self._held.get(conversation)
             if held is not None:
-                held.told = held.used
-                told.append(AffinityUpdate(held.owner, conversation, held.pin, held.changed, held.used))
+                held.broadcast_at = held.used
+                updates.append(AffinityUpdate(held.owner, conversation, held.affinity, held.changed, held.used))
         self._dirty.clear()
-        return told
+        return updates
 
-    def hush(self) -> None:
+    def discard_updates(self) -> None:
         """Let nothing be news: there is nobody to be told."""
         self._dirty.clear()
 
     def snapshot(self) -> list[AffinityUpdate]:
         """All that is known, for a worker that knows nothing."""
         return [
-            AffinityUpdate(held.owner, conversation, held.pin, held.changed, held.used)
+            AffinityUpdate(held.owner, conversation, held.affinity, held.changed, held.used)
             for conversation, held in self._held.items()
         ]
 
-    def merge(self, notices: Iterable[AffinityUpdate]) -> None:
+    def merge(self, updates: Iterable[AffinityUpdate]) -> None:
         """Take over what other workers pinned; they may come in any order, and more than once."""
-        for notice in notices:
-            held = self._held.get(notice.conversation)
+        for update in updates:
+            held = self._held.get(update.conversation)
             if held is None:
-                held = self._made(notice.owner, notice.conversation, notice.pin, notice.changed)
-            elif _rank(notice.changed, notice.pin) > _rank(held.changed, held.pin):
-                held.pin, held.changed = notice.pin, notice.changed
-            held.used = max(held.used, notice.used)
-            held.told = max(held.told, notice.used)
+                held = self._create(update.owner, update.conversation, update.affinity, update.changed)
+            elif _rank(update.changed, update.affinity) > _rank(held.changed, held.affinity):
+                held.affinity, held.changed = update.affinity, update.changed
+            held.used = max(held.used, update.used)
+            held.broadcast_at = max(held.broadcast_at, update.used)
 
     def _use(self, conversation: str, held: _Held, now: float) -> None:
         if now > held.used:
             held.used = now
-        if now >= held.told + REMINDED:
+        if now >= held.broadcast_at + REFRESH_SECONDS:
             self._dirty.add(conversation)
         self._held.move_to_end(conversation)
         self._owned[held.owner].move_to_end(conversation)
 
-    def _made(self, owner: str, conversation: str, pin: Affinity, now: float) -> _Held:
+    def _create(self, owner: str, conversation: str, affinity: Affinity, now: float) -> _Held:
         owned = self._owned.get(owner)
         if owned is not None and len(owned) >= self._share:
             oldest, _ = owned.popitem(last=False)
             del self._held[oldest]
             self._dirty.discard(oldest)
-        elif len(self._held) >= self._most:
+        elif len(self._held) >= self._max_size:
             self._drop(next(iter(self._held)))
             owned = self._owned.get(owner)
         if owned is None:
             owned = self._owned[owner] = OrderedDict()
-        held = self._held[conversation] = _Held(owner, pin, now, now, now)
+        held = self._held[conversation] = _Held(owner, affinity, now, now, now)
         owned[conversation] = None
         return held
 
@@ -154,5 +154,5 @@ class Affinities:
         self._dirty.discard(conversation)
 
 
-def _rank(changed: float, pin: Affinity) -> tuple[float, str, str, str]:
-    return (changed, pin.target, pin.key, pin.rule)
+def _rank(changed: float, affinity: Affinity) -> tuple[float, str, str, str]:
+    return (changed, affinity.target, affinity.key, affinity.rule)

@@ -12,7 +12,7 @@ from hashlib import sha256
 from dragoman.sessions.fact_extraction import session_header
 
 # Characters that are looked at of each text.
-MOST = 4096
+MAX_TEXT_LENGTH = 4096
 
 
 def conversation_key(
@@ -22,7 +22,7 @@ def conversation_key(
     cache_key: str = "",
     headers: Iterable[tuple[bytes, bytes]] = (),
     instructions: str = "",
-    opening: str = "",
+    first_message: str = "",
 ) -> str:
     """What a conversation is known by; "" if nothing tells it from others.
 
@@ -38,7 +38,7 @@ def conversation_key(
     session = session_header(headers) if headers else ""
     if session:
         return _digest("session", owner, session)
-    return _digest("opening", owner, instructions, opening) if opening else ""
+    return _digest("opening", owner, instructions, first_message) if first_message else ""
 
 
 def response_key(owner: str, response_id: str) -> str:
@@ -47,8 +47,8 @@ def response_key(owner: str, response_id: str) -> str:
 
 
 def _digest(kind: str, owner: str, text: str, then: str = "") -> str:
-    owner, text = owner[:MOST], text[:MOST]
+    owner, text = owner[:MAX_TEXT_LENGTH], text[:MAX_TEXT_LENGTH]
     # Lengths keep texts apart from those beside them.
-    said = f"{kind} {len(owner)} {len(text)} {owner}{text}{then[:MOST]}"
+    content = f"{kind} {len(owner)} {len(text)} {owner}{text}{then[:MAX_TEXT_LENGTH]}"
     # Processors have instructions for it: it is the quickest of all.
-    return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -23,37 +23,37 @@ class AttemptOutcome(Enum):
     ANSWERED = "answered"
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
-    NO_MONEY = "no_money"
-    BAD_KEY = "bad_key"
+    INSUFFICIENT_QUOTA = "no_money"
+    INVALID_KEY = "bad_key"
     # Not allowed, and nobody says whether that is for the key, the model or the content.
     FORBIDDEN = "forbidden"
-    TOO_LONG = "too_long"
-    REFUSED = "refused"
-    WRONG_REQUEST = "wrong_request"
+    CONTEXT_LENGTH_EXCEEDED = "too_long"
+    CONTENT_REFUSED = "refused"
+    INVALID_REQUEST = "wrong_request"
     UNKNOWN_MODEL = "unknown_model"
     UNREACHABLE = "unreachable"
     # Name servers did not answer: not sent, and nothing is known of the target.
     UNRESOLVED = "unresolved"
-    SILENT = "silent"
+    FIRST_BYTE_TIMEOUT = "silent"
     # Silent, but asked for a whole answer, which may simply be long: nobody knows whether it works.
-    SLOW = "slow"
+    SLOW_RESPONSE = "slow"
     # An answer that nobody can read.
     UNREADABLE = "unreadable"
-    NO_ANSWER = "no_answer"
-    BROKEN = "broken"
+    CONNECTION_LOST = "no_answer"
+    STREAM_BROKEN = "broken"
     # So many wait for the target already that nobody else may: not sent.
-    FULL = "full"
-    OURS = "ours"
+    QUEUE_FULL = "full"
+    GATEWAY_ERROR = "ours"
     # The client went away first.
-    LEFT = "left"
+    CLIENT_DISCONNECTED = "left"
 
 
 class NextStep(Enum):
     """What follows an attempt."""
 
-    AGAIN = "again"
-    NEXT = "next"
-    TELL = "tell"
+    RETRY = "again"
+    NEXT_TARGET = "next"
+    RETURN_ERROR = "tell"
 
 
 class SentSoFar(Enum):
@@ -69,7 +69,7 @@ class RetryBudgets(Struct, frozen=True, kw_only=True):
 
     # Of this target: how often it may be asked again, and was.
     retries: int = 0
-    pauses: int = 0
+    retry_count: int = 0
     has_budget: bool = True
     # Of the exchange: other targets, attempts and calls, seconds, and replays of what may have been billed.
     others: bool = False
@@ -78,18 +78,18 @@ class RetryBudgets(Struct, frozen=True, kw_only=True):
     attempts: int = 0
     calls: int = 0
     seconds: float = 0.0
-    replays: int = 0
+    billed_retries: int = 0
     # What the provider said: how long to wait, and whether to ask again at all.
     wait: float | None = None
     should_retry: bool | None = None
     # Of the line.
-    refusals: bool = False
+    fallback_on_refusal: bool = False
 
 
 class OutcomeRule(Struct, frozen=True, kw_only=True):
     """One line of the table: what may follow, in the order in which it is preferred."""
 
-    then: tuple[NextStep, ...] = ()
+    next_steps: tuple[NextStep, ...] = ()
     # Whether another key of the provider is tried first, if it has one: at once, and as no retry.
     keys: bool = False
     # Whether it is a failure of the target, and an answer of one that lives.
@@ -102,49 +102,53 @@ class OutcomeRule(Struct, frozen=True, kw_only=True):
 # What follows a failure, as decision 25 has it.
 TABLE: dict[AttemptOutcome, OutcomeRule] = {
     AttemptOutcome.ANSWERED: OutcomeRule(lives=True),
-    AttemptOutcome.RATE_LIMITED: OutcomeRule(then=(NextStep.NEXT,), keys=True, lives=True),
-    AttemptOutcome.OVERLOADED: OutcomeRule(then=(NextStep.AGAIN, NextStep.NEXT), counts=True),
-    AttemptOutcome.NO_MONEY: OutcomeRule(then=(NextStep.NEXT,), keys=True, lives=True),
-    AttemptOutcome.BAD_KEY: OutcomeRule(then=(NextStep.NEXT,), keys=True, lives=True),
+    AttemptOutcome.RATE_LIMITED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), keys=True, lives=True),
+    AttemptOutcome.OVERLOADED: OutcomeRule(next_steps=(NextStep.RETRY, NextStep.NEXT_TARGET), counts=True),
+    AttemptOutcome.INSUFFICIENT_QUOTA: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), keys=True, lives=True),
+    AttemptOutcome.INVALID_KEY: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), keys=True, lives=True),
     # Other keys would be asked the same, and whoever asks could wear them all out.
-    AttemptOutcome.FORBIDDEN: OutcomeRule(then=(NextStep.NEXT,), lives=True),
+    AttemptOutcome.FORBIDDEN: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
     # Next is one with a larger window.
-    AttemptOutcome.TOO_LONG: OutcomeRule(then=(NextStep.NEXT,), lives=True),
+    AttemptOutcome.CONTEXT_LENGTH_EXCEEDED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
     # Next only if the line says so.
-    AttemptOutcome.REFUSED: OutcomeRule(then=(NextStep.NEXT,), lives=True),
-    AttemptOutcome.WRONG_REQUEST: OutcomeRule(lives=True),
-    AttemptOutcome.UNKNOWN_MODEL: OutcomeRule(then=(NextStep.NEXT,), lives=True),
-    AttemptOutcome.UNREACHABLE: OutcomeRule(then=(NextStep.AGAIN, NextStep.NEXT), counts=True),
-    AttemptOutcome.UNRESOLVED: OutcomeRule(then=(NextStep.AGAIN, NextStep.NEXT)),
-    AttemptOutcome.SILENT: OutcomeRule(then=(NextStep.NEXT, NextStep.AGAIN), counts=True, billed=True),
-    AttemptOutcome.SLOW: OutcomeRule(then=(NextStep.NEXT, NextStep.AGAIN), billed=True),
-    AttemptOutcome.UNREADABLE: OutcomeRule(then=(NextStep.NEXT, NextStep.AGAIN), counts=True, billed=True),
-    AttemptOutcome.NO_ANSWER: OutcomeRule(then=(NextStep.AGAIN, NextStep.NEXT), counts=True),
-    AttemptOutcome.BROKEN: OutcomeRule(then=(NextStep.NEXT,), counts=True, billed=True),
-    AttemptOutcome.FULL: OutcomeRule(then=(NextStep.NEXT,)),
-    AttemptOutcome.OURS: OutcomeRule(),
-    AttemptOutcome.LEFT: OutcomeRule(),
+    AttemptOutcome.CONTENT_REFUSED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
+    AttemptOutcome.INVALID_REQUEST: OutcomeRule(lives=True),
+    AttemptOutcome.UNKNOWN_MODEL: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
+    AttemptOutcome.UNREACHABLE: OutcomeRule(next_steps=(NextStep.RETRY, NextStep.NEXT_TARGET), counts=True),
+    AttemptOutcome.UNRESOLVED: OutcomeRule(next_steps=(NextStep.RETRY, NextStep.NEXT_TARGET)),
+    AttemptOutcome.FIRST_BYTE_TIMEOUT: OutcomeRule(
+        next_steps=(NextStep.NEXT_TARGET, NextStep.RETRY), counts=True, billed=True
+    ),
+    AttemptOutcome.SLOW_RESPONSE: OutcomeRule(next_steps=(NextStep.NEXT_TARGET, NextStep.RETRY), billed=True),
+    AttemptOutcome.UNREADABLE: OutcomeRule(next_steps=(NextStep.NEXT_TARGET, NextStep.RETRY), counts=True, billed=True),
+    AttemptOutcome.CONNECTION_LOST: OutcomeRule(next_steps=(NextStep.RETRY, NextStep.NEXT_TARGET), counts=True),
+    AttemptOutcome.STREAM_BROKEN: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), counts=True, billed=True),
+    AttemptOutcome.QUEUE_FULL: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,)),
+    AttemptOutcome.GATEWAY_ERROR: OutcomeRule(),
+    AttemptOutcome.CLIENT_DISCONNECTED: OutcomeRule(),
 }
 # The same as sets, which are asked for every attempt.
 COUNTING = frozenset(kind for kind, row in TABLE.items() if row.counts)
-OUR_OWN = frozenset({AttemptOutcome.FULL, AttemptOutcome.OURS, AttemptOutcome.LEFT})
+GATEWAY_OUTCOMES = frozenset(
+    {AttemptOutcome.QUEUE_FULL, AttemptOutcome.GATEWAY_ERROR, AttemptOutcome.CLIENT_DISCONNECTED}
+)
 LIVING = frozenset(kind for kind, row in TABLE.items() if row.lives)
 
 # Seconds: the first pause, the longest one, and which part of it is left to the dice.
-_FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 10.0
+_FIRST_RETRY_DELAY = 0.5
+MAX_RETRY_DELAY = 10.0
 _JITTER = 0.25
 
 
-def after(kind: AttemptOutcome, heard: SentSoFar, chances: RetryBudgets) -> NextStep:
+def next_step(kind: AttemptOutcome, sent: SentSoFar, budgets: RetryBudgets) -> NextStep:
     """What follows an attempt, by the table and by what is left."""
-    row = TABLE[kind]
-    if not _may_go_on(heard, chances) or (row.billed and chances.replays <= 0):
-        return NextStep.TELL
-    for then in row.then:
-        if _may_ask_again(chances) if then is NextStep.AGAIN else _has_other(kind, chances):
-            return then
-    return NextStep.TELL
+    rule = TABLE[kind]
+    if not _may_continue(sent, budgets) or (rule.billed and budgets.billed_retries <= 0):
+        return NextStep.RETURN_ERROR
+    for step in rule.next_steps:
+        if _may_retry(budgets) if step is NextStep.RETRY else _has_other(kind, budgets):
+            return step
+    return NextStep.RETURN_ERROR
 
 
 def counts_for_health(kind: AttemptOutcome) -> bool:
@@ -157,28 +161,30 @@ def maybe_billed(kind: AttemptOutcome) -> bool:
     return TABLE[kind].billed
 
 
-def pause(number: int, wait: float | None, dice: float) -> float:
+def retry_delay(number: int, wait: float | None, draw: float) -> float:
     """How long to wait before a target is asked again for the nth time, counted from 0; `dice` is of [0, 1)."""
-    usual = min(_FIRST_PAUSE * 2.0 ** min(number, 10), LONGEST_PAUSE) * (1 - _JITTER * dice)
-    return usual if wait is None else min(max(usual, wait), LONGEST_PAUSE)
+    usual = min(_FIRST_RETRY_DELAY * 2.0 ** min(number, 10), MAX_RETRY_DELAY) * (1 - _JITTER * draw)
+    return usual if wait is None else min(max(usual, wait), MAX_RETRY_DELAY)
 
 
-def _may_go_on(heard: SentSoFar, chances: RetryBudgets) -> bool:
-    return heard is not SentSoFar.CONTENT and chances.attempts > 0 and chances.calls > 0 and chances.seconds > 0
+def _may_continue(sent: SentSoFar, budgets: RetryBudgets) -> bool:
+    return sent is not SentSoFar.CONTENT and budgets.attempts > 0 and budgets.calls > 0 and budgets.seconds > 0
 
 
-def _may_ask_again(chances: RetryBudgets) -> bool:
-    wait = chances.wait
+def _may_retry(budgets: RetryBudgets) -> bool:
+    wait = budgets.wait
     # No pause is longer than the longest: who asks for more is not asked again. Nor is anybody after whose pause
     # nothing would be left.
-    patient = (wait is None or wait <= LONGEST_PAUSE) and pause(chances.pauses, wait, 0.0) < chances.seconds
-    return chances.retries > 0 and chances.has_budget and chances.should_retry is not False and patient
+    has_time = (wait is None or wait <= MAX_RETRY_DELAY) and retry_delay(
+        budgets.retry_count, wait, 0.0
+    ) < budgets.seconds
+    return budgets.retries > 0 and budgets.has_budget and budgets.should_retry is not False and has_time
 
 
-def _has_other(kind: AttemptOutcome, chances: RetryBudgets) -> bool:
-    if kind is AttemptOutcome.TOO_LONG:
-        return chances.others and chances.larger
-    return chances.others and (chances.refusals or kind is not AttemptOutcome.REFUSED)
+def _has_other(kind: AttemptOutcome, budgets: RetryBudgets) -> bool:
+    if kind is AttemptOutcome.CONTEXT_LENGTH_EXCEEDED:
+        return budgets.others and budgets.larger
+    return budgets.others and (budgets.fallback_on_refusal or kind is not AttemptOutcome.CONTENT_REFUSED)
 
 
 class TargetResult(Struct, frozen=True, kw_only=True):
@@ -188,21 +194,23 @@ class TargetResult(Struct, frozen=True, kw_only=True):
     window: int | None = None
 
 
-def decisive(verdicts: Sequence[TargetResult]) -> int | None:
+def decisive_failure(results: Sequence[TargetResult]) -> int | None:
     """Which of several failures is told: the first of a provider, but too long only if that is what all say.
 
     A refusal of our own hides no failure of a provider. "Too long" is told if no target with a larger or unknown window
     failed in another way, since agents then shorten their conversation. None if nobody was asked.
     """
-    asked = list(enumerate(verdicts))
-    asked = [pair for pair in asked if pair[1].kind not in OUR_OWN] or asked
-    other = [pair for pair in asked if pair[1].kind is not AttemptOutcome.TOO_LONG]
-    for place, verdict in asked:
-        if verdict.kind is AttemptOutcome.TOO_LONG and not any(_may_hold_more(rival, verdict) for _, rival in other):
-            return place
-    first = other or asked
+    indexed = list(enumerate(results))
+    indexed = [pair for pair in indexed if pair[1].kind not in GATEWAY_OUTCOMES] or indexed
+    other = [pair for pair in indexed if pair[1].kind is not AttemptOutcome.CONTEXT_LENGTH_EXCEEDED]
+    for index, result in indexed:
+        if result.kind is AttemptOutcome.CONTEXT_LENGTH_EXCEEDED and not any(
+            _may_hold_more(rival, result) for _, rival in other
+        ):
+            return index
+    first = other or indexed
     return first[0][0] if first else None
 
 
-def _may_hold_more(rival: TargetResult, verdict: TargetResult) -> bool:
-    return rival.window is None or verdict.window is None or rival.window > verdict.window
+def _may_hold_more(rival: TargetResult, result: TargetResult) -> bool:
+    return rival.window is None or result.window is None or rival.window > result.window

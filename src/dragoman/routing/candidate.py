@@ -30,21 +30,21 @@ class Filter(Enum):
     REFUSED = "refused"
     STRICT = "strict"
     # Somebody else keeps what the request refers to.
-    KEPT_ELSEWHERE = "kept_elsewhere"
+    STORED_ELSEWHERE = "kept_elsewhere"
     OTHER_MODEL = "other_model"
-    RESTING = "resting"
+    COOLDOWN = "resting"
     # One target alone is asked, and it is another one.
     ALONE = "alone"
 
 
-class Behind(Enum):
+class Deprioritized(Enum):
     """Why a target stands behind others that the policy ranks lower."""
 
     TIGHT = "tight"
     SUSPECT = "suspect"
-    RAMPING = "ramping"
+    SLOW_START = "ramping"
     BUSY = "busy"
-    KEYLESS = "keyless"
+    NO_KEY = "keyless"
     # In cooldown: it is asked when all others have failed.
     COOLDOWN = "cooldown"
 
@@ -55,13 +55,13 @@ class Why(Enum):
     POLICY = "policy"
     # The one that is left.
     ONLY = "only"
-    PINNED = "pinned"
+    AFFINITY = "pinned"
     # Nobody knows who keeps what the request refers to.
     ALONE = "alone"
     EXPLORED = "explored"
     # All rest, and this one is woken in its turn.
     WAKES = "wakes"
-    NOBODY = "nobody"
+    NO_TARGET = "nobody"
 
 
 class Candidate(Struct, frozen=True):
@@ -70,9 +70,9 @@ class Candidate(Struct, frozen=True):
     # Its place in the line.
     place: int
     target: Target
-    standing: HealthState
+    health: HealthState
     left_out: Filter | None = None
-    behind: Behind | None = None
+    deprioritized: Deprioritized | None = None
     # In nano-dollars.
     cost: int | None = None
     speed: Speed | None = None
@@ -100,30 +100,30 @@ class Plan(Struct, frozen=True, dict=True):
     why: Why
     # Which rules decided, as they are shown.
     rule: str
-    needs: Requirements
+    requirements: Requirements
     now: float
     # Mostly the first answers, and nobody asks for the others: where all are well they are ranked when somebody does.
     ranked: Ranked | Callable[[], Ranked]
     # Which rules decided, as a pin holds them.
     held: str = ""
     # Where the conversation was until now, wherever it goes.
-    pin: Affinity | None = None
+    affinity: Affinity | None = None
 
     @property
-    def is_calm(self) -> bool:
+    def is_unranked(self) -> bool:
         """Whether all targets were well, free and fit, so that the first was known without a look at the others."""
         return not isinstance(self.ranked, Ranked)
 
     @property
     def order(self) -> tuple[Target, ...]:
         """Those that may be asked, as they are tried."""
-        return self._found.order
+        return self._ranking.order
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """All that were looked at, in the line's order."""
-        return self._found.candidates
+        return self._ranking.candidates
 
     @cached_property
-    def _found(self) -> Ranked:
+    def _ranking(self) -> Ranked:
         return self.ranked if isinstance(self.ranked, Ranked) else self.ranked()

@@ -10,17 +10,17 @@ from email.utils import parsedate
 from msgspec import Struct
 
 from dragoman.model.failure import Failure
-from dragoman.providers.key_cooldowns import LONGEST
+from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.routing.failure_classification import speaks_of_key
+from dragoman.routing.failure_classification import is_key_failure
 
 # Seconds: a limit that does not say how long it holds, and the shortest rest. The longest is that of all keys:
 # providers name days, and renew what they counted long before; a key that is still refused rests again.
-USUAL = 60.0
-SHORTEST = 1.0
+DEFAULT_SECONDS = 60.0
+MIN_SECONDS = 1.0
 
 # Codes of limits that hold for a whole account.
-_ACCOUNT = ("account", "organization", "usage_limit")
+_ACCOUNT_CODES = ("account", "organization", "usage_limit")
 _UNIFIED = b"anthropic-ratelimit-unified-status"
 
 
@@ -44,34 +44,34 @@ NO_HINT = Hint()
 
 def hint_of(headers: Iterable[tuple[bytes, bytes]], wall: float) -> Hint:
     """Read the hints of an answer's headers; `wall` is the time of day in seconds, for those that name a date."""
-    found = {name: value for name, value in headers if name in _HINTS}
-    if not found:
+    hint_headers = {name: value for name, value in headers if name in _HINTS}
+    if not hint_headers:
         return NO_HINT
-    exact = _seconds(found.get(b"retry-after-ms"), 1000.0)
-    after = found.get(b"retry-after")
+    exact = _seconds(hint_headers.get(b"retry-after-ms"), 1000.0)
+    after = hint_headers.get(b"retry-after")
     wait = exact if exact is not None else _seconds(after, 1.0)
     if wait is None and after is not None:
         wait = _until(after, wall)
     return Hint(
         wait=wait,
-        should_retry=_BOOLEANS.get((found.get(b"x-should-retry") or b"").strip().lower()),
-        account=found.get(_UNIFIED) == b"rejected",
+        should_retry=_BOOLEANS.get((hint_headers.get(b"x-should-retry") or b"").strip().lower()),
+        account=hint_headers.get(_UNIFIED) == b"rejected",
     )
 
 
-def rest_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_HINT) -> Cooldown | None:
+def cooldown_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_HINT) -> Cooldown | None:
     """How long the key of an attempt rests, if it does: only for what speaks of the key itself."""
     if kind is AttemptOutcome.RATE_LIMITED:
         code = "" if failure is None else f"{failure.code or ''} {failure.native}".lower()
-        wide = hint.account or any(word in code for word in _ACCOUNT)
-        return Cooldown(seconds=_bounded(hint.wait, USUAL), every_model=wide)
+        wide = hint.account or any(word in code for word in _ACCOUNT_CODES)
+        return Cooldown(seconds=_bounded(hint.wait, DEFAULT_SECONDS), every_model=wide)
     if failure is None:
         return None
-    if kind is AttemptOutcome.NO_MONEY and speaks_of_key(failure):
-        return Cooldown(seconds=_bounded(hint.wait, LONGEST), every_model=True)
-    if kind is AttemptOutcome.BAD_KEY and (failure.status == 401 or speaks_of_key(failure)):
+    if kind is AttemptOutcome.INSUFFICIENT_QUOTA and is_key_failure(failure):
+        return Cooldown(seconds=_bounded(hint.wait, MAX_COOLDOWN_SECONDS), every_model=True)
+    if kind is AttemptOutcome.INVALID_KEY and (failure.status == 401 or is_key_failure(failure)):
         # What is forbidden may be this model alone.
-        return Cooldown(seconds=LONGEST, every_model=failure.status != 403)
+        return Cooldown(seconds=MAX_COOLDOWN_SECONDS, every_model=failure.status != 403)
     return None
 
 
@@ -80,11 +80,11 @@ def names_the_key(failure: Failure) -> bool:
 
     Any other failure rests one key for each request, or one request could wear them all out.
     """
-    return failure.status != 429 and speaks_of_key(failure)
+    return failure.status != 429 and is_key_failure(failure)
 
 
 def _bounded(wait: float | None, usual: float) -> float:
-    return usual if wait is None else min(max(wait, SHORTEST), LONGEST)
+    return usual if wait is None else min(max(wait, MIN_SECONDS), MAX_COOLDOWN_SECONDS)
 
 
 def _seconds(value: bytes | None, unit: float) -> float | None:

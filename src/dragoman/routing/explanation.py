@@ -6,16 +6,16 @@ from collections.abc import Collection
 
 from dragoman.prices.money import dollars
 from dragoman.records.journal_entry import CandidateEntry
-from dragoman.routing.candidate import Behind, Candidate, Filter, Plan, Why
+from dragoman.routing.candidate import Candidate, Deprioritized, Filter, Plan, Why
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 from dragoman.routing.speed import Speed
-from dragoman.routing.target import shown_model
+from dragoman.routing.target import printable_model_name
 
 LEADS = {
     Why.ONLY: "nobody else is left",
-    Why.PINNED: "the conversation is there",
+    Why.AFFINITY: "the conversation is there",
     Why.ALONE: "nobody knows who keeps what the request refers to, and it is the first who may",
     Why.EXPLORED: "the least is known of its speed, and now and then somebody must look",
     Why.WAKES: "all rest, and it is its turn to be tried",
@@ -31,42 +31,42 @@ LEFT_OUT = {
     Filter.UNKNOWN_COST: "its price is unknown, and there is a max_cost",
     Filter.REFUSED: "the request cannot be said there",
     Filter.STRICT: "something would be lost, and strict forbids that",
-    Filter.KEPT_ELSEWHERE: "another provider keeps what the request refers to",
+    Filter.STORED_ELSEWHERE: "another provider keeps what the request refers to",
     Filter.OTHER_MODEL: "its model is another one",
-    Filter.RESTING: "it rests",
+    Filter.COOLDOWN: "it rests",
     Filter.ALONE: "only one target is asked for what nobody knows the keeper of",
 }
 # Why a target is left out whose provider is not there.
 ABSENT = "its provider is not set up here"
-BEHIND = {
-    Behind.TIGHT: "its window may be too small",
-    Behind.SUSPECT: "it failed a moment ago",
-    Behind.RAMPING: "it has only just come back, and gets some of the requests",
-    Behind.BUSY: "all its slots are taken",
-    Behind.KEYLESS: "all its keys rest",
-    Behind.COOLDOWN: "it is in cooldown, and asked if all others fail",
+DEPRIORITIZED = {
+    Deprioritized.TIGHT: "its window may be too small",
+    Deprioritized.SUSPECT: "it failed a moment ago",
+    Deprioritized.SLOW_START: "it has only just come back, and gets some of the requests",
+    Deprioritized.BUSY: "all its slots are taken",
+    Deprioritized.NO_KEY: "all its keys rest",
+    Deprioritized.COOLDOWN: "it is in cooldown, and asked if all others fail",
 }
 
 # So many candidates are written down one by one, with so many letters of their names, which clients may choose.
-_MOST = 16
-_LONGEST_NAME = 256
+_MAX_CANDIDATES = 16
+_MAX_NAME_LENGTH = 256
 _MICROSECONDS = 1_000_000
 # No number that anybody measured comes to this; what does cannot be written down.
 _LIMIT = 1e9
-_LARGEST = (1 << 63) - 1
+_MAX_INTEGER = (1 << 63) - 1
 
 
-def considered(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[CandidateEntry, ...], int | None]:
+def candidate_entries(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[CandidateEntry, ...], int | None]:
     """What a record keeps of a plan: those in the order, then those left out, `missed` last; and how many more, if any.
 
     What a translation said of a request stays out of it, since that may be the client's own words.
     """
-    found = [_considered(candidate) for candidate in in_order(plan)[:_MOST]]
-    found += [
-        CandidateEntry(shown_target(name)[:_LONGEST_NAME], f"left out: {ABSENT}")
-        for name in [*missed][: _MOST - len(found)]
+    entries = [_candidate_entry(candidate) for candidate in in_order(plan)[:_MAX_CANDIDATES]]
+    entries += [
+        CandidateEntry(printable_target(name)[:_MAX_NAME_LENGTH], f"left out: {ABSENT}")
+        for name in [*missed][: _MAX_CANDIDATES - len(entries)]
     ]
-    return tuple(found), len(plan.candidates) + len(missed) - len(found) or None
+    return tuple(entries), len(plan.candidates) + len(missed) - len(entries) or None
 
 
 def in_order(plan: Plan) -> list[Candidate]:
@@ -75,10 +75,10 @@ def in_order(plan: Plan) -> list[Candidate]:
     return sorted(plan.candidates, key=lambda found: places.get(found.target.id, len(places)))
 
 
-def shown_target(name: str) -> str:
+def printable_target(name: str) -> str:
     """The name of a target whose provider is not there, as answers and logs may show it."""
     provider, _, model = name.partition("/")
-    return f"{provider}/{shown_model(model)}"
+    return f"{provider}/{printable_model_name(model)}"
 
 
 def explain(plan: Plan) -> tuple[str, ...]:
@@ -97,44 +97,44 @@ def reason(candidate: Candidate, plan: Plan) -> str:
     left_out = candidate.left_out
     if left_out is None:
         return ""
-    said = plan.needs.refused.get(candidate.target.id, "") if left_out is Filter.REFUSED else ""
-    return f"{LEFT_OUT[left_out]}: {said}" if said else LEFT_OUT[left_out]
+    detail = plan.requirements.refused.get(candidate.target.id, "") if left_out is Filter.REFUSED else ""
+    return f"{LEFT_OUT[left_out]}: {detail}" if detail else LEFT_OUT[left_out]
 
 
-def because(plan: Plan, *, rolled: bool = True) -> str:
+def because(plan: Plan, *, randomized: bool = True) -> str:
     """Why the first leads; `rolled` says that dice were."""
     if not plan.order:
         return "nobody can be asked"
     if plan.why is not Why.POLICY:
         return LEADS[plan.why]
     policy = POLICIES[plan.policy]
-    if not rolled and policy.unrolled:
-        return policy.unrolled
+    if not randomized and policy.unrandomized:
+        return policy.unrandomized
     moved = policy.as_written and plan.order[0].id != plan.candidates[0].target.id
     return f"{policy.chosen} that is neither left out nor behind" if moved else policy.chosen
 
 
-def _considered(found: Candidate) -> CandidateEntry:
-    target, cost, speed = found.target, found.cost, found.speed
+def _candidate_entry(candidate: Candidate) -> CandidateEntry:
+    target, cost, speed = candidate.target, candidate.cost, candidate.speed
     first = rate = None
     if speed is not None and speed.samples > 0:
         first = int(speed.first_token * _MICROSECONDS) if 0 <= speed.first_token < _LIMIT else None
         rate = round(speed.rate, 2) if 0 < speed.rate < _LIMIT else None
     return CandidateEntry(
-        f"{target.provider.name}/{target.shown}"[:_LONGEST_NAME],
-        _note(found),
-        cost if cost is not None and cost <= _LARGEST else None,
-        found.losses,
+        f"{target.provider.name}/{target.printable_model}"[:_MAX_NAME_LENGTH],
+        _why(candidate),
+        cost if cost is not None and cost <= _MAX_INTEGER else None,
+        candidate.losses,
         first,
         rate,
     )
 
 
-def _note(found: Candidate) -> str:
+def _why(candidate: Candidate) -> str:
     """Why it is not asked, or not before others, without anything that was said of the request."""
-    if found.left_out is not None:
-        return f"left out: {LEFT_OUT[found.left_out]}"
-    return "" if found.behind is None else f"behind: {BEHIND[found.behind]}"
+    if candidate.left_out is not None:
+        return f"left out: {LEFT_OUT[candidate.left_out]}"
+    return "" if candidate.deprioritized is None else f"behind: {DEPRIORITIZED[candidate.deprioritized]}"
 
 
 def _first(plan: Plan) -> str:
@@ -145,39 +145,41 @@ def _first(plan: Plan) -> str:
 
 
 def _described(candidate: Candidate, plan: Plan) -> str:
-    said = [
+    parts = [
         reason(candidate, plan),
-        f"behind, {BEHIND[candidate.behind]}" if candidate.behind is not None and candidate.left_out is None else "",
-        _standing(candidate.standing, plan.now),
+        f"behind, {DEPRIORITIZED[candidate.deprioritized]}"
+        if candidate.deprioritized is not None and candidate.left_out is None
+        else "",
+        _health(candidate.health, plan.now),
         *_figures(candidate, POLICIES[plan.policy]),
     ]
-    return f"{candidate.target.id}: {'; '.join(word for word in said if word)}"
+    return f"{candidate.target.id}: {'; '.join(part for part in parts if part)}"
 
 
-def _standing(standing: HealthState, now: float) -> str:
-    left = standing.until - now
-    if standing.level is HealthLevel.GOOD or not left > 0:
-        return "good" if standing.level not in (HealthLevel.RESTING, HealthLevel.PROBED) else "tried again after a rest"
-    return f"{standing.level.value} for {left:.3g} s"
+def _health(health: HealthState, now: float) -> str:
+    left = health.until - now
+    if health.level is HealthLevel.HEALTHY or not left > 0:
+        return "good" if health.level not in (HealthLevel.COOLDOWN, HealthLevel.PROBING) else "tried again after a rest"
+    return f"{health.level.value} for {left:.3g} s"
 
 
 def _figures(candidate: Candidate, policy: Policy) -> list[str]:
-    said = []
+    figures = []
     if candidate.cost is not None:
-        said.append(f"costs about {dollars(candidate.cost)}")
+        figures.append(f"costs about {dollars(candidate.cost)}")
     elif policy.prices or candidate.left_out is Filter.UNKNOWN_COST:
-        said.append("price unknown")
+        figures.append("price unknown")
     if candidate.speed is not None and candidate.speed.samples > 0:
-        said.append(_speed(candidate.speed))
+        figures.append(_speed(candidate.speed))
     elif policy.speed:
-        said.append("speed unknown")
+        figures.append("speed unknown")
     if candidate.losses is not None:
-        said.append(f"losses: {candidate.losses}")
+        figures.append(f"losses: {candidate.losses}")
     elif policy.losses:
-        said.append("losses unknown")
+        figures.append("losses unknown")
     if candidate.window is not None:
-        said.append(f"window of {candidate.window} tokens")
-    return said
+        figures.append(f"window of {candidate.window} tokens")
+    return figures
 
 
 def _speed(speed: Speed) -> str:

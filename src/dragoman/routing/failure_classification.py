@@ -6,7 +6,7 @@ First match wins: what the code or type names, then the class that the codec fou
 from __future__ import annotations
 
 from dragoman.errors import (
-    BadAnswer,
+    BadResponse,
     ConfigError,
     DragomanError,
     Exhausted,
@@ -29,78 +29,78 @@ from dragoman.rules.failures import is_flagged
 
 # First match wins, so classes stand before their own parents. What is not here is our own affair, or the client's.
 _ERRORS: tuple[tuple[type[DragomanError], AttemptOutcome], ...] = (
-    (Unconfigured, AttemptOutcome.BAD_KEY),
-    (ConfigError, AttemptOutcome.BAD_KEY),
-    (Exhausted, AttemptOutcome.OURS),
+    (Unconfigured, AttemptOutcome.INVALID_KEY),
+    (ConfigError, AttemptOutcome.INVALID_KEY),
+    (Exhausted, AttemptOutcome.GATEWAY_ERROR),
     (Unresolved, AttemptOutcome.UNRESOLVED),
     # It was sent: whether it was done, nobody knows.
-    (Unanswered, AttemptOutcome.BROKEN),
+    (Unanswered, AttemptOutcome.STREAM_BROKEN),
     (Unreachable, AttemptOutcome.UNREACHABLE),
     (Unconnected, AttemptOutcome.UNREACHABLE),
-    (Stalled, AttemptOutcome.BROKEN),
-    (TimedOut, AttemptOutcome.SILENT),
-    (Truncated, AttemptOutcome.BROKEN),
+    (Stalled, AttemptOutcome.STREAM_BROKEN),
+    (TimedOut, AttemptOutcome.FIRST_BYTE_TIMEOUT),
+    (Truncated, AttemptOutcome.STREAM_BROKEN),
     # Our limit, and the next one would answer as much.
-    (Oversized, AttemptOutcome.OURS),
+    (Oversized, AttemptOutcome.GATEWAY_ERROR),
     # What was answered was worked for, whether anybody can read it or not.
-    (BadAnswer, AttemptOutcome.UNREADABLE),
-    (UpstreamError, AttemptOutcome.NO_ANSWER),
+    (BadResponse, AttemptOutcome.UNREADABLE),
+    (UpstreamError, AttemptOutcome.CONNECTION_LOST),
 )
 
 # What the codecs tell apart.
 _KINDS: dict[FailureKind, AttemptOutcome] = {
-    FailureKind.INVALID: AttemptOutcome.WRONG_REQUEST,
-    FailureKind.CONTEXT_OVERFLOW: AttemptOutcome.TOO_LONG,
-    FailureKind.UNSUPPORTED: AttemptOutcome.WRONG_REQUEST,
-    FailureKind.UNAUTHENTICATED: AttemptOutcome.BAD_KEY,
-    FailureKind.QUOTA: AttemptOutcome.NO_MONEY,
+    FailureKind.INVALID: AttemptOutcome.INVALID_REQUEST,
+    FailureKind.CONTEXT_OVERFLOW: AttemptOutcome.CONTEXT_LENGTH_EXCEEDED,
+    FailureKind.UNSUPPORTED: AttemptOutcome.INVALID_REQUEST,
+    FailureKind.UNAUTHENTICATED: AttemptOutcome.INVALID_KEY,
+    FailureKind.QUOTA: AttemptOutcome.INSUFFICIENT_QUOTA,
     FailureKind.FORBIDDEN: AttemptOutcome.FORBIDDEN,
-    FailureKind.NOT_FOUND: AttemptOutcome.WRONG_REQUEST,
-    FailureKind.CONFLICT: AttemptOutcome.WRONG_REQUEST,
-    FailureKind.TOO_LARGE: AttemptOutcome.WRONG_REQUEST,
-    FailureKind.UNPROCESSABLE: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.NOT_FOUND: AttemptOutcome.INVALID_REQUEST,
+    FailureKind.CONFLICT: AttemptOutcome.INVALID_REQUEST,
+    FailureKind.TOO_LARGE: AttemptOutcome.INVALID_REQUEST,
+    FailureKind.UNPROCESSABLE: AttemptOutcome.INVALID_REQUEST,
     FailureKind.RATE_LIMITED: AttemptOutcome.RATE_LIMITED,
-    FailureKind.INTERNAL: AttemptOutcome.NO_ANSWER,
-    FailureKind.BAD_GATEWAY: AttemptOutcome.NO_ANSWER,
-    FailureKind.UPSTREAM_AUTH: AttemptOutcome.BAD_KEY,
-    FailureKind.BAD_CODING: AttemptOutcome.WRONG_REQUEST,
+    FailureKind.INTERNAL: AttemptOutcome.CONNECTION_LOST,
+    FailureKind.BAD_GATEWAY: AttemptOutcome.CONNECTION_LOST,
+    FailureKind.UPSTREAM_AUTH: AttemptOutcome.INVALID_KEY,
+    FailureKind.BAD_CODING: AttemptOutcome.INVALID_REQUEST,
     FailureKind.OVERLOADED: AttemptOutcome.OVERLOADED,
-    FailureKind.TIMEOUT: AttemptOutcome.SILENT,
+    FailureKind.TIMEOUT: AttemptOutcome.FIRST_BYTE_TIMEOUT,
     # Another gateway has nobody to ask.
-    FailureKind.LASTING: AttemptOutcome.UNREACHABLE,
+    FailureKind.PERMANENT: AttemptOutcome.UNREACHABLE,
 }
 # Statuses that mean something else than those around them.
 _STATUSES: dict[int, AttemptOutcome] = {
-    408: AttemptOutcome.NO_ANSWER,
-    425: AttemptOutcome.NO_ANSWER,
+    408: AttemptOutcome.CONNECTION_LOST,
+    425: AttemptOutcome.CONNECTION_LOST,
     503: AttemptOutcome.OVERLOADED,
     # Whoever stands before the server lost patience with it; it may be at work still.
-    504: AttemptOutcome.SILENT,
-    524: AttemptOutcome.SILENT,
+    504: AttemptOutcome.FIRST_BYTE_TIMEOUT,
+    524: AttemptOutcome.FIRST_BYTE_TIMEOUT,
     529: AttemptOutcome.OVERLOADED,
 }
 
 # Codes and types, in small letters, that say more than their status does.
 _CODES: dict[str, AttemptOutcome] = {
     # A plan is used up, which comes as a rate limit.
-    "usage_limit_reached": AttemptOutcome.NO_MONEY,
-    "usage_not_included": AttemptOutcome.NO_MONEY,
-    "api_key_invalid": AttemptOutcome.BAD_KEY,
-    "invalid_api_key": AttemptOutcome.BAD_KEY,
-    "incorrect_api_key": AttemptOutcome.BAD_KEY,
-    "authentication_error": AttemptOutcome.BAD_KEY,
-    "account_deactivated": AttemptOutcome.BAD_KEY,
-    "content_filter": AttemptOutcome.REFUSED,
-    "content_policy_violation": AttemptOutcome.REFUSED,
-    "image_content_policy_violation": AttemptOutcome.REFUSED,
+    "usage_limit_reached": AttemptOutcome.INSUFFICIENT_QUOTA,
+    "usage_not_included": AttemptOutcome.INSUFFICIENT_QUOTA,
+    "api_key_invalid": AttemptOutcome.INVALID_KEY,
+    "invalid_api_key": AttemptOutcome.INVALID_KEY,
+    "incorrect_api_key": AttemptOutcome.INVALID_KEY,
+    "authentication_error": AttemptOutcome.INVALID_KEY,
+    "account_deactivated": AttemptOutcome.INVALID_KEY,
+    "content_filter": AttemptOutcome.CONTENT_REFUSED,
+    "content_policy_violation": AttemptOutcome.CONTENT_REFUSED,
+    "image_content_policy_violation": AttemptOutcome.CONTENT_REFUSED,
     # What the service takes to be against its rules.
-    "invalid_prompt": AttemptOutcome.REFUSED,
-    "bio_policy": AttemptOutcome.REFUSED,
-    "cyber_policy": AttemptOutcome.REFUSED,
-    "moderation_blocked": AttemptOutcome.REFUSED,
+    "invalid_prompt": AttemptOutcome.CONTENT_REFUSED,
+    "bio_policy": AttemptOutcome.CONTENT_REFUSED,
+    "cyber_policy": AttemptOutcome.CONTENT_REFUSED,
+    "moderation_blocked": AttemptOutcome.CONTENT_REFUSED,
     # DashScope: https://help.aliyun.com/en/model-studio/error-code
-    "data_inspection_failed": AttemptOutcome.REFUSED,
-    "datainspectionfailed": AttemptOutcome.REFUSED,
+    "data_inspection_failed": AttemptOutcome.CONTENT_REFUSED,
+    "datainspectionfailed": AttemptOutcome.CONTENT_REFUSED,
     "model_not_found": AttemptOutcome.UNKNOWN_MODEL,
     "model_not_available": AttemptOutcome.UNKNOWN_MODEL,
     "model_not_supported": AttemptOutcome.UNKNOWN_MODEL,
@@ -110,7 +110,7 @@ _CODES: dict[str, AttemptOutcome] = {
     "deploymentnotfound": AttemptOutcome.UNKNOWN_MODEL,
 }
 # Codes and types, in small letters, that speak of the key or of whose it is, and never of what was asked with it.
-_OF_KEYS = frozenset(
+_KEY_CODES = frozenset(
     {
         "account_deactivated",
         "api_key_disabled",
@@ -145,10 +145,10 @@ _OVERLOADED = "overloaded"
 _LIMITS = frozenset({429, 500, 502, 503, 529})
 
 # Meanings for which a provider has no code: status, type, and how its words begin, all of which must fit.
-_WORDS: tuple[tuple[int, str, str, AttemptOutcome], ...] = (
-    (400, "invalid_request_error", "your credit balance is too low", AttemptOutcome.NO_MONEY),
+_MESSAGE_PREFIXES: tuple[tuple[int, str, str, AttemptOutcome], ...] = (
+    (400, "invalid_request_error", "your credit balance is too low", AttemptOutcome.INSUFFICIENT_QUOTA),
     # Google's servers, whose reason stands in a list beside.
-    (400, "", "api key not valid", AttemptOutcome.BAD_KEY),
+    (400, "", "api key not valid", AttemptOutcome.INVALID_KEY),
 )
 
 
@@ -159,7 +159,7 @@ def kind_of(
     content: bool = False,
     cut: bool = False,
     cloud: bool = True,
-    whole: bool = False,
+    non_streaming: bool = False,
 ) -> AttemptOutcome:
     """What became of an attempt that broke, or that a provider answered with a failure.
 
@@ -168,32 +168,32 @@ def kind_of(
     `whole` says that no stream was asked for, so that silence means little.
     """
     kind = _kind(what, stream=stream, content=content, cut=cut)
-    if whole and kind is AttemptOutcome.SILENT:
-        return AttemptOutcome.SLOW
-    return AttemptOutcome.BAD_KEY if cloud and kind is AttemptOutcome.FORBIDDEN else kind
+    if non_streaming and kind is AttemptOutcome.FIRST_BYTE_TIMEOUT:
+        return AttemptOutcome.SLOW_RESPONSE
+    return AttemptOutcome.INVALID_KEY if cloud and kind is AttemptOutcome.FORBIDDEN else kind
 
 
 def _kind(what: DragomanError | Failure, *, stream: bool, content: bool, cut: bool) -> AttemptOutcome:
     if isinstance(what, Failure):
         return _kind_of_failure(what, stream=stream, content=content)
     if cut and isinstance(what, Overdue):
-        return AttemptOutcome.OURS
+        return AttemptOutcome.GATEWAY_ERROR
     if isinstance(what, Overloaded):
         # Who has waited as long as anybody may does not begin to wait elsewhere.
-        return AttemptOutcome.OURS if what.waited else AttemptOutcome.FULL
-    kind = next((kind for error, kind in _ERRORS if isinstance(what, error)), AttemptOutcome.OURS)
-    return AttemptOutcome.BROKEN if content and kind is not AttemptOutcome.OURS else kind
+        return AttemptOutcome.GATEWAY_ERROR if what.waited else AttemptOutcome.QUEUE_FULL
+    kind = next((kind for error, kind in _ERRORS if isinstance(what, error)), AttemptOutcome.GATEWAY_ERROR)
+    return AttemptOutcome.STREAM_BROKEN if content and kind is not AttemptOutcome.GATEWAY_ERROR else kind
 
 
 def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> AttemptOutcome:
     if content:
-        return AttemptOutcome.BROKEN
+        return AttemptOutcome.STREAM_BROKEN
     native = failure.native.lower()
     code = (failure.code or "").lower()
     named = _CODES.get(code) or _CODES.get(native)
     if named is AttemptOutcome.UNKNOWN_MODEL and failure.status == 403:
         # It is there, but not for this key.
-        return AttemptOutcome.BAD_KEY
+        return AttemptOutcome.INVALID_KEY
     if named is not None:
         return named
     if failure.status in _LIMITS and (_OVERLOADED in code or _OVERLOADED in native):
@@ -201,35 +201,35 @@ def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Attemp
     kind = _KINDS.get(failure.kind)
     if kind is AttemptOutcome.FORBIDDEN:
         return _kind_of_ban(failure)
-    if kind is AttemptOutcome.WRONG_REQUEST:
+    if kind is AttemptOutcome.INVALID_REQUEST:
         return _kind_of_refusal(failure, native)
     if stream and failure.kind is FailureKind.BAD_GATEWAY and not native and not code:
         # What decoders say of a stream that broke off, or that nobody can read.
-        return AttemptOutcome.BROKEN
-    if kind in (None, AttemptOutcome.NO_ANSWER, AttemptOutcome.SILENT):
+        return AttemptOutcome.STREAM_BROKEN
+    if kind in (None, AttemptOutcome.CONNECTION_LOST, AttemptOutcome.FIRST_BYTE_TIMEOUT):
         kind = _STATUSES.get(failure.status, kind)
-    return kind or (AttemptOutcome.WRONG_REQUEST if 400 <= failure.status < 500 else AttemptOutcome.NO_ANSWER)
+    return kind or (AttemptOutcome.INVALID_REQUEST if 400 <= failure.status < 500 else AttemptOutcome.CONNECTION_LOST)
 
 
 def _kind_of_refusal(failure: Failure, native: str) -> AttemptOutcome:
     message = failure.message[:100].lower()
-    for status, said, words, kind in _WORDS:
-        if (failure.status, native) == (status, said) and message.startswith(words):
+    for status, error_type, prefix, kind in _MESSAGE_PREFIXES:
+        if (failure.status, native) == (status, error_type) and message.startswith(prefix):
             return kind
     if failure.param == "model":
         return AttemptOutcome.UNKNOWN_MODEL
     # Where a conversation is put to, nothing but the model can be missing, unless it says what.
     if failure.kind is FailureKind.NOT_FOUND and failure.param is None and failure.code is None:
         return AttemptOutcome.UNKNOWN_MODEL
-    return AttemptOutcome.WRONG_REQUEST
+    return AttemptOutcome.INVALID_REQUEST
 
 
 def _kind_of_ban(failure: Failure) -> AttemptOutcome:
-    if speaks_of_key(failure):
-        return AttemptOutcome.BAD_KEY
-    return AttemptOutcome.REFUSED if is_flagged(failure) else AttemptOutcome.FORBIDDEN
+    if is_key_failure(failure):
+        return AttemptOutcome.INVALID_KEY
+    return AttemptOutcome.CONTENT_REFUSED if is_flagged(failure) else AttemptOutcome.FORBIDDEN
 
 
-def speaks_of_key(failure: Failure) -> bool:
+def is_key_failure(failure: Failure) -> bool:
     """Whether a code or a type says that it is the key, or its account, that was refused."""
-    return (failure.code or "").lower() in _OF_KEYS or failure.native.lower() in _OF_KEYS
+    return (failure.code or "").lower() in _KEY_CODES or failure.native.lower() in _KEY_CODES

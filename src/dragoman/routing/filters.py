@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dragoman.model.losses import strictest
 from dragoman.model.request_features import RequestFeatures
-from dragoman.routing.candidate import Behind, Filter
+from dragoman.routing.candidate import Deprioritized, Filter
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
 from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.target import Target
 
 # In the order in which they are told.
-SIGNS = {
+FEATURE_FILTERS = {
     "tools": Filter.TOOLS,
     "images": Filter.IMAGES,
     "documents": Filter.DOCUMENTS,
@@ -24,77 +24,79 @@ SIGNS = {
 }
 # How far behind: the greater number comes later.
 DEPTH = {
-    Behind.TIGHT: 1,
-    Behind.RAMPING: 2,
-    Behind.BUSY: 2,
-    Behind.SUSPECT: 2,
-    Behind.KEYLESS: 3,
-    Behind.COOLDOWN: 4,
+    Deprioritized.TIGHT: 1,
+    Deprioritized.SLOW_START: 2,
+    Deprioritized.BUSY: 2,
+    Deprioritized.SUSPECT: 2,
+    Deprioritized.NO_KEY: 3,
+    Deprioritized.COOLDOWN: 4,
 }
 
 
-def picky(needs: Requirements, outline: RouteSummary) -> bool:
+def may_exclude(requirements: Requirements, summary: RouteSummary) -> bool:
     """Whether the request itself may leave somebody out, its size and price aside."""
     return bool(
-        outline.denies
-        or needs.keeper
-        or needs.same_model
-        or needs.refused
-        or ((needs.strict or outline.strict) and needs.losses)
+        summary.denies
+        or requirements.storing_provider
+        or requirements.same_model
+        or requirements.refused
+        or ((requirements.strict or summary.strict) and requirements.losses)
     )
 
 
-def unfit(target: Target, needs: Requirements, first: Target) -> Filter | None:
+def request_filter(target: Target, requirements: Requirements, first: Target) -> Filter | None:
     """Why the request itself leaves a target out; `first` is the first of the line."""
-    if needs.keeper and target.provider.name != needs.keeper:
-        return Filter.KEPT_ELSEWHERE
-    if needs.same_model and target.model != first.model:
+    if requirements.storing_provider and target.provider.name != requirements.storing_provider:
+        return Filter.STORED_ELSEWHERE
+    if requirements.same_model and target.model != first.model:
         return Filter.OTHER_MODEL
-    if target.denies and (found := denied(target, needs.signs)) is not None:
-        return found
-    if target.id in needs.refused:
+    if target.denies and (exclusion := feature_filter(target, requirements.request_features)) is not None:
+        return exclusion
+    if target.id in requirements.refused:
         return Filter.REFUSED
-    if needs.strict or target.strict:
-        losses = needs.losses.get(target.id)
-        if losses is not None and losses.refused_by(strictest(needs.strict, target.strict)):
+    if requirements.strict or target.strict:
+        losses = requirements.losses.get(target.id)
+        if losses is not None and losses.refused_by(strictest(requirements.strict, target.strict)):
             return Filter.STRICT
     return None
 
 
-def denied(target: Target, signs: RequestFeatures) -> Filter | None:
+def feature_filter(target: Target, request_features: RequestFeatures) -> Filter | None:
     """The first thing in a request that the target is known not to take."""
     has = {
-        "tools": signs.tools,
-        "images": signs.images,
-        "documents": signs.documents,
-        "thinking": signs.thinking,
-        "structured": signs.structured,
+        "tools": request_features.tools,
+        "images": request_features.images,
+        "documents": request_features.documents,
+        "thinking": request_features.thinking,
+        "structured": request_features.structured,
     }
-    return next((found for sign, found in SIGNS.items() if has[sign] and sign in target.denies), None)
+    return next(
+        (exclusion for feature, exclusion in FEATURE_FILTERS.items() if has[feature] and feature in target.denies), None
+    )
 
 
-def too_dear(cost: int | None, limit: int) -> Filter | None:
+def cost_filter(cost: int | None, limit: int) -> Filter | None:
     """Why a limit of cost leaves a target out."""
     return Filter.UNKNOWN_COST if cost is None else Filter.COST if cost > limit else None
 
 
-def rests(standing: HealthState, now: float) -> bool:
+def is_in_cooldown(health: HealthState, now: float) -> bool:
     """Whether it is asked by no request now; the one that plans with it after its end is the probe."""
-    if standing.level is not HealthLevel.RESTING and standing.level is not HealthLevel.PROBED:
+    if health.level is not HealthLevel.COOLDOWN and health.level is not HealthLevel.PROBING:
         return False
-    return standing.until > now and not standing.prompt
+    return health.until > now and not health.prompt
 
 
-def unwell(standing: HealthState, now: float, chance: float) -> Behind | None:
+def deprioritized_by_health(health: HealthState, now: float, draw: float) -> Deprioritized | None:
     """Why a target that does not rest stands behind those that are well."""
-    match standing.level:
+    match health.level:
         case HealthLevel.SUSPECT:
-            return Behind.SUSPECT if standing.until > now and chance >= standing.answers else None
-        case HealthLevel.RESTING | HealthLevel.PROBED:
-            return Behind.COOLDOWN if standing.is_last_resort(now) else None
-        case HealthLevel.KEYLESS:
-            return Behind.KEYLESS if standing.until > now else None
-        case HealthLevel.RAMPING:
-            return Behind.RAMPING if chance >= standing.share(now) else None
+            return Deprioritized.SUSPECT if health.until > now and draw >= health.success_rate else None
+        case HealthLevel.COOLDOWN | HealthLevel.PROBING:
+            return Deprioritized.COOLDOWN if health.is_last_resort(now) else None
+        case HealthLevel.NO_KEY:
+            return Deprioritized.NO_KEY if health.until > now else None
+        case HealthLevel.SLOW_START:
+            return Deprioritized.SLOW_START if draw >= health.share(now) else None
         case _:
             return None

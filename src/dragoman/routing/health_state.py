@@ -7,23 +7,23 @@ from enum import Enum
 from msgspec import Struct
 
 # How long a target that answers again is spared, in seconds.
-RAMP = 10.0
+SLOW_START_SECONDS = 10.0
 
 
 class HealthLevel(Enum):
     """The words of the table of decision 25, and one for targets whose keys all rest."""
 
-    GOOD = "good"
+    HEALTHY = "good"
     # It failed a moment ago: leads in proportion to its share of answers until its end.
     SUSPECT = "suspect"
     # In cooldown: leads for nobody until its end, and then for one request.
-    RESTING = "resting"
+    COOLDOWN = "resting"
     # That one request is under way: asked by nobody else until its end.
-    PROBED = "probed"
+    PROBING = "probed"
     # It answered: asked by some until its end.
-    RAMPING = "ramping"
+    SLOW_START = "ramping"
     # Nothing is said against it, but every key that could be used for it rests.
-    KEYLESS = "keyless"
+    NO_KEY = "keyless"
 
 
 class HealthState(Struct, frozen=True):
@@ -32,7 +32,7 @@ class HealthState(Struct, frozen=True):
     level: HealthLevel
     until: float = 0.0
     # Of a suspect one: its share of answers.
-    answers: float = 0.0
+    success_rate: float = 0.0
     # Of one in cooldown: whether its errors come back quickly, so that it is asked when all others have failed.
     prompt: bool = False
 
@@ -42,12 +42,12 @@ class HealthState(Struct, frozen=True):
         if left <= 0:
             return 1.0
         match self.level:
-            case HealthLevel.GOOD:
+            case HealthLevel.HEALTHY:
                 return 1.0
             case HealthLevel.SUSPECT:
-                return self.answers
-            case HealthLevel.RAMPING:
-                return 0.5 if left <= RAMP / 2 else 0.25
+                return self.success_rate
+            case HealthLevel.SLOW_START:
+                return 0.5 if left <= SLOW_START_SECONDS / 2 else 0.25
             case _:
                 return 0.0
 
@@ -56,4 +56,4 @@ class HealthState(Struct, frozen=True):
         return self.prompt and self.until > now
 
 
-GOOD = HealthState(HealthLevel.GOOD)
+HEALTHY = HealthState(HealthLevel.HEALTHY)

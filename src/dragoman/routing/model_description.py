@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 # What a model may be able to do, by the words that rules of `[models]` have for it.
-ABILITIES = ("tools", "images", "documents", "thinking", "structured")
+CAPABILITIES = ("tools", "images", "documents", "thinking", "structured")
 
 
 class Price(Struct, frozen=True, kw_only=True):

@@ -17,29 +17,29 @@ class ModelLimits(Struct, frozen=True, kw_only=True):
     cap: int | None = None
 
 
-FactsOf: TypeAlias = Callable[[Target], ModelLimits]
+LimitsOf: TypeAlias = Callable[[Target], ModelLimits]
 
 
-def first_known(*sources: FactsOf) -> FactsOf:
+def combine_limits(*sources: LimitsOf) -> LimitsOf:
     """Facts from several sources: each of them from the first that knows it."""
 
-    def facts_of(target: Target) -> ModelLimits:
+    def limits_of(target: Target) -> ModelLimits:
         window = cap = None
         for source in sources:
-            found = source(target)
-            window = found.window if window is None else window
-            cap = found.cap if cap is None else cap
+            limits = source(target)
+            window = limits.window if window is None else window
+            cap = limits.cap if cap is None else cap
             if window is not None and cap is not None:
                 break
         return ModelLimits(window=window, cap=cap)
 
-    return facts_of
+    return limits_of
 
 
-def smallest(facts: Iterable[ModelLimits]) -> ModelLimits:
+def smallest(limits: Iterable[ModelLimits]) -> ModelLimits:
     """What holds whichever target answers, by the facts of each, as far as they are known."""
-    known = tuple(facts)
+    collected = tuple(limits)
     return ModelLimits(
-        window=min((each.window for each in known if each.window is not None), default=None),
-        cap=min((each.cap for each in known if each.cap is not None), default=None),
+        window=min((each.window for each in collected if each.window is not None), default=None),
+        cap=min((each.cap for each in collected if each.cap is not None), default=None),
     )

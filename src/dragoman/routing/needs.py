@@ -12,22 +12,22 @@ from dragoman.model.losses import Strict
 from dragoman.model.request_features import RequestFeatures
 
 # Bytes of a request that come to a token, as is usual, and as is the least that any text comes to.
-USUAL_BYTES = 4
-MOST_BYTES = 8
+BYTES_PER_TOKEN = 4
+MAX_BYTES_PER_TOKEN = 8
 # Bytes of media that come to a token at the most, whatever they show.
-MEDIA_BYTES = 1000
+MEDIA_BYTES_PER_TOKEN = 1000
 # Tokens of an answer as long as none was measured.
-USUAL_OUTPUT = 256
+DEFAULT_OUTPUT_TOKENS = 256
 # Nothing of anybody, which need not be made for each request.
 NOTHING: Mapping[str, Never] = MappingProxyType({})
-_NO_SIGNS = RequestFeatures()
+_NO_FEATURES = RequestFeatures()
 
 
 class RequiredFeatures(Struct, frozen=True):
     """What is to be looked at in a request, since a line asks for it."""
 
-    signs: bool = False
-    opening: bool = False
+    request_features: bool = False
+    conversation_start: bool = False
     losses: bool = False
     issuer: bool = False
 
@@ -48,7 +48,7 @@ class Requirements(Struct, frozen=True):
 
     # Bytes of its body, with what it refers to.
     size: int
-    signs: RequestFeatures = _NO_SIGNS
+    request_features: RequestFeatures = _NO_FEATURES
     # The client's protocol and program, and the name of its gateway key.
     protocol: str = ""
     program: str = ""
@@ -66,20 +66,20 @@ class Requirements(Struct, frozen=True):
     client: str = ""
     thread: str = ""
     # The provider that keeps what the request refers to.
-    keeper: str = ""
+    storing_provider: str = ""
     # Whether only targets with the first one's model may be asked.
     same_model: bool = False
     # The id of the target whose cache holds what was said so far.
     warm: str = ""
     # About how many tokens it is answered with, as was measured of requests of its size.
-    output: int = USUAL_OUTPUT
+    output: int = DEFAULT_OUTPUT_TOKENS
 
     @property
     def tokens(self) -> int:
         """About how many tokens it comes to."""
-        return max(self.size - self.signs.media, 0) // USUAL_BYTES
+        return max(self.size - self.request_features.media, 0) // BYTES_PER_TOKEN
 
     @property
     def paid(self) -> int:
         """About how many tokens are paid for: media come to some, and to how many only their provider knows."""
-        return self.tokens + self.signs.media // MEDIA_BYTES
+        return self.tokens + self.request_features.media // MEDIA_BYTES_PER_TOKEN

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from dragoman.routing.speeds import LARGE
 
 # Tokens of an answer as long as nobody has heard one.
-UNHEARD = 500.0
+UNMEASURED_OUTPUT = 500.0
 # The share of the latest answer in what is usual, once there were some.
 _LATEST = 0.1
 # How many answers the rivals' count for beside those of a target itself, and how many of anybody's are counted.
 _DOUBT = 20
 _COUNTED = 100
 # Names may come from clients, where a line says `provider/*`.
-MOST = 4096
+MAX_TARGETS = 4096
 
 
 def rounded(tokens: float) -> int:
@@ -32,29 +32,29 @@ def rounded(tokens: float) -> int:
 class Outputs:
     """How long the answers of all targets are."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, max_targets: int = MAX_TARGETS) -> None:
+        self._max_targets = max_targets
         # By targets, of small and of large requests: how long their answers are, and how many there were.
         self._small: dict[str, tuple[float, int]] = {}
         self._large: dict[str, tuple[float, int]] = {}
 
-    def note(self, target: str, size: int, tokens: int) -> None:
+    def record(self, target: str, size: int, tokens: int) -> None:
         """Learn from an answer to a request of so many bytes."""
-        heard = self._of(size)
-        mean, count = heard.get(target, (0.0, 0))
-        if not count and len(heard) >= self._most:
-            heard.clear()
+        lengths = self._of(size)
+        mean, count = lengths.get(target, (0.0, 0))
+        if not count and len(lengths) >= self._max_targets:
+            lengths.clear()
         count = min(count + 1, _COUNTED)
-        heard[target] = (mean + (tokens - mean) * max(1 / count, _LATEST), count)
+        lengths[target] = (mean + (tokens - mean) * max(1 / count, _LATEST), count)
 
     def among(self, targets: Iterable[str], size: int) -> float:
         """How long an answer to such a request is, whoever of these gives it."""
-        heard = self._of(size)
-        total, answers = UNHEARD, 1
+        lengths = self._of(size)
+        total, responses = UNMEASURED_OUTPUT, 1
         for target in targets:
-            mean, count = heard.get(target, (0.0, 0))
-            total, answers = total + mean * count, answers + count
-        return total / answers
+            mean, count = lengths.get(target, (0.0, 0))
+            total, responses = total + mean * count, responses + count
+        return total / responses
 
     def usual(self, target: str, size: int, among: float) -> float:
         """How long it is if this one does, which is one of those."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.routing.health_state import GOOD, HealthState
-from dragoman.routing.needs import USUAL_BYTES, Requirements
+from dragoman.routing.health_state import HEALTHY, HealthState
+from dragoman.routing.needs import BYTES_PER_TOKEN, Requirements
 from dragoman.routing.speed import Speed
 from dragoman.routing.target import Target
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dragoman.routing.route_summary import RouteSummary
 
 # One request in twenty.
-EXPLORING = 0.05
+EXPLORATION_RATE = 0.05
 
 
 class Affinity(Struct, frozen=True, gc=False):
@@ -39,60 +39,61 @@ class PlanInputs(Struct, frozen=True):
 
     now: float = 0.0
     # Where the conversation is, if it is anywhere.
-    pin: Affinity | None = None
+    affinity: Affinity | None = None
     # How many requests the line has had.
     turn: int = 0
 
-    def standings(self, outline: RouteSummary) -> Sequence[HealthState]:
+    def health_states(self, summary: RouteSummary) -> Sequence[HealthState]:
         """How the targets stand."""
-        return outline.good
+        return summary.all_healthy
 
-    def busy(self, outline: RouteSummary) -> Container[str]:
+    def busy(self, summary: RouteSummary) -> Container[str]:
         """The names of providers that have no slot for one more call."""
         return ()
 
-    def windows(self, outline: RouteSummary) -> Sequence[int | None]:
+    def windows(self, summary: RouteSummary) -> Sequence[int | None]:
         """How many tokens the targets take in; None is unknown."""
-        return [None] * len(outline.leaves)
+        return [None] * len(summary.leaves)
 
-    def speeds(self, outline: RouteSummary, size: int) -> Sequence[Speed | None]:
+    def speeds(self, summary: RouteSummary, size: int) -> Sequence[Speed | None]:
         """How fast the targets are with requests of about this many bytes; None is unknown."""
-        return [None] * len(outline.leaves)
+        return [None] * len(summary.leaves)
 
-    def cost(self, target: Target, needs: Requirements) -> int | None:
+    def cost(self, target: Target, requirements: Requirements) -> int | None:
         """What the request is estimated to cost there, in nano-dollars; None is unknown."""
         return None
 
-    def is_calm(self, outline: RouteSummary, size: int) -> bool:
+    def are_all_available(self, summary: RouteSummary, size: int) -> bool:
         """Whether all targets are well and free, and have room for so many bytes of text."""
-        if self.busy(outline):
+        if self.busy(summary):
             return False
-        for window in self.windows(outline):
-            if window is not None and size > window * USUAL_BYTES:
+        for window in self.windows(summary):
+            if window is not None and size > window * BYTES_PER_TOKEN:
                 return False
-        standings = self.standings(outline)
-        return standings is outline.good or standings.count(GOOD) == len(standings)
+        health_states = self.health_states(summary)
+        return health_states is summary.all_healthy or health_states.count(HEALTHY) == len(health_states)
 
-    def has_doubts(self, outline: RouteSummary, size: int) -> bool:
+    def has_doubts(self, summary: RouteSummary, size: int) -> bool:
         """Whether the speed of any target may have changed, for requests of about this many bytes."""
-        return any(speed is not None and speed.in_doubt for speed in self.speeds(outline, size))
+        return any(speed is not None and speed.in_doubt for speed in self.speeds(summary, size))
 
-    def soonest(self, outline: RouteSummary, size: int, output: int) -> int:
+    def soonest(self, summary: RouteSummary, size: int, output: int) -> int:
         """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
-        speeds = self.speeds(outline, size)
-        known = [speed is not None and speed.samples > 0 for speed in speeds]
+        speeds = self.speeds(summary, size)
+        measured = [speed is not None and speed.samples > 0 for speed in speeds]
         times = [
-            inf if speed is None or not known[index] else speed.expected(output) for index, speed in enumerate(speeds)
+            inf if speed is None or not measured[index] else speed.expected(output)
+            for index, speed in enumerate(speeds)
         ]
         least = min(times)
-        return times.index(least) if least < inf else known.index(False) if False in known else 0
+        return times.index(least) if least < inf else measured.index(False) if False in measured else 0
 
 
-class Dice(Struct, frozen=True):
+class RandomDraws(Struct, frozen=True):
     """Chance, each throw a number from 0 up to, but not including, 1."""
 
     weight: float = 0.0
     explore: float = 0.5
-    ramp: float = 0.0
+    slow_start: float = 0.0
     # How often a policy that learns leads with the target of which it knows the least.
-    exploring: float = EXPLORING
+    exploration_rate: float = EXPLORATION_RATE

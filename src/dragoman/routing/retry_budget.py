@@ -14,44 +14,44 @@ FILL = 0.2
 # Seconds in which one more comes by itself.
 EACH = 10.0
 # Names may come from clients, where a line says `provider/*`.
-MOST = 4096
+MAX_TARGETS = 4096
 
 
-class Budgets:
+class TargetRetryBudgets:
     """The buckets of all targets; those that are full are not remembered. `clock` only grows."""
 
-    def __init__(self, clock: Callable[[], float] = lambda: 0.0, most: int = MOST) -> None:
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0, max_targets: int = MAX_TARGETS) -> None:
         self._clock = clock
         # What was in each, and when.
         self._held: dict[str, tuple[float, float]] = {}
-        self._most = most
+        self._max_targets = max_targets
 
     def has(self, target: str) -> bool:
         """Whether a target may be asked again."""
-        return self.left(target) >= 1.0
+        return self.remaining(target) >= 1.0
 
     def spend(self, target: str) -> bool:
         """Take one from a bucket, if there is one."""
-        left = self.left(target)
-        if left < 1.0:
+        remaining = self.remaining(target)
+        if remaining < 1.0:
             return False
-        if target not in self._held and len(self._held) >= self._most:
+        if target not in self._held and len(self._held) >= self._max_targets:
             # Whoever had the most left is the first to be as good as full.
             del self._held[max(self._held, key=self._held.__getitem__)]
-        self._held[target] = (left - 1.0, self._clock())
+        self._held[target] = (remaining - 1.0, self._clock())
         return True
 
     def fill(self, target: str) -> None:
         """A target has answered."""
         if target not in self._held:
             return
-        left = self.left(target) + FILL
-        if left >= FULL:
+        remaining = self.remaining(target) + FILL
+        if remaining >= FULL:
             del self._held[target]
         else:
-            self._held[target] = (left, self._clock())
+            self._held[target] = (remaining, self._clock())
 
-    def left(self, target: str) -> float:
+    def remaining(self, target: str) -> float:
         """What is in a bucket."""
         held = self._held.get(target)
         return FULL if held is None else min(held[0] + (self._clock() - held[1]) / EACH, FULL)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from dragoman.model.losses import Strict
 from dragoman.routing.needs import RequiredFeatures
 from dragoman.routing.policies import POLICIES
-from dragoman.routing.route_summary import RouteSummary, outline_of
+from dragoman.routing.route_summary import RouteSummary, summarize_route
 from dragoman.routing.target import Target
 
 # The policy of a line that names none.
@@ -22,7 +22,7 @@ class RuleCondition(Struct, frozen=True, kw_only=True):
     """When a rule fits: all that it says is so; None and "" say nothing."""
 
     # More tokens than these, as estimated by the request's size, with the history that is kept here for it.
-    input_over: int | None = None
+    input_tokens_over: int | None = None
     # Whether the model is asked to think.
     thinking: bool | None = None
     # Whether there are images in it.
@@ -32,7 +32,7 @@ class RuleCondition(Struct, frozen=True, kw_only=True):
     # Whether there are tools to call.
     tools: bool | None = None
     # Whether the answer has to have a given structure.
-    structured: bool | None = None
+    structured_output: bool | None = None
     # The client, by its name here or by the beginning of its program, as that names itself.
     client: str = ""
     # The name of the gateway key.
@@ -48,10 +48,10 @@ class RoutingRule(Struct, frozen=True, kw_only=True, dict=True):
     to: Route
 
     @cached_property
-    def mark(self) -> str:
+    def digest(self) -> str:
         """What pins know it by: the same wherever it stands among others, and no longer once it says anything else."""
-        said = "\n".join([repr(self.when), *(target.id for target in self.to.targets)])
-        return blake2s(said.encode(), digest_size=8).hexdigest()
+        content = "\n".join([repr(self.when), *(target.id for target in self.to.targets)])
+        return blake2s(content.encode(), digest_size=8).hexdigest()
 
 
 class Route(Struct, frozen=True, kw_only=True, dict=True):
@@ -79,10 +79,10 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def targets(self) -> tuple[Target, ...]:
         """All targets that it may come to, each once, those of rules included."""
-        found: dict[str, Target] = {}
+        by_id: dict[str, Target] = {}
         for target in self._all():
-            found.setdefault(target.id, target)
-        return tuple(found.values())
+            by_id.setdefault(target.id, target)
+        return tuple(by_id.values())
 
     @cached_property
     def missed(self) -> tuple[str, ...]:
@@ -100,21 +100,21 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return first if isinstance(first, Target) else first.only
 
     @cached_property
-    def spoken(self) -> str:
+    def common_protocol(self) -> str:
         """The protocol that all its targets are asked in; "" if there are several."""
         protocols = {target.endpoint.protocol for target in self.targets}
         return protocols.pop() if len(protocols) == 1 else ""
 
     @cached_property
-    def wants(self) -> tuple[RequiredFeatures, RequiredFeatures]:
+    def required_features(self) -> tuple[RequiredFeatures, RequiredFeatures]:
         """What it asks of any request: as long as no conversation is known to be anywhere, and once one is."""
-        outline = self.outline
-        signs = outline.denies or outline.prices or self.ruled
+        summary = self.summary
+        request_features = summary.denies or summary.prices or self.ruled
         # As written, the first target is where a conversation is, unless it was moved or its key may be another.
-        moves = outline.keys or self.ruled or not outline.policy.as_written
+        moves = summary.keys or self.ruled or not summary.policy.as_written
         return (
-            RequiredFeatures(signs, outline.follows and moves, outline.losses),
-            RequiredFeatures(signs, outline.follows, outline.losses),
+            RequiredFeatures(request_features, summary.follows and moves, summary.losses),
+            RequiredFeatures(request_features, summary.follows, summary.losses),
         )
 
     @cached_property
@@ -131,8 +131,8 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     def threaded(self) -> bool:
         """Whether a rule of it, or of a route in it, asks for the class of a thread."""
         inner = [member for member in self.members if isinstance(member, Route)]
-        asked = any(rule.when.thread or rule.to.threaded for rule in self.rules)
-        return asked or any(member.threaded for member in inner)
+        has_thread_rule = any(rule.when.thread or rule.to.threaded for rule in self.rules)
+        return has_thread_rule or any(member.threaded for member in inner)
 
     @cached_property
     def priced(self) -> bool:
@@ -147,9 +147,9 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return POLICIES[self.policy].speed or any(route.timed for route in inner)
 
     @cached_property
-    def outline(self) -> RouteSummary:
+    def summary(self) -> RouteSummary:
         """What a plan must know of it, but for its rules; worked out once."""
-        return outline_of(self)
+        return summarize_route(self)
 
     @cached_property
     def decided(self) -> dict[tuple[int, ...], tuple[Route, str, str]]:

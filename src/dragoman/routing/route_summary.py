@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.routing.health_state import GOOD, HealthState
+from dragoman.routing.health_state import HEALTHY, HealthState
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 from dragoman.routing.target import Target
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.routing.route import Route
 
 # Weights are compared as floats; more than this is as much.
-_MOST_WEIGHT = 2.0**53
+_MAX_WEIGHT = 2.0**53
 
 # A target, its place, what a request may cost there at most, and whether a conversation may stay there.
 Leaf: TypeAlias = tuple[int, Target, int | None, bool]
@@ -64,41 +64,41 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
     # Whether each target has to be looked at, whatever the day.
     weighs: bool
     # How all of them stand while nothing is held against any.
-    good: tuple[HealthState, ...]
+    all_healthy: tuple[HealthState, ...]
 
 
-def outline_of(route: Route) -> RouteSummary:
+def summarize_route(route: Route) -> RouteSummary:
     """The outline of a route, whose rules are decided on elsewhere."""
     leaves: dict[str, Leaf] = {}
     policies: list[Policy] = []
     tree = _node(route, None, True, leaves, policies)
     while len(tree.members) == 1 and isinstance(only := tree.members[0], PolicyNode):
         tree = only
-    found = tuple(leaves.values())
-    prices = any(policy.prices for policy in policies) or any(limit is not None for _, _, limit, _ in found)
+    ordered_leaves = tuple(leaves.values())
+    prices = any(policy.prices for policy in policies) or any(limit is not None for _, _, limit, _ in ordered_leaves)
     losses = any(policy.losses for policy in policies)
-    denies = any(target.denies for _, target, _, _ in found)
+    denies = any(target.denies for _, target, _, _ in ordered_leaves)
     flat = all(isinstance(member, int) for member in tree.members)
     return RouteSummary(
         policy=tree.policy,
-        leaves=found,
-        written=found[0][1] if found else None,
+        leaves=ordered_leaves,
+        written=ordered_leaves[0][1] if ordered_leaves else None,
         tree=tree,
         places={key: leaf[0] for key, leaf in leaves.items()},
         ids=tuple(leaves),
-        providers=tuple(dict.fromkeys(target.provider.name for _, target, _, _ in found)),
+        providers=tuple(dict.fromkeys(target.provider.name for _, target, _, _ in ordered_leaves)),
         flat=flat,
-        leader=found[0][1] if flat and tree.policy.as_written and len(found) > 1 else None,
+        leader=ordered_leaves[0][1] if flat and tree.policy.as_written and len(ordered_leaves) > 1 else None,
         prices=prices,
         speed=any(policy.speed for policy in policies),
         losses=losses,
         denies=denies,
-        strict=any(target.strict for _, target, _, _ in found),
-        sticky=any(stays for _, _, _, stays in found),
-        follows=any(stays for _, _, _, stays in found) or any(policy.prices for policy in policies),
-        keys=any(len(target.provider.keys) > 1 for _, target, _, _ in found),
+        strict=any(target.strict for _, target, _, _ in ordered_leaves),
+        sticky=any(stays for _, _, _, stays in ordered_leaves),
+        follows=any(stays for _, _, _, stays in ordered_leaves) or any(policy.prices for policy in policies),
+        keys=any(len(target.provider.keys) > 1 for _, target, _, _ in ordered_leaves),
         weighs=prices or losses or denies,
-        good=(GOOD,) * len(found),
+        all_healthy=(HEALTHY,) * len(ordered_leaves),
     )
 
 
@@ -118,7 +118,7 @@ def _node(route: Route, limit: int | None, sticky: bool, leaves: dict[str, Leaf]
         else:
             members.append(_node(member, limit, sticky, leaves, policies))
         weight = route.weights[index] if index < len(route.weights) else 1
-        weights.append(float(min(max(weight, 0), _MOST_WEIGHT)))
+        weights.append(float(min(max(weight, 0), _MAX_WEIGHT)))
     if policy.rank is not None:
         return PolicyNode(policy, tuple(_places(members)), ())
     return PolicyNode(policy, tuple(members), tuple(weights))
@@ -126,7 +126,7 @@ def _node(route: Route, limit: int | None, sticky: bool, leaves: dict[str, Leaf]
 
 def _places(members: list[int | PolicyNode]) -> list[int]:
     """All leaves below, each once, in the order of the line."""
-    found: dict[int, None] = {}
+    places: dict[int, None] = {}
     for member in members:
-        found.update(dict.fromkeys([member] if isinstance(member, int) else _places(list(member.members))))
-    return list(found)
+        places.update(dict.fromkeys([member] if isinstance(member, int) else _places(list(member.members))))
+    return list(places)

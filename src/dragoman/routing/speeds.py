@@ -31,7 +31,7 @@ FAR = 2.0
 _APART = 0.05
 _CHANGE = 3
 # Names may come from clients, where a line says `provider/*`.
-MOST = 4096
+MAX_TARGETS = 4096
 # Samples that are added at a time.
 _TOGETHER = 32
 # Target, size and time; of an answer its seconds, its tokens and when its content began, of a failure nothing.
@@ -42,10 +42,11 @@ class _Averages:
     """Sums of one target, each sample with its weight."""
 
     __slots__ = (
-        "answers",
         "attempts",
         "far",
         "first",
+        "full_seconds",
+        "full_tokens",
         "in_doubt",
         "last",
         "needed",
@@ -53,9 +54,8 @@ class _Averages:
         "samples",
         "seconds",
         "streams",
+        "successes",
         "tokens",
-        "took",
-        "whole",
     )
 
     def __init__(self, now: float) -> None:
@@ -65,11 +65,11 @@ class _Averages:
         self.far = 0
         self.in_doubt = False
         # Weights: of all attempts, of those that were answered, of streams.
-        self.attempts = self.answers = self.streams = 0.0
+        self.attempts = self.successes = self.streams = 0.0
         # Of streams: the time to the first content, and what came in which time after it.
         self.first = self.tokens = self.seconds = 0.0
         # Of whole answers: what came in which time.
-        self.whole = self.took = 0.0
+        self.full_tokens = self.full_seconds = 0.0
         # How many seconds so many tokens take, as long as nothing is added; -1 if nobody asked.
         self.output = -1
         self.needed = 0.0
@@ -81,25 +81,25 @@ class _Averages:
         if left < _LEAST:
             self.samples, left = 0, 0.0
         self.attempts *= left
-        self.answers *= left
+        self.successes *= left
         self.streams *= left
         self.first *= left
         self.tokens *= left
         self.seconds *= left
-        self.whole *= left
-        self.took *= left
+        self.full_tokens *= left
+        self.full_seconds *= left
         self.output = -1
 
     def add(self, seconds: float, tokens: float, first: float | None) -> None:
         """Add an answer."""
-        self.answers += 1.0
+        self.successes += 1.0
         measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
         if measured and self.samples and (first is None or 0.0 <= first < _LIMIT):
             self._compare(seconds, tokens, first)
         if first is None:
             if measured:
-                self.whole += tokens
-                self.took += seconds
+                self.full_tokens += tokens
+                self.full_seconds += seconds
                 self.samples += 1
         elif 0.0 <= first < _LIMIT:
             self.samples += 1
@@ -114,15 +114,15 @@ class _Averages:
         if (first is None) == (self.streams > 0.0):
             # It is measured otherwise than they are.
             return
-        took, expected = seconds + (first or 0.0), needed(*self._pace(), int(tokens))
-        if abs(took - expected) < _APART or expected / FAR < took < expected * FAR:
+        duration, expected = seconds + (first or 0.0), needed(*self._pace(), int(tokens))
+        if abs(duration - expected) < _APART or expected / FAR < duration < expected * FAR:
             self.far, self.in_doubt = 0, False
             return
-        self.far = max(self.far, 0) + 1 if took > expected else min(self.far, 0) - 1
+        self.far = max(self.far, 0) + 1 if duration > expected else min(self.far, 0) - 1
         self.in_doubt = abs(self.far) < _CHANGE
         if not self.in_doubt:
             self.far = 0
-            self.streams = self.first = self.tokens = self.seconds = self.whole = self.took = 0.0
+            self.streams = self.first = self.tokens = self.seconds = self.full_tokens = self.full_seconds = 0.0
 
     def speed(self, now: float, *, in_doubt: bool) -> Speed:
         """What they come to."""
@@ -150,7 +150,7 @@ class _Averages:
         seconds, age = self.needed, now - self.last
         if age <= 0.0:
             age = 0.0
-        if self.answers != self.attempts:
+        if self.successes != self.attempts:
             seconds /= self._success_rate(age)
         return seconds * (1 + age / STALE)
 
@@ -159,28 +159,28 @@ class _Averages:
         if self.streams > 0.0:
             first, tokens, seconds = self.first / self.streams, self.tokens, self.seconds
         else:
-            first, tokens, seconds = 0.0, self.whole, self.took
+            first, tokens, seconds = 0.0, self.full_tokens, self.full_seconds
         return first, tokens / seconds if seconds > 0.0 else 0.0
 
     def _success_rate(self, age: float) -> float:
         # One answer is taken for granted: failures of long ago fade, and nobody is without any chance.
         left: float = 0.5 ** (age / HALF_LIFE)
-        return (self.answers * left + 1.0) / (self.attempts * left + 1.0)
+        return (self.successes * left + 1.0) / (self.attempts * left + 1.0)
 
 
 class Speeds:
     """How fast targets are. Times are in seconds of a clock that only grows."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, max_targets: int = MAX_TARGETS) -> None:
         # Those of small requests, and those of large ones.
-        self._found: tuple[dict[str, _Averages], dict[str, _Averages]] = ({}, {})
-        self._most = most
+        self._averages: tuple[dict[str, _Averages], dict[str, _Averages]] = ({}, {})
+        self._max_targets = max_targets
         # Those whose averages are in doubt, of small or of large requests.
         self._doubted: set[tuple[str, bool]] = set()
         # Samples that are not added yet.
         self._fresh: list[_Sample] = []
 
-    def answered(
+    def record_response(
         self, target: str, size: int, now: float, *, seconds: float, tokens: float, first: float | None = None
     ) -> None:
         """Note an answer to a request of so many bytes: `first` is when a stream's content began.
@@ -188,11 +188,11 @@ class Speeds:
         `seconds` are those after it in which the provider was read, without those in which the client was waited for;
         of an answer that came whole, all of them. Values that cannot be are left out.
         """
-        self._note((target, size, now, (seconds, tokens, first)))
+        self._record((target, size, now, (seconds, tokens, first)))
 
-    def failed(self, target: str, size: int, now: float) -> None:
+    def record_failure(self, target: str, size: int, now: float) -> None:
         """Note a failure of the target's own."""
-        self._note((target, size, now, None))
+        self._record((target, size, now, None))
 
     def speed(self, target: str, size: int, now: float) -> Speed | None:
         """How fast a target is for requests of about this size; None if nothing was measured."""
@@ -202,11 +202,11 @@ class Speeds:
         """The same of several targets."""
         if self._fresh:
             self._catch_up()
-        known = self._found[size >= LARGE]
+        by_target = self._averages[size >= LARGE]
         return [
             None
-            if (found := known.get(target)) is None or not found.samples
-            else found.speed(now, in_doubt=(target, size >= LARGE) in self._doubted)
+            if (averages := by_target.get(target)) is None or not averages.samples
+            else averages.speed(now, in_doubt=(target, size >= LARGE) in self._doubted)
             for target in targets
         ]
 
@@ -225,45 +225,45 @@ class Speeds:
         if self._fresh:
             self._catch_up()
         place, least, unknown = -1, inf, -1
-        for index, found in enumerate(map(self._found[size >= LARGE].get, targets)):
-            if found is None or (found.output != output and not found.work_out(output)):
+        for index, averages in enumerate(map(self._averages[size >= LARGE].get, targets)):
+            if averages is None or (averages.output != output and not averages.work_out(output)):
                 unknown = index if unknown < 0 else unknown
             # Age and failures only make it longer.
-            elif found.needed < least and (seconds := found.expected(now)) < least:
+            elif averages.needed < least and (seconds := averages.expected(now)) < least:
                 place, least = index, seconds
         return place if place >= 0 else max(unknown, 0)
 
-    def _note(self, sample: _Sample) -> None:
+    def _record(self, sample: _Sample) -> None:
         self._fresh.append(sample)
         if len(self._fresh) >= _TOGETHER:
             self._catch_up()
 
     def _catch_up(self) -> None:
         fresh, self._fresh = self._fresh, []
-        for target, size, now, answer in fresh:
-            found = self._at(target, size, now)
-            found.last = now
-            found.attempts += 1.0
-            if answer is not None:
-                found.add(*answer)
-                if found.in_doubt:
+        for target, size, now, response in fresh:
+            averages = self._at(target, size, now)
+            averages.last = now
+            averages.attempts += 1.0
+            if response is not None:
+                averages.add(*response)
+                if averages.in_doubt:
                     self._doubted.add((target, size >= LARGE))
                 elif self._doubted:
                     self._doubted.discard((target, size >= LARGE))
 
     def _at(self, target: str, size: int, now: float) -> _Averages:
-        known = self._found[size >= LARGE]
-        found = known.get(target)
-        if found is None:
-            if sum(map(len, self._found)) >= self._most:
+        by_target = self._averages[size >= LARGE]
+        averages = by_target.get(target)
+        if averages is None:
+            if sum(map(len, self._averages)) >= self._max_targets:
                 self._make_room()
-            found = known[target] = _Averages(now)
+            averages = by_target[target] = _Averages(now)
         else:
-            found.fade(now)
-        return found
+            averages.fade(now)
+        return averages
 
     def _make_room(self) -> None:
         """Forget whom nothing was heard of for the longest."""
-        oldest = min((held.last, target, large) for large in (0, 1) for target, held in self._found[large].items())
-        del self._found[oldest[2]][oldest[1]]
+        oldest = min((held.last, target, large) for large in (0, 1) for target, held in self._averages[large].items())
+        del self._averages[oldest[2]][oldest[1]]
         self._doubted.discard((oldest[1], bool(oldest[2])))

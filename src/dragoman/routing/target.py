@@ -18,7 +18,7 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
     endpoint: Endpoint
     model: str
     strict: Strict
-    kept_here: bool = False
+    stored_here: bool = False
 
     @cached_property
     def id(self) -> str:
@@ -28,37 +28,39 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def denies(self) -> frozenset[str]:
         """The signs of requests that it is known not to take."""
-        known = self.abilities
+        capabilities = self.capabilities
         able = {
-            "tools": known.tool_limit != 0,
-            "images": known.images,
-            "documents": known.documents,
-            "thinking": known.reasons is not False,
-            "structured": known.output_schema or known.json_mode,
+            "tools": capabilities.tool_limit != 0,
+            "images": capabilities.images,
+            "documents": capabilities.documents,
+            "thinking": capabilities.reasons is not False,
+            "structured": capabilities.output_schema or capabilities.json_mode,
         }
-        return frozenset(sign for sign, can in able.items() if not can)
+        return frozenset(feature for feature, can in able.items() if not can)
 
     @property
-    def can_keep(self) -> bool:
+    def can_store(self) -> bool:
         """Whether the provider keeps responses, unless it is asked not to."""
-        return self.endpoint.protocol == "openai-responses" and self.provider.stores
+        return self.endpoint.protocol == "openai-responses" and self.provider.stores_responses
 
     @property
-    def keeps_responses(self) -> bool:
+    def stores_at_provider(self) -> bool:
         """Whether ids of stored responses are the provider's to know."""
-        return self.can_keep and not self.kept_here
+        return self.can_store and not self.stored_here
 
     @cached_property
-    def shown(self) -> str:
+    def printable_model(self) -> str:
         """The model's name as answers and logs may show it."""
-        return shown_model(self.model)
+        return printable_model_name(self.model)
 
     @cached_property
-    def abilities(self) -> Capabilities:
+    def capabilities(self) -> Capabilities:
         """What is known of the model."""
-        return capabilities_of(self.endpoint.protocol, self.model, self.provider.upstream, self.provider.rows)
+        return capabilities_of(
+            self.endpoint.protocol, self.model, self.provider.vendor_or_name, self.provider.capabilities
+        )
 
 
-def shown_model(model: str) -> str:
+def printable_model_name(model: str) -> str:
     """A model's name as answers and logs may show it: of an ARN, what stands behind region and account."""
     return model.split(":", 5)[-1] if model.startswith("arn:") else model

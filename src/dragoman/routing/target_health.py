@@ -12,19 +12,19 @@ import math
 from msgspec import Struct
 
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.routing.health_state import GOOD, RAMP, HealthLevel, HealthState
+from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLevel, HealthState
 
 # Half of the time in which failures are compared with answers.
 HALF_WINDOW = 15.0
 
-_GOOD, _SUSPECT, _RESTING, _PROBED, _RAMPING = (
-    HealthLevel.GOOD,
+_HEALTHY, _SUSPECT, _COOLDOWN, _PROBING, _SLOW_START = (
+    HealthLevel.HEALTHY,
     HealthLevel.SUSPECT,
-    HealthLevel.RESTING,
-    HealthLevel.PROBED,
-    HealthLevel.RAMPING,
+    HealthLevel.COOLDOWN,
+    HealthLevel.PROBING,
+    HealthLevel.SLOW_START,
 )
-_RANKS = {_GOOD: 0, _SUSPECT: 1, _RESTING: 2, _PROBED: 3, _RAMPING: 4, HealthLevel.KEYLESS: 0}
+_RANKS = {_HEALTHY: 0, _SUSPECT: 1, _COOLDOWN: 2, _PROBING: 3, _SLOW_START: 4, HealthLevel.NO_KEY: 0}
 
 
 class HealthUpdate(Struct, frozen=True, array_like=True):
@@ -34,13 +34,13 @@ class HealthUpdate(Struct, frozen=True, array_like=True):
     level: HealthLevel
     until: float
     epoch: float = 0.0
-    rests: int = 0
+    cooldowns: int = 0
     # For whoever asks: since when it is so, and what failed last, and when.
     since: float = 0.0
     last: AttemptOutcome | None = None
     failed: float = 0.0
     # Its share of answers, and whether its errors come back quickly.
-    share: float = 0.0
+    success_rate: float = 0.0
     prompt: bool = False
     # Of one that is being tried: when its rest ends.
     wakes: float = 0.0
@@ -56,51 +56,51 @@ class TargetHealth:
     """What is remembered of one target: its level, until when, and what led to it."""
 
     __slots__ = (
-        "answered",
         "bad",
         "bad_before",
-        "calm",
+        "consecutive_failures",
+        "cooldowns",
         "epoch",
         "failed",
         "good",
         "good_before",
+        "healthy_since",
         "holder",
-        "in_a_row",
         "last",
+        "last_success",
         "late",
         "late_before",
         "level",
+        "level_since",
         "missed",
         "prompt",
-        "rests",
-        "shown",
         "since",
-        "stands",
+        "state",
         "turn",
         "until",
         "wakes",
     )
 
     def __init__(self, now: float) -> None:
-        self.level = _GOOD
+        self.level = _HEALTHY
         self.until = 0.0
-        self.shown = GOOD
+        self.state = HEALTHY
         # Since when it is so.
-        self.stands = max(now, 0.0)
+        self.level_since = max(now, 0.0)
         self.epoch = 0.0
-        self.rests = 0
+        self.cooldowns = 0
         # Whether the errors that led to its cooldown came back quickly.
         self.prompt = False
         # Attempts that began before this say nothing any more.
         self.since = -math.inf
         # When its rest ends, whoever has the permit; and since when it is as good as any.
         self.wakes = 0.0
-        self.calm = 0.0
+        self.healthy_since = 0.0
         self.last: AttemptOutcome | None = None
         self.failed = 0.0
-        self.in_a_row = 0
+        self.consecutive_failures = 0
         # When it answered last, and was last found to fail.
-        self.answered = self.missed = -math.inf
+        self.last_success = self.missed = -math.inf
         # The number of the permit that was given last, as long as nothing came of it.
         self.holder = 0
         self.forget(now)
@@ -126,56 +126,56 @@ class TargetHealth:
             self.turn += HALF_WINDOW
 
     @property
-    def answers(self) -> int:
+    def successes(self) -> int:
         """How many calls of the window were answered."""
         return self.good + self.good_before
 
     @property
     def calls(self) -> int:
         """How many calls of the window were answered or failed."""
-        return self.answers + self.bad + self.bad_before
+        return self.successes + self.bad + self.bad_before
 
-    def failing(self, *, is_prompt: bool) -> None:
+    def count_failure(self, *, is_prompt: bool) -> None:
         """Count a failure."""
         self.bad += 1
-        self.in_a_row += 1
+        self.consecutive_failures += 1
         self.late += not is_prompt
 
-    def settle(self, now: float) -> None:
+    def expire(self, now: float) -> None:
         """Let what is over be over."""
         if now < self.until:
             return
         level = self.level
-        if level is _RAMPING:
+        if level is _SLOW_START:
             # Every worker comes to the same epoch by itself.
             self.epoch = max(self.epoch, self.until)
-            self.show(_GOOD, 0.0, self.until)
+            self.set_state(_HEALTHY, 0.0, self.until)
         elif level is _SUSPECT:
-            self.show(_GOOD, 0.0, self.until)
-        elif level is _PROBED:
+            self.set_state(_HEALTHY, 0.0, self.until)
+        elif level is _PROBING:
             # Nobody told what became of the probe: the permit is free again.
             self.epoch = max(self.epoch, self.until)
-            self.show(_RESTING, self.wakes, self.until)
+            self.set_state(_COOLDOWN, self.wakes, self.until)
 
-    def show(self, level: HealthLevel, until: float, since: float, answers: float | None = None) -> None:
+    def set_state(self, level: HealthLevel, until: float, since: float, success_rate: float | None = None) -> None:
         """Stand at a level; a suspect one with its share of answers, which is counted here unless it is handed in."""
         if level is not self.level:
-            self.stands = since
+            self.level_since = since
         self.level, self.until = level, until
-        if level is _GOOD:
-            self.shown = GOOD
+        if level is _HEALTHY:
+            self.state = HEALTHY
         elif level is _SUSPECT:
-            counted = self.answers / self.calls if self.calls else 0.0
-            self.shown = HealthState(level, until, counted if answers is None else answers)
+            counted = self.successes / self.calls if self.calls else 0.0
+            self.state = HealthState(level, until, counted if success_rate is None else success_rate)
         else:
-            self.shown = HealthState(level, until, prompt=self.prompt and level is not _RAMPING)
+            self.state = HealthState(level, until, prompt=self.prompt and level is not _SLOW_START)
 
     def enter(self, level: HealthLevel, until: float, now: float) -> None:
         """Come to another level by what was found out here: a step down begins a new epoch."""
         if _RANKS[level] < _RANKS[self.level]:
             self.begin_epoch(now)
         self.holder = 0
-        self.show(level, until, now)
+        self.set_state(level, until, now)
 
     def begin_epoch(self, now: float) -> None:
         """Have all that was told before count no more."""
@@ -183,45 +183,52 @@ class TargetHealth:
 
     # Other workers.
 
-    def adopt(self, notice: HealthUpdate) -> bool:
+    def adopt(self, update: HealthUpdate) -> bool:
         """Take over what another worker found out, if it holds against what is known here."""
-        shown = self.shown
-        known = (self.epoch, _RANKS[self.level], self.until, self.rests, shown.answers, shown.prompt)
-        news = (notice.epoch, _RANKS[notice.level], notice.until, notice.rests, notice.share, notice.prompt)
-        if news <= known:
+        state = self.state
+        current = (self.epoch, _RANKS[self.level], self.until, self.cooldowns, state.success_rate, state.prompt)
+        incoming = (
+            update.epoch,
+            _RANKS[update.level],
+            update.until,
+            update.cooldowns,
+            update.success_rate,
+            update.prompt,
+        )
+        if incoming <= current:
             return False
-        if notice.level is not _PROBED:
+        if update.level is not _PROBING:
             # Somebody else was quicker to find out.
             self.holder = 0
-        self.prompt = notice.prompt
-        self.show(notice.level, notice.until, notice.since, notice.share)
-        if notice.last is not None and notice.failed > self.failed:
-            self.last, self.failed = notice.last, notice.failed
-        self.epoch, self.rests = notice.epoch, notice.rests
-        if notice.level is _SUSPECT:
+        self.prompt = update.prompt
+        self.set_state(update.level, update.until, update.since, update.success_rate)
+        if update.last is not None and update.failed > self.failed:
+            self.last, self.failed = update.last, update.failed
+        self.epoch, self.cooldowns = update.epoch, update.cooldowns
+        if update.level is _SUSPECT:
             return True
-        self.in_a_row = 0
+        self.consecutive_failures = 0
         self.forget(-math.inf)
-        if notice.level is _RAMPING:
-            self.since, self.calm, self.wakes = notice.until - RAMP, notice.until, 0.0
+        if update.level is _SLOW_START:
+            self.since, self.healthy_since, self.wakes = update.until - SLOW_START_SECONDS, update.until, 0.0
         else:
             # Of what is under way here nobody knows whether it began before.
-            self.since = notice.until
-            self.wakes = notice.until if notice.level is _RESTING else notice.wakes
+            self.since = update.until
+            self.wakes = update.until if update.level is _COOLDOWN else update.wakes
         return True
 
-    def notice(self, target: str) -> HealthUpdate:
+    def make_update(self, target: str) -> HealthUpdate:
         """What the other workers are told."""
         return HealthUpdate(
             target,
             self.level,
             self.until,
             self.epoch,
-            self.rests,
-            self.stands,
+            self.cooldowns,
+            self.level_since,
             self.last,
             self.failed,
-            self.shown.answers,
-            self.shown.prompt,
-            self.wakes if self.level is _PROBED else 0.0,
+            self.state.success_rate,
+            self.state.prompt,
+            self.wakes if self.level is _PROBING else 0.0,
         )

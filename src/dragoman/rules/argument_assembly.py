@@ -37,15 +37,15 @@ class ArgumentAssembler:
 
     __slots__ = (
         "_again",
+        "_complete",
         "_completeness",
         "_doubt",
-        "_doubt_whole",
+        "_doubt_complete",
         "_grows",
         "_held",
         "_joined",
         "_repeated",
         "_surplus",
-        "_whole",
         "free",
         "pieces",
         "stood_in",
@@ -62,10 +62,10 @@ class ArgumentAssembler:
         # Pieces that are all so far again, or a value inside that begins like it.
         self._doubt: list[str] = []
         # Whether the last of those is a whole value; None until that is asked.
-        self._doubt_whole: bool | None = None
+        self._doubt_complete: bool | None = None
         # Whether each piece says all so far.
         self._grows = False
-        self._whole = False
+        self._complete = False
         self._joined: str | None = None
         # What came after a whole value, until it is one itself.
         self._again: list[str] = []
@@ -79,26 +79,26 @@ class ArgumentAssembler:
 
     def complete(self) -> bool:
         """Whether they are one whole value."""
-        if self._whole or self._held:
+        if self._complete or self._held:
             return True
         if self._doubt:
-            return self._is_doubt_whole()
-        self._whole = not self.free and self._completeness.of(self.pieces)
-        return self._whole
+            return self._is_doubt_complete()
+        self._complete = not self.free and self._completeness.of(self.pieces)
+        return self._complete
 
-    def _is_doubt_whole(self) -> bool:
-        if self._doubt_whole is None:
-            self._doubt_whole = is_complete(self._doubt[-1])
-        return self._doubt_whole
+    def _is_doubt_complete(self) -> bool:
+        if self._doubt_complete is None:
+            self._doubt_complete = is_complete(self._doubt[-1])
+        return self._doubt_complete
 
     def _hold(self, text: str) -> None:
         self._doubt.append(text)
-        self._doubt_whole = None
+        self._doubt_complete = None
 
     def take(self, text: str, path: str) -> str:
         """The part of more arguments that is to be told."""
         if self.free:
-            return self._told(text)
+            return self._append(text)
         if not self.pieces:
             return self._begin(text)
         if self._doubt:
@@ -106,7 +106,7 @@ class ArgumentAssembler:
         if self.complete():
             self._repeat(text, path)
             return ""
-        return self._told(self._new(text))
+        return self._append(self._new(text))
 
     @property
     def in_doubt(self) -> bool:
@@ -129,13 +129,15 @@ class ArgumentAssembler:
 
     def same(self, text: str) -> bool:
         """Whether a text says nothing but what was said already, as a whole."""
-        said = self.whole() if self.complete() else None
-        if said is None:
+        assembled = self.complete_text() if self.complete() else None
+        if assembled is None:
             return self.free and "".join(self.pieces) == text
         # However it is spelled, a value is not many times as long: many short ones must not cost as much as long ones.
-        return said == text or (len(said) <= 64 + 8 * len(text) and is_complete(text) and _equal(text, said))
+        return assembled == text or (
+            len(assembled) <= 64 + 8 * len(text) and is_complete(text) and _equal(text, assembled)
+        )
 
-    def whole(self) -> str | None:
+    def complete_text(self) -> str | None:
         """All that was said, if that is one value, or free text; else None."""
         if self.free:
             return "".join(self.pieces)
@@ -152,25 +154,25 @@ class ArgumentAssembler:
     def surplus(self) -> bool:
         """Whether something came after a whole value that is neither it again nor the beginning of that; asked once."""
         again = "".join(self._again).strip(_BLANKS)
-        found = self._surplus or (again != "" and not self._text().lstrip(_BLANKS).startswith(again))
+        has_surplus = self._surplus or (again != "" and not self._text().lstrip(_BLANKS).startswith(again))
         self._surplus, self._again, self._repeated = False, [], Completeness()
-        return found
+        return has_surplus
 
     def rest(self) -> str:
         """What was held, once no more comes."""
         held, self._held = self._held, ""
         if self._doubt:
-            whole = self._is_doubt_whole()
+            whole = self._is_doubt_complete()
             doubt, self._doubt = self._doubt, []
             # A piece that begins a value inside ends before the outer one does.
             held = self._rest_of(doubt[-1]) if whole else "".join(doubt)
-        return self._told(held)
+        return self._append(held)
 
     def _rest_of(self, text: str) -> str:
         """What a text says beyond all so far, with which it begins."""
         return text.lstrip(_BLANKS)[len("".join(self.pieces).lstrip(_BLANKS)) :]
 
-    def _told(self, text: str) -> str:
+    def _append(self, text: str) -> str:
         if text:
             self.pieces.append(text)
         return text
@@ -184,7 +186,7 @@ class ArgumentAssembler:
             return ""
         if stripped:
             self._held = ""
-        return "" if self._held else self._told(text)
+        return "" if self._held else self._append(text)
 
     def _new(self, text: str) -> str:
         """What is new in a text that says all so far again; the whole text if it does not."""
@@ -211,14 +213,14 @@ class ArgumentAssembler:
         if text.startswith(last):
             self._hold(text)
             return ""
-        whole, begins = self._is_doubt_whole(), text.lstrip(_BLANKS)[:1]
+        whole, begins = self._is_doubt_complete(), text.lstrip(_BLANKS)[:1]
         if whole and begins not in _AFTER_VALUES:
-            told = self.rest()
-            return told + self.take(text, path)
+            released = self.rest()
+            return released + self.take(text, path)
         if whole and not begins:
             return ""
         doubt, self._doubt = self._doubt, []
-        return self._told("".join([*doubt, text]))
+        return self._append("".join([*doubt, text]))
 
     def _repeat(self, text: str, path: str) -> None:
         if not self._again and not text.strip(_BLANKS):
@@ -247,15 +249,16 @@ class CallsSeen:
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._calls
 
-    def again(self, call_id: str, name: str, arguments: str) -> bool:
+    def is_repeat(self, call_id: str, name: str, arguments: str) -> bool:
         """Whether a call says nothing but what the one of its id said; a new one is remembered."""
         if not call_id or call_id not in self._calls:
             self._calls[call_id] = (name, arguments)
             return False
-        known, said = self._calls[call_id]
-        said, arguments = said.strip() or "{}", arguments.strip() or "{}"
-        return known == name and (
-            said == arguments or (is_complete(said) and is_complete(arguments) and _equal(arguments, said))
+        first_name, first_arguments = self._calls[call_id]
+        first_arguments, arguments = first_arguments.strip() or "{}", arguments.strip() or "{}"
+        return first_name == name and (
+            first_arguments == arguments
+            or (is_complete(first_arguments) and is_complete(arguments) and _equal(arguments, first_arguments))
         )
 
 

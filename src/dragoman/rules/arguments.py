@@ -17,7 +17,7 @@ from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.wire.json import has_halves, without_halves
+from dragoman.wire.json import has_surrogates, without_surrogates
 
 RAW_ARGUMENTS = "_raw_arguments"
 VALUE = "_value"
@@ -55,7 +55,7 @@ def to_object(text: str) -> tuple[Raw | JsonObject, Wrapping]:
         return _EMPTY, _UNWRAPPED
     if not is_complete(stripped):
         # The escape of half a character, and the rest an object: that half is all that is wrong with it.
-        if stripped[0] == "{" and has_halves(stripped) and is_complete(mended := without_halves(stripped)):
+        if stripped[0] == "{" and has_surrogates(stripped) and is_complete(mended := without_surrogates(stripped)):
             return Raw(mended.encode()), Wrapping.MENDED
         return {RAW_ARGUMENTS: text}, Wrapping.RAW_TEXT
     if stripped[0] == "{":
@@ -152,8 +152,8 @@ class ValueScan:
             if self.endless:
                 start += 1
         if self.endless:
-            found = _find_scalar_end(piece, start)
-            return -1 if found is None else found.start()
+            match = _find_scalar_end(piece, start)
+            return -1 if match is None else match.start()
         if not self._open and '"' not in piece:
             end = self._closed_in(piece[start:])
             return -1 if end < 0 else start + end
@@ -194,27 +194,27 @@ _PIECES_OF_SCALAR = 64
 class Completeness:
     """Tells of arguments that come in pieces whether they are one complete JSON value by now; looks at each once."""
 
-    __slots__ = ("_looked_at", "_scan", "_whole")
+    __slots__ = ("_complete", "_looked_at", "_scan")
 
     def __init__(self) -> None:
         self._scan: ValueScan | None = ValueScan()
         self._looked_at = 0
         # What came after the end settles it; None until somebody asked for what came before.
-        self._whole: bool | None = None
+        self._complete: bool | None = None
 
     def of(self, pieces: list[str]) -> bool:
         """Whether all the pieces so far are one value; earlier ones are those that it was asked about before."""
         if not self._looked_at and pieces and pieces[-1][-1:] == "}" and is_complete("".join(pieces)):
             # Mostly it is asked once, at the end, and the reader is many times faster than the scan.
-            self._looked_at, self._scan, self._whole = len(pieces), None, True
+            self._looked_at, self._scan, self._complete = len(pieces), None, True
             return True
         if len(pieces) > self._looked_at:
             self._look("".join(pieces[self._looked_at :]))
             self._looked_at = len(pieces)
         if self._scan is None:
-            if self._whole is None:
-                self._whole = is_complete("".join(pieces))
-            return self._whole
+            if self._complete is None:
+                self._complete = is_complete("".join(pieces))
+            return self._complete
         return self._scan.endless and len(pieces) <= _PIECES_OF_SCALAR and is_complete("".join(pieces))
 
     def _look(self, piece: str) -> None:
@@ -224,4 +224,4 @@ class Completeness:
                 return
             self._scan, piece = None, piece[end:]
         if piece.strip(_BLANKS):
-            self._whole = False
+            self._complete = False

@@ -111,14 +111,14 @@ class CapabilityRow(Struct, frozen=True, kw_only=True):
 
     protocol: str
     model: str = "*"
-    upstream: str | None = None
+    vendor: str | None = None
     changes: JsonObject
     # Where it can be checked, for users (docs/quirks.md); empty where it is the vendor's own protocol.
     source: str = ""
 
 
 # What stands for the proof of a Gemini call where there is none.
-NO_CALL_PROOF = "skip_thought_signature_validator"
+NO_CALL_SIGNATURE = "skip_thought_signature_validator"
 
 # Pages that several rows rest on.
 _DEEPSEEK_THINKING = "https://api-docs.deepseek.com/guides/thinking_mode"
@@ -191,7 +191,7 @@ ROWS: tuple[CapabilityRow, ...] = (
     *(
         CapabilityRow(
             protocol=_A,
-            model=f"*claude*{line}-4[-.]6*",
+            model=f"*claude*{series}-4[-.]6*",
             changes={
                 "thinking": ["adaptive", "enabled", "disabled"],
                 "efforts": ["low", "medium", "high", "max"],
@@ -200,7 +200,7 @@ ROWS: tuple[CapabilityRow, ...] = (
                 "max_output": limit,
             },
         )
-        for line, limit in (("opus", 128000), ("sonnet", 64000))
+        for series, limit in (("opus", 128000), ("sonnet", 64000))
     ),
     CapabilityRow(
         protocol=_A,
@@ -247,7 +247,7 @@ ROWS: tuple[CapabilityRow, ...] = (
     CapabilityRow(protocol=_A, model="*kimi*", changes={"call_ids": "any"}, source=_KIMI_CALLS),
     CapabilityRow(
         protocol=_C,
-        upstream="openai",
+        vendor="openai",
         changes={
             "official": True,
             "developer_role": True,
@@ -256,7 +256,7 @@ ROWS: tuple[CapabilityRow, ...] = (
             "tool_limit": 128,
         },
     ),
-    CapabilityRow(protocol=_C, upstream="openai", changes={"call_ids": "standard"}, source=_LONG_IDS),
+    CapabilityRow(protocol=_C, vendor="openai", changes={"call_ids": "standard"}, source=_LONG_IDS),
     # OpenAI's models are behind other names only through those who pass them on to OpenAI or Azure.
     *(
         CapabilityRow(protocol=_C, model=prefix + pattern, changes={"call_ids": "standard"}, source=_LONG_IDS)
@@ -271,7 +271,7 @@ ROWS: tuple[CapabilityRow, ...] = (
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
     ),
     *(
-        CapabilityRow(protocol=_C, model=pattern, upstream="openai", changes={"tools_with_reasoning": False})
+        CapabilityRow(protocol=_C, model=pattern, vendor="openai", changes={"tools_with_reasoning": False})
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*")
     ),
     *(
@@ -284,10 +284,10 @@ ROWS: tuple[CapabilityRow, ...] = (
         for protocol in (_C, _R)
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
     ),
-    CapabilityRow(protocol=_C, model="*-search*", upstream="openai", changes={"search_model": True}),
+    CapabilityRow(protocol=_C, model="*-search*", vendor="openai", changes={"search_model": True}),
     # The reasoning of a whole tool turn goes back in all later requests, wherever these models are served.
     *(
-        CapabilityRow(protocol=_C, model=model, upstream=upstream, changes={"echo_thinking": "turns"}, source=source)
+        CapabilityRow(protocol=_C, model=model, vendor=upstream, changes={"echo_thinking": "turns"}, source=source)
         for model, upstream, source in (
             ("*deepseek*", None, _DEEPSEEK_THINKING),
             ("*kimi*", None, _KIMI_THINKING),
@@ -297,7 +297,7 @@ ROWS: tuple[CapabilityRow, ...] = (
     ),
     CapabilityRow(
         protocol=_C,
-        upstream="deepseek",
+        vendor="deepseek",
         changes={"demands_thinking": True, "forced_with_thinking": False},
         source=_DEEPSEEK_THINKING,
     ),
@@ -305,39 +305,39 @@ ROWS: tuple[CapabilityRow, ...] = (
     CapabilityRow(
         protocol=_C,
         model="*kimi*",
-        upstream="moonshot",
+        vendor="moonshot",
         changes={"demands_thinking": True, "missing_thinking": " "},
         source="https://github.com/theopenco/llmgateway/pull/2093",
     ),
     CapabilityRow(
         protocol=_C,
-        upstream="mistral",
+        vendor="mistral",
         changes={"call_ids": "mistral"},
         source="https://github.com/anomalyco/opencode/issues/1680",
     ),
     CapabilityRow(
         protocol=_C,
-        upstream="mistral",
+        vendor="mistral",
         changes={"prefill": True},
         source="https://github.com/mistralai/client-python/blob/main/docs/models/assistantmessage.md",
     ),
     # Its own examples replay the thinking of every turn.
     CapabilityRow(
         protocol=_C,
-        upstream="mistral",
+        vendor="mistral",
         changes={"echo_thinking": "all"},
         source="https://docs.mistral.ai/capabilities/reasoning/",
     ),
     # "Unexpected role 'user' after role 'tool'", from Mistral's service and from whoever serves its models with its
     # tokenizer or template (vLLM, NIM): see also https://github.com/mistralai/mistral-vibe/issues/578 and
     # https://github.com/NousResearch/hermes-agent/issues/20154.
-    CapabilityRow(protocol=_C, upstream="mistral", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL),
+    CapabilityRow(protocol=_C, vendor="mistral", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL),
     *(
         CapabilityRow(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL)
         for family in _MISTRAL
     ),
     # Instructions after an answer are as unexpected.
-    CapabilityRow(protocol=_C, upstream="mistral", changes={"system_anywhere": False}, source=_MISTRAL_ORDER),
+    CapabilityRow(protocol=_C, vendor="mistral", changes={"system_anywhere": False}, source=_MISTRAL_ORDER),
     *(
         CapabilityRow(protocol=_C, model=f"*{family}*", changes={"system_anywhere": False}, source=_MISTRAL_ORDER)
         for family in _MISTRAL
@@ -347,8 +347,8 @@ ROWS: tuple[CapabilityRow, ...] = (
         CapabilityRow(
             protocol=_C,
             model=model,
-            upstream="google",
-            changes={"call_proof": NO_CALL_PROOF},
+            vendor="google",
+            changes={"call_proof": NO_CALL_SIGNATURE},
             source="https://ai.google.dev/gemini-api/docs/thought-signatures",
         )
         for model in ("*gemini-[3-9]*", "*gemini-*-latest")
@@ -364,54 +364,52 @@ ID_RULES: dict[tuple[str, str], ids.IdRule] = {
 }
 
 
-def capabilities_of(
-    protocol: str, model: str, upstream: str = "", rows: tuple[CapabilityRow, ...] = ()
-) -> Capabilities:
+def capabilities_of(protocol: str, model: str, vendor: str = "", rows: tuple[CapabilityRow, ...] = ()) -> Capabilities:
     """What is known of a model behind an upstream; the caller's rows have the last word."""
-    if not rows and (found := _MEMO.get((protocol, model, upstream))) is not None:
-        return found
+    if not rows and (cached := _MEMO.get((protocol, model, vendor))) is not None:
+        return cached
     for name in (protocol, *(row.protocol for row in rows)):
         if name not in _PROTOCOLS:
             raise DragomanError(f"unknown protocol {name!r}; known are {', '.join(_PROTOCOLS)}")
-    known = _known(protocol, model.lower(), upstream)
+    capabilities = _built_in_capabilities(protocol, model.lower(), vendor)
     for row in rows:
-        if _matches(row, protocol, model.lower(), upstream):
-            known = _changed(known, row.changes)
-    return known
+        if _matches(row, protocol, model.lower(), vendor):
+            capabilities = _changed(capabilities, row.changes)
+    return capabilities
 
 
 _MEMO: dict[tuple[str, str, str], Capabilities] = {}
 _MEMO_LIMIT = 1024
 
 
-def _known(protocol: str, model: str, upstream: str) -> Capabilities:
-    key = (protocol, model, upstream)
-    found = _MEMO.get(key)
-    if found is None:
-        found = Capabilities()
+def _built_in_capabilities(protocol: str, model: str, vendor: str) -> Capabilities:
+    key = (protocol, model, vendor)
+    capabilities = _MEMO.get(key)
+    if capabilities is None:
+        capabilities = Capabilities()
         for row in ROWS:
-            if _matches(row, protocol, model, upstream):
-                found = _changed(found, row.changes)
+            if _matches(row, protocol, model, vendor):
+                capabilities = _changed(capabilities, row.changes)
         if len(_MEMO) >= _MEMO_LIMIT:
             _MEMO.clear()
-        _MEMO[key] = found
-    return found
+        _MEMO[key] = capabilities
+    return capabilities
 
 
-def _matches(row: CapabilityRow, protocol: str, model: str, upstream: str) -> bool:
+def _matches(row: CapabilityRow, protocol: str, model: str, vendor: str) -> bool:
     return (
         row.protocol == protocol
-        and (row.upstream is None or row.upstream == upstream)
+        and (row.vendor is None or row.vendor == vendor)
         and fnmatchcase(model, row.model.lower())
     )
 
 
-def _changed(abilities: Capabilities, changes: JsonObject) -> Capabilities:
-    known = set(Capabilities.__struct_fields__)
+def _changed(capabilities: Capabilities, changes: JsonObject) -> Capabilities:
+    field_names = set(Capabilities.__struct_fields__)
     for name in changes:
-        if name not in known:
-            raise DragomanError(f"unknown ability {name!r}; known are {', '.join(sorted(known))}")
-    merged = {**msgspec.to_builtins(abilities), **changes}
+        if name not in field_names:
+            raise DragomanError(f"unknown ability {name!r}; known are {', '.join(sorted(field_names))}")
+    merged = {**msgspec.to_builtins(capabilities), **changes}
     try:
         return msgspec.convert(merged, Capabilities)
     except msgspec.ValidationError as error:

@@ -11,7 +11,7 @@ from dragoman.model.parts import Compaction, Text
 from dragoman.model.request import Message, Request, Role, Updates
 from dragoman.model.response import Response
 
-_ASK = (
+_SUMMARY_PROMPT = (
     "The conversation so far is about to be replaced by a summary, and whoever goes on has nothing else to go by. "
     "Write that summary now, and nothing beside it. Be complete rather than short: what the user asked for, word for "
     "word where the wording matters; what was decided and why; every file, name, number, command and address that is "
@@ -26,10 +26,10 @@ def summarising(request: Request, ledger: Ledger) -> Request:
     at = ("messages", len(request.messages) - 1)
     ledger.approximated(Feature.COMPACTION, at, "the model is asked for a summary, which stands for the conversation")
     _report_unneeded(request, ledger)
-    ask = Message(role=Role.USER, parts=(Text(text=_ASK),))
+    prompt = Message(role=Role.USER, parts=(Text(text=_SUMMARY_PROMPT),))
     return replace(
         request,
-        messages=(*request.messages[:-1], ask),
+        messages=(*request.messages[:-1], prompt),
         tools=(),
         tool_choice=None,
         parallel_calls=None,
@@ -56,9 +56,9 @@ def _report_unneeded(request: Request, ledger: Ledger) -> None:
         ledger.dropped(Feature.CONTEXT_MANAGEMENT, ("compact_at",), "a summary is asked for once, now")
 
 
-def as_compaction(answer: Response) -> Response | Failure:
+def as_compaction(response: Response) -> Response | Failure:
     """The answer whose text is the summary, as the one compaction that was asked for."""
-    summary = "".join([part.text for part in answer.parts if isinstance(part, Text)]).strip()
+    summary = "".join([part.text for part in response.parts if isinstance(part, Text)]).strip()
     if not summary:
         return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=_NO_SUMMARY)
-    return replace(answer, parts=(Compaction(summary=summary),), alternatives=())
+    return replace(response, parts=(Compaction(summary=summary),), alternatives=())

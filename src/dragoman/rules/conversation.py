@@ -81,12 +81,12 @@ def _collect(
     turns: list[Turn] = []
     open_turn: Turn | None = None
     # Found when somebody asks, which few do.
-    last_spoken: int | None = None
+    last_user: int | None = None
     for index, message in enumerate(messages):
         if message.transient:
-            if last_spoken is None:
-                last_spoken = max([at for at, other in enumerate(messages) if other.role is _USER], default=-1)
-            if index < last_spoken:
+            if last_user is None:
+                last_user = max([at for at, other in enumerate(messages) if other.role is _USER], default=-1)
+            if index < last_user:
                 note = "counts only until the next user message"
                 ledger.dropped(Feature.LATE_INSTRUCTIONS, ("messages", index), note)
                 continue
@@ -97,12 +97,12 @@ def _collect(
         if role is not _ASSISTANT:
             open_turn = None
             turn = Turn(_USER_TURN if role is _USER else _OTHER_KINDS[role.value], [], [], message)
-            _keep(turn, index, message, ledger, blank_is_empty)
+            _add_message(turn, index, message, ledger, blank_is_empty)
             turns.append(turn)
             continue
         turn = open_turn or Turn(_ASSISTANT_TURN, [], [], message, False, message.turn is not None)
         if message.turn is None or not _restored(turn, index, message, ledger, restore, blank_is_empty):
-            _keep(turn, index, message, ledger, blank_is_empty)
+            _add_message(turn, index, message, ledger, blank_is_empty)
             if turn.exact and turn.places and turn.places[-1][1] == index:
                 turn.exact = False
         if open_turn is None and turn.parts:
@@ -131,43 +131,43 @@ def _restored(
 ) -> bool:
     """Add the sealed form of a message to a turn, while it still says what the client echoes of it (V1)."""
     sealed = restore(message.turn) if restore is not None and message.turn is not None else None
-    if sealed is None or not _says_the_same(sealed, message.parts):
+    if sealed is None or not _is_same_turn(sealed, message.parts):
         note = "the sealed turn is another issuer's or no longer what was said"
         ledger.dropped(Feature.THINKING_SEAL, ("messages", index, "turn"), note)
         return False
-    kept = sealed
+    parts = sealed
     if blank_is_empty and any(map(is_blank, sealed)):
         # What the provider said it does not always take back.
-        kept = tuple([part for _, part in with_blanks(sealed) if not is_blank(part)])
+        parts = tuple([part for _, part in with_blanks(sealed) if not is_blank(part)])
         if is_blank(sealed[-1]):
             ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "turn"), _BLANK)
-    turn.parts += kept
-    turn.places += [("messages", index, "turn")] * len(kept)
+    turn.parts += parts
+    turn.places += [("messages", index, "turn")] * len(parts)
     turn.pairs = turn.pairs or any(type(part) is ToolCall for part in sealed)
     return True
 
 
-def _keep(
+def _add_message(
     turn: Turn,
     index: int,
     message: Message,
     ledger: Ledger,
     blank_is_empty: bool,
-    found: list[tuple[int, Part]] | None = None,
+    numbered_parts: list[tuple[int, Part]] | None = None,
 ) -> None:
     """Add a message to a turn, without its empty text; `found` are its parts where white space was put elsewhere."""
     parts, places = turn.parts, turn.places
     before = len(parts) if blank_is_empty else 0
-    for number, part in found if found is not None else enumerate(message.parts):
+    for number, part in numbered_parts if numbered_parts is not None else enumerate(message.parts):
         sort = type(part)
         if sort is Text:
             text = part.text  # type: ignore[union-attr]  # `sort` is its type; isinstance would cost as much again
             if not text or (blank_is_empty and text.isspace()):
                 if text:
-                    if found is None and _has_blank(message.parts):
+                    if numbered_parts is None and _has_blank(message.parts):
                         # Rare enough to begin again, so that nobody else has to be asked.
                         del parts[before:], places[before:]
-                        _keep(turn, index, message, ledger, blank_is_empty, with_blanks(message.parts))
+                        _add_message(turn, index, message, ledger, blank_is_empty, with_blanks(message.parts))
                         return
                     ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "parts", number), _BLANK)
                 continue
@@ -181,11 +181,11 @@ def _has_blank(parts: tuple[Part, ...]) -> bool:
     return len(parts) > 1 and any(map(is_blank, parts))
 
 
-def _says_the_same(sealed: tuple[Part, ...], said: tuple[Part, ...]) -> bool:
+def _is_same_turn(sealed: tuple[Part, ...], echoed: tuple[Part, ...]) -> bool:
     """Whether the client's echo still has the text and the calls of the sealed turn (V1)."""
-    return joined_text(sealed) == joined_text(said) and [
+    return joined_text(sealed) == joined_text(echoed) and [
         (part.call_id, part.name, part.arguments) for part in sealed if isinstance(part, ToolCall)
-    ] == [(part.call_id, part.name, part.arguments) for part in said if isinstance(part, ToolCall)]
+    ] == [(part.call_id, part.name, part.arguments) for part in echoed if isinstance(part, ToolCall)]
 
 
 def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
@@ -223,11 +223,11 @@ def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
         while position < count and turns[position].kind is not _ASSISTANT_TURN:
             position += 1
         following = turns[start:position]
-        results = _answered_in_order(turn, following, ids)
+        results = _match_in_order(turn, following, ids)
         if results is not None:
             paired.append(results)
         else:
-            paired += _answered(turn, following, ids, ledger)
+            paired += _match_results(turn, following, ids, ledger)
     return paired
 
 
@@ -267,7 +267,7 @@ class _Ids:
 _is_counted = re.compile(r"(functions\..+:)(\d{1,9})", re.DOTALL | re.ASCII).fullmatch
 
 
-def _answered_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | None:
+def _match_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | None:
     """The results of calls that are answered one by one and by nothing else, as nearly all are; None for others."""
     results: list[Part] = []
     places: list[Place] = []
@@ -276,11 +276,11 @@ def _answered_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | N
             return None
         results += after.parts
         places += after.places
-    answers = iter(results)
+    remaining = iter(results)
     fresh: list[str] = []
     for call in turn.parts:
         if type(call) is ToolCall:
-            result = next(answers, None)
+            result = next(remaining, None)
             if type(result) is not ToolResult or result.call_id != call.call_id or result.form is not call.form:
                 return None
             fresh.append(call.call_id)
@@ -291,7 +291,7 @@ def _answered_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | N
     return Turn(_RESULTS_TURN, results, places, None, True)
 
 
-def _answered(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> list[Turn]:
+def _match_results(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> list[Turn]:
     """The results of a turn's calls in their order, then what else was said before the next assistant turn (T2)."""
     calls: list[int] = [index for index, part in enumerate(turn.parts) if type(part) is ToolCall]
     places = [turn.places[index] for index in calls]
@@ -300,31 +300,31 @@ def _answered(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> l
         part = turn.parts[index]
         if type(part) is ToolCall:
             waiting.setdefault(part.call_id, deque()).append(slot)
-    found: list[ToolResult | None] = [None] * len(calls)
+    matched: list[ToolResult | None] = [None] * len(calls)
     rest: list[Turn] = []
     moved = False
     for after in following:
         if not after.pairs:
             rest.append(after)
             continue
-        left: Turn | None = None
+        leftover: Turn | None = None
         for part, place in zip(after.parts, after.places, strict=True):
             slots = waiting.get(part.call_id) if type(part) is ToolResult else None
             if slots and type(part) is ToolResult:
                 slot = slots.popleft()
-                found[slot] = part
+                matched[slot] = part
                 places[slot] = place
                 moved = moved or bool(rest)
                 continue
-            if left is None:
-                left = Turn(after.kind, [], [], after.message)
-                rest.append(left)
+            if leftover is None:
+                leftover = Turn(after.kind, [], [], after.message)
+                rest.append(leftover)
             if type(part) is ToolResult:
-                _append_orphan(left, part, place, ledger)
+                _append_orphan(leftover, part, place, ledger)
             else:
-                left.parts.append(part)
-                left.places.append(place)
-    results = Turn(_RESULTS_TURN, _in_order(turn, calls, found, places, ids, ledger), places, None, True)
+                leftover.parts.append(part)
+                leftover.places.append(place)
+    results = Turn(_RESULTS_TURN, _in_order(turn, calls, matched, places, ids, ledger), places, None, True)
     if moved:
         note = "results moved to stand directly after their calls"
         ledger.approximated(Feature.RESULT_ORDER, places[0], note)
@@ -334,7 +334,7 @@ def _answered(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> l
 def _in_order(
     turn: Turn,
     calls: list[int],
-    found: list[ToolResult | None],
+    matched: list[ToolResult | None],
     places: list[Place],
     ids: _Ids,
     ledger: Ledger,
@@ -342,7 +342,7 @@ def _in_order(
     """One result for each call; a call without one is answered as interrupted (T3)."""
     parts: list[Part] = []
     of_turn = {part.call_id for part in turn.parts if isinstance(part, ToolCall)}
-    for index, result, place in zip(calls, found, places, strict=True):
+    for index, result, place in zip(calls, matched, places, strict=True):
         call = turn.parts[index]
         if not isinstance(call, ToolCall):
             continue

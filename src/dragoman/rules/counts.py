@@ -8,7 +8,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import INPUT, OUTPUT
 
 # More tokens nobody counts.
-MOST = 2**53
+MAX_COUNT = 2**53
 # Nearly all counts are numbers already.
 _SPELLED = frozenset({int, type(None)})
 
@@ -16,13 +16,13 @@ _SPELLED = frozenset({int, type(None)})
 def count_of(value: JsonValue) -> int | None:
     """A count, as a number or as the text of one; None if it is none."""
     if type(value) is int:
-        return value if 0 <= value < MOST else None
+        return value if 0 <= value < MAX_COUNT else None
     if isinstance(value, str | float | Number):
         try:
             number = float(value.strip() if isinstance(value, str) else value)
         except (ValueError, OverflowError):
             return None
-        return int(number) if number.is_integer() and 0 <= number < MOST else None
+        return int(number) if number.is_integer() and 0 <= number < MAX_COUNT else None
     return None
 
 
@@ -34,7 +34,7 @@ def unreported(total_input: int | None, cached: int, output: int | None) -> tupl
     return tuple([name for name, is_left_out in left_out if is_left_out])
 
 
-def news(earlier: JsonObject, later: JsonObject) -> JsonObject:
+def updated_counts(earlier: JsonObject, later: JsonObject) -> JsonObject:
     """Of counts that come again those that count: the later, but null and zero say nothing against what is known."""
     return {key: value for key, value in later.items() if value is not None and not (value == 0 and earlier.get(key))}
 

@@ -56,12 +56,12 @@ def nearest(effort: str, levels: tuple[str, ...] | None) -> str:
         if DEFAULT in levels:
             return DEFAULT
         levels = tuple(level for level in levels if level != "none") or levels
-    known = sorted((level for level in levels or _COMMON_LEVELS if level in _RANKS), key=_RANKS.__getitem__)
-    if not known or (levels and effort in levels):
+    ranked = sorted((level for level in levels or _COMMON_LEVELS if level in _RANKS), key=_RANKS.__getitem__)
+    if not ranked or (levels and effort in levels):
         return effort
     rank = _RANKS.get(effort, len(EFFORTS))
-    lower = [level for level in known if _RANKS[level] <= rank]
-    return lower[-1] if lower else known[0]
+    lower = [level for level in ranked if _RANKS[level] <= rank]
+    return lower[-1] if lower else ranked[0]
 
 
 def drop_sampling(body: JsonObject, effort: str | None, ledger: Ledger) -> None:

@@ -23,16 +23,16 @@ class EnumValues(Struct, frozen=True, kw_only=True):
     # None leaves the member out.
     unknown: str | None = None
 
-    def told(self, word: JsonValue, at: Place, ledger: Ledger | None) -> str | None:
+    def map_value(self, value: JsonValue, at: Place, ledger: Ledger | None) -> str | None:
         """The word as the client is told it; a word that is lost is reported."""
-        if word is None:
+        if value is None:
             return None
-        if type(word) is str:
-            known = self.others.get(word, word)
-            if known in self.legal:
-                return known
+        if type(value) is str:
+            mapped = self.others.get(value, value)
+            if mapped in self.legal:
+                return mapped
         if ledger is not None:
-            note = f"no word of this protocol: {str(word)[:40]!r}"
+            note = f"no word of this protocol: {str(value)[:40]!r}"
             if self.unknown is None:
                 ledger.dropped(self.feature, at, note)
             else:

@@ -40,7 +40,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
     origin: str
     model: str
-    upstream: str
+    vendor: str
     kind: str
     data: JsonObject
 
@@ -57,7 +57,7 @@ def seal(envelope: Envelope) -> str:
     members: JsonObject = {
         "o": envelope.origin,
         "m": envelope.model,
-        "u": envelope.upstream,
+        "u": envelope.vendor,
         "k": envelope.kind,
         "d": envelope.data,
     }
@@ -91,20 +91,20 @@ def unseal(text: str) -> Envelope | None:
 def _from_members(members: JsonObject) -> Envelope | None:
     if members.keys() != _MEMBERS:
         return None
-    origin, model, upstream, kind, data = (members["o"], members["m"], members["u"], members["k"], members["d"])
-    if not (isinstance(origin, str) and isinstance(model, str) and isinstance(upstream, str)):
+    origin, model, vendor, kind, data = (members["o"], members["m"], members["u"], members["k"], members["d"])
+    if not (isinstance(origin, str) and isinstance(model, str) and isinstance(vendor, str)):
         return None
     if not (isinstance(kind, str) and isinstance(data, dict)) or origin not in ORIGINS or kind not in KINDS:
         return None
-    return Envelope(origin=origin, model=model, upstream=upstream, kind=kind, data=data)
+    return Envelope(origin=origin, model=model, vendor=vendor, kind=kind, data=data)
 
 
 def _from_base64url(text: str) -> bytes | None:
     if not text.isascii() or not text:
         return None
-    octets = text.encode().translate(_TO_STANDARD)
+    encoded = text.encode().translate(_TO_STANDARD)
     try:
-        return a2b_base64(octets + b"=" * (-len(octets) % 4), strict_mode=True)
+        return a2b_base64(encoded + b"=" * (-len(encoded) % 4), strict_mode=True)
     except Base64Error:
         return None
 

@@ -116,7 +116,7 @@ def _only_nulls(members: JsonObject) -> bool:
 _READ_THROUGH = frozenset({"output_config", "metadata", "text"})
 
 
-def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, answer: bool = False) -> None:
+def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, is_response: bool = False) -> None:
     """Report that another protocol's members are left out; call it only for extras that are not at home.
 
     Those of a whole `answer` include what it tells back of the request, which is no loss.
@@ -124,7 +124,7 @@ def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, answer: boo
     if extras is None:
         return
     for key, value in extras.fields.items():
-        if is_neutral(key, value) or (answer and key in ECHOES):
+        if is_neutral(key, value) or (is_response and key in ECHOES):
             continue
         ledger.dropped(
             FEATURES.get(key, Feature.UNKNOWN_FIELD), (*at, "extras", key), f"only {extras.origin} knows {key!r}"
@@ -142,7 +142,7 @@ def refuse_demands(request: Request) -> None:
         raise RefusedError(demand.feature.value, demand.member, demand.note)
 
 
-def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, said_by_user: bool) -> str | None:
+def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, by_user: bool) -> str | None:
     """What to write for a part that only its own protocol knows; None is nothing (mapping.md §1 rule 2)."""
     if part.applied is not None:
         feature = STEERING.get(part.kind, Feature.FOREIGN_CONTENT)
@@ -152,7 +152,7 @@ def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, said_by_user: bool
         feature = Feature.TEXT_DOCUMENT if part.kind == "search_result" else Feature.FOREIGN_CONTENT
         ledger.approximated(feature, at, f"{part.kind!r} is written as text")
         return part.text
-    if said_by_user:
+    if by_user:
         raise RefusedError(
             Feature.FOREIGN_CONTENT.value,
             render_place(at),

@@ -17,7 +17,7 @@ from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Extras
-from dragoman.rules.nested import BESIDE, DEEPEST, TOLD, inner_of, line_of
+from dragoman.rules.nested import BESIDE, DEEPEST, MESSAGE_MEMBERS, inner_of, line_of
 from dragoman.rules.overflow import CODE as OVERFLOW_CODE
 from dragoman.rules.overflow import is_context_overflow
 from dragoman.wire.json import decode_lenient, encode_text
@@ -26,8 +26,8 @@ ENDED_EARLY = "upstream stream ended unexpectedly"
 
 _MESSAGE_LIMIT = 500
 # What an error may say, and each of its names; it is searched for secrets, which takes its time.
-_LONGEST_MESSAGE = 16 * 1024
-_LONGEST_NAME = 200
+_MAX_MESSAGE_LENGTH = 16 * 1024
+_MAX_NAME_LENGTH = 200
 
 
 def bounded(failure: Failure) -> Failure:
@@ -35,17 +35,17 @@ def bounded(failure: Failure) -> Failure:
     fields = failure.extras.fields if failure.extras is not None else {}
     size = len(failure.message) + (len(encode_text(fields)) if fields else 0)
     if (
-        size <= _LONGEST_MESSAGE
-        and max(map(len, (failure.native, failure.code or "", failure.param or ""))) <= _LONGEST_NAME
+        size <= _MAX_MESSAGE_LENGTH
+        and max(map(len, (failure.native, failure.code or "", failure.param or ""))) <= _MAX_NAME_LENGTH
     ):
         return failure
     return replace(
         failure,
-        message=failure.message[:_LONGEST_MESSAGE],
-        native=failure.native[:_LONGEST_NAME],
-        code=failure.code and failure.code[:_LONGEST_NAME],
-        param=failure.param and failure.param[:_LONGEST_NAME],
-        extras=failure.extras if size <= _LONGEST_MESSAGE else None,
+        message=failure.message[:_MAX_MESSAGE_LENGTH],
+        native=failure.native[:_MAX_NAME_LENGTH],
+        code=failure.code and failure.code[:_MAX_NAME_LENGTH],
+        param=failure.param and failure.param[:_MAX_NAME_LENGTH],
+        extras=failure.extras if size <= _MAX_MESSAGE_LENGTH else None,
     )
 
 
@@ -68,7 +68,7 @@ STATUS_KINDS: dict[int, FailureKind] = {
     529: FailureKind.OVERLOADED,
 }
 
-_QUOTA_WORDS = (
+_QUOTA_KEYWORDS = (
     "quota",
     "billing",
     "credit",
@@ -83,14 +83,14 @@ _QUOTA_WORDS = (
 _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
 # Rates that are called quotas pass by themselves: DashScope's (https://github.com/can1357/oh-my-pi/pull/8476) and those
 # of Cerebras (https://github.com/anomalyco/opencode/issues/7463).
-_RATE_WORDS = ("throttling", "error-code#token-limit", "per minute limit exceeded")
+_RATE_KEYWORDS = ("throttling", "error-code#token-limit", "per minute limit exceeded")
 # Z.ai tells it in words alone, with a 429 (https://docs.z.ai/api-reference/api-code), MiniMax's Messages endpoint even
 # with a 500 (https://github.com/MiniMax-AI/MiniMax-M2/issues/62).
 _no_balance = re.compile(r"\s*insufficient balance\b", re.IGNORECASE).match
 
 # Words in the code or type of an error without a status, and the status they stand for (O2). The first one found
 # counts: a code like `image_file_not_found` speaks of the request, and all kinds of errors are called `invalid_…`.
-_STATUS_WORDS: tuple[tuple[str, int], ...] = (
+_STATUS_KEYWORDS: tuple[tuple[str, int], ...] = (
     ("image", 400),
     ("context_length", 400),
     ("rate_limit", 429),
@@ -178,15 +178,15 @@ def report_of(
     message = _message(error, body)
     inner = inner_of(error, body, message) if depth else None
     if status is None:
-        status = _own_status(error, body) or _status_by_words(code or "", native, statuses)
+        status = _own_status(error, body) or _status_by_keywords(code or "", native, statuses)
     within = None
     if inner is not None:
         own = _own_status(error_of(inner.body), inner.body)
         # That a proxy failed says nothing about the error that it was told.
-        behind = own or (status if status is not None and status < 500 else None)
-        within = report_of(inner.body, behind, statuses, depth=depth - 1)
-        told = within.message if within.message != silent(within.status) else ""
-        message = inner.joined(message, told)
+        inner_status = own or (status if status is not None and status < 500 else None)
+        within = report_of(inner.body, inner_status, statuses, depth=depth - 1)
+        inner_message = within.message if within.message != silent(within.status) else ""
+        message = inner.joined(message, inner_message)
         native, code, param = native or within.native, code or within.code, param or within.param or ""
         status = status or within.status
     if status is None:
@@ -207,7 +207,7 @@ def silent(status: int) -> str:
     return f"upstream answered {status}"
 
 
-def kind_by_words(report: ErrorReport) -> FailureKind | None:
+def kind_by_keywords(report: ErrorReport) -> FailureKind | None:
     """The class that the words of an error tell whatever protocol it speaks, where they tell one."""
     if is_context_overflow(report.status, report.code, report.message):
         return FailureKind.CONTEXT_OVERFLOW
@@ -215,20 +215,24 @@ def kind_by_words(report: ErrorReport) -> FailureKind | None:
         return FailureKind.QUOTA
     if report.status in _QUOTA_STATUSES:
         named = f"{report.native} {report.code or ''}".lower()
-        if any(word in named for word in _QUOTA_WORDS):
-            told = f"{named} {report.message[:_MESSAGE_LIMIT].lower()}"
-            return FailureKind.RATE_LIMITED if any(word in told for word in _RATE_WORDS) else FailureKind.QUOTA
-    return kind_by_words(report.within) if report.within is not None else None
+        if any(word in named for word in _QUOTA_KEYWORDS):
+            searched = f"{named} {report.message[:_MESSAGE_LIMIT].lower()}"
+            return FailureKind.RATE_LIMITED if any(word in searched for word in _RATE_KEYWORDS) else FailureKind.QUOTA
+    return kind_by_keywords(report.within) if report.within is not None else None
 
 
 def _message(error: JsonObject, body: JsonObject) -> str:
-    whole = body.get("error")
-    told = whole if isinstance(whole, str | list) else None
+    member = body.get("error")
+    bare_error = member if isinstance(member, str | list) else None
     inner = error.get("error")
     nested = inner.get("message") if isinstance(inner, dict) else inner
     # The front door of AWS writes it with a capital letter; where words stand beside, `error` is only their name.
-    flat = (body.get(name) for name in TOLD)
-    places = (*(error.get(name) for name in TOLD if error is not body or told is None or name in BESIDE), told, *flat)
+    flat = (body.get(name) for name in MESSAGE_MEMBERS)
+    places = (
+        *(error.get(name) for name in MESSAGE_MEMBERS if error is not body or bare_error is None or name in BESIDE),
+        bare_error,
+        *flat,
+    )
     for value in (*places, nested if error is not body else None, error.get("errors"), body.get("errors")):
         text = line_of(value)
         if text and not text.isspace():
@@ -251,12 +255,12 @@ def _as_status(value: JsonValue) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599 else None
 
 
-def _status_by_words(code: str, native: str, statuses: Mapping[str, int]) -> int | None:
+def _status_by_keywords(code: str, native: str, statuses: Mapping[str, int]) -> int | None:
     # The code is the more exact of the two.
     for name in (code.lower(), native.lower()):
         if name in statuses:
             return statuses[name]
-        for word, status in _STATUS_WORDS:
+        for word, status in _STATUS_KEYWORDS:
             if word in name:
                 return status
     return None
@@ -302,23 +306,23 @@ OPENAI_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
     FailureKind.UNAVAILABLE: (503, _SERVER, None),
     FailureKind.TIMEOUT: (504, _SERVER, "timeout"),
     # The only status after which no agent asks again (decision 29).
-    FailureKind.LASTING: (400, _INVALID, "provider_not_ready"),
+    FailureKind.PERMANENT: (400, _INVALID, "provider_not_ready"),
 }
 _OPENAI_STATUSES = {code: status for status, _, code in OPENAI_ERRORS.values() if code is not None}
 # Codes that say more than the status they come with.
 _OPENAI_KINDS: dict[tuple[int, str | None], FailureKind] = {
     (OPENAI_ERRORS[kind][0], OPENAI_ERRORS[kind][2]): kind
-    for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH, FailureKind.LASTING)
+    for kind in (FailureKind.UNSUPPORTED, FailureKind.UPSTREAM_AUTH, FailureKind.PERMANENT)
 }
 # Codes that are told as they are, since clients know what to do about them.
-_OPENAI_WORDS = frozenset({(FailureKind.RATE_LIMITED, "slow_down"), (FailureKind.CONFLICT, "conversation_locked")})
+_OPENAI_CODES = frozenset({(FailureKind.RATE_LIMITED, "slow_down"), (FailureKind.CONFLICT, "conversation_locked")})
 
 
 def openai_failure(body: JsonObject, status: int | None) -> Failure:
     """The failure that an error of the OpenAI protocols tells; inside a successful answer it has no status (O2)."""
     report = report_of(body, status, _OPENAI_STATUSES)
     kind = (
-        kind_by_words(report)
+        kind_by_keywords(report)
         or _OPENAI_KINDS.get((report.status, report.code))
         or STATUS_KINDS.get(report.status, FailureKind.OTHER)
     )
@@ -355,11 +359,11 @@ def openai_error(failure: Failure) -> tuple[int, JsonObject]:
     if row is None:
         status = failure.status if 400 <= failure.status <= 599 else 500
         row = (status, _INVALID if status < 500 else _SERVER, None)
-    status, word, code = row
-    if code is None or (failure.kind, failure.code) in _OPENAI_WORDS:
+    status, error_type, code = row
+    if code is None or (failure.kind, failure.code) in _OPENAI_CODES:
         code = failure.code
     elif failure.kind is FailureKind.NOT_FOUND and failure.code is None and failure.native == _INVALID:
         # This family of servers names the code itself where it means a model.
         code = None
     message = failure.message or silent(failure.status)
-    return status, {"message": message, "type": word, "param": failure.param, "code": code}
+    return status, {"message": message, "type": error_type, "param": failure.param, "code": code}

@@ -66,17 +66,17 @@ def object_suffix(upstream_id: str) -> str | None:
     return suffix if _is_suffix(suffix) else None
 
 
-def object_ids(told: str) -> tuple[str, ...]:
+def object_ids(response_id: str) -> tuple[str, ...]:
     """Give the ids, by whatever protocol, of an answer that shares the part which is its own with this one."""
-    suffix = object_suffix(told)
+    suffix = object_suffix(response_id)
     if suffix is None:
         return ()
-    return (suffix, *(f"{prefix}{mark}{suffix}" for prefix in _OBJECT_PREFIXES for mark in "_-"))
+    return (suffix, *(f"{prefix}{separator}{suffix}" for prefix in _OBJECT_PREFIXES for separator in "_-"))
 
 
 def legacy_call_id(name: str, position: int) -> str:
     """Give a `function_call` and the `function` message that answers it the id they never had."""
-    return "call_" + sha256(_octets(f"{name}:{position}")).hexdigest()[:24]
+    return "call_" + sha256(_encode_utf8(f"{name}:{position}")).hexdigest()[:24]
 
 
 def _hashed(value: str, form: HashForm) -> str:
@@ -88,7 +88,7 @@ _REMEMBERED = 256
 
 
 def _digested(value: str, form: HashForm) -> str:
-    digest = sha256(_octets(value)).digest()
+    digest = sha256(_encode_utf8(value)).digest()
     return _WRITERS[form](digest)
 
 
@@ -111,6 +111,6 @@ def _base62(digest: bytes) -> str:
 _WRITERS = {HashForm.BASE32: _base32, HashForm.BASE62: _base62}
 
 
-def _octets(text: str) -> bytes:
+def _encode_utf8(text: str) -> bytes:
     # A lone surrogate has no UTF-8 form; it still deserves a stable id.
     return text.encode("utf-8", "surrogatepass")

@@ -10,8 +10,8 @@ def without_telemetry(text: str) -> str:
     if TELEMETRY not in text:
         return text
     lines = text.split("\n")
-    kept = [line for line in lines if not line.startswith(TELEMETRY)]
-    return text if len(kept) == len(lines) else "\n".join(kept).lstrip("\n")
+    remaining = [line for line in lines if not line.startswith(TELEMETRY)]
+    return text if len(remaining) == len(lines) else "\n".join(remaining).lstrip("\n")
 
 
 def tagged(text: str) -> str:
@@ -24,5 +24,5 @@ _OPENS, _CLOSES = "<system-reminder>", "</system-reminder>"
 
 def is_tagged(text: str) -> bool:
     """Whether a text is nothing but such instructions, as agents write them among the words of their users."""
-    *told, rest = text.split(_CLOSES)
-    return bool(told) and not rest.strip() and all(piece.lstrip().startswith(_OPENS) for piece in told)
+    *blocks, rest = text.split(_CLOSES)
+    return bool(blocks) and not rest.strip() and all(piece.lstrip().startswith(_OPENS) for piece in blocks)

@@ -18,9 +18,9 @@ from dragoman.rules.timestamps import format_instant, parse_instant
 # The form of both of OpenAI's wires.
 OPENAI = "openai"
 # So many models of a list are read, and none whose name is longer.
-_MOST = 5000
-_LONGEST = 200
-_MOST_TOKENS = 10**9
+_MAX_MODELS = 5000
+_MAX_TEXT_LENGTH = 200
+_MAX_TOKENS = 10**9
 # Nobody knows when the models of others were made; both forms take the epoch for that.
 EPOCH = 0
 # From here on it is milliseconds.
@@ -65,21 +65,21 @@ _CAPS = (
 _SIZES = frozenset(path.partition(".")[0] for path in (*_WINDOWS, *_CAPS)) - {"capabilities", "meta", "metadata"}
 # Members that have a place in `ListedModel`, and those that are not for others: paths on the server's disk, rights of
 # its operator, addresses below its own.
-_KNOWN = frozenset({"id", "object", "type", "created", "created_at", "display_name", "owned_by"})
+_MODEL_MEMBERS = frozenset({"id", "object", "type", "created", "created_at", "display_name", "owned_by"})
 _RETIREMENT = frozenset({"retires_at", "shutdown_date"})
 _PRIVATE = frozenset({"root", "parent", "permission", "links"})
 
 
 def decode_models(body: JsonValue, form: str) -> list[ListedModel]:
     """The models of a list; what is none is left out."""
-    found: list[ListedModel] = []
+    models: list[ListedModel] = []
     for entry in _entries(body) or ():
-        if len(found) == _MOST:
+        if len(models) == _MAX_MODELS:
             break
         name = entry.get("id") if isinstance(entry, dict) else None
-        if isinstance(entry, dict) and isinstance(name, str) and 0 < len(name) <= _LONGEST:
-            found.append(_model(name, entry, form))
-    return found
+        if isinstance(entry, dict) and isinstance(name, str) and 0 < len(name) <= _MAX_TEXT_LENGTH:
+            models.append(_model(name, entry, form))
+    return models
 
 
 def is_list(body: JsonValue) -> bool:
@@ -98,7 +98,7 @@ def _model(name: str, entry: JsonObject, form: str) -> ListedModel:
     if window is not None and cap is not None and cap >= window:
         # A second word for the window.
         cap = None
-    rest = {key: value for key, value in entry.items() if key not in _KNOWN | _RETIREMENT | _PRIVATE}
+    rest = {key: value for key, value in entry.items() if key not in _MODEL_MEMBERS | _RETIREMENT | _PRIVATE}
     return ListedModel(
         id=name,
         title=_text(entry.get("display_name")) or _text(entry.get("name")),
@@ -112,7 +112,7 @@ def _model(name: str, entry: JsonObject, form: str) -> ListedModel:
 
 
 def _text(value: JsonValue) -> str:
-    return value if isinstance(value, str) and len(value) <= _LONGEST and value.isprintable() else ""
+    return value if isinstance(value, str) and len(value) <= _MAX_TEXT_LENGTH and value.isprintable() else ""
 
 
 def _first(entry: JsonObject, names: Sequence[str]) -> int | None:
@@ -140,7 +140,7 @@ def _counts(entry: JsonObject, paths: Sequence[str]) -> Iterator[int]:
         for name in path.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         number = _number(value)
-        if number is not None and 0 < number <= _MOST_TOKENS:
+        if number is not None and 0 < number <= _MAX_TOKENS:
             yield number
 
 
@@ -174,15 +174,15 @@ def extras_for(model: ListedModel, form: str) -> JsonObject:
 
 def encode_openai_model(model: ListedModel) -> JsonObject:
     """One model as both of OpenAI's wires tell of it: https://platform.openai.com/docs/api-reference/models/object."""
-    told: JsonObject = {
+    encoded: JsonObject = {
         "id": model.id,
         "object": "model",
         "created": EPOCH if model.created is None else model.created,
         "owned_by": model.owner,
     }
     if model.retires is not None:
-        told["shutdown_date"] = format_instant(model.retires).partition("T")[0]
-    return {**told, **extras_for(model, OPENAI)}
+        encoded["shutdown_date"] = format_instant(model.retires).partition("T")[0]
+    return {**encoded, **extras_for(model, OPENAI)}
 
 
 def encode_openai_models(models: Sequence[ListedModel]) -> JsonObject:

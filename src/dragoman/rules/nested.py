@@ -23,18 +23,18 @@ from dragoman.wire.json import decode_lenient, encode_text
 from dragoman.wire.json_spans import value_end
 
 DEEPEST = 3
-_LONGEST_TEXT = 64 * 1024
+_MAX_TEXT_LENGTH = 64 * 1024
 # As much of a text that is no JSON as a proxy's own message would have.
-_LONGEST_RAW = 500
+_MAX_RAW_LENGTH = 500
 _MEMBERS = ("error", "innererror", "upstreamResponse", "cause", "details", "response", "body", "data", "base_resp")
 # Whose error it is, each proxy says by a name of its own: `upstream_error`, `provider_error`, `originalError`.
 # https://github.com/ding113/claude-code-hub/issues/518
 _is_named_error = re.compile(r"[A-Za-z]+_?[eE]rror").fullmatch
-_MOST_MEMBERS = 64
+_MAX_MEMBERS = 64
 
 
 # Where errors have their words; `status_msg` is MiniMax's: https://platform.minimax.io/docs/api-reference/errorcode
-TOLD = ("message", "Message", "detail", "msg", "error_message", "error_description", "status_msg")
+MESSAGE_MEMBERS = ("message", "Message", "detail", "msg", "error_message", "error_description", "status_msg")
 # Those that stand beside an `error` that is a word: https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 BESIDE = ("error_message", "error_description")
 
@@ -43,7 +43,7 @@ class Inner(Struct, frozen=True, kw_only=True):
     """An error that another one holds, and who said it."""
 
     body: JsonObject
-    who: str = ""
+    provider: str = ""
     # Whether the outer message is the inner error written out, or has it behind words of its own.
     instead: bool = False
     within: bool = False
@@ -54,26 +54,26 @@ class Inner(Struct, frozen=True, kw_only=True):
             return outer
         if self.instead or not outer:
             return inner
-        return f"{outer} ({self.who}): {inner}" if self.who else f"{outer}: {inner}"
+        return f"{outer} ({self.provider}): {inner}" if self.provider else f"{outer}: {inner}"
 
 
 def inner_of(error: JsonObject, body: JsonObject, message: str) -> Inner | None:
     """The error that an error holds, if it holds one."""
     metadata = error.get("metadata") or body.get("metadata")
     if isinstance(metadata, dict):
-        raw, who = metadata.get("raw"), metadata.get("provider_name")
-        held = _as_error(raw) or ({"message": raw[:_LONGEST_RAW]} if isinstance(raw, str) and raw.strip() else None)
+        raw, provider = metadata.get("raw"), metadata.get("provider_name")
+        held = _as_error(raw) or ({"message": raw[:_MAX_RAW_LENGTH]} if isinstance(raw, str) and raw.strip() else None)
         if held is not None:
-            return Inner(body=held, who=who if isinstance(who, str) else "")
+            return Inner(body=held, provider=provider if isinstance(provider, str) else "")
     for where in (error, body) if error is not body else (error,):
-        for name in (*_MEMBERS, *filter(_is_named_error, islice(where, _MOST_MEMBERS))):
+        for name in (*_MEMBERS, *filter(_is_named_error, islice(where, _MAX_MEMBERS))):
             held = _as_error(where.get(name)) if where.get(name) is not error else None
             if held is not None:
                 return Inner(body=held, instead=where.get(name) == message)
     held = _as_error(message)
     if held is not None:
         return Inner(body=held, instead=True)
-    held = _after_words(message)
+    held = _embedded_error(message)
     return None if held is None else Inner(body=held, within=True)
 
 
@@ -91,36 +91,36 @@ def _complaint(entry: JsonValue) -> str:
     """One complaint of a list, with the place that it is about."""
     if isinstance(entry, str):
         return entry
-    told = entry.get("msg") or entry.get("message") if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or not isinstance(told, str):
+    message = entry.get("msg") or entry.get("message") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(message, str):
         return ""
     place = entry.get("loc")
     if not isinstance(place, list) or not place:
-        return told
-    return f"{'.'.join(str(step) for step in place if isinstance(step, str | int))}: {told}"
+        return message
+    return f"{'.'.join(str(step) for step in place if isinstance(step, str | int))}: {message}"
 
 
 def _as_error(value: JsonValue) -> JsonObject | None:
     """The error that a member is, or that its text is written out; None if it tells none."""
     if isinstance(value, str):
-        readable = len(value) < _LONGEST_TEXT and value.lstrip().startswith(("{", "["))
+        readable = len(value) < _MAX_TEXT_LENGTH and value.lstrip().startswith(("{", "["))
         value = _parsed(value.encode("utf-8", "replace")) if readable else None
     if isinstance(value, list):
-        value = next((entry for entry in value if isinstance(entry, dict) and _tells(entry)), None)
-    return value if isinstance(value, dict) and _tells(value) else None
+        value = next((entry for entry in value if isinstance(entry, dict) and _is_error(entry)), None)
+    return value if isinstance(value, dict) and _is_error(value) else None
 
 
-def _after_words(message: str) -> JsonObject | None:
+def _embedded_error(message: str) -> JsonObject | None:
     """The error that stands as JSON behind the words of a message."""
     start = message.find("{")
-    if start < 0 or len(message) > _LONGEST_TEXT:
+    if start < 0 or len(message) > _MAX_TEXT_LENGTH:
         return None
     text = message[start:].encode("utf-8", "replace")
     try:
         value = _parsed(text[: value_end(text, 0)])
     except WireError:
         return None
-    return value if isinstance(value, dict) and _tells(value) else None
+    return value if isinstance(value, dict) and _is_error(value) else None
 
 
 def _parsed(text: bytes) -> JsonValue:
@@ -130,7 +130,7 @@ def _parsed(text: bytes) -> JsonValue:
         return None
 
 
-def _tells(value: JsonObject) -> bool:
+def _is_error(value: JsonObject) -> bool:
     """Whether an object is an error and not some data of one."""
-    told = next(filter(None, (value.get(name) for name in TOLD)), None) or value.get("error")
-    return isinstance(told, str | dict) or isinstance(value.get("code"), str)
+    message = next(filter(None, (value.get(name) for name in MESSAGE_MEMBERS)), None) or value.get("error")
+    return isinstance(message, str | dict) or isinstance(value.get("code"), str)

@@ -19,7 +19,7 @@ _CODES = frozenset(
 )
 # Text Generation Inference answers 422: https://github.com/bytedance/UI-TARS-desktop/issues/626
 _STATUSES = frozenset({400, 413, 422})
-_WORDS = (
+_PHRASES = (
     "prompt is too long",
     "input is too long",
     # Venice leaves out the length: https://docs.venice.ai/api-reference/error-codes
@@ -51,12 +51,12 @@ _WORDS = (
     # Perplexity: https://github.com/BerriAI/litellm/pull/21647
     "total length of all messages is too long",
 )
-_has_wording = re.compile("|".join(_WORDS), re.IGNORECASE).search
+_has_wording = re.compile("|".join(_PHRASES), re.IGNORECASE).search
 # Errors say it at once. The pattern takes a second for a megabyte.
 _MAX_SEARCHED = 16 * 1024
 
 _OPENING = "prompt is too long"
-_is_told_already = re.compile(rf"{_OPENING}: \d+ tokens > \d+ maximum", re.IGNORECASE).match
+_is_native_message = re.compile(rf"{_OPENING}: \d+ tokens > \d+ maximum", re.IGNORECASE).match
 _find_limit_word = re.compile(r"maximum|limit|window|context", re.IGNORECASE).search
 # Digits inside a name or a version (gpt-4.1, 32k) are no token counts.
 _INTEGER = re.compile(r"(?<![\w.,-])(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?![\w]|[.,]\d)", re.ASCII)
@@ -69,7 +69,7 @@ def is_context_overflow(status: int, code: str | None, message: str) -> bool:
 
 def anthropic_overflow_message(message: str) -> str:
     """Say an overflow in the words of the Messages service, with the upstream's own in parentheses."""
-    if _is_told_already(message):
+    if _is_native_message(message):
         return message
     counts = _counts(message)
     opening = f"{_OPENING}: {counts[0]} tokens > {counts[1]} maximum" if counts else _OPENING
@@ -83,7 +83,7 @@ def _counts(message: str) -> tuple[int, int] | None:
     if limit is None:
         return None
     maximum = _integer(limit[0])
-    tokens = max(_integer(found[0]) for found in _INTEGER.finditer(message))
+    tokens = max(_integer(match[0]) for match in _INTEGER.finditer(message))
     return (tokens, maximum) if tokens > maximum else None
 
 

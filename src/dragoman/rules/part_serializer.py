@@ -64,7 +64,7 @@ class PartSerializer:
         else:
             if isinstance(event, Stopped):
                 self._forget_blank()
-                self._drain()
+                self._flush()
             self._sink(event)
 
     def _grow(self, event: PartGrew) -> None:
@@ -86,9 +86,9 @@ class PartSerializer:
         self._open = index
         self._number = self._next
         self._next += 1
-        self._tell(events)
+        self._emit(events)
 
-    def _tell(self, events: list[Event]) -> None:
+    def _emit(self, events: list[Event]) -> None:
         number = self._number
         for event in events:
             if isinstance(event, PartStarted):
@@ -139,11 +139,11 @@ class PartSerializer:
             self._open = index
             self._number = self._next
             self._next += 1
-            self._tell(events)
+            self._emit(events)
             if isinstance(events[-1], PartEnded):
                 self._open = None
 
-    def _drain(self) -> None:
+    def _flush(self) -> None:
         """Tell whatever still waits; a stop ends every part."""
         self._advance()
 

@@ -61,7 +61,7 @@ class PauseStage:
 
     def passed(self, events: list[Event]) -> list[Event]:
         """The events as the client's side sees them."""
-        told: list[Event] = []
+        emitted: list[Event] = []
         for event in events:
             if self._state is _State.PAUSED:
                 break
@@ -71,9 +71,9 @@ class PauseStage:
                 break
             passed = self._joined(event) if self._state is _State.LATER else event
             if passed is not None:
-                self._note(passed)
-                told.append(passed)
-        return told
+                self._record(passed)
+                emitted.append(passed)
+        return emitted
 
     def _joined(self, event: Event) -> Event | None:
         """An event of a later stream as part of the one answer."""
@@ -93,7 +93,7 @@ class PauseStage:
         """What the answer took, of whose latest stream these are the counts."""
         return summed(self._before, usage)
 
-    def _note(self, event: Event) -> None:
+    def _record(self, event: Event) -> None:
         self._fold(event)
         if isinstance(event, PartStarted):
             self._next = max(self._next, event.index + 1)

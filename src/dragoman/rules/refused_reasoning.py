@@ -158,7 +158,7 @@ _LOOKED_THROUGH = 16 * 1024
 _find_quotes = re.compile(r"(?:^|(?<=[\s(\[{:=,]))[\"'\u201c\u00ab]").finditer
 
 
-def remedy_for(failure: Failure, asked: bytes = b"") -> Remedy | None:
+def remedy_for(failure: Failure, request_body: bytes = b"") -> Remedy | None:
     """What may be tried once more after a failure, where it tells that reasoning was refused.
 
     `asked` is the request that failed: an error that only quotes it says nothing of its own.
@@ -169,20 +169,20 @@ def remedy_for(failure: Failure, asked: bytes = b"") -> Remedy | None:
         return Remedy.SEALS
     message = failure.message[:_LOOKED_THROUGH]
     for remedy, matches in _SEARCHES:
-        if any(not _is_quoted(message, match, asked) for match in islice(matches(message), _MOST)):
+        if any(not _is_quoted(message, match, request_body) for match in islice(matches(message), _MAX_MATCHES)):
             return remedy
     return None
 
 
-def _is_quoted(message: str, match: re.Match[str], asked: bytes) -> bool:
+def _is_quoted(message: str, match: re.Match[str], request_body: bytes) -> bool:
     """Whether words stand in a quotation that the request has word by word."""
-    if not asked:
+    if not request_body:
         return False
-    opened = [quote.end() for quote in _find_quotes(message, max(0, match.start() - _LONGEST_QUOTED), match.start())]
+    opened = [quote.end() for quote in _find_quotes(message, max(0, match.start() - _MAX_QUOTE_LENGTH), match.start())]
     if not opened:
         return False
-    words = encode_text(message[opened[-1] : match.end()].encode("utf-8", "replace").decode())[1:-1]
-    return words.encode() in asked or _in_ascii(words).encode() in asked
+    quoted = encode_text(message[opened[-1] : match.end()].encode("utf-8", "replace").decode())[1:-1]
+    return quoted.encode() in request_body or _in_ascii(quoted).encode() in request_body
 
 
 def _in_ascii(text: str) -> str:
@@ -191,6 +191,6 @@ def _in_ascii(text: str) -> str:
 
 
 _BEYOND = re.compile(r"[^\x00-\x7f]")
-_LONGEST_QUOTED = 1024
+_MAX_QUOTE_LENGTH = 1024
 # Each is looked for in the whole request.
-_MOST = 8
+_MAX_MATCHES = 8

@@ -43,7 +43,7 @@ def named_by(member: str) -> Callable[[bytes], list[bytes]]:
     return lambda body: find(body) if name in body else []
 
 
-def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
+def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
     """The body with what stands for every id that the rule refuses, or that a call had before.
 
     The same bytes if there is none.
@@ -51,12 +51,12 @@ def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
     if rule is ANY:
         return body
     # Every call has its result, so looking for these is enough, and there are few.
-    found = ids.results(body)
-    if not found:
+    result_ids = ids.results(body)
+    if not result_ids:
         return body
-    named = set(found)
+    named = set(result_ids)
     # Nearly always each stands once, which is known without counting.
-    often = 1 if len(named) == len(found) else max(Counter(found).values())
+    often = 1 if len(named) == len(result_ids) else max(Counter(result_ids).values())
     if often <= ids.times and all(_fits(_read(value), rule) for value in named):
         return body
     calls: Counter[str] = Counter()
@@ -66,16 +66,16 @@ def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
         edits: list[tuple[JsonSpan, bytes]] = []
         for spans, count in zip(ids.spans(entry), (calls, results), strict=True):
             for span in spans:
-                said = _read(entry[span.start : span.end])
-                if not said:
+                original = _read(entry[span.start : span.end])
+                if not original:
                     # An empty one is none, and stays the client's.
                     continue
-                count[said] += 1
-                which = count[said] if count is calls else min(count[said], calls[said])
+                count[original] += 1
+                which = count[original] if count is calls else min(count[original], calls[original])
                 if which > 1 and count is calls:
                     note = "this id stood before, and is not taken twice"
                     ledger.approximated(Feature.CALL_ID, ("messages", number), note)
-                given = said if which < 2 else f"{said}_{which}"
+                given = original if which < 2 else f"{original}_{which}"
                 if which > 1 or not _fits(given, rule):
                     edits.append((span, encode(call_id(given, rule))))
         return [replaced(entry, edits)] if edits else None
@@ -83,8 +83,8 @@ def renamed(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
     return rewritten(body, ids.entries, _may_have_some, rewrite) or body
 
 
-def _fits(said: str, rule: IdRule) -> bool:
-    return not said or rule.pattern.fullmatch(said) is not None
+def _fits(candidate: str, rule: IdRule) -> bool:
+    return not candidate or rule.pattern.fullmatch(candidate) is not None
 
 
 def _read(value: bytes) -> str:

@@ -32,10 +32,10 @@ def moment(fields: Fields, key: str, ledger: Ledger) -> int | None:
     if value is None:
         return None
     fields.skip(key)
-    found = seconds_of(value)
-    if found is None:
+    seconds = seconds_of(value)
+    if seconds is None:
         _report(key, value, ledger)
-    return found
+    return seconds
 
 
 def seconds_of(value: JsonValue) -> int | None:

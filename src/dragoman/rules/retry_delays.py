@@ -19,10 +19,10 @@ _PASSING = frozenset({FailureKind.RATE_LIMITED, FailureKind.OVERLOADED, FailureK
 _MEMBERS = (("retry_after_ms", 1000.0), ("retry_after", 1.0), ("retry_after_seconds", 1.0), ("resets_in_seconds", 1.0))
 _RETRY_INFO = "google.rpc.RetryInfo"
 # So much of the words is looked at, and so many of the details; no delay is longer than a month.
-_LONGEST_WORDS = 2000
-_MOST_DETAILS = 16
-_LONGEST = 31 * 86400.0
-_LARGEST = 10**12
+_MAX_TEXT_LENGTH = 2000
+_MAX_DETAILS = 16
+_MAX_DELAY_SECONDS = 31 * 86400.0
+_MAX_NUMBER = 10**12
 
 _STEP = r"\d{1,9}(?:\.\d{1,9})?\s?(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)(?![a-z])\s?"
 _in_words = re.compile(rf"(?:try again|retry|wait)\s(?:in|after|for)\s(?:about\s)?((?:{_STEP}){{1,3}})", re.I).search
@@ -41,16 +41,16 @@ def delay_of(failure: Failure, body: bytes | JsonObject = b"") -> float | None:
     """
     if failure.kind not in _PASSING:
         return None
-    delay = _said(error_body(body)) if body else None
+    delay = _structured_delay(error_body(body)) if body else None
     if delay is None:
-        delay = _worded(failure.message[:_LONGEST_WORDS])
-    return delay if delay is not None and 0.0 < delay <= _LONGEST else None
+        delay = _delay_in_text(failure.message[:_MAX_TEXT_LENGTH])
+    return delay if delay is not None and 0.0 < delay <= _MAX_DELAY_SECONDS else None
 
 
-def _said(body: JsonObject) -> float | None:
+def _structured_delay(body: JsonObject) -> float | None:
     error = error_of(body)
     details = error.get("details")
-    for detail in details[:_MOST_DETAILS] if isinstance(details, list) else ():
+    for detail in details[:_MAX_DETAILS] if isinstance(details, list) else ():
         if isinstance(detail, dict) and str(detail.get("@type", "")).endswith(_RETRY_INFO):
             delay = detail.get("retryDelay")
             return parse_duration(delay) if isinstance(delay, str) else None
@@ -66,14 +66,14 @@ def _said(body: JsonObject) -> float | None:
 def _number(value: JsonValue) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | Number):
         return None
-    if isinstance(value, int) and value > _LARGEST:
+    if isinstance(value, int) and value > _MAX_NUMBER:
         return None
     number = float(value)
     return number if math.isfinite(number) else None
 
 
-def _worded(words: str) -> float | None:
-    found = _in_short(words) or _in_words(words)
-    if found is None:
+def _delay_in_text(text: str) -> float | None:
+    match = _in_short(text) or _in_words(text)
+    if match is None:
         return None
-    return math.fsum(float(number) * _UNITS[unit.lower()] for number, unit in _steps(found[1]))
+    return math.fsum(float(number) * _UNITS[unit.lower()] for number, unit in _steps(match[1]))

@@ -122,22 +122,22 @@ class SchemaBudget:
     Definitions that refer to each other may multiply when they are inlined, in work and in what is written.
     """
 
-    __slots__ = ("_left",)
+    __slots__ = ("_remaining",)
 
     def __init__(self) -> None:
-        self._left = _ALLOWANCE
+        self._remaining = _ALLOWANCE
 
     def grant(self, schema: JsonObject) -> None:
         """Allow for one more schema."""
-        self._left += _MULTIPLE * _weight(schema)
+        self._remaining += _MULTIPLE * _weight(schema)
 
     def spend(self, cost: int) -> None:
         """Take from what is left; a schema that needs more has no strict form."""
-        if cost > self._left:
+        if cost > self._remaining:
             # One that takes too much leaves nothing, but the next one brings its own allowance.
-            self._left = 0
+            self._remaining = 0
             raise _NotStrictError
-        self._left -= cost
+        self._remaining -= cost
 
 
 def _weight(value: JsonValue) -> int:
@@ -163,7 +163,7 @@ def for_anthropic(schema: JsonObject, budget: SchemaBudget) -> tuple[JsonObject,
     return (schema, False) if rewritten == schema else (rewritten, True)
 
 
-_KEPT = frozenset(
+_SUPPORTED_KEYWORDS = frozenset(
     {"$ref", "type", "title", "description", "default", "required", "enum", "const", "pattern", "format", "minItems"}
 )
 # These describe the document, or are written anew, and constrain nothing.
@@ -218,7 +218,7 @@ class _Rewriter:
                 result["anyOf"] = [self._inner(inner, depth) for inner in value]
             elif keyword == "items" and not isinstance(value, list):
                 result[keyword] = self._inner(value, depth)
-            elif keyword in _KEPT and _is_supported(keyword, value):
+            elif keyword in _SUPPORTED_KEYWORDS and _is_supported(keyword, value):
                 self._budget.spend(_weight(value))
                 result[keyword] = value
             elif keyword not in _SILENT:
@@ -295,16 +295,16 @@ class _Rewriter:
 
 def _inner_schemas(schema: JsonObject) -> list[JsonObject]:
     """List the schemas directly inside this one."""
-    found: list[JsonObject] = []
+    schemas: list[JsonObject] = []
     for keyword, value in schema.items():
         holds = _SUBSCHEMAS.get(keyword)
         if holds is _Holds.NAMED and isinstance(value, dict):
-            found.extend(inner for inner in value.values() if isinstance(inner, dict))
+            schemas.extend(inner for inner in value.values() if isinstance(inner, dict))
         elif holds is _Holds.LISTED and isinstance(value, list):
-            found.extend(inner for inner in value if isinstance(inner, dict))
+            schemas.extend(inner for inner in value if isinstance(inner, dict))
         elif holds is _Holds.ONE and isinstance(value, dict):
-            found.append(value)
-    return found
+            schemas.append(value)
+    return schemas
 
 
 def _may_stay(schema: JsonObject) -> bool:

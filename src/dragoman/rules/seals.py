@@ -20,7 +20,7 @@ def to_envelope(content: Seal) -> str:
         Envelope(
             origin=LETTERS[content.origin],
             model=content.model or "",
-            upstream=content.upstream or "",
+            vendor=content.vendor or "",
             kind=content.kind,
             data=content.body,
         )
@@ -31,15 +31,15 @@ def from_envelope(text: str) -> Seal | None:
     """Unpack what `to_envelope` packed; None for anything else, which then belongs to the wire it came on."""
     if not is_envelope(text):
         return None
-    found = unseal(text)
-    if found is None or found.origin not in _ORIGINS or not _is_what_it_says(found):
+    envelope = unseal(text)
+    if envelope is None or envelope.origin not in _ORIGINS or not _has_valid_content(envelope):
         return None
     return Seal(
-        origin=_ORIGINS[found.origin],
-        kind=found.kind,
-        body=found.data,
-        model=found.model or None,
-        upstream=found.upstream or None,
+        origin=_ORIGINS[envelope.origin],
+        kind=envelope.kind,
+        body=envelope.data,
+        model=envelope.model or None,
+        vendor=envelope.vendor or None,
     )
 
 
@@ -53,7 +53,7 @@ _TYPES: dict[tuple[str, str], frozenset[str]] = {
     ("r", "compaction"): frozenset({"compaction"}),
 }
 # What stands only on the user's side, steers the conversation, or refers to state.
-_NOT_SAID_BY_A_MODEL = frozenset(
+_NOT_MODEL_OUTPUT = frozenset(
     {
         "tool_result",
         "image",
@@ -71,33 +71,33 @@ _NOT_SAID_BY_A_MODEL = frozenset(
 )
 
 
-def _is_what_it_says(found: Envelope) -> bool:
+def _has_valid_content(envelope: Envelope) -> bool:
     """Whether the content of an envelope is of its kind: what that issuer's model said, and nothing else."""
-    if found.kind == "turn":
-        blocks = found.data.get("blocks")
-        return isinstance(blocks, list) and all(_said_by_a_model(block) for block in blocks)
-    if found.kind == "compaction" and "type" not in found.data:
+    if envelope.kind == "turn":
+        blocks = envelope.data.get("blocks")
+        return isinstance(blocks, list) and all(_is_model_output(block) for block in blocks)
+    if envelope.kind == "compaction" and "type" not in envelope.data:
         # A summary of ours (K1).
         return True
-    if found.kind == "call":
+    if envelope.kind == "call":
         # What hangs on a call of Chat; the members of it that are written are named there.
-        return found.origin == "c" and isinstance(found.data.get("call_id"), str)
-    allowed = _TYPES.get((found.origin, found.kind))
-    return allowed is None or (found.data.get("type") in allowed and not _hides(found.data))
+        return envelope.origin == "c" and isinstance(envelope.data.get("call_id"), str)
+    allowed = _TYPES.get((envelope.origin, envelope.kind))
+    return allowed is None or (envelope.data.get("type") in allowed and not _hides(envelope.data))
 
 
 # What tells what a block is.
-_TELLING = frozenset({"id", "type", "role"})
+_IDENTIFYING = frozenset({"id", "type", "role"})
 # What a block holds that its provider looks up by the id if it is missing; reasoning opens by itself, or not at all.
 _HELD = {"image_generation_call": "result", "compaction": "encrypted_content"}
 
 
-def _said_by_a_model(block: JsonValue) -> bool:
+def _is_model_output(block: JsonValue) -> bool:
     if not isinstance(block, dict) or _hides(block):
         return False
     kind = block.get("type")
     # Without a type it would be a reference.
-    if not isinstance(kind, str) or kind in _NOT_SAID_BY_A_MODEL or kind.endswith("_call_output"):
+    if not isinstance(kind, str) or kind in _NOT_MODEL_OUTPUT or kind.endswith("_call_output"):
         return False
     if kind in _HELD and "id" in block and not _holds(block.get(_HELD[kind])):
         return False
@@ -106,7 +106,7 @@ def _said_by_a_model(block: JsonValue) -> bool:
 
 def _hides(block: JsonObject) -> bool:
     """Whether readers that take no notice of case would take a block for another."""
-    return any(folded(name) in _TELLING for name in block.keys() - _TELLING)
+    return any(folded(name) in _IDENTIFYING for name in block.keys() - _IDENTIFYING)
 
 
 def _holds(value: JsonValue) -> bool:
@@ -116,16 +116,16 @@ def _holds(value: JsonValue) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def opens(content: Seal, protocol: str, model: str, abilities: Capabilities, upstream: str | None = None) -> bool:
+def opens(content: Seal, protocol: str, model: str, capabilities: Capabilities, vendor: str | None = None) -> bool:
     """Whether a provider can open a seal: its own protocol, and its own model or one that shares with it (V2).
 
     Chat reasoning is bound to the upstream that emitted it as well (V7): pass `upstream` there.
     """
     if content.origin != protocol or _is_reference(content):
         return False
-    if upstream is not None and content.upstream is not None and content.upstream != upstream:
+    if vendor is not None and content.vendor is not None and content.vendor != vendor:
         return False
-    return content.model is None or content.model == model or content.model in abilities.shares_thinking_with
+    return content.model is None or content.model == model or content.model in capabilities.shares_thinking_with
 
 
 def _is_reference(content: Seal) -> bool:
@@ -137,6 +137,6 @@ def _is_reference(content: Seal) -> bool:
     return content.kind == "item" and not _holds(item.get("encrypted_content")) and not _holds(item.get("content"))
 
 
-def issued_by(content: Seal, model: str, upstream: str) -> Seal:
+def issued_by(content: Seal, model: str, vendor: str) -> Seal:
     """The seal with its issuer written on it."""
-    return replace(content, model=model, upstream=upstream)
+    return replace(content, model=model, vendor=vendor)

@@ -31,7 +31,7 @@ from dragoman.rules.arguments import is_complete
 #   vLLM         https://github.com/vllm-project/vllm/blob/main/vllm/v1/engine/__init__.py (abort, error, repetition)
 #   Ollama       https://github.com/ollama/ollama/blob/main/docs/api.md (load, unload)
 _END, _LENGTH, _FILTER = StopReason.END, StopReason.LENGTH, StopReason.FILTER
-ENDS: dict[str, StopReason] = {
+STOP_REASONS: dict[str, StopReason] = {
     "stop": _END,
     "end_turn": _END,
     "stop_sequence": _END,
@@ -112,24 +112,24 @@ _ROOTS: tuple[tuple[tuple[str, ...], StopReason], ...] = (
 _FAILING = ("error", "fail", "abort", "cancel", "interrupt", "unavailable", "overload", "malformed")
 
 
-def said(word: str | None) -> str:
+def stated_reason(word: str | None) -> str:
     """The provider's word if it says anything; `""` and what means "not yet" are no reason."""
-    if word is None or word in ENDS:
+    if word is None or word in STOP_REASONS:
         return word or ""
     return word if _plain(word) not in _NO_REASON else ""
 
 
 def reason_of(word: str) -> StopReason:
     """What a word means; that of none is an end."""
-    usual = ENDS.get(word)
+    usual = STOP_REASONS.get(word)
     if usual is not None:
         return usual
     plain = _plain(word)
     if plain in _NO_REASON:
         return _END
-    found = ENDS.get(plain)
-    if found is not None:
-        return found
+    mapped = STOP_REASONS.get(plain)
+    if mapped is not None:
+        return mapped
     for roots, reason in _ROOTS:
         if any(root in plain for root in roots):
             return reason
@@ -138,12 +138,12 @@ def reason_of(word: str) -> StopReason:
 
 def broken_off(word: str | None) -> Failure | None:
     """The failure that a word stands for; None if it is no such word."""
-    if word in ENDS:
+    if word in STOP_REASONS:
         return None
     plain = _plain(word or "")
     crowded = FAILURES.get(plain)
     if crowded is None:
-        if plain in ENDS or not any(root in plain for root in _FAILING):
+        if plain in STOP_REASONS or not any(root in plain for root in _FAILING):
             return None
         crowded = "overload" in plain or "unavailable" in plain
     kind, status = (FailureKind.OVERLOADED, 503) if crowded else (FailureKind.INTERNAL, 500)
@@ -152,7 +152,7 @@ def broken_off(word: str | None) -> Failure | None:
 
 def _plain(word: str) -> str:
     """A word without its writer's habits: `FINISH_REASON_MAX_TOKENS`, `content_filter: RECITATION`, `tool-calls`."""
-    if word in ENDS:
+    if word in STOP_REASONS:
         return word
     plain = word.rpartition(":")[2].strip().lower().replace("-", "_").replace(" ", "_")
     return plain if plain in _NO_REASON else plain.removeprefix("finish_reason_")
@@ -161,17 +161,17 @@ def _plain(word: str) -> str:
 _CUT = "the provider's word for the end is not known, and the answer looks cut: told as cut at its length"
 
 
-def settled(stop: Stop, ledger: Ledger, *, cut: bool) -> Stop:
+def finalize_stop(stop: Stop, ledger: Ledger, *, cut: bool) -> Stop:
     """The stop; one that nobody knows, of an answer that looks cut, must not pass for a good end."""
-    if not cut or is_known(stop):
+    if not cut or is_conclusive(stop):
         return stop
     ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), _CUT)
     return replace(stop, reason=_LENGTH)
 
 
-def is_known(stop: Stop) -> bool:
+def is_conclusive(stop: Stop) -> bool:
     """Whether a stop says by itself how the answer ended: nobody has to look whether it was cut."""
-    if said(stop.native) and reason_of(stop.native) is not StopReason.OTHER:
+    if stated_reason(stop.native) and reason_of(stop.native) is not StopReason.OTHER:
         return True
     return stop.reason in (StopReason.REFUSAL, StopReason.SEQUENCE)
 

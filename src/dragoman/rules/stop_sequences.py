@@ -83,10 +83,10 @@ class StopSequences:
         at, end = 0, len(text)
         while at < end:
             if not state:
-                found = self._find_first(text, at)
-                if found is None:
+                match = self._find_first(text, at)
+                if match is None:
                     return 0, end
-                at = found.start()
+                at = match.start()
             state = self.next(state, text[at])
             at += 1
             if self.complete[state] is not None:
@@ -140,7 +140,7 @@ class StopStage:
 
     def passed(self, events: list[Event]) -> list[Event]:
         """The events as far as the client may see them now."""
-        told: list[Event] = []
+        emitted: list[Event] = []
         for event in events:
             if isinstance(event, PartStarted):
                 self._open.add(event.index)
@@ -151,18 +151,18 @@ class StopStage:
                 if scanner is not None and isinstance(event.delta, TextDelta):
                     text = scanner.feed(event.delta.text)
                     if text:
-                        told.append(PartGrew(event.index, TextDelta(text, event.delta.logprobs)))
+                        emitted.append(PartGrew(event.index, TextDelta(text, event.delta.logprobs)))
                     if scanner.matched is not None:
-                        return told + self._ending(scanner.matched)
+                        return emitted + self._ending(scanner.matched)
                     continue
             elif isinstance(event, PartEnded):
                 self._open.discard(event.index)
                 scanner = self._scanners.pop(event.index, None)
                 rest = scanner.close() if scanner is not None else ""
                 if rest:
-                    told.append(PartGrew(event.index, TextDelta(rest)))
-            told.append(event)
-        return told
+                    emitted.append(PartGrew(event.index, TextDelta(rest)))
+            emitted.append(event)
+        return emitted
 
     def _ending(self, sequence: str) -> list[Event]:
         self.matched = True

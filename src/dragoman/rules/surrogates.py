@@ -21,11 +21,11 @@ from dragoman.wire.json import (
     decode,
     decode_lenient,
     decode_object,
-    has_halves,
+    has_surrogates,
     kind_of,
-    mark_halves,
+    mark_surrogates,
     read_json,
-    unmark_halves,
+    unmark_surrogates,
 )
 
 # Members whose text comes in pieces, in any protocol.
@@ -46,13 +46,13 @@ _GROWING = frozenset(
     }
 )
 # Log probabilities are told token by token: halves there are halves.
-_WHOLE = "logprobs"
+_LOGPROBS = "logprobs"
 # By what one piece is told from another of the same place: the numbers of parts and items.
 _NUMBERS = ("index", "output_index", "content_index", "summary_index")
 # What the reader raises.
 UNREADABLE = (DecodeError, UnicodeError, RecursionError)
 # Nobody cuts more texts at once.
-_MOST_KEPT = 64
+_MAX_PENDING = 64
 
 _Place: TypeAlias = tuple[object, ...]
 
@@ -60,11 +60,11 @@ _Place: TypeAlias = tuple[object, ...]
 class SurrogateJoiner:
     """Reads the JSON of one answer, whole or frame by frame."""
 
-    __slots__ = ("_kept", "_ledger", "_lost")
+    __slots__ = ("_ledger", "_lost", "_pending")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._kept: dict[_Place, str] = {}
+        self._pending: dict[_Place, str] = {}
         self._lost = False
 
     def read(self, text: bytes) -> JsonValue:
@@ -78,7 +78,7 @@ class SurrogateJoiner:
         """A document that the reader did not take."""
         mended = decode_lenient(text)
         # That it is JSON at all is settled; what is left are halves, if there are any.
-        marked = mark_halves(text.decode("utf-8", "replace"))
+        marked = mark_surrogates(text.decode("utf-8", "replace"))
         if marked is None:
             self._lost = True
             return mended
@@ -91,10 +91,10 @@ class SurrogateJoiner:
         except WireError:
             if not isinstance(body, bytes | str):
                 raise
-        said = _text_of(body)
-        if said is None or not has_halves(said):
+        text = _text_of(body)
+        if text is None or not has_surrogates(text):
             return decode_object(body)
-        value = self.read(said.encode())
+        value = self.read(text.encode())
         if not isinstance(value, dict):
             raise WireError("", "object", kind_of(value))
         return value
@@ -107,10 +107,10 @@ class SurrogateJoiner:
 
     def close(self) -> None:
         """Nothing more comes: say what was lost."""
-        if self._kept or self._lost:
+        if self._pending or self._lost:
             note = "half of a surrogate pair, or broken UTF-8, is no character; it is left out or replaced"
             self._ledger.dropped(Feature.TEXT, ("parts",), note)
-        self._kept.clear()
+        self._pending.clear()
         self._lost = False
 
     def _document(self, value: JsonValue) -> JsonValue:
@@ -126,7 +126,7 @@ class SurrogateJoiner:
             inner = (*place, *numbers)
             return {
                 self._text(name, None): self._mended(
-                    member, (*inner, name), growing=name in _GROWING and _WHOLE not in place
+                    member, (*inner, name), growing=name in _GROWING and _LOGPROBS not in place
                 )
                 for name, member in value.items()
             }
@@ -141,14 +141,14 @@ class SurrogateJoiner:
     def _text(self, text: str, place: _Place | None) -> str:
         if text.isascii():
             return text
-        text = unmark_halves(text)
+        text = unmark_surrogates(text)
         if place is not None:
-            before = self._kept.pop(place, "")
+            before = self._pending.pop(place, "")
             if before and not "\udc00" <= text[0] <= "\udfff":
                 before, self._lost = "", True
             text = before + text
-            if "\ud800" <= text[-1] <= "\udbff" and len(self._kept) < _MOST_KEPT:
-                self._kept[place] = text[-1]
+            if "\ud800" <= text[-1] <= "\udbff" and len(self._pending) < _MAX_PENDING:
+                self._pending[place] = text[-1]
                 text = text[:-1]
         whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         if whole != text and whole.count("\ufffd") != text.count("\ufffd"):

@@ -11,17 +11,17 @@ _instant = re.compile(
 
 def parse_instant(text: str) -> float | None:
     """Seconds since 1970 of an RFC 3339 instant; None for anything else."""
-    found = _instant(text.strip())
-    if found is None:
+    match = _instant(text.strip())
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(found[group]) for group in range(1, 7))
+    year, month, day, hour, minute, second = (int(match[group]) for group in range(1, 7))
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
     seconds = _days(year, month, day) * 86400.0 + hour * 3600 + minute * 60 + second
-    seconds += float(found[7]) if found[7] else 0.0
-    if found[8]:
-        offset = int(found[9]) * 3600 + int(found[10]) * 60
-        seconds += -offset if found[8] == "+" else offset
+    seconds += float(match[7]) if match[7] else 0.0
+    if match[8]:
+        offset = int(match[9]) * 3600 + int(match[10]) * 60
+        seconds += -offset if match[8] == "+" else offset
     return seconds
 
 

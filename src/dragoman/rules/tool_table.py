@@ -53,9 +53,9 @@ class ToolTable:
         name = spec.name
         namespace = spec.namespace.name if spec.namespace is not None else None
         key = (namespace, name)
-        known = self._by_name.get(key)
-        if known is not None:
-            return known
+        existing = self._by_name.get(key)
+        if existing is not None:
+            return existing
         full = name if namespace is None else flatten(namespace, name)
         wire = wire_name(full)
         attempt = full
@@ -72,13 +72,13 @@ class ToolTable:
 
     def entry(self, name: str, namespace: str | None = None) -> ToolEntry | None:
         """The tool the client knows by this name; a bare name finds a grouped tool if only one has it."""
-        found = self._by_name.get((namespace, name))
-        return self._by_bare_name.get(name) if found is None and namespace is None else found
+        exact = self._by_name.get((namespace, name))
+        return self._by_bare_name.get(name) if exact is None and namespace is None else exact
 
     def wire(self, name: str, namespace: str | None = None) -> str:
         """The name the provider knows; undeclared names go through the same function."""
-        found = self._by_name.get((namespace, name))
-        return found.wire if found is not None else wire_name(flatten(namespace, name))
+        entry = self._by_name.get((namespace, name))
+        return entry.wire if entry is not None else wire_name(flatten(namespace, name))
 
     def restored(self, wire: str) -> ToolEntry | None:
         """The tool a provider's call names, or None if none was declared under it."""

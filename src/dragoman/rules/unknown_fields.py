@@ -17,30 +17,30 @@ from dragoman.rules.extras import FEATURES, is_neutral
 class UnknownFields:
     """Reports what one stream says and nobody reads; a name counts once at its place, however often it comes."""
 
-    __slots__ = ("_ledger", "_origin", "_told")
+    __slots__ = ("_ledger", "_origin", "_reported")
 
     def __init__(self, ledger: Ledger, origin: str) -> None:
         self._ledger = ledger
         self._origin = origin
-        self._told: set[Place] = set()
+        self._reported: set[Place] = set()
 
-    def members(self, found: JsonObject, known: Container[str], at: Place = ()) -> bool:
+    def members(self, body: JsonObject, expected: Container[str], at: Place = ()) -> bool:
         """Report the members that are not known; False if one says nothing now and may say something later."""
-        if all(map(known.__contains__, found)):
+        if all(map(expected.__contains__, body)):
             return True
-        settled = True
-        for key, value in found.items():
-            if key not in known:
-                settled = self.name(key, value, at) and settled
-        return settled
+        is_final = True
+        for key, value in body.items():
+            if key not in expected:
+                is_final = self.name(key, value, at) and is_final
+        return is_final
 
     def name(self, name: str, value: JsonValue = True, at: Place = ()) -> bool:
         """Report a member, or by its name alone an event or a delta; False if its value says nothing."""
         if is_neutral(name, value):
             return False
         place = (*at, "extras", name)
-        if place not in self._told:
-            self._told.add(place)
+        if place not in self._reported:
+            self._reported.add(place)
             feature = FEATURES.get(name, Feature.UNKNOWN_FIELD)
             self._ledger.dropped(feature, place, f"only {self._origin} knows {name!r}")
         return True

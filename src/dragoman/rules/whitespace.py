@@ -20,14 +20,14 @@ def with_blanks(parts: Sequence[Part]) -> list[tuple[int, Part]]:
             break
     else:
         return list(enumerate(parts))
-    found: list[tuple[int, Part]] = []
+    merged: list[tuple[int, Part]] = []
     for index, part in enumerate(parts):
-        if type(part) is Text and found and is_blank(before := found[-1][1]) and part.text:
+        if type(part) is Text and merged and is_blank(before := merged[-1][1]) and part.text:
             assert isinstance(before, Text)
-            found[-1] = (index, behind(before, part))
+            merged[-1] = (index, prepend_blank(before, part))
         elif type(part) is not Text or part.text or part.citations or part.extras is not None:
-            found.append((index, part))
-    return found
+            merged.append((index, part))
+    return merged
 
 
 def is_blank(part: Part) -> bool:
@@ -35,7 +35,7 @@ def is_blank(part: Part) -> bool:
     return type(part) is Text and part.text.isspace() and not part.citations and part.extras is None
 
 
-def behind(blank: Text, text: Text) -> Text:
+def prepend_blank(blank: Text, text: Text) -> Text:
     """The text with white space before it; its citations keep their words."""
     shift = len(blank.text)
     citations = tuple(

@@ -21,13 +21,13 @@ PASSED, FAILED, ANSWERED = 0, 1, 2
 # How a session came out of another one.
 CONTINUES, FORK, SPAWNED = "continues", "fork", "subagent"
 # What stands before digests, so that those of different things are never taken for each other.
-_TIP, _CALL, _RESPONSE, _PROMPT, _ASKED, _WINDOW, _ALIAS, _AWAITED = "t", "c", "r", "p", "q", "w", "n", "m"
+_HEAD, _CALL, _RESPONSE, _PROMPT, _PROMPTED, _SEGMENT, _ALIAS, _AWAITED = "t", "c", "r", "p", "q", "w", "n", "m"
 _ROLE = "a"
 _ORIGIN, _TASK = "o", "k"
 # What others go on from.
 _GROWING = TALKING | {SIDE}
 # Names of threads and sessions that were made up begin so.
-MADE_UP = "~"
+SYNTHETIC_PREFIX = "~"
 
 
 class ThreadKey(Struct, frozen=True):
@@ -55,13 +55,13 @@ class HistoryHead(Struct, frozen=True):
     ends: bool
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class ThreadLookup(Struct, frozen=True, kw_only=True):
     """What is known: numbers of the session, of the thread and of the parent, 0 if there is none; tips by digest."""
 
     session: int = 0
     thread: int = 0
     parent: int = 0
-    tips: Mapping[str, Sequence[HistoryHead]] = {}
+    heads: Mapping[str, Sequence[HistoryHead]] = {}
 
 
 class Assignment(Struct, gc=False):
@@ -77,7 +77,7 @@ class Assignment(Struct, gc=False):
     rule: str
     sure: int
     # What is to be kept, each with its state.
-    tips: tuple[tuple[str, int], ...]
+    heads: tuple[tuple[str, int], ...]
     thread_name: str = ""
     parent: int = 0
     # The name of a parent that nobody has heard of yet.
@@ -93,7 +93,7 @@ class Assignment(Struct, gc=False):
 class _Grown(Struct, frozen=True):
     """What a history is known to go on from: a thread, or one that it leaves."""
 
-    tip: HistoryHead
+    head: HistoryHead
     rule: str
     sure: int
     forks: bool = False
@@ -101,12 +101,12 @@ class _Grown(Struct, frozen=True):
     passed: tuple[str, ...] = ()
 
 
-def spot_of(facts: ExchangeFacts, kind: str) -> ThreadKey:
+def thread_key_of(facts: ExchangeFacts, kind: str) -> ThreadKey:
     """By which names an exchange of a class goes."""
     if not facts.session:
         return _NO_NAMES
     if facts.client == OPENCODE:
-        return _opencode_spot(facts, kind)
+        return _opencode_thread_key(facts, kind)
     usual = MAIN if facts.client == CLAUDE_CODE else ""
     if kind == COMPACTION:
         # Of the thread that is summarised.
@@ -125,7 +125,7 @@ def spot_of(facts: ExchangeFacts, kind: str) -> ThreadKey:
     return ThreadKey(facts.session, kind, MAIN if kind == WORKFLOW else "")
 
 
-def _opencode_spot(facts: ExchangeFacts, kind: str) -> ThreadKey:
+def _opencode_thread_key(facts: ExchangeFacts, kind: str) -> ThreadKey:
     """Its agents have sessions of their own, which are threads of the one that they were begun from."""
     if facts.parent and facts.parent != facts.session:
         thread = facts.session if kind in TALKING else f"{kind}:{facts.session}"
@@ -148,14 +148,14 @@ def task_of(key: str, name: str) -> str:
     return f"{_TASK}{len(key)}:{key}:{name}"
 
 
-def answer_of(digest: str) -> str:
+def response_of(digest: str) -> str:
     """By which the thread of an answer is found that is kept here."""
     return _RESPONSE + digest
 
 
-def tip_of(facts: ExchangeFacts) -> str:
+def head_of(facts: ExchangeFacts) -> str:
     """By which the end of a history is found."""
-    return _TIP + facts.tip
+    return _HEAD + facts.tip
 
 
 def origin_of(facts: ExchangeFacts) -> str:
@@ -163,138 +163,151 @@ def origin_of(facts: ExchangeFacts) -> str:
     return _ORIGIN + facts.tip
 
 
-def window_in(facts: ExchangeFacts, kind: str) -> str:
+def segment_in(facts: ExchangeFacts, kind: str) -> str:
     """The window that an exchange of a class is in; "" of what has none."""
     return (facts.window or facts.opening) if kind in TALKING else ""
 
 
-def window_of(thread: int, facts: ExchangeFacts, kind: str) -> str:
+def segment_of(thread: int, facts: ExchangeFacts, kind: str) -> str:
     """By which it is found whether a window of a thread is a new one; "" of what has none."""
-    window = window_in(facts, kind)
-    return f"{_WINDOW}{thread}:{window}" if window else ""
+    segment = segment_in(facts, kind)
+    return f"{_SEGMENT}{thread}:{segment}" if segment else ""
 
 
-def wanted(facts: ExchangeFacts, spot: ThreadKey, known: Known) -> tuple[str, ...]:
+def needed_digests(facts: ExchangeFacts, thread_key: ThreadKey, lookup: ThreadLookup) -> tuple[str, ...]:
     """The digests to be looked up for an exchange."""
-    found = list(taken(facts, spot)) if facts.prompts else []
-    if known.thread:
-        return tuple(found)
+    digests = list(prompted_digests(facts, thread_key)) if facts.prompts else []
+    if lookup.thread:
+        return tuple(digests)
     for digest in (facts.tip, *facts.before):
         if digest:
-            found.append(_TIP + digest)
+            digests.append(_HEAD + digest)
     if facts.call:
-        found.append(_CALL + facts.call)
+        digests.append(_CALL + facts.call)
     if facts.previous:
-        found.append(_RESPONSE + facts.previous)
-    if facts.asks and (spot.guessed or not spot.session):
-        found.append(_PROMPT + facts.asks)
-    return tuple(found)
+        digests.append(_RESPONSE + facts.previous)
+    if facts.asks and (thread_key.guessed or not thread_key.session):
+        digests.append(_PROMPT + facts.asks)
+    return tuple(digests)
 
 
 def assign(
-    facts: ExchangeFacts, classed: Classification, spot: ThreadKey, known: Known, *, made_up: str, answered: bool
+    facts: ExchangeFacts,
+    classification: Classification,
+    thread_key: ThreadKey,
+    lookup: ThreadLookup,
+    *,
+    synthetic_id: str,
+    answered: bool,
 ) -> Assignment:
     """Where an exchange belongs; `made_up` is a name that nothing else has."""
-    kind = classed.kind
-    placed = Assignment(
-        known.session,
-        spot.session or MADE_UP + made_up,
-        known.thread,
+    kind = classification.kind
+    assignment = Assignment(
+        lookup.session,
+        thread_key.session or SYNTHETIC_PREFIX + synthetic_id,
+        lookup.thread,
         kind,
-        classed.rule,
-        classed.sure,
-        _kept(facts, ANSWERED if answered else FAILED) if kind in _GROWING else (),
+        classification.rule,
+        classification.sure,
+        _heads_to_store(facts, ANSWERED if answered else FAILED) if kind in _GROWING else (),
     )
-    if facts.prompts and known.tips:
-        asked = [tip for digest in taken(facts, spot) for tip in known.tips.get(digest, ())]
-        children = dict.fromkeys(tip.thread for tip in asked if tip.state == PASSED)
-        placed.children = tuple(child for child in children if child != known.thread)
-        placed.children_sure = 80 if len(children) == 1 else 50
-    if known.thread:
-        return placed
-    grown = _grown(facts, kind, known, within=known.session if spot.session else 0) if known.tips else None
-    if spot.thread:
-        placed.thread_name = spot.thread
-        _hang(placed, spot, known)
-        _link(placed, facts, spot, known, grown)
-        waiting = _waiting(facts, spot)
+    if facts.prompts and lookup.heads:
+        prompted = [tip for digest in prompted_digests(facts, thread_key) for tip in lookup.heads.get(digest, ())]
+        children = dict.fromkeys(tip.thread for tip in prompted if tip.state == PASSED)
+        assignment.children = tuple(child for child in children if child != lookup.thread)
+        assignment.children_sure = 80 if len(children) == 1 else 50
+    if lookup.thread:
+        return assignment
+    grown = _grown(facts, kind, lookup, within=lookup.session if thread_key.session else 0) if lookup.heads else None
+    if thread_key.thread:
+        assignment.thread_name = thread_key.thread
+        _hang(assignment, thread_key, lookup)
+        _link(assignment, facts, thread_key, lookup, grown)
+        waiting = _waiting(facts, thread_key)
         if waiting:
-            placed.tips += ((waiting, PASSED),)
-    elif grown is not None and not grown.forks and (known.session or not spot.session):
-        placed.session, placed.thread = grown.tip.session, grown.tip.thread
-        placed.rule = grown.rule
-        placed.sure = min(grown.sure, classed.sure) if spot.session else grown.sure
-        placed.tips += tuple([(_TIP + digest, PASSED) for digest in grown.passed])
+            assignment.heads += ((waiting, PASSED),)
+    elif grown is not None and not grown.forks and (lookup.session or not thread_key.session):
+        assignment.session, assignment.thread = grown.head.session, grown.head.thread
+        assignment.rule = grown.rule
+        assignment.sure = min(grown.sure, classification.sure) if thread_key.session else grown.sure
+        assignment.heads += tuple([(_HEAD + digest, PASSED) for digest in grown.passed])
     else:
-        _begin(placed, facts, spot, known, grown, made_up)
-    return placed
+        _begin(assignment, facts, thread_key, lookup, grown, synthetic_id)
+    return assignment
 
 
-def _link(placed: Assignment, facts: ExchangeFacts, spot: ThreadKey, known: Known, grown: _Grown | None) -> None:
+def _link(
+    assignment: Assignment, facts: ExchangeFacts, thread_key: ThreadKey, lookup: ThreadLookup, grown: _Grown | None
+) -> None:
     """Link a new session that has a name with the one of the same key that has said all that before.
 
     That somebody asks the same is no sign of it: an answer must be in it. The other session may be in the journal of
     another worker and placed later: then it finds this one.
     """
-    if not spot.session or known.session or not facts.before or placed.kind not in TALKING:
+    if not thread_key.session or lookup.session or not facts.before or assignment.kind not in TALKING:
         return
     if grown is None:
-        placed.tips += tuple([(_ORIGIN + digest, PASSED) for digest in facts.before])
+        assignment.heads += tuple([(_ORIGIN + digest, PASSED) for digest in facts.before])
         return
-    ended = grown.tip.ends and not grown.forks
-    placed.origin, placed.link = grown.tip.session, CONTINUES if ended else FORK
+    ended = grown.head.ends and not grown.forks
+    assignment.origin, assignment.link = grown.head.session, CONTINUES if ended else FORK
 
 
 def _begin(
-    placed: Assignment, facts: ExchangeFacts, spot: ThreadKey, known: Known, grown: _Grown | None, made_up: str
+    assignment: Assignment,
+    facts: ExchangeFacts,
+    thread_key: ThreadKey,
+    lookup: ThreadLookup,
+    grown: _Grown | None,
+    synthetic_id: str,
 ) -> None:
     """Begin a thread that is found by growth and does not go on from any."""
-    classed_sure = placed.sure
+    classed_sure = assignment.sure
     if facts.before:
         # What comes late belongs to it.
-        placed.tips += tuple([(_TIP + digest, PASSED) for digest in facts.before])
-    if spot.session:
-        placed.thread_name = MADE_UP + made_up
-        _hang(placed, spot, known)
-        _link(placed, facts, spot, known, grown)
+        assignment.heads += tuple([(_HEAD + digest, PASSED) for digest in facts.before])
+    if thread_key.session:
+        assignment.thread_name = SYNTHETIC_PREFIX + synthetic_id
+        _hang(assignment, thread_key, lookup)
+        _link(assignment, facts, thread_key, lookup, grown)
     elif grown is not None and grown.forks:
-        placed.thread_name = MADE_UP + made_up
-        placed.session, placed.parent = grown.tip.session, grown.tip.thread
-        placed.rule, placed.sure = grown.rule, grown.sure
+        assignment.thread_name = SYNTHETIC_PREFIX + synthetic_id
+        assignment.session, assignment.parent = grown.head.session, grown.head.thread
+        assignment.rule, assignment.sure = grown.rule, grown.sure
         return
     else:
-        placed.thread_name = MAIN
+        assignment.thread_name = MAIN
         if facts.before:
-            placed.sure = 60
-    waiting = _waiting(facts, spot)
+            assignment.sure = 60
+    waiting = _waiting(facts, thread_key)
     if not waiting:
         return
-    asked = known.tips.get(_PROMPT + facts.asks, ()) if known.tips else ()
-    if spot.session:
-        asked = [tip for tip in asked if tip.session == known.session]
-    if not asked:
-        placed.tips += ((waiting, PASSED),)
+    parents = lookup.heads.get(_PROMPT + facts.asks, ()) if lookup.heads else ()
+    if thread_key.session:
+        parents = [tip for tip in parents if tip.session == lookup.session]
+    if not parents:
+        assignment.heads += ((waiting, PASSED),)
         return
-    parent, sure = asked[0], 80 if len({tip.thread for tip in asked}) == 1 else 50
-    placed.parent, placed.awaits, placed.rule = parent.thread, "", "prompt"
-    if spot.session:
-        placed.sure = min(sure, classed_sure)
+    parent, sure = parents[0], 80 if len({tip.thread for tip in parents}) == 1 else 50
+    assignment.parent, assignment.awaits, assignment.rule = parent.thread, "", "prompt"
+    if thread_key.session:
+        assignment.sure = min(sure, classed_sure)
     else:
-        placed.origin, placed.link, placed.kind, placed.sure = parent.session, SPAWNED, SUBAGENT, sure
+        assignment.origin, assignment.link, assignment.kind, assignment.sure = parent.session, SPAWNED, SUBAGENT, sure
 
 
-def _waiting(facts: ExchangeFacts, spot: ThreadKey) -> str:
+def _waiting(facts: ExchangeFacts, thread_key: ThreadKey) -> str:
     """By which a later history says with its prompts whose agent this one is; "" of who is no other's agent."""
-    if not facts.asks or (spot.session and not spot.guessed) or not _has_tools(facts):
+    if not facts.asks or (thread_key.session and not thread_key.guessed) or not _has_tools(facts):
         return ""
-    return _asked(facts.asks, spot.session)[-1]
+    return _digests_of_prompt(facts.asks, thread_key.session)[-1]
 
 
-def taken(facts: ExchangeFacts, spot: ThreadKey) -> tuple[str, ...]:
+def prompted_digests(facts: ExchangeFacts, thread_key: ThreadKey) -> tuple[str, ...]:
     """By which the agents were found that the prompts of an exchange went to."""
     if not facts.prompts:
         return ()
-    return tuple([digest for prompt in facts.prompts for digest in _asked(prompt, spot.session)])
+    return tuple([digest for prompt in facts.prompts for digest in _digests_of_prompt(prompt, thread_key.session)])
 
 
 def role_of(session: int, prompt: str) -> str:
@@ -302,17 +315,17 @@ def role_of(session: int, prompt: str) -> str:
     return f"{_ROLE}{session}:{prompt}"
 
 
-def labelled(facts: ExchangeFacts, spot: ThreadKey, session: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+def labelled(facts: ExchangeFacts, thread_key: ThreadKey, session: int) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The types of agents that an exchange names, each with the digests by which the agents are found."""
     for prompt, agent in zip(facts.prompts, facts.agents, strict=False):
         if agent:
-            yield agent, (role_of(session, prompt), *_asked(prompt, spot.session))
+            yield agent, (role_of(session, prompt), *_digests_of_prompt(prompt, thread_key.session))
 
 
-def _asked(prompt: str, session: str) -> tuple[str, ...]:
+def _digests_of_prompt(prompt: str, session: str) -> tuple[str, ...]:
     """By which the agents of a prompt are found that wait for who gave it to them: those of no session, and its own."""
-    found = _ASKED + prompt
-    return (found, f"{found}:{session}") if session else (found,)
+    digest = _PROMPTED + prompt
+    return (digest, f"{digest}:{session}") if session else (digest,)
 
 
 def _has_tools(facts: ExchangeFacts) -> bool:
@@ -320,26 +333,30 @@ def _has_tools(facts: ExchangeFacts) -> bool:
     return facts.shape is not None and facts.shape.tools > 0
 
 
-def _hang(placed: Assignment, spot: ThreadKey, known: Known) -> None:
+def _hang(assignment: Assignment, thread_key: ThreadKey, lookup: ThreadLookup) -> None:
     """Hang a new thread under its parent; where that is not known yet, it hangs under its session, and says so."""
-    if not spot.parent:
+    if not thread_key.parent:
         return
-    if known.parent:
-        placed.parent = known.parent
-        if spot.guessed:
-            placed.sure = min(placed.sure, 60)
+    if lookup.parent:
+        assignment.parent = lookup.parent
+        if thread_key.guessed:
+            assignment.sure = min(assignment.sure, 60)
     else:
-        placed.awaits, placed.rule, placed.sure = spot.parent, "parent missing", min(placed.sure, 40)
+        assignment.awaits, assignment.rule, assignment.sure = (
+            thread_key.parent,
+            "parent missing",
+            min(assignment.sure, 40),
+        )
 
 
-def _grown(facts: ExchangeFacts, kind: str, known: Known, *, within: int) -> _Grown | None:
+def _grown(facts: ExchangeFacts, kind: str, lookup: ThreadLookup, *, within: int) -> _Grown | None:
     """What a history goes on from, or leaves."""
 
     def able(digest: str) -> list[HistoryHead]:
-        tips = known.tips.get(digest, ())
+        tips = lookup.heads.get(digest, ())
         return [tip for tip in tips if tip.kind == kind and (not within or tip.session == within)]
 
-    for tip in able(_TIP + facts.tip) if facts.tip else ():
+    for tip in able(_HEAD + facts.tip) if facts.tip else ():
         if tip.state != ANSWERED or facts.before or not _has_tools(facts):
             return _Grown(tip, "same history", 90)
     for digest, rule in ((_CALL + facts.call, "call"), (_RESPONSE + facts.previous, "previous response")):
@@ -347,7 +364,7 @@ def _grown(facts: ExchangeFacts, kind: str, known: Known, *, within: int) -> _Gr
             last = next((tip for tip in same if tip.ends), None)
             return _Grown(same[0], FORK, 90, forks=True) if last is None else _Grown(last, rule, 95)
     for depth, digest in enumerate(facts.before):
-        tips = able(_TIP + digest)
+        tips = able(_HEAD + digest)
         ends = [tip for tip in tips if tip.ends]
         if ends:
             return _Grown(ends[0], "growth", 90 if len(ends) == 1 else 60, passed=facts.before[:depth])
@@ -356,13 +373,13 @@ def _grown(facts: ExchangeFacts, kind: str, known: Known, *, within: int) -> _Gr
     return None
 
 
-def _kept(facts: ExchangeFacts, state: int) -> tuple[tuple[str, int], ...]:
+def _heads_to_store(facts: ExchangeFacts, state: int) -> tuple[tuple[str, int], ...]:
     """What is kept of an exchange, so that later ones find it."""
-    kept: tuple[tuple[str, int], ...] = ((_TIP + facts.tip, state),) if facts.tip else ()
+    heads: tuple[tuple[str, int], ...] = ((_HEAD + facts.tip, state),) if facts.tip else ()
     if facts.answer_call:
-        kept += ((_CALL + facts.answer_call, state),)
+        heads += ((_CALL + facts.answer_call, state),)
     if facts.answer_id:
-        kept += ((_RESPONSE + facts.answer_id, state),)
+        heads += ((_RESPONSE + facts.answer_id, state),)
     if facts.prompts:
-        kept += tuple([(_PROMPT + prompt, state) for prompt in facts.prompts])
-    return kept
+        heads += tuple([(_PROMPT + prompt, state) for prompt in facts.prompts])
+    return heads

@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from dragoman.sessions.facts import ExchangeFacts, Shape
-from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE, TELLING_TOOLS
+from dragoman.sessions.rules import CLAUDE_CODE, DISTINCTIVE_TOOLS, OPENCODE
 
 MAIN, SUBAGENT, COMPACTION, UTILITY, MCP, SIDE, WORKFLOW, OTHER = (
     "main",
@@ -25,7 +25,7 @@ TALKING = frozenset({MAIN, SUBAGENT})
 
 # The words of clients. Those of Claude Code were recorded or read in its program, so were those of Codex: kinds of
 # requests, sources of threads, and kinds of subagents.
-WORDS = {
+CLIENT_CLASS_NAMES = {
     "main": MAIN,
     "subagent": SUBAGENT,
     "compaction": COMPACTION,
@@ -50,8 +50,8 @@ _MAIN_OVER, _SUBAGENT_OVER, _MCP_OVER, _MCP_TOOLS = 10_000, 1_000, 100, 2
 # 2,720 to 3,420, and an id besides.
 _MAIN_OVER_TODAY = 5_000
 # How much of an unknown word is kept.
-_LONGEST_WORD = 40
-_unfit = re.compile(r"[^a-z0-9_.-]+").sub
+_MAX_CLASS_LENGTH = 40
+_replace_invalid = re.compile(r"[^a-z0-9_.-]+").sub
 
 
 class Classification(Struct, frozen=True):
@@ -70,13 +70,13 @@ _MAIN_BY_LENGTH, _SUBAGENT_BY_LENGTH = Classification(MAIN, "length", 80), Class
 _MCP_BY_LENGTH, _UTILITY_BY_LENGTH = Classification(MCP, "length", 60), Classification(UTILITY, "length", 60)
 _NO_PARENT = Classification(MAIN, "no parent id", 90)
 _MAIN_BY_TOOLS, _SUBAGENT_BY_TOOLS = Classification(MAIN, "tools", 80), Classification(SUBAGENT, "tools", 70)
-_SAID = {word: Classification(kind, "said", 100) for word, kind in WORDS.items()}
+_STATED = {word: Classification(kind, "said", 100) for word, kind in CLIENT_CLASS_NAMES.items()}
 
 
 def class_of(facts: ExchangeFacts) -> Classification:
     """The class of the thread that an exchange is of."""
     if facts.said_class:
-        return _said(facts.said_class)
+        return _stated_class(facts.said_class)
     if facts.client == CLAUDE_CODE:
         return _AGENT if facts.thread else _UNKNOWN if facts.shape is None else _claude(facts.shape, facts.source)
     if facts.parent:
@@ -86,9 +86,11 @@ def class_of(facts: ExchangeFacts) -> Classification:
     return _UNKNOWN
 
 
-def _said(word: str) -> Classification:
-    known = _SAID.get(word)
-    return known or Classification(f"{OTHER}:{_unfit('-', word.lower())[:_LONGEST_WORD]}", "said", 100)
+def _stated_class(word: str) -> Classification:
+    classification = _STATED.get(word)
+    return classification or Classification(
+        f"{OTHER}:{_replace_invalid('-', word.lower())[:_MAX_CLASS_LENGTH]}", "said", 100
+    )
 
 
 def _claude(shape: Shape, source: str) -> Classification:
@@ -111,7 +113,7 @@ def _opencode(shape: Shape, source: str) -> Classification:
         return _NO_TOOLS
     if source in ("x-session-id", "x-session-affinity"):
         return _NO_PARENT
-    if not TELLING_TOOLS.isdisjoint(shape.telling):
+    if not DISTINCTIVE_TOOLS.isdisjoint(shape.telling):
         return _MAIN_BY_TOOLS
     return _SUBAGENT_BY_TOOLS
 
@@ -122,6 +124,6 @@ def is_class(name: str) -> bool:
     return kind in CLASSES and (not colon or (kind == OTHER and bool(word)))
 
 
-def is_of(kind: str, asked: str) -> bool:
+def is_of(kind: str, requested: str) -> bool:
     """Whether a class is the one that is asked for; `other` is all that have no name here."""
-    return kind == asked or (asked == OTHER and kind.startswith(f"{OTHER}:"))
+    return kind == requested or (requested == OTHER and kind.startswith(f"{OTHER}:"))

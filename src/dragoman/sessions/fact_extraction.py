@@ -10,8 +10,8 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
 from dragoman.model.session_hints import SessionHints
-from dragoman.sessions.classes import SUBAGENT, WORDS
-from dragoman.sessions.facts import MOST_ID, NOTHING, ExchangeFacts, Shape
+from dragoman.sessions.classes import CLIENT_CLASS_NAMES, SUBAGENT
+from dragoman.sessions.facts import MAX_ID_LENGTH, NOTHING, ExchangeFacts, Shape
 from dragoman.sessions.rules import (
     CLAUDE_CODE,
     CODEX,
@@ -26,9 +26,9 @@ from dragoman.sessions.rules import (
 _ROOT = "/root"
 _AGENT, _ORIGINATOR = b"user-agent", b"originator"
 _TURN = b"x-codex-turn-metadata"
-_LONGEST_TURN = 16 * 1024
+_MAX_TURN_BYTES = 16 * 1024
 _HEADERS: tuple[tuple[bytes, str, str, str], ...] = tuple(
-    (rule.field.encode(), rule.client, rule.says, rule.field) for rule in RULES if rule.place == HEADER
+    (rule.field.encode(), rule.client, rule.fact, rule.field) for rule in RULES if rule.location == HEADER
 )
 _NAMES = frozenset({_AGENT, _ORIGINATOR, *(name for name, _, _, _ in _HEADERS)})
 # A name that only one client has says who it is, whatever that calls itself.
@@ -39,7 +39,7 @@ _SESSION = "ses_"
 _ONLY_CLIENT: dict[str, ExchangeFacts] = {"": NOTHING}
 # Clients by what they say that they are, as often as it was heard of late; others are cut.
 _CLIENTS: dict[tuple[bytes, bytes], str] = {}
-_MOST_CLIENTS = 256
+_MAX_CLIENTS = 256
 
 
 class _User(Struct):
@@ -70,48 +70,48 @@ _STRING = msgspec.json.Decoder(str)
 
 def client_of(agent: bytes, originator: bytes = b"") -> str:
     """Which program speaks, by its user agent; "" if that is not known."""
-    known = _CLIENTS.get((agent, originator))
-    if known is None:
-        known = _client_of(agent, originator)
-        if len(_CLIENTS) >= _MOST_CLIENTS:
+    client = _CLIENTS.get((agent, originator))
+    if client is None:
+        client = _client_of(agent, originator)
+        if len(_CLIENTS) >= _MAX_CLIENTS:
             _CLIENTS.clear()
-        _CLIENTS[agent, originator] = known
-    return known
+        _CLIENTS[agent, originator] = client
+    return client
 
 
 def _client_of(agent: bytes, originator: bytes) -> str:
-    said, origin = agent.decode("latin-1").lower(), originator.decode("latin-1").lower()
+    user_agent, origin = agent.decode("latin-1").lower(), originator.decode("latin-1").lower()
     for program in PROGRAMS:
-        if program.agent and said.startswith(program.agent):
+        if program.agent and user_agent.startswith(program.agent):
             return program.client
         if program.originator and origin.startswith(program.originator):
             return program.client
     return ""
 
 
-def heard(headers: Iterable[tuple[bytes, bytes]]) -> ExchangeFacts:
+def header_facts(headers: Iterable[tuple[bytes, bytes]]) -> ExchangeFacts:
     """What headers, with their names in lower case, say of who is speaking."""
-    found = dict(headers)
-    client = client_of(found.get(_AGENT, b"")[:MOST_ID], found.get(_ORIGINATOR, b"")[:MOST_ID])
-    named = _NAMES.intersection(found)
-    if len(named) == (_AGENT in found):
+    header_map = dict(headers)
+    client = client_of(header_map.get(_AGENT, b"")[:MAX_ID_LENGTH], header_map.get(_ORIGINATOR, b"")[:MAX_ID_LENGTH])
+    named = _NAMES.intersection(header_map)
+    if len(named) == (_AGENT in header_map):
         return _only(client)
     if not client and any(name.startswith(_CLAUDE_PREFIX) for name in named):
         client = CLAUDE_CODE
-    said: dict[str, str] = {}
-    for name, believed, says, field in _HEADERS:
-        value = found.get(name)
+    stated: dict[str, str] = {}
+    for name, believed, fact, field in _HEADERS:
+        value = header_map.get(name)
         if not value or (believed and believed != client):
             continue
-        if says == "turn":
-            _take_turn(value, said)
-        elif says == "said_class" and client == CODEX:
-            _spawned(cleaned(value.decode("latin-1")), said)
-        elif says not in said:
-            said[says] = cleaned(value.decode("latin-1"))
-            if says == "session":
-                said["source"] = field
-    return replace(_only(client), **said)
+        if fact == "turn":
+            _take_turn(value, stated)
+        elif fact == "said_class" and client == CODEX:
+            _spawned(cleaned(value.decode("latin-1")), stated)
+        elif fact not in stated:
+            stated[fact] = cleaned(value.decode("latin-1"))
+            if fact == "session":
+                stated["source"] = field
+    return replace(_only(client), **stated)
 
 
 def _only(client: str) -> ExchangeFacts:
@@ -121,63 +121,63 @@ def _only(client: str) -> ExchangeFacts:
     return facts
 
 
-def spoken(facts: ExchangeFacts, speech: SessionHints) -> ExchangeFacts:
+def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
     """The same with what the body shows."""
-    said: dict[str, str] = {}
-    if facts.client == CODEX and speech.metadata and not facts.thread:
-        _take_turn(speech.metadata, said)
-        known = asdict(facts)
-        said = {name: value for name, value in said.items() if not known[name]}
-    if not facts.session and "session" not in said:
-        session, source = _session_in(facts.client, speech)
+    stated: dict[str, str] = {}
+    if facts.client == CODEX and hints.metadata and not facts.thread:
+        _take_turn(hints.metadata, stated)
+        existing = asdict(facts)
+        stated = {name: value for name, value in stated.items() if not existing[name]}
+    if not facts.session and "session" not in stated:
+        session, source = _session_in(facts.client, hints)
         if session:
-            said["session"], said["source"] = session, source
-    opening, tip, before = speech.opening, speech.tip, speech.before
-    if speech.previous or speech.conversation:
+            stated["session"], stated["source"] = session, source
+    opening, tip, before = hints.conversation_start, hints.head, hints.before
+    if hints.previous or hints.conversation:
         # What goes on from what others keep has only what is new in it, which is no history.
         opening, tip, before = "", "", ()
-    if said:
-        facts = replace(facts, **said)
+    if stated:
+        facts = replace(facts, **stated)
     return replace(
         facts,
-        shape=Shape(speech.instructions, speech.tools, speech.messages, speech.telling),
+        shape=Shape(hints.instructions, hints.tools, hints.messages, hints.distinctive_tools),
         opening=opening,
         tip=tip,
         before=before,
-        call=speech.call,
-        previous=speech.previous,
-        asks=speech.asks,
-        prompts=speech.prompts,
-        tasks=speech.tasks,
-        agents=speech.agents,
-        named=speech.named,
+        call=hints.call,
+        previous=hints.previous,
+        asks=hints.first_prompt,
+        prompts=hints.prompts,
+        tasks=hints.tasks,
+        agents=hints.agents,
+        named=hints.named,
     )
 
 
 def session_header(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The session that headers name, for who needs nothing else."""
-    found = [(name, value) for name, value in headers if name in SESSION_HEADERS and value]
-    return heard(headers).session if found else ""
+    session_headers = [(name, value) for name, value in headers if name in SESSION_HEADERS and value]
+    return header_facts(headers).session if session_headers else ""
 
 
 def cleaned(text: str) -> str:
     """An id or a name of a client, as far as it is kept."""
-    text = text[:MOST_ID]
+    text = text[:MAX_ID_LENGTH]
     return text if text.isprintable() else "".join([letter if letter.isprintable() else "?" for letter in text])
 
 
-def _session_in(client: str, speech: SessionHints) -> tuple[str, str]:
+def _session_in(client: str, hints: SessionHints) -> tuple[str, str]:
     """The session that a body names, and the member that does."""
-    if speech.user:
-        older = _older_user(speech.user)
+    if hints.user:
+        older = _older_user(hints.user)
         if older is not None:
             return cleaned(older[1]), "metadata.user_id"
-        user = _peeked_user(speech.user)
+        user = _peeked_user(hints.user)
         if user:
             return cleaned(user), "metadata.user_id"
-    if client == OPENCODE and speech.cache_key.startswith(_SESSION):
-        return cleaned(speech.cache_key), "prompt_cache_key"
-    return (cleaned(speech.conversation), "conversation") if speech.conversation else ("", "")
+    if client == OPENCODE and hints.cache_key.startswith(_SESSION):
+        return cleaned(hints.cache_key), "prompt_cache_key"
+    return (cleaned(hints.conversation), "conversation") if hints.conversation else ("", "")
 
 
 def _peeked_user(text: str) -> str:
@@ -189,7 +189,7 @@ def _peeked_user(text: str) -> str:
         return ""
 
 
-def _take_turn(value: bytes, said: dict[str, str]) -> None:
+def _take_turn(value: bytes, stated: dict[str, str]) -> None:
     """Take what Codex says of a request; what cannot be read says nothing."""
     turn = _turn(value)
     if turn is None:
@@ -197,7 +197,7 @@ def _take_turn(value: bytes, said: dict[str, str]) -> None:
     if memoryview(turn.metadata).nbytes:
         inner = _turn(_unquoted(turn.metadata))
         turn = turn if inner is None else inner
-    for says, text in (
+    for fact, text in (
         ("session", turn.session_id),
         ("thread", turn.thread_id),
         ("parent", turn.parent_thread_id),
@@ -205,18 +205,18 @@ def _take_turn(value: bytes, said: dict[str, str]) -> None:
         ("window", None if turn.window_number is None else str(turn.window_number)),
     ):
         if text:
-            said.setdefault(says, cleaned(text))
-    if "session" in said:
-        said.setdefault("source", _TURN.decode())
+            stated.setdefault(fact, cleaned(text))
+    if "session" in stated:
+        stated.setdefault("source", _TURN.decode())
     kind = turn.request_kind if turn.request_kind not in (None, "", "turn") else None
     word = kind or turn.subagent_kind or turn.thread_source
     if word:
-        said.setdefault("said_class", cleaned(word))
+        stated.setdefault("said_class", cleaned(word))
 
 
 def _turn(value: bytes) -> _Turn | None:
     try:
-        return _TURN_OF.decode(value) if len(value) <= _LONGEST_TURN else None
+        return _TURN_OF.decode(value) if len(value) <= _MAX_TURN_BYTES else None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
@@ -228,10 +228,10 @@ def _unquoted(value: Raw) -> bytes:
         return bytes(value)
 
 
-def _spawned(word: str, said: dict[str, str]) -> None:
+def _spawned(word: str, stated: dict[str, str]) -> None:
     """What kind of agent Codex says that it is; a kind that is not known is an agent of that name."""
-    if word in WORDS:
-        said.setdefault("said_class", word)
+    if word in CLIENT_CLASS_NAMES:
+        stated.setdefault("said_class", word)
     else:
-        said.setdefault("agent", word)
-        said.setdefault("said_class", SUBAGENT)
+        stated.setdefault("agent", word)
+        stated.setdefault("said_class", SUBAGENT)

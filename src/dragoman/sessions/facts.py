@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 # Ids of clients are cut at so many characters.
-MOST_ID = 128
+MAX_ID_LENGTH = 128
 
 
 class Shape(Struct, frozen=True, array_like=True, gc=False):

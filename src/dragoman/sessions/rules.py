@@ -22,10 +22,10 @@ class HintRule(Struct, frozen=True, kw_only=True):
 
     # Of whom it is believed; "" is anybody.
     client: str = ""
-    place: str = HEADER
+    location: str = HEADER
     field: str
     # The member of `Facts` that it fills; "turn" is Codex's metadata, which fills several.
-    says: str
+    fact: str
     source: str
     # How sure it is, from 0 to 100.
     sure: int = 100
@@ -57,45 +57,47 @@ PROGRAMS: tuple[Program, ...] = (
 )
 
 RULES: tuple[HintRule, ...] = (
-    HintRule(field="x-dragoman-session", says="session", source="our own"),
+    HintRule(field="x-dragoman-session", fact="session", source="our own"),
     # Claude Code. A subagent of main has no parent id: its parent is main.
-    HintRule(field="x-claude-code-session-id", says="session", source=_CLAUDE),
-    HintRule(field="x-claude-code-agent-id", says="thread", source=_CLAUDE),
-    HintRule(field="x-claude-code-parent-agent-id", says="parent", source=_CLAUDE),
-    HintRule(field="x-claude-code-request-class", says="said_class", source=_CLAUDE_HINTS),
-    HintRule(field="x-claude-code-agent-type", says="agent", source=_CLAUDE_HINTS),
-    HintRule(field="x-claude-code-prompt-id", says="prompt", source=_CLAUDE_HINTS),
-    HintRule(place=MEMBER, field="metadata.user_id", says="session", source=f"{_CLAUDE}; {_MARCH}", sure=95),
+    HintRule(field="x-claude-code-session-id", fact="session", source=_CLAUDE),
+    HintRule(field="x-claude-code-agent-id", fact="thread", source=_CLAUDE),
+    HintRule(field="x-claude-code-parent-agent-id", fact="parent", source=_CLAUDE),
+    HintRule(field="x-claude-code-request-class", fact="said_class", source=_CLAUDE_HINTS),
+    HintRule(field="x-claude-code-agent-type", fact="agent", source=_CLAUDE_HINTS),
+    HintRule(field="x-claude-code-prompt-id", fact="prompt", source=_CLAUDE_HINTS),
+    HintRule(location=MEMBER, field="metadata.user_id", fact="session", source=f"{_CLAUDE}; {_MARCH}", sure=95),
     # Codex. Its older names are such as anybody might use.
-    HintRule(client=CODEX, field="x-codex-turn-metadata", says="turn", source=_CODEX),
-    HintRule(client=CODEX, field="session-id", says="session", source=_CODEX),
-    HintRule(client=CODEX, field="thread-id", says="thread", source=_CODEX),
-    HintRule(client=CODEX, field="x-codex-parent-thread-id", says="parent", source=_CODEX),
-    HintRule(client=CODEX, field="x-codex-window-id", says="window", source=_CODEX),
-    HintRule(client=CODEX, field="x-openai-subagent", says="said_class", source=_CODEX),
-    HintRule(client=CODEX, place=MEMBER, field="client_metadata", says="turn", source=_CODEX),
-    HintRule(client=CODEX, field="session_id", says="session", source=_OLDER_CODEX, sure=95),
-    HintRule(client=CODEX, field="conversation_id", says="session", source=_OLDER_CODEX, sure=95),
+    HintRule(client=CODEX, field="x-codex-turn-metadata", fact="turn", source=_CODEX),
+    HintRule(client=CODEX, field="session-id", fact="session", source=_CODEX),
+    HintRule(client=CODEX, field="thread-id", fact="thread", source=_CODEX),
+    HintRule(client=CODEX, field="x-codex-parent-thread-id", fact="parent", source=_CODEX),
+    HintRule(client=CODEX, field="x-codex-window-id", fact="window", source=_CODEX),
+    HintRule(client=CODEX, field="x-openai-subagent", fact="said_class", source=_CODEX),
+    HintRule(client=CODEX, location=MEMBER, field="client_metadata", fact="turn", source=_CODEX),
+    HintRule(client=CODEX, field="session_id", fact="session", source=_OLDER_CODEX, sure=95),
+    HintRule(client=CODEX, field="conversation_id", fact="session", source=_OLDER_CODEX, sure=95),
     # OpenCode, whose agents have sessions of their own.
-    HintRule(client=OPENCODE, field="x-session-id", says="session", source=_OPENCODE),
-    HintRule(client=OPENCODE, field="x-session-affinity", says="session", source=_OPENCODE),
-    HintRule(client=OPENCODE, field="x-parent-session-id", says="parent", source=_OPENCODE),
-    HintRule(client=OPENCODE, field="session_id", says="session", source=_MARCH, sure=95),
-    HintRule(client=OPENCODE, place=MEMBER, field="prompt_cache_key", says="session", source=f"{_OPENCODE}; {_MARCH}"),
+    HintRule(client=OPENCODE, field="x-session-id", fact="session", source=_OPENCODE),
+    HintRule(client=OPENCODE, field="x-session-affinity", fact="session", source=_OPENCODE),
+    HintRule(client=OPENCODE, field="x-parent-session-id", fact="parent", source=_OPENCODE),
+    HintRule(client=OPENCODE, field="session_id", fact="session", source=_MARCH, sure=95),
+    HintRule(
+        client=OPENCODE, location=MEMBER, field="prompt_cache_key", fact="session", source=f"{_OPENCODE}; {_MARCH}"
+    ),
     # https://platform.openai.com/docs/guides/conversation-state
-    HintRule(place=MEMBER, field="conversation", says="session", source="the Responses API", sure=95),
-    HintRule(place=MEMBER, field="previous_response_id", says="previous", source="the Responses API", sure=95),
+    HintRule(location=MEMBER, field="conversation", fact="session", source="the Responses API", sure=95),
+    HintRule(location=MEMBER, field="previous_response_id", fact="previous", source="the Responses API", sure=95),
 )
 
 # Headers by which conversations are kept together in routing, too, each with the clients that it is believed of.
 SESSION_HEADERS: dict[bytes, frozenset[str]] = {
     name: frozenset(rule.client for rule in RULES if rule.field.encode() == name)
-    for name in (rule.field.encode() for rule in RULES if rule.place == HEADER and rule.says == "session")
+    for name in (rule.field.encode() for rule in RULES if rule.location == HEADER and rule.fact == "session")
 }
 
 # Tools that tell a thread from others where nothing else does, and those that begin agents, with the member of their
 # arguments that holds the prompt and the one that names the type of agent.
-TELLING_TOOLS = frozenset({"task", "question", "todowrite"})
+DISTINCTIVE_TOOLS = frozenset({"task", "question", "todowrite"})
 NAMING_MEMBERS = {
     "Agent": "subagent_type",
     "Task": "subagent_type",

@@ -27,16 +27,16 @@ from dragoman.store.worker_thread import Alarm, StoreThread
 T = TypeVar("T")
 
 # How long a busy store is waited for in which nothing moves, in seconds; one that failed before, not so long.
-PATIENCE = 10.0
+BUSY_TIMEOUT = 10.0
 _LITTLE = 1.0
 # How long the thread is waited for beyond the time that it was given: a disk may not answer.
 _GRACE = 1.0
 # How much is written to see whether an answer can be, in bytes: as much as failed last, but more than fits into what is
 # free in a page, and not so much that it holds up everybody.
-_LEAST_TRIED, _MOST_TRIED = 64 * 1024, 4 * 1024 * 1024
+_MIN_TRIAL_BYTES, _MAX_TRIAL_BYTES = 64 * 1024, 4 * 1024 * 1024
 # Posts that may wait: small ones by their number, others by their bytes.
-_MOST_POSTS = 10_000
-_MOST_BYTES = 8 * 1024 * 1024
+_MAX_POSTS = 10_000
+_MAX_POST_BYTES = 8 * 1024 * 1024
 
 
 class Store:
@@ -57,7 +57,7 @@ class Store:
         self._clock = clock
         self._thread = StoreThread(tables, clock, alarm)
         self._turns = tables.turns
-        self._tried_size = _LEAST_TRIED
+        self._trial_bytes = _MIN_TRIAL_BYTES
         self._posts = 0
         self._bytes = 0
         # Posts that found no room since one did, and all of them.
@@ -67,21 +67,21 @@ class Store:
         # What comes of the try that is under way.
         self._trying: asyncio.Task[None] | None = None
 
-    def read(self, work: Callable[[Tables], T], patience: float | None = None) -> asyncio.Future[T]:
+    def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
         """Look something up; `patience` as for `write`."""
-        return self._asked(
-            work, PATIENCE if patience is None else patience, writes=False, while_moving=patience is None
+        return self._submit(
+            work, BUSY_TIMEOUT if timeout is None else timeout, writes=False, while_moving=timeout is None
         )
 
     def write(
         self,
         work: Callable[[Tables], T],
-        patience: float | None = None,
+        timeout: float | None = None,
         *,
-        haste: Expedite | None = None,
+        expedite: Expedite | None = None,
         at_last: bool = False,
-        answer: Callable[[], int] | None = None,
-        unheard: Callable[[T], object] | None = None,
+        response_size: Callable[[], int] | None = None,
+        on_abandoned: Callable[[T], object] | None = None,
         counts: bool = True,
     ) -> asyncio.Future[T]:
         """Write something down.
@@ -92,15 +92,15 @@ class Store:
         came of it in place of the future, if that was cancelled when all had begun. What does not count says nothing of
         the store by failing. `haste` is for whoever may lose its patience: see `hurry`.
         """
-        return self._asked(
+        return self._submit(
             work,
-            PATIENCE if patience is None else patience,
+            BUSY_TIMEOUT if timeout is None else timeout,
             writes=True,
-            while_moving=patience is None,
-            haste=haste,
+            while_moving=timeout is None,
+            expedite=expedite,
             at_last=at_last,
-            answer=answer,
-            unheard=unheard,
+            response_size=response_size,
+            on_abandoned=on_abandoned,
             counts=counts,
         )
 
@@ -112,48 +112,53 @@ class Store:
         """Whether somebody may have turns, which the thread need not be asked for."""
         return self._turns.may_have(owner)
 
-    def _asked(
+    def _submit(
         self,
         work: Callable[[Tables], T],
-        patience: float,
+        timeout: float,
         *,
         writes: bool,
         while_moving: bool = False,
-        haste: Expedite | None = None,
+        expedite: Expedite | None = None,
         at_last: bool = False,
-        answer: Callable[[], int] | None = None,
-        unheard: Callable[[T], object] | None = None,
+        response_size: Callable[[], int] | None = None,
+        on_abandoned: Callable[[T], object] | None = None,
         counts: bool = True,
     ) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         unit = WorkItem(
             work,
-            self._told,
+            self._deliver,
             writes=writes,
-            asked=self._clock(),
-            patience=patience,
+            submitted=self._clock(),
+            timeout=timeout,
             while_moving=while_moving,
             loop=loop,
             future=future,
             at_last=at_last,
         )
-        unit.answer, unit.unheard, unit.haste, unit.counts = answer, unheard, haste, counts and writes
+        unit.response_size, unit.on_abandoned, unit.expedite, unit.counts = (
+            response_size,
+            on_abandoned,
+            expedite,
+            counts and writes,
+        )
         try:
-            self._thread.ask(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
+            self._thread.submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
         except StoreError as error:
             # Told where everything else is told: many ask from a callback, in the middle of something.
             future.set_exception(error.with_traceback(None))
         return future
 
-    def hurry(self, haste: Expedite) -> None:
+    def expedite_now(self, expedite: Expedite) -> None:
         """Have units tried once more, now; a busy store is not waited for any longer."""
-        haste.now = True
-        self._thread.hurry()
+        expedite.now = True
+        self._thread.expedite()
 
     def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
         """Write something down that nobody waits for; what has a `size` waits apart from what is small."""
-        full = self._bytes + size > _MOST_BYTES if size else self._posts >= _MOST_POSTS
+        full = self._bytes + size > _MAX_POST_BYTES if size else self._posts >= _MAX_POSTS
         if full:
             self.dropped += 1
             self._refused += 1
@@ -165,10 +170,10 @@ class Store:
             self._lost("too much waited to be kept", self._refused - 1)
         self._refused = 0
         loop = asyncio.get_running_loop()
-        unit = WorkItem(work, self._told, writes=True, asked=0.0, patience=math.inf, loop=loop)
+        unit = WorkItem(work, self._deliver, writes=True, submitted=0.0, timeout=math.inf, loop=loop)
         unit.size = size
         try:
-            self._thread.ask(unit)
+            self._thread.submit(unit)
         except StoreError as error:
             self._lost(str(error), 1)
             return
@@ -177,11 +182,11 @@ class Store:
         else:
             self._posts += 1
 
-    def _told(self, unit: WorkItem[object], done: object, error: BaseException | None) -> None:
+    def _deliver(self, unit: WorkItem[object], done: object, error: BaseException | None) -> None:
         """Hand on what came of a unit, in the loop."""
         future = unit.future
         if unit.counts:
-            self._note(unit, error)
+            self._record_outcome(unit, error)
         if future is None:
             if unit.size:
                 self._bytes -= unit.size
@@ -195,24 +200,24 @@ class Store:
             return
         # What others make of it must not keep the news from those who come after.
         if error is None:
-            if unit.unheard is not None:
-                unit.loop.call_soon(unit.unheard, done)
+            if unit.on_abandoned is not None:
+                unit.loop.call_soon(unit.on_abandoned, done)
         elif unit.writes:
             unit.loop.call_soon(self._lost, str(error), 1)
 
-    def _note(self, unit: WorkItem[object], error: BaseException | None) -> None:
-        if isinstance(error, StoreBusy) and unit.is_hurried:
+    def _record_outcome(self, unit: WorkItem[object], error: BaseException | None) -> None:
+        if isinstance(error, StoreBusy) and unit.is_expedited:
             # Its client could not wait: others can.
             return
         if isinstance(error, StoreError):
             self.failed = True
-            if unit.answer is not None:
-                unit.loop.call_soon(self._measure, unit.answer)
-        elif error is None and unit.answer is not None:
+            if unit.response_size is not None:
+                unit.loop.call_soon(self._measure, unit.response_size)
+        elif error is None and unit.response_size is not None:
             self.failed = False
 
-    def _measure(self, answer: Callable[[], int]) -> None:
-        self._tried_size = min(max(answer(), _LEAST_TRIED), _MOST_TRIED)
+    def _measure(self, response_size: Callable[[], int]) -> None:
+        self._trial_bytes = min(max(response_size(), _MIN_TRIAL_BYTES), _MAX_TRIAL_BYTES)
 
     async def check(self) -> None:
         """Raise `StoreError` if an answer could not be kept: a store that failed is tried before anybody is asked."""
@@ -231,9 +236,9 @@ class Store:
 
     async def _try(self) -> None:
         # Two units, since only what was committed had room.
-        size = self._tried_size
-        for work in (partial(Tables.try_answer, size=size), Tables.take_back):
-            await self._asked(work, _LITTLE, writes=True, while_moving=True, counts=False)
+        size = self._trial_bytes
+        for work in (partial(Tables.write_trial, size=size), Tables.remove_trial):
+            await self._submit(work, _LITTLE, writes=True, while_moving=True, counts=False)
 
     def _tried(self, trying: asyncio.Task[None]) -> None:
         self._trying = None
@@ -245,18 +250,18 @@ class Store:
         """Whether the thread is under way; not while it waits for another process."""
         return self._thread.is_working()
 
-    async def close(self, patience: float = 2.0) -> None:
+    async def close(self, timeout: float = 2.0) -> None:
         """Do what was asked for as far as some seconds suffice, refuse what comes later, and let go of the file."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
-        self._thread.end(patience, partial(_say, loop, over))
+        self._thread.end(timeout, partial(_notify, loop, over))
         try:
-            await asyncio.wait_for(over, patience + _GRACE)
+            await asyncio.wait_for(over, timeout + _GRACE)
         except TimeoutError:
             self._lost("the file could not be closed in time", 1)
 
 
-def _say(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None]) -> None:
+def _notify(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None]) -> None:
     # A loop that was closed waits for nothing.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_end, over)

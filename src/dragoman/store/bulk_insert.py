@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 
 # More rows at once save little; older SQLite binds no more values than that.
-_MOST_ROWS, _MOST_VALUES = 32, 999
+_MAX_ROWS, _MAX_VALUES = 32, 999
 
 
 class BulkInsert:
@@ -19,7 +19,7 @@ class BulkInsert:
     __slots__ = ("_at_once", "_one", "_several")
 
     def __init__(self, table: str, columns: Sequence[str], conflict: str = "") -> None:
-        self._at_once = min(_MOST_ROWS, _MOST_VALUES // len(columns))
+        self._at_once = min(_MAX_ROWS, _MAX_VALUES // len(columns))
         add = f"INSERT OR ROLLBACK INTO {table} ({', '.join(columns)}) VALUES"
         row = f"({', '.join('?' * len(columns))})"
         self._one = f"{add} {row} {conflict}"

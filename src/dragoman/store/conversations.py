@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.store.responses import SAID, Item, add_items
+from dragoman.store.responses import INPUT_SIDE, Item, add_items
 from dragoman.store.transaction import Transaction
 
 # How long a conversation is had alone unless that is renewed, in seconds: whoever was killed has it no longer, and
@@ -49,7 +49,7 @@ class Conversations:
                 " VALUES (?, ?, ?, ?, ?, '', 0)",
                 (conversation_id, owner, self._expiry(), created, metadata),
             )
-            add_items(self._db, owner, conversation_id, SAID, items)
+            add_items(self._db, owner, conversation_id, INPUT_SIDE, items)
         return Conversation(id=conversation_id, created=created, metadata=metadata)
 
     def find(self, owner: bytes, conversation_id: str) -> Conversation | None:
@@ -62,8 +62,8 @@ class Conversations:
 
     def is_anothers(self, owner: bytes, conversation_id: str) -> bool:
         """Whether the conversation is known as somebody else's."""
-        found = self._db.execute("SELECT 1 FROM conversations WHERE id = ? AND owner <> ?", (conversation_id, owner))
-        return found.fetchone() is not None
+        cursor = self._db.execute("SELECT 1 FROM conversations WHERE id = ? AND owner <> ?", (conversation_id, owner))
+        return cursor.fetchone() is not None
 
     def change(self, owner: bytes, conversation_id: str, metadata: bytes) -> None:
         """Give a conversation other metadata."""
@@ -85,7 +85,8 @@ class Conversations:
         return [
             Item(row[0], row[1])
             for row in self._db.execute(
-                "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position", (conversation_id, SAID)
+                "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position",
+                (conversation_id, INPUT_SIDE),
             )
         ]
 
@@ -96,14 +97,14 @@ class Conversations:
         if after:
             place = self._db.execute(
                 f"SELECT {nearest}(position) FROM items WHERE holder = ? AND side = ? AND id = ?",
-                (conversation_id, SAID, after),
+                (conversation_id, INPUT_SIDE, after),
             ).fetchone()
             if place[0] is None:
                 return None
             bound = f" AND position {beyond} ?"
         rows = self._db.execute(
             f"SELECT id, body FROM items WHERE holder = ? AND side = ?{bound} ORDER BY position {order} LIMIT ?",
-            (conversation_id, SAID, *place, limit),
+            (conversation_id, INPUT_SIDE, *place, limit),
         )
         return [Item(row[0], row[1]) for row in rows]
 
@@ -111,7 +112,7 @@ class Conversations:
         """One item of a conversation that was found, the first of that id."""
         row = self._db.execute(
             "SELECT id, body FROM items WHERE holder = ? AND side = ? AND id = ? ORDER BY position LIMIT 1",
-            (conversation_id, SAID, item_id),
+            (conversation_id, INPUT_SIDE, item_id),
         ).fetchone()
         return Item(row[0], row[1]) if row is not None else None
 
@@ -135,7 +136,7 @@ class Conversations:
             last = self._db.execute(
                 "SELECT coalesce(max(position), -1) FROM items WHERE holder = ?", (conversation_id,)
             ).fetchone()
-            add_items(self._db, owner, conversation_id, SAID, items, start=last[0] + 1)
+            add_items(self._db, owner, conversation_id, INPUT_SIDE, items, start=last[0] + 1)
             return True
 
     def remove(self, conversation_id: str, item_id: str) -> bool:
@@ -190,8 +191,8 @@ class Conversations:
 
     def has_outdated(self) -> bool:
         """Whether anything is out of date."""
-        found = self._db.execute("SELECT 1 FROM conversations WHERE expires <= ? LIMIT 1", (self._now(),))
-        return found.fetchone() is not None
+        cursor = self._db.execute("SELECT 1 FROM conversations WHERE expires <= ? LIMIT 1", (self._now(),))
+        return cursor.fetchone() is not None
 
     def remove_outdated(self, most: int) -> int:
         """Forget what is out of date, a part at a time."""

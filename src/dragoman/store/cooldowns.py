@@ -8,18 +8,18 @@ from collections.abc import Callable
 from dragoman.store.transaction import Transaction
 
 # Those that end first make room.
-MOST = 4096
+MAX_COOLDOWNS = 4096
 
 
 class Cooldowns:
     """The table of rests, by whom they are about; times are the wall's, in seconds."""
 
-    def __init__(self, db: sqlite3.Connection, now: Callable[[], float], most: int = MOST) -> None:
+    def __init__(self, db: sqlite3.Connection, now: Callable[[], float], max_rows: int = MAX_COOLDOWNS) -> None:
         self._db = db
         self._now = now
-        self._most = most
+        self._max_rows = max_rows
 
-    def keep(self, subject: str, until: float, body: bytes) -> None:
+    def persist(self, subject: str, until: float, body: bytes) -> None:
         """Keep a rest; one that ends later stays."""
         with Transaction(self._db):
             self._db.execute(
@@ -27,7 +27,7 @@ class Cooldowns:
                 " SET expires = excluded.expires, body = excluded.body WHERE excluded.expires > expires",
                 (subject, until, body),
             )
-            excess = self._db.execute("SELECT count(*) FROM rests").fetchone()[0] - self._most
+            excess = self._db.execute("SELECT count(*) FROM rests").fetchone()[0] - self._max_rows
             if excess > 0:
                 self._remove("SELECT subject FROM rests ORDER BY expires LIMIT ?", excess)
 

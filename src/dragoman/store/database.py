@@ -23,9 +23,9 @@ from dragoman.store.write_errors import not_writable
 
 MEMORY = ":memory:"
 # Behind the name of the file, whose neighbour it is.
-_MARKS = "-turns"
+_TURN_OWNERS_SUFFIX = "-turns"
 # How long, in seconds, a process that starts waits for another one that writes.
-_PATIENCE = 5.0
+_LOCK_TIMEOUT = 5.0
 # Outdated rows are removed so many at a time, and looked for so often, in seconds.
 _SWEEP = 10
 _SWEPT_TURNS = 100
@@ -51,18 +51,18 @@ class Tables:
         db: StoreConnection,
         days: float,
         clock: Callable[[], float] = time.time,
-        marks: RecentTurnOwners | None = None,
+        recent_turn_owners: RecentTurnOwners | None = None,
     ) -> None:
         self._db = db
         self._clock = clock
-        self._keep = int(days * 86400)
+        self._retention_seconds = int(days * 86400)
         # The first time to look is at once.
         self._swept = -_SWEEP_EVERY
         self.responses = Responses(db, self._now, self._expiry)
         self.conversations = Conversations(db, self._now, self._expiry)
         self.events = Events(db)
-        self.turns = Turns(db, self._now, marks=marks)
-        self.rests = Cooldowns(db, clock)
+        self.turns = Turns(db, self._now, recent_turn_owners=recent_turn_owners)
+        self.cooldowns = Cooldowns(db, clock)
 
     def sweep(self) -> int:
         """Remove some of what is out of date, if it is time to look; give how many."""
@@ -70,7 +70,7 @@ class Tables:
         if now - self._swept < _SWEEP_EVERY:
             return 0
         removed = self.remove_outdated()
-        removed += self.turns.remove_outdated(_SWEPT_TURNS) + self.rests.remove_outdated(_SWEPT_TURNS)
+        removed += self.turns.remove_outdated(_SWEPT_TURNS) + self.cooldowns.remove_outdated(_SWEPT_TURNS)
         if removed < _SWEEP:
             self._swept = now
         return removed
@@ -79,7 +79,7 @@ class Tables:
         """Remove some responses and conversations that are out of date; give how many."""
         return self.responses.remove_outdated(_SWEEP) + self.conversations.remove_outdated(_SWEEP)
 
-    def sums(self) -> dict[bytes, int]:
+    def bytes_by_owner(self) -> dict[bytes, int]:
         """How many bytes are stored for each owner."""
         return dict(self._db.execute("SELECT owner, bytes FROM stored_bytes"))
 
@@ -91,11 +91,11 @@ class Tables:
         is_outdated = self.responses.has_outdated() or self.conversations.has_outdated()
         return StoredBytes(own=0 if own is None else own[0], total=total, is_outdated=is_outdated)
 
-    def try_answer(self, size: int) -> None:
+    def write_trial(self, size: int) -> None:
         """Write what an answer of a size does; it is out of date from the start, should it stay."""
         with self.transaction():
             # What a process left that was killed meanwhile.
-            self.take_back()
+            self.remove_trial()
             self._db.execute(
                 "INSERT INTO responses (id, owner, expires, root, status, background, provider, body)"
                 " VALUES ('', x'00', 0, '', '', 0, '', x'')"
@@ -105,7 +105,7 @@ class Tables:
                 (size,),
             )
 
-    def take_back(self) -> None:
+    def remove_trial(self) -> None:
         """Remove what was written for a try."""
         with self.transaction():
             self._db.execute("DELETE FROM responses WHERE id = ''")
@@ -128,12 +128,12 @@ class Tables:
         return int(self._clock())
 
     def _expiry(self) -> int:
-        return self._now() + self._keep
+        return self._now() + self._retention_seconds
 
 
-def write_ahead(db: sqlite3.Connection, patience: float = _PATIENCE) -> None:
+def write_ahead(db: sqlite3.Connection, timeout: float = _LOCK_TIMEOUT) -> None:
     """Turn the write-ahead log on, which several processes that start at once may all try; it waits for nobody."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + timeout
     while True:
         try:
             db.execute("PRAGMA journal_mode = WAL")
@@ -154,7 +154,7 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
             # Made here, since SQLite would let the user's group and others read it; a link may lead to nothing yet.
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o600))
         db = sqlite3.connect(
-            path, timeout=_PATIENCE, isolation_level=None, factory=StoreConnection, check_same_thread=False
+            path, timeout=_LOCK_TIMEOUT, isolation_level=None, factory=StoreConnection, check_same_thread=False
         )
         if path != MEMORY:
             db.know(Path(path).absolute())
@@ -166,7 +166,7 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         migrate(db)
         # From now on a lock is never waited for: whoever is served by the same loop would wait with it.
         db.execute("PRAGMA busy_timeout = 0")
-        marks = RecentTurnOwners(None if path == MEMORY else os.path.realpath(path) + _MARKS)
+        recent_turn_owners = RecentTurnOwners(None if path == MEMORY else os.path.realpath(path) + _TURN_OWNERS_SUFFIX)
     except (OSError, sqlite3.Error) as error:
         if db is not None:
             db.close()
@@ -177,4 +177,4 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
             problem=f"the file cannot be opened: {error}",
             remedy=remedy_of(error, "keep"),
         ) from None
-    return Tables(db, days, clock, marks)
+    return Tables(db, days, clock, recent_turn_owners)

@@ -15,7 +15,7 @@ from dragoman.store.transaction import Transaction
 _AT_ONCE, _LOOKED_AT = 100, 2000
 
 
-class KnownSession(Struct, frozen=True):
+class NamedSession(Struct, frozen=True):
     """A session by its number, and what it is called."""
 
     number: int
@@ -29,10 +29,10 @@ class ErasureCount(Struct, frozen=True, kw_only=True):
     rows: int = 0
     sessions: int = 0
     threads: int = 0
-    tips: int = 0
+    heads: int = 0
 
 
-class Forgetting:
+class Erasure:
     """What is asked and done to forget somebody, by a connection that deletes for good."""
 
     def __init__(self, db: sqlite3.Connection, at_once: int = _AT_ONCE, looked_at: int = _LOOKED_AT) -> None:
@@ -40,18 +40,18 @@ class Forgetting:
         self._at_once = at_once
         self._looked_at = looked_at
 
-    def knows_key(self, key: str) -> bool:
+    def has_key(self, key: str) -> bool:
         """Whether anything was ever added up under a key."""
         return bool(self._all("SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", key))
 
-    def sessions_of(self, key: str) -> list[KnownSession]:
+    def sessions_of(self, key: str) -> list[NamedSession]:
         """The sessions of a key."""
-        return [KnownSession(*row) for row in self._all("SELECT id, key, name FROM sessions WHERE key = ?", key)]
+        return [NamedSession(*row) for row in self._all("SELECT id, key, name FROM sessions WHERE key = ?", key)]
 
-    def sessions_named(self, name: str, key: str | None) -> list[KnownSession]:
+    def sessions_named(self, name: str, key: str | None) -> list[NamedSession]:
         """The sessions that are called so, of one key or of any."""
         rows = self._all("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", name)
-        return [KnownSession(*row) for row in rows if key is None or row[1] == key]
+        return [NamedSession(*row) for row in rows if key is None or row[1] == key]
 
     def amount_of_key(self, key: str) -> ErasureCount:
         """How much there is of a key; every row is looked at."""
@@ -69,7 +69,7 @@ class Forgetting:
             rows=rows,
             sessions=self._all(f"SELECT count(*) FROM ({sessions})", given)[0][0],
             threads=self._all(f"SELECT count(*) FROM ({threads})", given)[0][0],
-            tips=self._all(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", given)[0][0],
+            heads=self._all(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", given)[0][0],
         )
 
     def remove_rows_of_key(self, key: str, after: int) -> tuple[int, int | None]:

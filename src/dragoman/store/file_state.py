@@ -11,7 +11,7 @@ from msgspec import Struct
 from dragoman.store.migrations import STEPS
 
 # A large file is looked through as far as one comes in so many seconds; the rest is believed.
-_PATIENCE = 3.0
+_CHECK_TIMEOUT = 3.0
 _LOOK_EVERY = 10_000
 
 
@@ -23,30 +23,30 @@ class Inspection(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def inspect(path: str, patience: float = _PATIENCE) -> Inspection:
+def inspect(path: str, timeout: float = _CHECK_TIMEOUT) -> Inspection:
     """Open a file that is there for reading alone, and look it through."""
     try:
-        db = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=patience)
+        db = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=timeout)
     except sqlite3.Error as error:
         return Inspection(problem=str(error))
     try:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > len(STEPS):
             return Inspection(version=version, problem="it was written by a newer version")
-        until = time.monotonic() + patience
+        until = time.monotonic() + timeout
         db.set_progress_handler(lambda: int(time.monotonic() > until), _LOOK_EVERY)
-        return Inspection(version=version, problem=_looked_through(db))
+        return Inspection(version=version, problem=_quick_check(db))
     except sqlite3.Error as error:
         return Inspection(problem=str(error))
     finally:
         db.close()
 
 
-def _looked_through(db: sqlite3.Connection) -> str:
+def _quick_check(db: sqlite3.Connection) -> str:
     try:
-        said = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+        result = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
             return ""
         raise
-    return "" if said == "ok" else said
+    return "" if result == "ok" else result

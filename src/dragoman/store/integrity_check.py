@@ -16,14 +16,14 @@ TABLES = (
     *("records", "sums", "thread_sums", "long_sums", "quarter_sums", "thread_totals", "session_totals"),
     *("sessions", "threads", "tips", "journals"),
 )
-_MOST_WORDS = 20
+_MAX_PROBLEMS = 20
 _NAMES = "key, client, provider, model"
 _ADDED = ", ".join(f"sum({name})" for name in MEASURES)
-_KEPT = ", ".join(MEASURES)
+_COLUMNS = ", ".join(MEASURES)
 # What a row adds to its sums, as `records/rows.py` has it.
 _TALK = "kind = 'conversation'"
 _COUNTS = f"{_TALK} AND outcome IN ('answered', 'refused', 'failed', 'crashed')"
-_OF_A_ROW = {
+_ROW_MEASURES = {
     "requests": _COUNTS,
     "errors": f"{_COUNTS} AND outcome <> 'answered'",
     "cancelled": f"{_TALK} AND outcome = 'cancelled'",
@@ -34,7 +34,7 @@ _OF_A_ROW = {
     "firsts": f"{_COUNTS} AND coalesce(first, 0) > 0",
     "bookkeeping": "bookkeeping",
 }
-_QUARTER = 900_000_000
+_BUCKET_MICROSECONDS = 900_000_000
 # What refers to what, and how such rows are called.
 _REFERENCES = {
     "exchanges of a session that is not there": "records r WHERE session <> 0 AND NOT EXISTS"
@@ -56,7 +56,7 @@ class Agreement(Struct, frozen=True, kw_only=True):
     """How rows and sums stand to each other, in groups of a quarter and its names: those whose rows are all there and
     come to the same, those that do not, and exchanges that are in sums alone, since their rows were removed."""
 
-    whole: int = 0
+    matching: int = 0
     wrong: int = 0
     without_row: int = 0
 
@@ -69,7 +69,7 @@ class JournalOffset(Struct, frozen=True):
     damaged: int
 
 
-class Examination:
+class IntegrityCheck:
     """What is asked of a file to see whether it is whole, by a connection that may only read."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -81,47 +81,47 @@ class Examination:
 
     def problems(self) -> list[str]:
         """What SQLite itself finds wrong."""
-        return [str(row[0]) for row in self._all(f"PRAGMA integrity_check({_MOST_WORDS})") if row[0] != "ok"]
+        return [str(row[0]) for row in self._all(f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"]
 
     def counts(self) -> dict[str, int]:
         """How many rows each table has."""
         return {table: int(self._all(f"SELECT count(*) FROM {table}")[0][0]) for table in TABLES}
 
-    def marks(self) -> list[JournalOffset]:
+    def offsets(self) -> list[JournalOffset]:
         """How far journals were read."""
         return [JournalOffset(*row) for row in self._all("SELECT name, applied, damaged FROM journals ORDER BY name")]
 
     def agreement(self) -> Agreement:
         """Whether sums are those of their rows, where all rows are there."""
-        measured = ", ".join(f"sum({_OF_A_ROW[name]}) AS {name}" for name in MEASURES)
+        measured = ", ".join(f"sum({_ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
         same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
         rows = self._all(
             "SELECT count(*), coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
             f" coalesce(r.n = s.requests + s.cancelled + s.others AND {same}, 0) AS is_whole,"
             f" coalesce(r.n > s.requests + s.cancelled + s.others"
             f" OR (r.n = s.requests + s.cancelled + s.others AND NOT ({same})), 1) AS is_wrong"
-            f" FROM (SELECT time / {_QUARTER} AS quarter, {_NAMES}, count(*) AS n, {measured} FROM records"
-            f" GROUP BY time / {_QUARTER}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))"
+            f" FROM (SELECT time / {_BUCKET_MICROSECONDS} AS quarter, {_NAMES}, count(*) AS n, {measured} FROM records"
+            f" GROUP BY time / {_BUCKET_MICROSECONDS}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))"
         )
         added = self._all("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")[0][0]
         there = self._all("SELECT count(*) FROM records")[0][0]
-        return Agreement(whole=rows[0][1], wrong=rows[0][2], without_row=max(added - there, 0))
+        return Agreement(matching=rows[0][1], wrong=rows[0][2], without_row=max(added - there, 0))
 
-    def disagreeing_sums(self) -> Iterator[tuple[str, int]]:
+    def mismatched_rollups(self) -> Iterator[tuple[str, int]]:
         """Tables of sums, and in how many places they do not come to the same as others."""
-        by_quarter = f"SELECT quarter, {_ADDED} FROM sums GROUP BY quarter"
+        by_bucket = f"SELECT quarter, {_ADDED} FROM sums GROUP BY quarter"
         yield (
             "thread_sums",
-            self._differences(by_quarter, f"SELECT quarter, {_ADDED} FROM thread_sums GROUP BY quarter"),
+            self._differences(by_bucket, f"SELECT quarter, {_ADDED} FROM thread_sums GROUP BY quarter"),
         )
-        yield "quarter_sums", self._differences(by_quarter, f"SELECT quarter, {_KEPT} FROM quarter_sums")
+        yield "quarter_sums", self._differences(by_bucket, f"SELECT quarter, {_COLUMNS} FROM quarter_sums")
         for span in (4, 96):
             start = f"quarter / {span} * {span}"
             yield (
                 f"long_sums of {span} quarters",
                 self._differences(
                     f"SELECT {start}, {_NAMES}, {_ADDED} FROM sums GROUP BY {start}, {_NAMES}",
-                    f"SELECT start, {_NAMES}, {_KEPT} FROM long_sums WHERE span = {span}",
+                    f"SELECT start, {_NAMES}, {_COLUMNS} FROM long_sums WHERE span = {span}",
                 ),
             )
 
@@ -138,7 +138,7 @@ class Examination:
             self._differences(
                 f"SELECT thread, min(quarter), max(quarter), {_ADDED} FROM thread_sums WHERE thread <> 0"
                 " GROUP BY thread",
-                f"SELECT thread, since, last, {_KEPT} FROM thread_totals",
+                f"SELECT thread, since, last, {_COLUMNS} FROM thread_totals",
             ),
         )
         # Of a session that was forgotten nobody knows which threads it had: all together they come to the same.
@@ -149,17 +149,17 @@ class Examination:
                 f"SELECT t.session, min(o.since), max(o.last), {added} FROM thread_totals o"
                 f" JOIN threads t ON t.id = o.thread GROUP BY t.session UNION ALL SELECT 0, 0, 0, {_ADDED}"
                 " FROM thread_totals",
-                f"SELECT session, since, last, {_KEPT} FROM session_totals WHERE session IN"
+                f"SELECT session, since, last, {_COLUMNS} FROM session_totals WHERE session IN"
                 f" (SELECT session FROM threads) UNION ALL SELECT 0, 0, 0, {_ADDED} FROM session_totals",
             ),
         )
 
     def _differences(self, one: str, other: str) -> int:
-        found = [
+        counts = [
             self._all(f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")[0][0]
             for these, those in ((one, other), (other, one))
         ]
-        return max(map(int, found))
+        return max(map(int, counts))
 
     def orphans(self) -> Iterator[tuple[str, int]]:
         """What refers to something that is not there, and how many such rows there are."""

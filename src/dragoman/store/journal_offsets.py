@@ -13,8 +13,8 @@ class JournalOffsets:
 
     def applied(self, name: str) -> int:
         """How many bytes of a journal are in the tables; 0 also of one that nobody has read."""
-        found = self._db.execute("SELECT applied FROM journals WHERE name = ?", (name,)).fetchone()
-        return 0 if found is None else int(found[0])
+        row = self._db.execute("SELECT applied FROM journals WHERE name = ?", (name,)).fetchone()
+        return 0 if row is None else int(row[0])
 
     def all(self) -> dict[str, int]:
         """How far each journal was read."""

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 
 
-def m001_keep_responses(db: sqlite3.Connection) -> None:
+def m001_store_responses(db: sqlite3.Connection) -> None:
     """Responses, their items and the conversations they stand in, and the events of background responses."""
     db.execute(
         """
@@ -79,7 +79,7 @@ def m002_promise_beside_the_response(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE responses DROP COLUMN alive")
 
 
-def m003_keep_turns(db: sqlite3.Connection) -> None:
+def m003_cache_turns(db: sqlite3.Connection) -> None:
     """Turns of clients that send back content and calls alone, and what all of them come to, in bytes."""
     db.execute(
         """
@@ -100,13 +100,13 @@ def m003_keep_turns(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO turns_total (bytes) VALUES (0)")
 
 
-def m004_keep_rests(db: sqlite3.Connection) -> None:
+def m004_persist_cooldowns(db: sqlite3.Connection) -> None:
     """Rests of targets and keys, until the time of day at which they are over."""
     db.execute("CREATE TABLE rests (subject TEXT PRIMARY KEY, expires REAL NOT NULL, body BLOB NOT NULL) WITHOUT ROWID")
     db.execute("CREATE INDEX rests_by_expiry ON rests (expires)")
 
 
-def m005_keep_records(db: sqlite3.Connection) -> None:
+def m005_store_records(db: sqlite3.Connection) -> None:
     """Records of exchanges, what they come to, who spoke, and how far each journal was read (decision 32)."""
     # Columns of numbers that may be NULL are unknown then; times and lengths of time are microseconds.
     db.execute(
@@ -173,7 +173,7 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
         f"CREATE TABLE thread_sums (quarter INTEGER NOT NULL, thread INTEGER NOT NULL, {measures},"
         " PRIMARY KEY (quarter, thread)) WITHOUT ROWID"
     )
-    _add_up_sums(db, measures)
+    _create_rollups(db, measures)
     # What one thread came to in all its time; a row of it is written once for a thread and quarter.
     db.execute("CREATE INDEX thread_sums_by_thread ON thread_sums (thread)")
     db.execute(
@@ -234,7 +234,7 @@ def m005_keep_records(db: sqlite3.Connection) -> None:
     )
 
 
-def _add_up_sums(db: sqlite3.Connection, measures: str) -> None:
+def _create_rollups(db: sqlite3.Connection, measures: str) -> None:
     """Sums of sums: of hours, of days, and of everybody in a quarter: a month is not added up from its quarters.
 
     The file itself keeps them whenever `sums` grows, so that they cannot disagree with it.
@@ -246,10 +246,10 @@ def _add_up_sums(db: sqlite3.Connection, measures: str) -> None:
         f" PRIMARY KEY (span, start, {', '.join(_NAMES)})) WITHOUT ROWID"
     )
     db.execute(f"CREATE TABLE quarter_sums (quarter INTEGER PRIMARY KEY, {measures})")
-    _trigger_sums(db, _FIRST_MEASURES)
+    _create_rollup_triggers(db, _FIRST_MEASURES)
 
 
-def _trigger_sums(db: sqlite3.Connection, measures: Sequence[str]) -> None:
+def _create_rollup_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> None:
     """Create the triggers by which `sums` adds to `long_sums` and `quarter_sums`."""
     names = _NAMES
     grown = f"DO UPDATE SET {', '.join(f'{name} = {name} + excluded.{name}' for name in measures)}"
@@ -268,7 +268,7 @@ def _trigger_sums(db: sqlite3.Connection, measures: Sequence[str]) -> None:
         db.execute(f"CREATE TRIGGER sums_{event.lower()} AFTER {event} ON sums BEGIN {' '.join(spans)} {whole} END")
 
 
-def m006_keep_totals(db: sqlite3.Connection) -> None:
+def m006_store_totals(db: sqlite3.Connection) -> None:
     """What each thread and each session came to in all its time: nearly all of those that a month has lie within it.
 
     The file itself keeps them whenever `thread_sums` grows. -1 is the session of threads that were forgotten before
@@ -292,32 +292,32 @@ def m006_keep_totals(db: sqlite3.Connection) -> None:
         )
         db.execute(f"UPDATE {of}_totals SET is_forgotten = 1 WHERE {of} NOT IN (SELECT id FROM {of}s)")
         db.execute(f"CREATE INDEX {of}_totals_by_last ON {of}_totals (last, since)")
-    _trigger_totals(db, measures)
+    _create_total_triggers(db, measures)
 
 
-def _trigger_totals(db: sqlite3.Connection, measures: Sequence[str]) -> None:
+def _create_total_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> None:
     """Create the triggers by which `thread_sums` adds to the totals of threads and sessions."""
     grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in measures)
     added = ", ".join(f"{name} = {name} + NEW.{name} - OLD.{name}" for name in measures)
-    begun, spoken = list[str](), list[str]()
+    on_insert, on_update = list[str](), list[str]()
     for of, number in _TOTALS:
         columns = f"{of}, since, last, {', '.join(measures)}"
         new = number.format("NEW.thread")
-        begun.append(
+        on_insert.append(
             f"INSERT INTO {of}_totals ({columns}) VALUES ({new}, NEW.quarter, NEW.quarter,"
             f" {', '.join(f'NEW.{name}' for name in measures)}) ON CONFLICT ({of}) DO UPDATE SET"
             f" since = min(since, excluded.since), last = max(last, excluded.last), {grown};"
         )
         # Whatever says `last` writes the index, too.
-        spoken.append(f"UPDATE {of}_totals SET {added} WHERE {of} = {new};")
-    for event, statements in (("INSERT", begun), ("UPDATE", spoken)):
+        on_update.append(f"UPDATE {of}_totals SET {added} WHERE {of} = {new};")
+    for event, statements in (("INSERT", on_insert), ("UPDATE", on_update)):
         db.execute(
             f"CREATE TRIGGER thread_sums_{event.lower()} AFTER {event} ON thread_sums WHEN NEW.thread <> 0"
             f" BEGIN {' '.join(statements)} END"
         )
 
 
-def m007_keep_stored_bytes(db: sqlite3.Connection) -> None:
+def m007_count_stored_bytes(db: sqlite3.Connection) -> None:
     """How many bytes are stored for each owner: what a row holds, and 256 for the row with its indexes.
 
     The file itself keeps the sums, whichever process writes, as long as rows are not replaced (`OR REPLACE`): SQLite
@@ -356,8 +356,8 @@ def m008_count_bookkeeping(db: sqlite3.Connection) -> None:
     for trigger in ("sums_insert", "sums_update", "thread_sums_insert", "thread_sums_update"):
         db.execute(f"DROP TRIGGER {trigger}")
     measures = (*_FIRST_MEASURES, "bookkeeping")
-    _trigger_sums(db, measures)
-    _trigger_totals(db, measures)
+    _create_rollup_triggers(db, measures)
+    _create_total_triggers(db, measures)
 
 
 def m009_index_copies(db: sqlite3.Connection) -> None:
@@ -396,13 +396,13 @@ _FIRST_MEASURES = (
 MEASURES = (*_FIRST_MEASURES, "bookkeeping")
 
 STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
-    m001_keep_responses,
+    m001_store_responses,
     m002_promise_beside_the_response,
-    m003_keep_turns,
-    m004_keep_rests,
-    m005_keep_records,
-    m006_keep_totals,
-    m007_keep_stored_bytes,
+    m003_cache_turns,
+    m004_persist_cooldowns,
+    m005_store_records,
+    m006_store_totals,
+    m007_count_stored_bytes,
     m008_count_bookkeeping,
     m009_index_copies,
 )
@@ -431,8 +431,8 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 def _version(db: sqlite3.Connection) -> int:
-    found = db.execute("PRAGMA user_version").fetchone()
-    version = int(found[0])
+    row = db.execute("PRAGMA user_version").fetchone()
+    version = int(row[0])
     if version > len(STEPS):
         raise NewerFile("the file was written by a newer version")
     return version

@@ -22,19 +22,19 @@ class RecentTurnOwners:
     """The marks of one file; those of none are nobody else's."""
 
     def __init__(self, path: str | None) -> None:
-        self._marks: mmap.mmap | bytearray = bytearray(_GROUPS) if path is None else _shared(path)
+        self._last_hours: mmap.mmap | bytearray = bytearray(_GROUPS) if path is None else _shared(path)
 
-    def note(self, owner: bytes, now: int) -> None:
+    def record(self, owner: bytes, now: int) -> None:
         """Somebody keeps a turn."""
-        self._marks[_group(owner)] = 1 + now // _HOUR % _HOURS
+        self._last_hours[_group(owner)] = 1 + now // _HOUR % _HOURS
 
     def may_have(self, owner: bytes, now: int) -> bool:
         """Whether somebody may have turns that are not older than an hour."""
-        mark = self._marks[_group(owner)]
-        if not mark:
+        last_hour = self._last_hours[_group(owner)]
+        if not last_hour:
             return False
         # What is said of a time to come was said before the clock was set back.
-        age = (now // _HOUR - (mark - 1)) % _HOURS
+        age = (now // _HOUR - (last_hour - 1)) % _HOURS
         return age <= 1 or age > _HOURS // 2
 
 

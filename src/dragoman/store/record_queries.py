@@ -71,7 +71,7 @@ class RecordRow(Struct, frozen=True):
 _COLUMNS = ", ".join(RecordRow.__struct_fields__)
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class RecordFilter(Struct, frozen=True, kw_only=True):
     """Which exchanges are asked for: times are microseconds, and None is any."""
 
     since: int = 0
@@ -89,18 +89,18 @@ class RecordQueries:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def latest(self, wanted: Wanted, most: int) -> list[RecordRow]:
+    def latest(self, record_filter: RecordFilter, most: int) -> list[RecordRow]:
         """The latest ones, the newest first."""
-        index = "records_by_time" if wanted.session is None else "records_by_session"
-        where, given = _filter(wanted)
+        index = "records_by_time" if record_filter.session is None else "records_by_session"
+        where, given = _conditions(record_filter)
         return self._rows(
             f"FROM records INDEXED BY {index} WHERE {' AND '.join(where)} ORDER BY time DESC, number DESC LIMIT ?",
             [*given, most],
         )
 
-    def after(self, number: int, wanted: Wanted, most: int) -> list[RecordRow]:
+    def after(self, number: int, record_filter: RecordFilter, most: int) -> list[RecordRow]:
         """Those that were written down behind one, in that order."""
-        where, given = _filter(wanted)
+        where, given = _conditions(record_filter)
         # By their numbers, whatever else is asked of them: there are few.
         where = ["number > ?", *(f"+{each}" if each[0] != "(" else each for each in where)]
         return self._rows(f"FROM records WHERE {' AND '.join(where)} ORDER BY number LIMIT ?", [number, *given, most])
@@ -137,25 +137,25 @@ class RecordQueries:
             raise store_error(error) from None
 
 
-def _filter(wanted: Wanted) -> tuple[list[str], list[object]]:
+def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
     """What is asked of a row, and the values for it."""
     where: list[str] = []
     given: list[object] = []
-    if wanted.session is not None:
+    if record_filter.session is not None:
         where.append("session = ?")
-        given.append(wanted.session)
+        given.append(record_filter.session)
     where.append("time BETWEEN ? AND ?")
-    given += (wanted.since, _LATEST_TIME)
-    if wanted.thread is not None:
+    given += (record_filter.since, _LATEST_TIME)
+    if record_filter.thread is not None:
         where.append("thread = ?")
-        given.append(wanted.thread)
-    if wanted.key is not None:
+        given.append(record_filter.thread)
+    if record_filter.key is not None:
         where.append("key = ?")
-        given.append(wanted.key)
-    if wanted.model is not None:
+        given.append(record_filter.key)
+    if record_filter.model is not None:
         where.append("(asked GLOB ? OR model GLOB ? OR provider || '/' || model GLOB ? OR answered_by GLOB ?)")
-        given += [_pattern(wanted.model)] * 4
-    if wanted.errors:
+        given += [_pattern(record_filter.model)] * 4
+    if record_filter.errors:
         where.append(f"outcome IN ({', '.join('?' * len(WRONG))})")
         given += WRONG
     return where, given

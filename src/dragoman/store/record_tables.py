@@ -24,7 +24,7 @@ from dragoman.store.usage_rollups import UsageRollups
 from dragoman.store.write_errors import not_writable
 
 # How long, in seconds, another process that writes is waited for.
-PATIENCE = 5.0
+LOCK_TIMEOUT = 5.0
 # Pages of the log beside the file, of 4 KB each, before they are moved into it.
 _CHECKPOINT = 4000
 
@@ -35,9 +35,9 @@ class RecordTables:
     def __init__(self, db: StoreConnection) -> None:
         self._db = db
         self.records = Records(db)
-        self.sums = UsageRollups(db)
-        self.marks = JournalOffsets(db)
-        self.speakers = SessionTables(db)
+        self.rollups = UsageRollups(db)
+        self.offsets = JournalOffsets(db)
+        self.sessions = SessionTables(db)
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -71,13 +71,13 @@ class RecordTables:
         self._db.close()
 
 
-def open_account_tables(path: str, *, read_only: bool = False, patience: float = PATIENCE) -> RecordTables:
+def open_record_tables(path: str, *, read_only: bool = False, timeout: float = LOCK_TIMEOUT) -> RecordTables:
     """Open or make the file; to read only, nothing is made: where there is no file, nothing is in it.
 
     One thread at a time may use it, whichever that is.
     """
     try:
-        db = _opened_to_read(path, patience) if read_only else _opened(path, patience)
+        db = _opened_to_read(path, timeout) if read_only else _opened(path, timeout)
     except (OSError, sqlite3.Error) as error:
         if isinstance(error, sqlite3.Error) and is_busy(error):
             raise store_error(error) from None
@@ -91,7 +91,7 @@ def open_account_tables(path: str, *, read_only: bool = False, patience: float =
     return RecordTables(db)
 
 
-def _opened(path: str, patience: float) -> StoreConnection:
+def _opened(path: str, timeout: float) -> StoreConnection:
     if path != MEMORY:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -99,11 +99,11 @@ def _opened(path: str, patience: float) -> StoreConnection:
         # those of another connection, whose log the next process would then take for nobody's, and remove.
         with suppress(FileExistsError):
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    db = sqlite3.connect(path, timeout=patience, isolation_level=None, factory=StoreConnection, check_same_thread=False)
+    db = sqlite3.connect(path, timeout=timeout, isolation_level=None, factory=StoreConnection, check_same_thread=False)
     try:
         if path != MEMORY:
             db.know(Path(path).absolute())
-        write_ahead(db, patience)
+        write_ahead(db, timeout)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA secure_delete = ON")
         # Pages that grow with each batch are moved into the file once for many of them.
@@ -119,13 +119,13 @@ def _opened(path: str, patience: float) -> StoreConnection:
     return db
 
 
-def _opened_to_read(path: str, patience: float) -> StoreConnection:
+def _opened_to_read(path: str, timeout: float) -> StoreConnection:
     place = Path(path)
     if path == MEMORY or not place.exists():
-        return _opened(MEMORY, patience)
+        return _opened(MEMORY, timeout)
     address = f"{place.absolute().as_uri()}?mode=ro"
     db = sqlite3.connect(
-        address, uri=True, timeout=patience, isolation_level=None, factory=StoreConnection, check_same_thread=False
+        address, uri=True, timeout=timeout, isolation_level=None, factory=StoreConnection, check_same_thread=False
     )
     try:
         version = int(db.execute("PRAGMA user_version").fetchone()[0])

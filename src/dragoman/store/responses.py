@@ -10,15 +10,15 @@ from msgspec import Struct
 from dragoman.store.transaction import Transaction
 
 # Which side of a response an item stands on.
-SAID, ANSWERED = 0, 1
+INPUT_SIDE, OUTPUT_SIDE = 0, 1
 # Where a response stands that is still being given.
 RUNNING = ("queued", "in_progress")
 # Whoever has an id that two owners were given by a provider: neither of them.
-_NOBODY = b"\x00"
+_NO_OWNER = b"\x00"
 # How much longer than asked for a chain is kept, in seconds, so that not every turn writes all of it again.
 _SPARE = 3600
 # Copies of an item among which one is chosen.
-_MOST_COPIES = 8
+_MAX_COPIES = 8
 
 
 class Item(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Responses:
             body=row[6],
         )
 
-    def stands(self, owner: bytes, response_id: str) -> tuple[str, int] | None:
+    def status_of(self, owner: bytes, response_id: str) -> tuple[str, int] | None:
         """The status of a response and until when it is looked after, without reading all of it."""
         row = self._db.execute(
             "SELECT status, coalesce(until, 0) FROM responses LEFT JOIN promises ON holder = id"
@@ -76,21 +76,21 @@ class Responses:
         ).fetchone()
         return (row[0], row[1]) if row is not None else None
 
-    def known(self, response_id: str) -> bool:
+    def exists(self, response_id: str) -> bool:
         """Whether the response is anybody's."""
         return self._db.execute("SELECT 1 FROM responses WHERE id = ?", (response_id,)).fetchone() is not None
 
     def is_anothers(self, owner: bytes, response_id: str) -> bool:
         """Whether the response is known as somebody else's, or as nobody's."""
-        found = self._db.execute("SELECT 1 FROM responses WHERE id = ? AND owner <> ?", (response_id, owner))
-        return found.fetchone() is not None
+        cursor = self._db.execute("SELECT 1 FROM responses WHERE id = ? AND owner <> ?", (response_id, owner))
+        return cursor.fetchone() is not None
 
     def add(
         self,
         owner: bytes,
-        kept: StoredResponse,
-        said: Sequence[Item] = (),
-        answered: Sequence[Item] = (),
+        response: StoredResponse,
+        input_items: Sequence[Item] = (),
+        output_items: Sequence[Item] = (),
     ) -> bool:
         """Keep a response with its items; the chain that it goes on from is kept as long as it is.
 
@@ -98,37 +98,37 @@ class Responses:
         """
         expires = self._expiry()
         with Transaction(self._db):
-            taken = self._db.execute("UPDATE responses SET owner = ? WHERE id = ?", (_NOBODY, kept.id)).rowcount
+            taken = self._db.execute("UPDATE responses SET owner = ? WHERE id = ?", (_NO_OWNER, response.id)).rowcount
             if taken:
                 return False
-            root = self._root(kept)
+            root = self._root(response)
             self._db.execute(
                 "INSERT INTO responses"
                 " (id, owner, expires, previous, root, status, background, provider, body)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    kept.id,
+                    response.id,
                     owner,
                     expires,
-                    kept.previous,
+                    response.previous,
                     root,
-                    kept.status,
-                    kept.background,
-                    kept.provider,
-                    kept.body,
+                    response.status,
+                    response.background,
+                    response.provider,
+                    response.body,
                 ),
             )
-            if kept.alive:
-                self._promise(kept.id, kept.alive)
-            add_items(self._db, owner, kept.id, SAID, said)
-            add_items(self._db, owner, kept.id, ANSWERED, answered)
-            if root != kept.id:
+            if response.alive:
+                self._promise(response.id, response.alive)
+            add_items(self._db, owner, response.id, INPUT_SIDE, input_items)
+            add_items(self._db, owner, response.id, OUTPUT_SIDE, output_items)
+            if root != response.id:
                 self._db.execute(
                     "UPDATE responses SET expires = ? WHERE root = ? AND expires < ?", (expires + _SPARE, root, expires)
                 )
             return True
 
-    def note(self, owner: bytes, response_id: str, provider: str, items: Sequence[str] = ()) -> None:
+    def record_owner(self, owner: bytes, response_id: str, provider: str, items: Sequence[str] = ()) -> None:
         """Remember who made a response that its provider keeps, and the ids of what was said in it.
 
         An id that a provider gave to two owners is nobody's, and one of a response that is kept here stays that.
@@ -144,30 +144,30 @@ class Responses:
                     "owner": owner,
                     "expires": self._expiry(),
                     "provider": provider,
-                    "nobody": _NOBODY,
+                    "nobody": _NO_OWNER,
                 },
             ).rowcount
             if changed:
-                add_items(self._db, owner, response_id, ANSWERED, [Item(item, b"") for item in items])
+                add_items(self._db, owner, response_id, OUTPUT_SIDE, [Item(item, b"") for item in items])
 
-    def _root(self, kept: StoredResponse) -> str:
-        if kept.previous is None:
-            return kept.id
-        row = self._db.execute("SELECT root FROM responses WHERE id = ?", (kept.previous,)).fetchone()
-        return row[0] if row is not None else kept.id
+    def _root(self, response: StoredResponse) -> str:
+        if response.previous is None:
+            return response.id
+        row = self._db.execute("SELECT root FROM responses WHERE id = ?", (response.previous,)).fetchone()
+        return row[0] if row is not None else response.id
 
-    def finish(self, owner: bytes, kept: StoredResponse, answered: Sequence[Item]) -> bool:
+    def finish(self, owner: bytes, response: StoredResponse, output_items: Sequence[Item]) -> bool:
         """Write the end of a response that runs; False if it has ended otherwise, say because it was cancelled."""
         with Transaction(self._db):
             changed = self._db.execute(
                 "UPDATE responses SET status = ?, body = ?, expires = ?"
                 " WHERE id = ? AND owner = ? AND status IN (?, ?)",
-                (kept.status, kept.body, self._expiry(), kept.id, owner, *RUNNING),
+                (response.status, response.body, self._expiry(), response.id, owner, *RUNNING),
             ).rowcount
             if not changed:
                 return False
-            self._db.execute("DELETE FROM promises WHERE holder = ?", (kept.id,))
-            add_items(self._db, owner, kept.id, ANSWERED, answered)
+            self._db.execute("DELETE FROM promises WHERE holder = ?", (response.id,))
+            add_items(self._db, owner, response.id, OUTPUT_SIDE, output_items)
             return True
 
     def keep_alive(self, owner: bytes, response_id: str, until: int) -> bool:
@@ -235,7 +235,7 @@ class Responses:
                 AND until > ? LIMIT ?
             ) JOIN items USING (holder, side, position) ORDER BY until DESC LIMIT 1
             """,
-            (item_id, owner, self._now(), _MOST_COPIES),
+            (item_id, owner, self._now(), _MAX_COPIES),
         ).fetchone()
         return row[0] if row is not None else None
 
@@ -249,7 +249,7 @@ class Responses:
         ).fetchone()
         return row is not None
 
-    def keeper(self, owner: bytes, response_id: str) -> str:
+    def storing_provider(self, owner: bytes, response_id: str) -> str:
         """The provider that keeps a response of this owner's; "" if none is known to."""
         row = self._db.execute(
             "SELECT provider FROM responses WHERE id = ? AND owner = ? AND expires > ? AND status = '' AND body = x''",
@@ -257,7 +257,7 @@ class Responses:
         ).fetchone()
         return row[0] if row is not None else ""
 
-    def item_keeper(self, owner: bytes, item_id: str) -> str:
+    def item_storing_provider(self, owner: bytes, item_id: str) -> str:
         """The provider that gave the id of an item to this owner; "" if none is known to."""
         row = self._db.execute(
             "SELECT responses.provider FROM items JOIN responses ON responses.id = items.holder"
@@ -270,12 +270,12 @@ class Responses:
     def is_anothers_item(self, owner: bytes, item_id: str) -> bool:
         """Whether somebody else has an item of this id."""
         # Two ranges of the index: `<>` would read every copy that this owner has.
-        found = self._db.execute(
+        cursor = self._db.execute(
             "SELECT 1 FROM items WHERE id = ?1 AND owner < ?2 UNION ALL"
             " SELECT 1 FROM items WHERE id = ?1 AND owner > ?2 LIMIT 1",
             (item_id, owner),
         )
-        return found.fetchone() is not None
+        return cursor.fetchone() is not None
 
     def delete(self, owner: bytes, response_id: str) -> bool:
         """Forget a response and everything said in it."""
@@ -287,8 +287,8 @@ class Responses:
 
     def has_outdated(self) -> bool:
         """Whether anything is out of date."""
-        found = self._db.execute("SELECT 1 FROM responses WHERE expires <= ? LIMIT 1", (self._now(),))
-        return found.fetchone() is not None
+        cursor = self._db.execute("SELECT 1 FROM responses WHERE expires <= ? LIMIT 1", (self._now(),))
+        return cursor.fetchone() is not None
 
     def remove_outdated(self, most: int) -> int:
         """Forget what is out of date, a part at a time."""

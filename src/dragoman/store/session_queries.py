@@ -67,7 +67,7 @@ class LastExchange(Struct, frozen=True):
     stop: str
 
 
-class ClassSums(Struct, frozen=True):
+class ClassTotals(Struct, frozen=True):
     """What the threads of one class in a session came to, and how many there are."""
 
     session: int
@@ -107,95 +107,97 @@ class SessionQueries:
     def below(self, sessions: Iterable[int]) -> dict[int, list[SessionRow]]:
         """Sessions of agents, by the session that they were begun from, at any depth."""
         root = {number: number for number in sessions}
-        found: dict[int, list[SessionRow]] = {}
+        children: dict[int, list[SessionRow]] = {}
         level = sorted(root)
         while level:
             next_level: list[int] = []
             for some in _pieces(level):
                 for row in self._all(
                     f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_origin"
-                    f" WHERE origin IN ({_marks(some)}) AND origin > 0 AND link = ?",
+                    f" WHERE origin IN ({_placeholders(some)}) AND origin > 0 AND link = ?",
                     [*some, SPAWNED],
                 ):
                     child = SessionRow(*row)
                     if child.id not in root:
                         root[child.id] = root[child.origin]
-                        found.setdefault(root[child.origin], []).append(child)
+                        children.setdefault(root[child.origin], []).append(child)
                         next_level.append(child.id)
             level = next_level
-        return found
+        return children
 
     def named(self, text: str, key: str | None, most: int) -> list[SessionRow]:
         """Those that are called so, under any key or under one; if none is, those whose names begin so."""
         keys = [key] if key is not None else self.with_sessions()
-        found = self._between(keys, text, text, most)
-        return found or self._between(keys, text, text + _BEYOND, most)
+        matches = self._between(keys, text, text, most)
+        return matches or self._between(keys, text, text + _BEYOND, most)
 
     def of(self, numbers: Iterable[int]) -> dict[int, SessionRow]:
         """Sessions by their numbers, as far as there are such."""
-        found: dict[int, SessionRow] = {}
+        sessions: dict[int, SessionRow] = {}
         for some in _pieces(sorted(set(numbers))):
-            for row in self._all(f"SELECT {_SESSION} FROM sessions WHERE id IN ({_marks(some)})", some):
-                found[row[0]] = SessionRow(*row)
-        return found
+            for row in self._all(f"SELECT {_SESSION} FROM sessions WHERE id IN ({_placeholders(some)})", some):
+                sessions[row[0]] = SessionRow(*row)
+        return sessions
 
     def threads(self, *sessions: int) -> list[tuple[ThreadRow, SessionFigures]]:
         """The threads of sessions with what each came to, in the order in which they began."""
         rows = [
             row
             for some in _pieces(sessions)
-            for row in self._all(f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({_marks(some)})", some)
+            for row in self._all(
+                f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({_placeholders(some)})", some
+            )
         ]
-        found = [(ThreadRow(*row[:_THREAD_FIELDS]), SessionFigures(*row[_THREAD_FIELDS:])) for row in rows]
-        return sorted(found, key=lambda each: (each[0].started, each[0].id))
+        pairs = [(ThreadRow(*row[:_THREAD_FIELDS]), SessionFigures(*row[_THREAD_FIELDS:])) for row in rows]
+        return sorted(pairs, key=lambda each: (each[0].started, each[0].id))
 
     def thread_rows(self, numbers: Iterable[int]) -> dict[int, ThreadRow]:
         """Threads by their numbers, as far as there are such."""
-        found: dict[int, ThreadRow] = {}
+        threads: dict[int, ThreadRow] = {}
         for some in _pieces(sorted(set(numbers))):
-            for row in self._all(f"SELECT {_THREAD} FROM threads t WHERE t.id IN ({_marks(some)})", some):
-                found[row[0]] = ThreadRow(*row)
-        return found
+            for row in self._all(f"SELECT {_THREAD} FROM threads t WHERE t.id IN ({_placeholders(some)})", some):
+                threads[row[0]] = ThreadRow(*row)
+        return threads
 
-    def by_class(self, sessions: Sequence[int]) -> list[ClassSums]:
+    def by_class(self, sessions: Sequence[int]) -> list[ClassTotals]:
         """What the threads of sessions came to, by class."""
         return [
-            ClassSums(row[0], row[1], row[2], SessionFigures(*row[3:]))
+            ClassTotals(row[0], row[1], row[2], SessionFigures(*row[3:]))
             for some in _pieces(sessions)
             for row in self._all(
-                f"SELECT t.session, t.class, count(*), {_SUMS}{_JOINED} WHERE t.session IN ({_marks(some)})"
+                f"SELECT t.session, t.class, count(*), {_SUMS}{_JOINED} WHERE t.session IN ({_placeholders(some)})"
                 " GROUP BY t.session, t.class",
                 some,
             )
         ]
 
-    def without_session(self, quarter: int) -> SessionFigures:
+    def without_session(self, bucket: int) -> SessionFigures:
         """What belongs to no session, since a quarter of an hour."""
         row = self._all(
             f"SELECT {_SUMS} FROM thread_sums s INDEXED BY thread_sums_by_thread WHERE s.thread = 0 AND s.quarter >= ?",
-            [quarter],
+            [bucket],
         )[0]
         return SessionFigures(*row)
 
     def last_exchanges(self, threads: Iterable[ThreadRow]) -> dict[int, LastExchange]:
         """The last exchange of each thread, as far as its row is still there."""
-        found: dict[int, LastExchange] = {}
+        exchanges: dict[int, LastExchange] = {}
         for thread in threads:
             for row in self._all(_LAST, [thread.session, thread.last, thread.id]):
-                found[thread.id] = LastExchange(*row)
-        return found
+                exchanges[thread.id] = LastExchange(*row)
+        return exchanges
 
-    def speaking(self, sessions: Sequence[int]) -> list[ThreadRow]:
+    def main_threads(self, sessions: Sequence[int]) -> list[ThreadRow]:
         """Of each session the thread that a person talks to, which was heard of last; any if it has none such."""
-        found: dict[int, ThreadRow] = {}
+        threads: dict[int, ThreadRow] = {}
         for some in _pieces(sessions):
             for row in self._all(
-                f"SELECT {_THREAD} FROM threads t INDEXED BY threads_by_session WHERE t.session IN ({_marks(some)})"
-                " ORDER BY t.class = 'main', t.last, t.id",
+                f"SELECT {_THREAD} FROM threads t INDEXED BY threads_by_session"
+                f" WHERE t.session IN ({_placeholders(some)}) ORDER BY t.class = 'main', t.last, t.id",
                 some,
             ):
-                found[row[1]] = ThreadRow(*row)
-        return list(found.values())
+                threads[row[1]] = ThreadRow(*row)
+        return list(threads.values())
 
     def with_sessions(self) -> list[str]:
         """The keys that have sessions, by leaping along the index."""
@@ -208,17 +210,17 @@ class SessionQueries:
         return [row[0] for row in rows]
 
     def _between(self, keys: Sequence[str], low: str, high: str, most: int) -> list[SessionRow]:
-        found: list[SessionRow] = []
+        sessions: list[SessionRow] = []
         for key in keys:
             rows = self._all(
                 f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_name"
                 " WHERE key = ? AND name BETWEEN ? AND ? ORDER BY name LIMIT ?",
-                [key, low, high, most - len(found)],
+                [key, low, high, most - len(sessions)],
             )
-            found += [SessionRow(*row) for row in rows]
-            if len(found) >= most:
+            sessions += [SessionRow(*row) for row in rows]
+            if len(sessions) >= most:
                 break
-        return found
+        return sessions
 
     def _all(self, statement: str, given: Sequence[object]) -> list[Any]:
         try:
@@ -231,5 +233,5 @@ def _pieces(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
     return (numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE))
 
 
-def _marks(numbers: Sequence[int]) -> str:
+def _placeholders(numbers: Sequence[int]) -> str:
     return ", ".join("?" * len(numbers))

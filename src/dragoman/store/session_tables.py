@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 from dragoman.store.bulk_insert import BulkInsert
 
 # What one digest leads to, at the most: equal histories of many threads are not told apart by it.
-MOST_ALIKE = 32
+MAX_THREADS_PER_DIGEST = 32
 
 
 class SessionRow(Struct, gc=False):
@@ -53,27 +53,27 @@ class StoredThread(ThreadRow, gc=False):
 
 
 # A digest, a thread, its state and a time.
-TipRow = tuple[str, int, int, int]
+HeadRow = tuple[str, int, int, int]
 
 _SESSION = "id, key, name, client, origin, link, started, last"
 _ADD_SESSIONS = BulkInsert("sessions", _SESSION.split(", "))
 _THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
 _ADD_THREADS = BulkInsert("threads", _THREAD.split(", "))
-_SAVE_TIPS = BulkInsert(
+_SAVE_HEADS = BulkInsert(
     "tips",
     ("digest", "thread", "state", "time"),
     "ON CONFLICT (digest, thread) DO UPDATE SET state = excluded.state, time = excluded.time",
 )
 # So many digests are asked about at once.
-_ASKED = 64
-_HEARD = (
-    f"WITH asked (digest) AS (VALUES {', '.join(['(?)'] * _ASKED)})"
+_QUERY_SIZE = 64
+_SELECT_STORED = (
+    f"WITH asked (digest) AS (VALUES {', '.join(['(?)'] * _QUERY_SIZE)})"
     " SELECT digest FROM asked WHERE EXISTS (SELECT 1 FROM tips WHERE tips.digest = asked.digest)"
 )
 
 # Old tips are looked for in so many of them at a time, and in all of one digest; this is the next digest.
 _LOOKED_AT = 10_000
-_PART_OF_TIPS = (
+_NEXT_DIGEST = (
     "SELECT digest FROM tips WHERE digest >"
     " (SELECT digest FROM tips WHERE digest >= ? ORDER BY digest LIMIT 1 OFFSET ?) ORDER BY digest LIMIT 1"
 )
@@ -98,8 +98,8 @@ class SessionTables:
         return self._session("id = ?", (number,))
 
     def _session(self, which: str, values: Sequence[object]) -> SessionRow | None:
-        found = self._db.execute(f"SELECT {_SESSION} FROM sessions WHERE {which}", values).fetchone()
-        return None if found is None else SessionRow(*found)
+        row = self._db.execute(f"SELECT {_SESSION} FROM sessions WHERE {which}", values).fetchone()
+        return None if row is None else SessionRow(*row)
 
     def thread(self, session: int, name: str) -> StoredThread | None:
         """The first thread of a session that is called so."""
@@ -110,13 +110,13 @@ class SessionTables:
         return self._thread("id = ?", (number,))
 
     def _thread(self, which: str, values: Sequence[object]) -> StoredThread | None:
-        found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE {which}", values).fetchone()
-        return None if found is None else StoredThread(*found)
+        row = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE {which}", values).fetchone()
+        return None if row is None else StoredThread(*row)
 
     def numbers(self) -> tuple[int, int]:
         """The latest numbers of a session and of a thread, for who has the right to write and gives the next."""
-        found = dict(self._db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
-        return int(found.get("sessions", 0)), int(found.get("threads", 0))
+        sequences = dict(self._db.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        return int(sequences.get("sessions", 0)), int(sequences.get("threads", 0))
 
     def add_sessions(self, rows: Iterable[SessionRow]) -> None:
         """Begin sessions, whose numbers were given."""
@@ -148,49 +148,50 @@ class SessionTables:
             ],
         )
 
-    def tips(self, digests: Sequence[str]) -> list[TipRow]:
+    def heads(self, digests: Sequence[str]) -> list[HeadRow]:
         """What is known by some digests: digest, thread, state and time, the oldest threads first."""
-        asked = ", ".join("?" * len(digests))
+        placeholders = ", ".join("?" * len(digests))
         # A statement for each number of them; those that are not needed often are few.
-        most = MOST_ALIKE * len(digests)
+        most = MAX_THREADS_PER_DIGEST * len(digests)
         return self._db.execute(
-            f"SELECT digest, thread, state, time FROM tips WHERE digest IN ({asked}) ORDER BY thread LIMIT {most}",
+            f"SELECT digest, thread, state, time FROM tips WHERE digest IN ({placeholders})"
+            f" ORDER BY thread LIMIT {most}",
             digests,
         ).fetchall()
 
-    def heard(self, digests: Iterable[str]) -> set[str]:
+    def stored_digests(self, digests: Iterable[str]) -> set[str]:
         """Those of many digests of which anything is known."""
-        heard: set[str] = set()
+        stored: set[str] = set()
         rest = iter(digests)
-        while asked := list(islice(rest, _ASKED)):
+        while batch := list(islice(rest, _QUERY_SIZE)):
             # One statement for any number of them: nothing is known by "".
-            asked += [""] * (_ASKED - len(asked))
-            heard.update(digest for (digest,) in self._db.execute(_HEARD, asked))
-        return heard
+            batch += [""] * (_QUERY_SIZE - len(batch))
+            stored.update(digest for (digest,) in self._db.execute(_SELECT_STORED, batch))
+        return stored
 
-    def save_tips(self, rows: Sequence[TipRow]) -> None:
+    def save_heads(self, rows: Sequence[HeadRow]) -> None:
         """Keep digests, each with a thread, a state and a time; sorted."""
-        _SAVE_TIPS.run(self._db, rows)
+        _SAVE_HEADS.run(self._db, rows)
 
-    def remove_tips(self, before: int, most: int) -> int:
+    def remove_heads(self, before: int, most: int) -> int:
         """Remove some tips from before a time; how many. What goes on from there later is a session of its own.
 
         Each time a part of the table is looked at, and the next part once nothing is left of it: an index by time would
         cost each of them more than that, though they are as many as exchanges.
         """
         start = self._looked_until
-        found = self._db.execute(_PART_OF_TIPS, (start, _LOOKED_AT)).fetchone()
-        end = _BEYOND if found is None else str(found[0])
+        row = self._db.execute(_NEXT_DIGEST, (start, _LOOKED_AT)).fetchone()
+        end = _BEYOND if row is None else str(row[0])
         removed = self._db.execute(
             "DELETE FROM tips WHERE (digest, thread) IN"
             " (SELECT digest, thread FROM tips WHERE digest >= ? AND digest < ? AND time < ? LIMIT ?)",
             (start, end, before, most),
         ).rowcount
         if removed < most:
-            self._looked_until = "" if found is None else end
+            self._looked_until = "" if row is None else end
         return removed
 
     def outdated(self, rules: int, most: int) -> list[StoredThread]:
         """Some threads that were classed by older rules."""
-        found = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE rules < ? LIMIT ?", (rules, most)).fetchall()
-        return [StoredThread(*row) for row in found]
+        rows = self._db.execute(f"SELECT {_THREAD} FROM threads WHERE rules < ? LIMIT ?", (rules, most)).fetchall()
+        return [StoredThread(*row) for row in rows]

@@ -26,10 +26,10 @@ class StoreConnection(sqlite3.Connection):
 
 def _file_at(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return (0, 0)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 class Transaction:

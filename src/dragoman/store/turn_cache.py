@@ -11,11 +11,11 @@ from dragoman.store.transaction import Transaction
 # How long a turn is kept, in seconds.
 LIFETIME = 3600
 # How much all of them may come to, in bytes; the oldest go first.
-MOST = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 # How much is given for one request.
-_MOST_FOUND = 16 * 1024 * 1024
+_MAX_BYTES_PER_REQUEST = 16 * 1024 * 1024
 # What a row takes beside its id and its body.
-_ROW = 128
+_ROW_BYTES = 128
 # Rows that go at a time to make room.
 _AT_ONCE = 32
 
@@ -28,47 +28,51 @@ class Turns:
     """
 
     def __init__(
-        self, db: sqlite3.Connection, now: Callable[[], int], most: int = MOST, marks: RecentTurnOwners | None = None
+        self,
+        db: sqlite3.Connection,
+        now: Callable[[], int],
+        max_bytes: int = MAX_BYTES,
+        recent_turn_owners: RecentTurnOwners | None = None,
     ) -> None:
         self._db = db
         self._now = now
-        self._most = most
-        self._marks = marks if marks is not None else RecentTurnOwners(None)
+        self._max_bytes = max_bytes
+        self._recent_turn_owners = recent_turn_owners if recent_turn_owners is not None else RecentTurnOwners(None)
         # Those that were kept before there were marks.
         for (owner,) in db.execute("SELECT DISTINCT owner FROM turns"):
-            self._marks.note(owner, now())
+            self._recent_turn_owners.record(owner, now())
 
     def announce(self, owner: bytes) -> None:
         """Somebody is about to keep a turn; whoever says so need not be the thread of the file."""
-        self._marks.note(owner, self._now())
+        self._recent_turn_owners.record(owner, self._now())
 
     def may_have(self, owner: bytes) -> bool:
         """Whether somebody may have any; likewise."""
-        return self._marks.may_have(owner, self._now())
+        return self._recent_turn_owners.may_have(owner, self._now())
 
-    def keep(self, owner: bytes, call_id: str, body: bytes) -> None:
+    def add(self, owner: bytes, call_id: str, body: bytes) -> None:
         """Keep a turn; one that is too large for all of the room is not kept, and nor is what it would replace."""
         now, db = self._now(), self._db
         with Transaction(db):
-            known = db.execute(
+            row = db.execute(
                 "SELECT body FROM turns WHERE owner = ? AND call_id = ? AND expires > ?", (owner, call_id, now)
             ).fetchone()
-            kept = body if known is None or known[0] == body else b""
-            size = _ROW + len(call_id.encode()) + len(kept)
-            if size > self._most:
-                kept, size = b"", size - len(kept)
+            stored = body if row is None or row[0] == body else b""
+            size = _ROW_BYTES + len(call_id.encode()) + len(stored)
+            if size > self._max_bytes:
+                stored, size = b"", size - len(stored)
             self._remove([(owner, call_id)])
             db.execute(
                 "INSERT INTO turns (owner, call_id, expires, size, body) VALUES (?, ?, ?, ?, ?)",
-                (owner, call_id, now + LIFETIME, size, kept),
+                (owner, call_id, now + LIFETIME, size, stored),
             )
             db.execute("UPDATE turns_total SET bytes = bytes + ?", (size,))
             self._make_room()
 
     def find(self, owner: bytes, call_ids: Sequence[str]) -> dict[str, bytes]:
         """The turns of these ids, as many of the last ones as one request may have."""
-        found: dict[str, bytes] = {}
-        room, now = _MOST_FOUND, self._now()
+        bodies: dict[str, bytes] = {}
+        room, now = _MAX_BYTES_PER_REQUEST, self._now()
         for call_id in reversed(call_ids):
             row = self._db.execute(
                 "SELECT body FROM turns WHERE owner = ? AND call_id = ? AND expires > ?", (owner, call_id, now)
@@ -77,8 +81,8 @@ class Turns:
                 room -= len(row[0])
                 if room < 0:
                     break
-                found[call_id] = row[0]
-        return found
+                bodies[call_id] = row[0]
+        return bodies
 
     def remove_outdated(self, most: int) -> int:
         """Remove some of those whose time is over; give how many."""
@@ -90,11 +94,11 @@ class Turns:
         return len(outdated)
 
     def _make_room(self) -> None:
-        while self._db.execute("SELECT bytes FROM turns_total").fetchone()[0] > self._most:
+        while self._db.execute("SELECT bytes FROM turns_total").fetchone()[0] > self._max_bytes:
             oldest = self._db.execute(
                 "SELECT owner, call_id, size FROM turns ORDER BY expires, rowid LIMIT ?", (_AT_ONCE,)
             ).fetchall()
-            excess = self._db.execute("SELECT bytes FROM turns_total").fetchone()[0] - self._most
+            excess = self._db.execute("SELECT bytes FROM turns_total").fetchone()[0] - self._max_bytes
             going: list[tuple[bytes, str]] = []
             for owner, call_id, size in oldest:
                 if excess <= 0:
@@ -108,8 +112,8 @@ class Turns:
     def _remove(self, rows: Sequence[tuple[bytes, str]]) -> None:
         """Remove rows, and their sizes from the sum of all."""
         for owner, call_id in rows:
-            found = self._db.execute("SELECT size FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
-            size = found.fetchone()
+            cursor = self._db.execute("SELECT size FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
+            size = cursor.fetchone()
             if size is not None:
                 self._db.execute("DELETE FROM turns WHERE owner = ? AND call_id = ?", (owner, call_id))
                 self._db.execute("UPDATE turns_total SET bytes = bytes - ?", (size[0],))

@@ -37,7 +37,7 @@ _FIGURES = ", ".join(f"g.{name}" for name in (*MEASURES[:5], *_FRESH, *MEASURES[
 # Of a time that is no longer than this, quarters are added up.
 _SHORT = 2 * _DAY
 _WITHIN = "q.quarter >= :start AND q.quarter < :end"
-_QUARTERS = ", ".join(f"q.{name}" for name in MEASURES)
+_BUCKET_COLUMNS = ", ".join(f"q.{name}" for name in MEASURES)
 # Totals of all that may have been heard of in a time: those that lie within it, and those across its edges.
 _MET = "o.last >= :start AND o.since < :end"
 _INSIDE = "o.last >= :start AND o.last < :end AND o.since >= :start"
@@ -54,7 +54,7 @@ class NamedUsage(Struct, frozen=True):
     count: int
 
 
-class _Asked(Struct, frozen=True, kw_only=True):
+class _UsageGroup(Struct, frozen=True, kw_only=True):
     """How threads are asked about, and sessions."""
 
     of: str
@@ -63,22 +63,22 @@ class _Asked(Struct, frozen=True, kw_only=True):
     names: str
     number: str
     named: str
-    quarters: str
+    buckets: str
 
 
-_THREADS = _Asked(
+_THREADS = _UsageGroup(
     of="thread",
     names=f"t.name, t.id, t.class, t.label, {_OF_SESSION}",
     number="q.thread",
     named="CROSS JOIN threads t ON t.id = g.thread CROSS JOIN sessions s ON s.id = t.session",
-    quarters=f"LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = o.thread AND {_WITHIN}",
+    buckets=f"LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = o.thread AND {_WITHIN}",
 )
-_SESSIONS = _Asked(
+_SESSIONS = _UsageGroup(
     of="session",
     names=_OF_SESSION,
     number="t.session",
     named="CROSS JOIN sessions s ON s.id = g.session",
-    quarters="LEFT JOIN threads t INDEXED BY threads_by_session ON t.session = o.session"
+    buckets="LEFT JOIN threads t INDEXED BY threads_by_session ON t.session = o.session"
     f" LEFT JOIN thread_sums q INDEXED BY thread_sums_by_thread ON q.thread = t.id AND {_WITHIN}",
 )
 
@@ -91,10 +91,10 @@ class UsageQueries:
 
     def first(self) -> int | None:
         """The first quarter in which there was anything; None if there never was."""
-        found = self._all("SELECT min(quarter) FROM quarter_sums")[0][0]
-        return None if found is None else int(found)
+        bucket = self._all("SELECT min(quarter) FROM quarter_sums")[0][0]
+        return None if bucket is None else int(bucket)
 
-    def by_quarter(self, start: int, end: int) -> list[tuple[int, Measures]]:
+    def by_bucket(self, start: int, end: int) -> list[tuple[int, Measures]]:
         """What everybody came to in each quarter, in their order."""
         rows = self._all(
             f"SELECT quarter, {_COLUMNS} FROM quarter_sums WHERE quarter >= ? AND quarter < ? ORDER BY quarter",
@@ -107,23 +107,23 @@ class UsageQueries:
         """What was added up under each combination of some of `NAMES`."""
         assert names and set(names) <= set(NAMES)
         listed, count = ", ".join(names), len(names)
-        found: dict[tuple[str, ...], Measures] = {}
-        for span, low, high in pieces(start, end):
+        measures_by_group: dict[tuple[str, ...], Measures] = {}
+        for span, low, high in split_spans(start, end):
             where = "sums WHERE quarter" if span == 1 else f"long_sums WHERE span = {span} AND start"
             time = "quarter" if span == 1 else "start"
             for row in self._all(
                 f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ? GROUP BY {listed}", low, high
             ):
                 group, measures = row[:count], row[count:]
-                before = found.get(group)
-                found[group] = measures if before is None else tuple(map(int.__add__, before, measures))
-        return found
+                before = measures_by_group.get(group)
+                measures_by_group[group] = measures if before is None else tuple(map(int.__add__, before, measures))
+        return measures_by_group
 
     def total(self, start: int, end: int) -> Measures:
         """What everybody came to together."""
         statement = f"SELECT {_SUMS} FROM quarter_sums WHERE quarter >= ? AND quarter < ?"
-        found: Measures = self._all(statement, start, end)[0]
-        return found if found[0] is not None else (0,) * len(MEASURES)
+        measures: Measures = self._all(statement, start, end)[0]
+        return measures if measures[0] is not None else (0,) * len(MEASURES)
 
     def by_thread(self, start: int, end: int, most: int | None = None) -> NamedUsage:
         """What each thread came to; of more than `most`, the dearest are among those that are given."""
@@ -141,60 +141,60 @@ class UsageQueries:
     def without_thread(self, start: int, end: int) -> Measures | None:
         """What belongs to no thread; None if nothing does."""
         statement = f"SELECT {_SUMS} FROM thread_sums q INDEXED BY thread_sums_by_thread WHERE thread = 0 AND {_WITHIN}"
-        found: Measures = self._named(statement, start, end)[0]
-        return found if found[0] is not None else None
+        measures: Measures = self._named(statement, start, end)[0]
+        return measures if measures[0] is not None else None
 
     def forgotten(self, start: int, end: int) -> Measures | None:
         """What all threads came to whose names were forgotten, with those of their sessions; None if nothing did."""
         if not self._has_forgotten(start, end):
             return None
         threads = "thread_totals o INDEXED BY thread_totals_by_last"
-        across = f"{threads} {_THREADS.quarters} WHERE {_MET} AND {_ACROSS} AND o.is_forgotten"
+        across = f"{threads} {_THREADS.buckets} WHERE {_MET} AND {_ACROSS} AND o.is_forgotten"
         inside = f"SELECT {_COLUMNS} FROM {threads} WHERE {_INSIDE} AND o.is_forgotten"
         # Nothing is there of those that were not heard of between two times.
-        found: Measures = self._named(
-            f"SELECT {_SUMS} FROM ({inside} UNION ALL SELECT {_QUARTERS} FROM {across})", start, end
+        measures: Measures = self._named(
+            f"SELECT {_SUMS} FROM ({inside} UNION ALL SELECT {_BUCKET_COLUMNS} FROM {across})", start, end
         )[0]
-        return found if found[0] is not None else None
+        return measures if measures[0] is not None else None
 
-    def _short(self, asked: _Asked, quarters: str, start: int, end: int) -> NamedUsage:
+    def _short(self, group: _UsageGroup, buckets: str, start: int, end: int) -> NamedUsage:
         rows = self._named(
-            f"SELECT {asked.names}, {_FIGURES} FROM (SELECT {asked.number}, {_SUMMED} FROM {quarters}) g {asked.named}",
+            f"SELECT {group.names}, {_FIGURES} FROM (SELECT {group.number}, {_SUMMED} FROM {buckets}) g {group.named}",
             start,
             end,
         )
         return NamedUsage(rows, len(rows))
 
-    def _long(self, asked: _Asked, start: int, end: int, most: int | None) -> NamedUsage:
-        of = asked.of
+    def _long(self, group: _UsageGroup, start: int, end: int, most: int | None) -> NamedUsage:
+        of = group.of
         totals = f"{of}_totals o INDEXED BY {of}_totals_by_last"
-        told = f"SELECT {asked.names}, {_FIGURES} FROM"
+        select = f"SELECT {group.names}, {_FIGURES} FROM"
         # Where all are known the index alone tells how many there are.
-        known = " AND NOT o.is_forgotten" if self._has_forgotten(start, end) else ""
+        not_forgotten = " AND NOT o.is_forgotten" if self._has_forgotten(start, end) else ""
         across = self._named(
-            f"{told} (SELECT o.{of}, {_SUMMED} FROM {totals} {asked.quarters} WHERE {_MET} AND {_ACROSS}"
-            f"{known} GROUP BY o.{of}) g {asked.named}",
+            f"{select} (SELECT o.{of}, {_SUMMED} FROM {totals} {group.buckets} WHERE {_MET} AND {_ACROSS}"
+            f"{not_forgotten} GROUP BY o.{of}) g {group.named}",
             start,
             end,
         )
-        within = f"FROM {totals} WHERE {_INSIDE}{known}"
+        within = f"FROM {totals} WHERE {_INSIDE}{not_forgotten}"
         if most is None:
-            inside = self._named(f"{told} (SELECT o.* {within}) g {asked.named}", start, end)
+            inside = self._named(f"{select} (SELECT o.* {within}) g {group.named}", start, end)
             count = len(inside)
         else:
             # To choose among many, no more of each is read than it is chosen by.
             chosen = f"SELECT o.{of} {within} ORDER BY o.cost DESC, o.requests DESC, o.input DESC LIMIT {most}"
-            inside = self._named(f"{told} {of}_totals g {asked.named} WHERE g.{of} IN ({chosen})", start, end)
+            inside = self._named(f"{select} {of}_totals g {group.named} WHERE g.{of} IN ({chosen})", start, end)
             count = self._named(f"SELECT count(*) {within}", start, end)[0][0] if len(inside) == most else len(inside)
         # Of some that lie across the edges nothing was heard in between.
-        heard = [row for row in across if row[-1] is not None]
-        return NamedUsage(inside + heard, count + len(heard))
+        active = [row for row in across if row[-1] is not None]
+        return NamedUsage(inside + active, count + len(active))
 
     def _has_forgotten(self, start: int, end: int) -> bool:
         """Whether anybody may have been heard of who was forgotten: whole sessions are, with all their threads."""
         totals = "session_totals o INDEXED BY session_totals_by_last"
-        found = self._named(f"SELECT EXISTS (SELECT 1 FROM {totals} WHERE {_MET} AND o.is_forgotten)", start, end)
-        return bool(found[0][0])
+        rows = self._named(f"SELECT EXISTS (SELECT 1 FROM {totals} WHERE {_MET} AND o.is_forgotten)", start, end)
+        return bool(rows[0][0])
 
     def _named(self, statement: str, start: int, end: int) -> list[Any]:
         try:
@@ -209,20 +209,20 @@ class UsageQueries:
             raise store_error(error) from None
 
 
-def pieces(start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def split_spans(start: int, end: int) -> Iterator[tuple[int, int, int]]:
     """A time as days, hours and quarters that are kept as such: how long each is, from where and up to where."""
-    yield from _pieces(start, end, (_DAY, _HOUR, 1))
+    yield from _split_spans(start, end, (_DAY, _HOUR, 1))
 
 
-def _pieces(start: int, end: int, spans: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
+def _split_spans(start: int, end: int, spans: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
     if start >= end:
         return
     span, smaller = spans[0], spans[1:]
     low, high = -(-start // span) * span, end // span * span
     if low >= high:
         if smaller:
-            yield from _pieces(start, end, smaller)
+            yield from _split_spans(start, end, smaller)
         return
-    yield from _pieces(start, low, smaller)
+    yield from _split_spans(start, low, smaller)
     yield span, low, high
-    yield from _pieces(high, end, smaller)
+    yield from _split_spans(high, end, smaller)

@@ -9,15 +9,15 @@ from dragoman.store.bulk_insert import BulkInsert
 from dragoman.store.migrations import MEASURES
 
 
-def _addition(table: str, key: tuple[str, ...]) -> BulkInsert:
+def _upsert(table: str, key: tuple[str, ...]) -> BulkInsert:
     grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in MEASURES)
     return BulkInsert(table, (*key, *MEASURES), f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {grown}")
 
 
 KEY = ("quarter", "key", "client", "provider", "model")
 THREAD_KEY = ("quarter", "thread")
-_ADD = _addition("sums", KEY)
-_ADD_TO_THREADS = _addition("thread_sums", THREAD_KEY)
+_ADD = _upsert("sums", KEY)
+_ADD_TO_THREADS = _upsert("thread_sums", THREAD_KEY)
 
 
 class UsageRollups:

@@ -33,18 +33,18 @@ class WorkItem(Generic[T]):
     """
 
     __slots__ = (
-        "answer",
-        "asked",
         "at_last",
         "counts",
+        "expedite",
         "future",
-        "haste",
-        "is_told",
+        "is_delivered",
         "loop",
-        "patience",
+        "on_abandoned",
+        "on_done",
+        "response_size",
         "size",
-        "told",
-        "unheard",
+        "submitted",
+        "timeout",
         "while_moving",
         "work",
         "writes",
@@ -53,49 +53,49 @@ class WorkItem(Generic[T]):
     def __init__(
         self,
         work: Callable[[Tables], T],
-        told: Callable[[WorkItem[object], object, BaseException | None], None],
+        on_done: Callable[[WorkItem[object], object, BaseException | None], None],
         *,
         writes: bool,
-        asked: float,
-        patience: float,
+        submitted: float,
+        timeout: float,
         while_moving: bool = False,
         loop: asyncio.AbstractEventLoop,
         future: asyncio.Future[T] | None = None,
         at_last: bool = False,
     ) -> None:
         self.work = work
-        self.told = told
+        self.on_done = on_done
         self.writes = writes
-        self.asked = asked
-        self.patience = patience
+        self.submitted = submitted
+        self.timeout = timeout
         self.while_moving = while_moving
         self.loop = loop
         self.future = future
         self.at_last = at_last
         # What is kept by it if it is an answer: how many bytes, for a later try.
-        self.answer: Callable[[], int] | None = None
+        self.response_size: Callable[[], int] | None = None
         # Given what came of it where whoever waited has left.
-        self.unheard: Callable[[T], object] | None = None
-        self.haste: Expedite | None = None
+        self.on_abandoned: Callable[[T], object] | None = None
+        self.expedite: Expedite | None = None
         # Whether the store has failed if this does.
         self.counts = False
         # Of a post that is bounded in bytes.
         self.size = 0
         # The thread has done with it.
-        self.is_told = False
+        self.is_delivered = False
 
     def is_late(self, now: float, moved: float) -> bool:
         """Whether a busy store is not waited for any more; it `moved` on last at that time."""
-        since = max(self.asked, moved) if self.while_moving else self.asked
-        return now >= since + self.patience or self.is_hurried
+        since = max(self.submitted, moved) if self.while_moving else self.submitted
+        return now >= since + self.timeout or self.is_expedited
 
     @property
-    def is_hurried(self) -> bool:
+    def is_expedited(self) -> bool:
         """Whether it is given up because nobody can wait, which says nothing of the store."""
-        return self.haste is not None and self.haste.now
+        return self.expedite is not None and self.expedite.now
 
     @property
-    def wanted(self) -> bool:
+    def is_wanted(self) -> bool:
         """Whether it is to be done: what has not begun is not, once nobody waits for it."""
         return self.at_last or self.future is None or not self.future.cancelled()
 
@@ -139,18 +139,18 @@ def _attempts(
         del work
 
 
-def tell(outcomes: list[Outcome]) -> None:
+def deliver(outcomes: list[Outcome]) -> None:
     """Let whoever waits know what came of their units, with one call for each loop."""
     loops = {outcome[0].loop for outcome in outcomes}
     for loop in loops:
         ours = outcomes if len(loops) == 1 else [outcome for outcome in outcomes if outcome[0].loop is loop]
         for outcome in ours:
-            outcome[0].is_told = True
+            outcome[0].is_delivered = True
         # A loop that was closed waits for nothing.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_hear, ours)
+            loop.call_soon_threadsafe(_call_back, ours)
 
 
-def _hear(outcomes: list[Outcome]) -> None:
+def _call_back(outcomes: list[Outcome]) -> None:
     for unit, done, error in outcomes:
-        unit.told(unit, done, error)
+        unit.on_done(unit, done, error)

@@ -26,10 +26,10 @@ from queue import Empty, SimpleQueue
 
 from dragoman.store.database import Tables
 from dragoman.store.errors import StoreBusy, StoreError, is_busy, store_error
-from dragoman.store.work_item import Attempts, Outcome, WorkItem, tell
+from dragoman.store.work_item import Attempts, Outcome, WorkItem, deliver
 
 # How soon a busy store is tried again, in seconds: other processes mostly hold it for a moment only.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+_MIN_PAUSE, _MAX_PAUSE = 0.001, 0.05
 # Units that are taken from the line at once, so that one transaction does not hold up who comes next.
 _AT_ONCE = 256
 # How long what was read waits to be told together with what is read next, in seconds.
@@ -55,13 +55,13 @@ class StoreThread:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         # None is nothing but a reason to look.
-        self._line: SimpleQueue[WorkItem[object] | None] = SimpleQueue()
+        self._queue: SimpleQueue[WorkItem[object] | None] = SimpleQueue()
         # How many were put in the line, and how many of them have been seen to, be it that they are stuck.
-        self._asked = 0
+        self._submitted = 0
         self._taken = 0
         self._seen = 0
         # Whether what is stuck is to be tried before its time.
-        self._hurried = False
+        self._expedited = False
         # When all is to be over, and who is told that it is.
         self._ends: float | None = None
         self._ended: list[Callable[[], None]] = []
@@ -69,7 +69,7 @@ class StoreThread:
         # The rest is the thread's own.
         self._at_hand: deque[WorkItem[object]] = deque()
         self._stuck: deque[WorkItem[object]] = deque()
-        self._pause = _FIRST_PAUSE
+        self._pause = _MIN_PAUSE
         self._again = 0.0
         # When a transaction was last committed, by whichever process; how SQLite numbers those of others, while stuck.
         self._moved = 0.0
@@ -80,7 +80,7 @@ class StoreThread:
         # Of this turn, told or not.
         self._under_way: list[WorkItem[object]] = []
 
-    def ask(self, unit: WorkItem[object]) -> None:
+    def submit(self, unit: WorkItem[object]) -> None:
         """Put a unit in the line."""
         if os.getpid() != self._process:
             raise StoreError("the store was opened by another process")
@@ -94,19 +94,19 @@ class StoreThread:
                 except RuntimeError as error:
                     raise store_error(error) from None
                 self._thread = thread
-            self._asked += 1
-            self._line.put(unit)
+            self._submitted += 1
+            self._queue.put(unit)
 
     def wake(self) -> None:
         """Let the thread look whether it is time to try again."""
         with self._lock:
             if not self._over:
-                self._asked += 1
-                self._line.put(None)
+                self._submitted += 1
+                self._queue.put(None)
 
-    def hurry(self) -> None:
+    def expedite(self) -> None:
         """Let the thread try at once what is stuck."""
-        self._hurried = True
+        self._expedited = True
         self.wake()
 
     def end(self, seconds: float, ended: Callable[[], None]) -> None:
@@ -128,7 +128,7 @@ class StoreThread:
 
     def is_working(self) -> bool:
         """Whether anything is done, or will be as soon as the thread has its turn; not while all it has is stuck."""
-        return not self._over and self._thread is not None and self._asked != self._seen
+        return not self._over and self._thread is not None and self._submitted != self._seen
 
     def _serve(self) -> None:
         while True:
@@ -146,15 +146,15 @@ class StoreThread:
         finally:
             with self._lock:
                 self._over = True
-                told, self._ended = self._ended, []
-            for ended in told:
+                callbacks, self._ended = self._ended, []
+            for ended in callbacks:
                 ended()
 
     def _turn(self) -> bool:
         """Wait for something to do, and do it; False at the end."""
         self._take()
-        hurried, self._hurried = self._hurried, False
-        due = not self._stuck or hurried or self._clock() >= self._again
+        expedited, self._expedited = self._expedited, False
+        due = not self._stuck or expedited or self._clock() >= self._again
         if due:
             self._stuck.extend(self._at_hand)
             self._at_hand, self._stuck = self._stuck, deque()
@@ -162,13 +162,13 @@ class StoreThread:
         self._work_off()
         self._under_way = []
         if not self._stuck:
-            self._pause, self._version = _FIRST_PAUSE, None
+            self._pause, self._version = _MIN_PAUSE, None
         elif due:
             self._look_at_others()
             self._give_up_late_ones()
             self._again = self._clock() + self._pause
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        return self._ends is None or bool(self._stuck) or not self._line.empty()
+            self._pause = min(2 * self._pause, _MAX_PAUSE)
+        return self._ends is None or bool(self._stuck) or not self._queue.empty()
 
     def _take(self) -> None:
         """Wait for units, or for the time to try those again that are stuck."""
@@ -182,28 +182,28 @@ class StoreThread:
                 waits = None
         self._seen = self._taken
         with suppress(Empty):
-            unit = self._line.get(timeout=waits)
+            unit = self._queue.get(timeout=waits)
             while True:
                 self._taken += 1
                 if unit is None:
                     self._alarmed = False
                 else:
                     self._at_hand.append(unit)
-                if len(self._at_hand) >= _AT_ONCE or self._line.empty():
+                if len(self._at_hand) >= _AT_ONCE or self._queue.empty():
                     break
-                unit = self._line.get()
+                unit = self._queue.get()
 
     def _work_off(self) -> None:
-        line = self._at_hand
-        while line:
+        pending = self._at_hand
+        while pending:
             if self._is_over_time():
-                self._stuck.extend(line)
-                line.clear()
-            elif not line[0].writes:
+                self._stuck.extend(pending)
+                pending.clear()
+            elif not pending[0].writes:
                 self._read_some()
             elif self._stuck:
                 # Nothing is written before what was asked for earlier.
-                self._stuck.append(line.popleft())
+                self._stuck.append(pending.popleft())
             else:
                 self._write(self._next_writes())
 
@@ -212,23 +212,23 @@ class StoreThread:
 
     def _read_some(self) -> None:
         """Look up what comes next, and tell it together unless that takes long."""
-        line = self._at_hand
+        pending = self._at_hand
         outcomes: list[Outcome] = []
         until = self._clock() + _TOGETHER
-        while line and not line[0].writes:
-            unit = line.popleft()
-            if unit.wanted:
+        while pending and not pending[0].writes:
+            unit = pending.popleft()
+            if unit.is_wanted:
                 self._read(unit, outcomes)
                 if self._clock() >= until:
                     break
-        tell(outcomes)
+        deliver(outcomes)
 
     def _next_writes(self) -> list[WorkItem[object]]:
-        line = self._at_hand
+        pending = self._at_hand
         units: list[WorkItem[object]] = []
-        while line and line[0].writes and len(units) < _AT_ONCE:
-            unit = line.popleft()
-            if unit.wanted:
+        while pending and pending[0].writes and len(units) < _AT_ONCE:
+            unit = pending.popleft()
+            if unit.is_wanted:
                 units.append(unit)
         return units
 
@@ -264,13 +264,13 @@ class StoreThread:
         except (sqlite3.Error, StoreError) as error:
             failure = store_error(error)
         else:
-            tell(outcomes)
+            deliver(outcomes)
             self._moved = self._clock()
             return
         if isinstance(failure, StoreBusy):
             self._stuck.extend(units)
         elif len(units) == 1:
-            tell([(units[0], None, failure)])
+            deliver([(units[0], None, failure)])
         else:
             for unit in units:
                 if self._stuck:
@@ -323,7 +323,7 @@ class StoreThread:
             # Nobody but its holder may even read.
             return
         if self._version not in (None, version):
-            self._moved, self._pause = self._clock(), _FIRST_PAUSE
+            self._moved, self._pause = self._clock(), _MIN_PAUSE
         self._version = version
 
     def _give_up_late_ones(self) -> None:
@@ -332,7 +332,7 @@ class StoreThread:
         late: list[Outcome] = []
         waiting: deque[WorkItem[object]] = deque()
         for unit in self._stuck:
-            if not unit.wanted:
+            if not unit.is_wanted:
                 continue
             if unit.is_late(now, self._moved):
                 late.append((unit, None, StoreBusy("another process holds the file for too long")))
@@ -341,11 +341,11 @@ class StoreThread:
             else:
                 waiting.append(unit)
         self._stuck = waiting
-        tell(late)
+        deliver(late)
 
     def _break(self, error: BaseException) -> None:
         """Fail all that is at hand, so that nobody waits for ever for a thread that lost its way."""
-        units = {id(unit): unit for unit in (*self._under_way, *self._stuck, *self._at_hand) if not unit.is_told}
+        units = {id(unit): unit for unit in (*self._under_way, *self._stuck, *self._at_hand) if not unit.is_delivered}
         self._under_way = []
         self._attempt = Attempts(self._tables)
         self._stuck.clear()
@@ -353,4 +353,4 @@ class StoreThread:
         with suppress(sqlite3.Error):
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-        tell([(unit, None, store_error(error)) for unit in units.values()])
+        deliver([(unit, None, store_error(error)) for unit in units.values()])

@@ -22,21 +22,21 @@ def not_writable(path: Path, error: OSError | sqlite3.Error, *, key: str, otherw
 
     `key` is the setting that names it, `otherwise` what can be done instead of mending it.
     """
-    folder = path.parent
-    fixed = ConfigError(key=key, problem=f"{folder} is on a file system that nobody can write to", remedy=otherwise)
+    directory = path.parent
+    fixed = ConfigError(key=key, problem=f"{directory} is on a file system that nobody can write to", remedy=otherwise)
     if isinstance(error, OSError) and error.errno == errno.EROFS:
         return fixed
     if os.name != "posix":
         return None
-    nearest = next(place for place in (folder, *folder.absolute().parents) if _exists(place))
+    nearest = next(place for place in (directory, *directory.absolute().parents) if _exists(place))
     if os.statvfs(nearest).f_flag & os.ST_RDONLY:
         # SQLite does not tell it from what this user alone may not.
         return fixed
     blocked = next((place for place in (path, nearest) if _exists(place) and not _may_write(place)), None)
     if blocked is None:
         return None
-    owner, place = f"{os.geteuid()}:{os.getegid()}", quote(str(folder))
-    if not _exists(folder):
+    owner, place = f"{os.geteuid()}:{os.getegid()}", quote(str(directory))
+    if not _exists(directory):
         mended = f"mkdir -p {place} && chown {owner} {place}"
     else:
         # Of what lies beside it under the same name (`-wal`, `-shm`) the same is true.

@@ -50,7 +50,7 @@ class ClientSide(Protocol):
         """The client's bytes for the events that a chunk told."""
         ...
 
-    def pass_on(self, chunk: bytes) -> bytes:
+    def forward(self, chunk: bytes) -> bytes:
         """The client's bytes for what comes after the end."""
         ...
 
@@ -59,32 +59,32 @@ class ClientSide(Protocol):
         ...
 
 
-def may_pause(asked: TranslationContext) -> bool:
+def may_pause(context: TranslationContext) -> bool:
     """Whether the provider may pause: only server-run tools make it. Then the turn is needed again, as a whole.
 
     The conversation may declare a tool as well (T9).
     """
-    request = asked.request
+    request = context.request
     return any(not isinstance(tool, FunctionTool | TextTool) for tool in (*request.tools, *request.updates.tools))
 
 
 class Translation:
     """Different protocols: the client's encoder writes what the provider's decoder read."""
 
-    def __init__(self, inner: Codec, outer: Codec, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, inner: Codec, outer: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
         self.failure: Failure | None = None
         self._outer = outer
         self._out: list[bytes] = []
-        self._fold = Fold(outer.name) if may_pause(asked) else None
-        encode_event, write = inner.stream_encoder(asked, mint, ledger).feed, self._out.append
+        self._fold = Fold(outer.name) if may_pause(context) else None
+        encode_event, write = inner.stream_encoder(context, mint, ledger).feed, self._out.append
 
-        def tell(event: Event) -> None:
+        def emit(event: Event) -> None:
             write(encode_event(event))
 
-        self._serializer = PartSerializer(tell, ledger) if inner.serial else None
-        self._sink: Sink = self._serializer or tell
+        self._serializer = PartSerializer(emit, ledger) if inner.serial else None
+        self._sink: Sink = self._serializer or emit
 
     @property
     def waiting(self) -> int:
@@ -100,7 +100,7 @@ class Translation:
         self._out.clear()
         return taken
 
-    def pass_on(self, chunk: bytes) -> bytes:
+    def forward(self, chunk: bytes) -> bytes:
         return b""
 
     def end(self, events: list[Event]) -> bytes:
@@ -115,12 +115,12 @@ class Translation:
 class Collection:
     """A client that did not ask for a stream: the answer is folded and told at the end."""
 
-    def __init__(self, inner: Codec, outer: Codec, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, inner: Codec, outer: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.waiting = 0
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
         self.failure: Failure | None = None
-        self._inner, self._outer, self._asked, self._mint, self._ledger = inner, outer, asked, mint, ledger
+        self._inner, self._outer, self._context, self._mint, self._ledger = inner, outer, context, mint, ledger
         self._fold = Fold(outer.name)
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
@@ -128,7 +128,7 @@ class Collection:
             self._fold(event)
         return b""
 
-    def pass_on(self, chunk: bytes) -> bytes:
+    def forward(self, chunk: bytes) -> bytes:
         return b""
 
     def end(self, events: list[Event]) -> bytes:
@@ -136,42 +136,42 @@ class Collection:
         if self._fold.failure is not None:
             self.status, body = self._inner.encode_failure(self._fold.failure, None)
             return encode(body)
-        answer = self._fold.response()
-        if answer.stop.reason is StopReason.PAUSE:
-            self.resume = tuple(self._outer.encode_turn(answer.parts))
-        told = as_compaction(answer) if self._asked.summarises else answer
-        if isinstance(told, Failure):
-            self.failure = told
-            self.status, body = self._inner.encode_failure(told, None)
+        response = self._fold.response()
+        if response.stop.reason is StopReason.PAUSE:
+            self.resume = tuple(self._outer.encode_turn(response.parts))
+        outcome = as_compaction(response) if self._context.summarises else response
+        if isinstance(outcome, Failure):
+            self.failure = outcome
+            self.status, body = self._inner.encode_failure(outcome, None)
             return encode(body)
-        return encode(self._inner.encode_response(told, self._asked, self._mint, self._ledger))
+        return encode(self._inner.encode_response(outcome, self._context, self._mint, self._ledger))
 
 
 class Summary:
     """A stream whose text is a summary: folded to its end, then told as the stream of one compaction (K1)."""
 
-    def __init__(self, inner: Codec, outer: Codec, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, inner: Codec, outer: Codec, context: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self.waiting = 0
         self.status = 200
         self.resume: tuple[JsonObject, ...] | None = None
         self.failure: Failure | None = None
-        self._inner, self._asked, self._mint, self._ledger = inner, asked, mint, ledger
+        self._inner, self._context, self._mint, self._ledger = inner, context, mint, ledger
         self._fold = Fold(outer.name)
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         for event in events:
             self._fold(event)
-        return self._told() if events and isinstance(events[-1], Ended | Failed) else b""
+        return self._encode_summary() if events and isinstance(events[-1], Ended | Failed) else b""
 
-    def pass_on(self, chunk: bytes) -> bytes:
+    def forward(self, chunk: bytes) -> bytes:
         return b""
 
     def end(self, events: list[Event]) -> bytes:
         return self.take(b"", events)
 
-    def _told(self) -> bytes:
-        told = self._fold.failure or as_compaction(self._fold.response())
-        if isinstance(told, Failure):
-            self.failure = told
-            return self._inner.stream_encoder(self._asked, self._mint, self._ledger).feed(Failed(told))
-        return as_stream(told, self._inner, self._asked, self._mint, self._ledger)
+    def _encode_summary(self) -> bytes:
+        outcome = self._fold.failure or as_compaction(self._fold.response())
+        if isinstance(outcome, Failure):
+            self.failure = outcome
+            return self._inner.stream_encoder(self._context, self._mint, self._ledger).feed(Failed(outcome))
+        return as_stream(outcome, self._inner, self._context, self._mint, self._ledger)

@@ -14,7 +14,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.codec import StreamDecoder
 
 # What a provider's own error may come to on the relay.
-_LONGEST_FAILURE = 256 * 1024
+_MAX_FAILURE_BYTES = 256 * 1024
 
 
 class Relay:
@@ -33,7 +33,7 @@ class Relay:
         last, held = events[-1] if events else None, self._held
         if isinstance(last, Failed) and (
             (last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native)
-            or len(held) + len(chunk) > _LONGEST_FAILURE
+            or len(held) + len(chunk) > _MAX_FAILURE_BYTES
         ):
             # Not the provider's own error frame but bytes nobody can read, or so many that nobody searches them for
             # secrets: they are not passed on.
@@ -52,7 +52,7 @@ class Relay:
         del held[:end]
         return data
 
-    def pass_on(self, chunk: bytes) -> bytes:
+    def forward(self, chunk: bytes) -> bytes:
         """After the terminal frame, or the provider's own error, whatever else it sends belongs to its ending."""
         return b"" if self._broken else chunk
 

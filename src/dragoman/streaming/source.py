@@ -35,7 +35,7 @@ from dragoman.wire.value_count import exceeds
 # before it has built all of them: an event of 16 MiB with more values would stop the event loop from any thread.
 MAX_EVENT_VALUES = 2_000_000
 # The events of an answer that came whole.
-_Told: TypeAlias = Callable[[bytes], list[Event]]
+_FullDecoder: TypeAlias = Callable[[bytes], list[Event]]
 
 # Before anything else was told these are held, so that what follows can still be an HTTP error (S1).
 _OPENING = frozenset({Started, UsageReported, Heartbeat})
@@ -50,13 +50,13 @@ class Source:
 
     __slots__ = (
         "_cleaned",
+        "_decode_full",
         "_feed",
+        "_full_body",
         "_new_decoder",
         "_reader",
         "_stops",
         "_streams",
-        "_told",
-        "_whole",
         "answered",
         "calls",
         "content",
@@ -64,13 +64,13 @@ class Source:
         "decoder",
         "failure",
         "first_call",
+        "is_past_opening",
         "limit",
         "new_pauses",
-        "opening",
+        "opening_usage",
         "over",
         "pauses",
         "progressed",
-        "spoken",
         "started",
         "stop",
         "usage",
@@ -81,14 +81,14 @@ class Source:
         new_decoder: Callable[[], StreamDecoder],
         stops: tuple[str, ...],
         limit: int,
-        told: _Told | None = None,
+        decode_full: _FullDecoder | None = None,
         cleaned: Callable[[Failure], Failure] | None = None,
     ) -> None:
         self._new_decoder = new_decoder
         self._cleaned = cleaned or _as_it_is
         # An answer that came whole though a stream was asked for (S12): what came of it so far, and what it tells.
-        self._told = told
-        self._whole: bytearray | None = None
+        self._decode_full = decode_full
+        self._full_body: bytearray | None = None
         # Once it has begun as a stream.
         self._streams = False
         self.limit = limit
@@ -100,13 +100,13 @@ class Source:
         # Makes the stage for a full response, whose pause costs nothing to watch for, whatever tools were declared.
         self.new_pauses: Callable[[], PauseStage] | None = None
         self.over = False
-        self.spoken = self.answered = False
+        self.is_past_opening = self.answered = False
         # Whether content came since somebody last looked.
         self.progressed = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
         # What was counted before anything was said; and whether it is known of a failure what all of it took.
-        self.opening: Usage | None = None
+        self.opening_usage: Usage | None = None
         self.counted = False
         # What the answer calls itself, and why it ended, once that is told.
         self.started: Started | None = None
@@ -124,7 +124,7 @@ class Source:
         self._reader = SseReader(limit=self.limit)
         self.decoder = self._new_decoder()
         self._feed = self.decoder.feed
-        self._whole = None
+        self._full_body = None
         self._streams = False
 
     def feed(self, chunk: bytes) -> list[Event]:
@@ -136,38 +136,38 @@ class Source:
             for frame in self._reader.feed(chunk):
                 if len(frame.data) > MAX_EVENT_VALUES:
                     _check_values(frame.data)
-                told = self._feed(frame)
-                self.content += _content_in(told, len(frame.data))
-                events += told
+                frame_events = self._feed(frame)
+                self.content += _content_in(frame_events, len(frame.data))
+                events += frame_events
         except (DragomanError, RecursionError, UnicodeError) as error:
             events.append(_broken(f"upstream stream could not be read: {error}"))
-        return self._noted(events)
+        return self._process(events)
 
     def _gathered(self, chunk: bytes) -> bool:
         """Keep what came of an answer that came whole; what begins otherwise is a stream."""
-        if self._whole is not None:
-            self._whole += chunk
+        if self._full_body is not None:
+            self._full_body += chunk
             return True
-        said = chunk.lstrip()
-        if said.startswith(b"{") and self._told is not None:
-            self._whole = bytearray(said)
+        stripped = chunk.lstrip()
+        if stripped.startswith(b"{") and self._decode_full is not None:
+            self._full_body = bytearray(stripped)
             return True
-        self._streams = bool(said)
+        self._streams = bool(stripped)
         return False
 
     def call_ended(self) -> list[Event]:
         """What an answer tells that came whole; nothing if it came as a stream."""
-        whole, self._whole = self._whole, None
-        if whole is None or self._told is None:
+        whole, self._full_body = self._full_body, None
+        if whole is None or self._decode_full is None:
             return []
         self._streams = True
         if self.pauses is None and self.new_pauses is not None:
             self.pauses = self.new_pauses()
         try:
             _check_values(bytes(whole))
-            return self._noted(self._told(bytes(whole)))
+            return self._process(self._decode_full(bytes(whole)))
         except (DragomanError, RecursionError, UnicodeError) as error:
-            return self._noted([_broken(f"upstream answer could not be read: {error}")])
+            return self._process([_broken(f"upstream answer could not be read: {error}")])
 
     def close(self) -> list[Event]:
         """The events that the end of the bytes tells; the last of them ends the story."""
@@ -182,25 +182,25 @@ class Source:
             events += self.decoder.close()
         except (DragomanError, RecursionError, UnicodeError) as error:
             events.append(_broken(f"upstream stream could not be read: {error}"))
-        noted = self._noted(events)
+        processed = self._process(events)
         if not self.over:
-            noted += self._noted([_broken(ENDED_EARLY)])
-        return noted
+            processed += self._process([_broken(ENDED_EARLY)])
+        return processed
 
     @property
-    def is_whole(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the answer comes whole, and is gathered."""
-        return self._whole is not None
+        return self._full_body is not None
 
     @property
     def held(self) -> int:
         """How many bytes of an unfinished event, or of an answer that comes whole, are held."""
-        return self._reader.held if self._whole is None else len(self._whole)
+        return self._reader.held if self._full_body is None else len(self._full_body)
 
     @property
     def between(self) -> bool:
         """Whether the stream is between two events, or before its first one, and not at its end."""
-        return not self.over and self._reader.resting
+        return not self.over and self._reader.is_idle
 
     @property
     def final_usage(self) -> Usage | None:
@@ -220,16 +220,16 @@ class Source:
         usage = None
         if self.pauses is not None and self.pauses.paused:
             # Nothing goes on: the pause is over, and this is what followed it. What was told before is counted once.
-            told = self.decoder.final_usage
-            usage = None if told is None else self.pauses.in_all(told)
+            reported = self.decoder.final_usage
+            usage = None if reported is None else self.pauses.in_all(reported)
             self.pauses.resumed()
-        return self._noted([Failed(failure, usage)])
+        return self._process([Failed(failure, usage)])
 
-    def _noted(self, events: list[Event]) -> list[Event]:
+    def _process(self, events: list[Event]) -> list[Event]:
         if not self.progressed and events:
             self.progressed = _have_content(events)
-        if not self.spoken:
-            self._note_opening(events)
+        if not self.is_past_opening:
+            self._record_opening(events)
         if self.pauses is not None:
             events = self.pauses.passed(events)
         if self._stops is not None:
@@ -261,17 +261,17 @@ class Source:
                 return events[: position + 1]
         return events
 
-    def _note_opening(self, events: list[Event]) -> None:
+    def _record_opening(self, events: list[Event]) -> None:
         for event in events:
             kind = type(event)
             if kind not in _OPENING:
-                self.spoken, self.answered = True, kind is not Failed
+                self.is_past_opening, self.answered = True, kind is not Failed
                 if kind is Stopped:
                     # Nothing was said at all: what was counted last is what its end told.
-                    self.opening = None
+                    self.opening_usage = None
                 return
             if isinstance(event, UsageReported):
-                self.opening = event.usage
+                self.opening_usage = event.usage
 
 
 def _have_content(events: list[Event]) -> bool:

@@ -33,8 +33,8 @@ class Tap(Struct, frozen=True, kw_only=True):
 class Watched:
     """A lane whose stream is watched."""
 
-    def __init__(self, lane: ClientSide, tap: Tap, limit: int) -> None:
-        self._lane = lane
+    def __init__(self, client_side: ClientSide, tap: Tap, limit: int) -> None:
+        self._client_side = client_side
         self._events = tap.events
         self._frames = Frames(tap.frames, limit) if tap.frames is not None else None
 
@@ -60,13 +60,13 @@ class Watched:
             self._frames.take(chunk)
         if self._events is not None and events:
             self._events(events)
-        return self._lane.take(chunk, events)
+        return self._client_side.take(chunk, events)
 
-    def pass_on(self, chunk: bytes) -> bytes:
+    def forward(self, chunk: bytes) -> bytes:
         """The client's bytes for what comes after the end."""
         if self._frames is not None:
             self._frames.take(chunk)
-        return self._lane.pass_on(chunk)
+        return self._client_side.forward(chunk)
 
     def end(self, events: list[Event]) -> bytes:
         """The client's bytes for the last events."""
@@ -74,27 +74,27 @@ class Watched:
             self._events(events)
         if self._frames is not None:
             self._frames.close()
-        return self._lane.end(events)
+        return self._client_side.end(events)
 
     @property
     def status(self) -> int:
         """The HTTP status of a collected answer."""
-        return self._lane.status
+        return self._client_side.status
 
     @property
     def waiting(self) -> int:
         """How many events have waited so far to be told behind others."""
-        return self._lane.waiting
+        return self._client_side.waiting
 
     @property
     def resume(self) -> tuple[JsonObject, ...] | None:
         """The blocks to send again if the provider only paused."""
-        return self._lane.resume
+        return self._client_side.resume
 
     @property
     def failure(self) -> Failure | None:
         """What is wrong with an answer that the provider thinks complete."""
-        return self._lane.failure
+        return self._client_side.failure
 
 
 class Frames:

@@ -23,7 +23,7 @@ from dragoman.streaming.client_side import ClientSide, Collection, Summary, Tran
 from dragoman.streaming.relay import Relay, frame_end
 from dragoman.streaming.source import Source
 from dragoman.streaming.tap import Tap, Watched
-from dragoman.translate import LossLine, TranslatedRequest, asked_by, derived_mint, lines
+from dragoman.translate import LossLine, TranslatedRequest, derived_mint, loss_lines, translation_context
 from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.sse import silent_end
 
@@ -65,7 +65,7 @@ class StreamPipeline:
     ) -> None:
         outer, inner = codec_of(source), codec_of(target)
         relayed = outer is inner and not collect
-        asked = asked_by(request, outer, relayed=relayed)
+        context = translation_context(request, outer, relayed=relayed)
         minted = reading = mint
         if minted is None or reading is None:
             seed = (request.body if request is not None else b"") + source.encode()
@@ -76,26 +76,28 @@ class StreamPipeline:
         read = Ledger() if relayed else self._ledger
         self._outer = outer
         # What is relayed stays as it came, whatever it is.
-        whole = None if relayed else partial(_told_whole, outer, asked, read)
-        self._source = Source(lambda: outer.stream_decoder(asked, reading, read), asked.stops, limit, whole, cleaned)
+        whole = None if relayed else partial(_decode_full, outer, context, read)
+        self._source = Source(
+            lambda: outer.stream_decoder(context, reading, read), context.stops, limit, whole, cleaned
+        )
         if resumes and outer.resume_request is not None and not relayed:
             new_pauses = self._source.new_pauses = partial(PauseStage, outer.name, resumes)
-            if may_pause(asked):
+            if may_pause(context):
                 self._source.pauses = new_pauses()
         # Whether an end tells again, or at last, what came long before it.
-        self._gathers = not relayed and not collect and (inner.serial or asked.summarises or may_pause(asked))
-        self._lane: ClientSide
+        self._gathers = not relayed and not collect and (inner.serial or context.summarises or may_pause(context))
+        self._client_side: ClientSide
         if collect:
-            self._lane = Collection(inner, outer, asked, minted, self._ledger)
-        elif asked.summarises:
-            self._lane = Summary(inner, outer, asked, minted, self._ledger)
+            self._client_side = Collection(inner, outer, context, minted, self._ledger)
+        elif context.summarises:
+            self._client_side = Summary(inner, outer, context, minted, self._ledger)
         elif outer is inner:
-            self._lane = Relay(self._source.decoder)
+            self._client_side = Relay(self._source.decoder)
         else:
-            self._lane = Translation(inner, outer, asked, minted, self._ledger)
+            self._client_side = Translation(inner, outer, context, minted, self._ledger)
         self._plain_end = inner.plain_end if relayed else None
         if tap is not None:
-            watched = self._lane = Watched(self._lane, tap, limit)
+            watched = self._client_side = Watched(self._client_side, tap, limit)
             self._plain_end = watched.skimmed(self._plain_end)
         self._heartbeat = b"" if collect else inner.heartbeat
         # The beginning of a relayed frame, until the rest of it comes.
@@ -109,10 +111,10 @@ class StreamPipeline:
         """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
         source = self._source
         if type(chunk) is not bytes:
-            chunk = _octets(chunk)
+            chunk = _to_bytes(chunk)
         if self._plain_end is not None:
             return self._skim(chunk, self._plain_end)
-        out = self._lane.pass_on(chunk) if source.over else self._lane.take(chunk, source.feed(chunk))
+        out = self._client_side.forward(chunk) if source.over else self._client_side.take(chunk, source.feed(chunk))
         return out if self._altered is None else self._altered(out)
 
     @property
@@ -123,17 +125,17 @@ class StreamPipeline:
     @property
     def gathered(self) -> int:
         """How many bytes came of what the next end of a part, or of the answer, may tell once more; about."""
-        return self._source.content + _WAITING_EVENT * self._lane.waiting if self._gathers else 0
+        return self._source.content + _WAITING_EVENT * self._client_side.waiting if self._gathers else 0
 
     def workload(self, chunk: bytes) -> int:
         """How many bytes are worked on by feeding these: what is only held, or passed on, is no work.
 
         An end in them may tell all that was gathered.
         """
-        if self._source.over or self._source.is_whole or (b"\n" not in chunk and b"\r" not in chunk):
+        if self._source.over or self._source.is_full or (b"\n" not in chunk and b"\r" not in chunk):
             return 0
         size = self.held + len(chunk) + self.gathered
-        if self._plain_end is None or not self._source.spoken:
+        if self._plain_end is None or not self._source.is_past_opening:
             return size
         # Relayed frames of content are passed on unread.
         return size - self._outer.plain_end(bytes(self._rest) + chunk, 0)
@@ -157,7 +159,7 @@ class StreamPipeline:
             self._plain_end = None
             return self.feed(chunk)
         # Frames are read whole: after the first content the source is always between two of them.
-        at = plain_end(chunk, 0) if source.spoken else 0
+        at = plain_end(chunk, 0) if source.is_past_opening else 0
         if at:
             source.progressed = True
             if at == len(chunk):
@@ -171,7 +173,7 @@ class StreamPipeline:
             return chunk[:at] + self.feed(chunk[at:])
         out: list[bytes] = [chunk[:at]] if at else []
         while at < end and not source.over:
-            following = plain_end(chunk, at) if source.spoken else at
+            following = plain_end(chunk, at) if source.is_past_opening else at
             if following > at:
                 source.progressed = True
                 out.append(chunk[at:following])
@@ -179,16 +181,16 @@ class StreamPipeline:
                 following = frame_end(chunk, at)
                 frame = chunk[at:following]
                 events = source.feed(frame)
-                taken = self._lane.take(frame, events)
+                taken = self._client_side.take(frame, events)
                 out.append(taken if self._altered is None else self._altered(taken))
                 if not events and source.between:
                     # Where one event told nothing there may be very many, of three bytes each.
                     silent_from = following
                     following = silent_end(chunk, silent_from, source.limit)
-                    out.append(self._lane.pass_on(chunk[silent_from:following]))
+                    out.append(self._client_side.forward(chunk[silent_from:following]))
             at = following
         if source.over:
-            passed = self._lane.pass_on(chunk[at:])
+            passed = self._client_side.forward(chunk[at:])
             out.append(passed if self._altered is None else self._altered(passed))
         elif end < len(chunk):
             rest += chunk[end:]
@@ -197,7 +199,7 @@ class StreamPipeline:
     def call_ended(self) -> bytes:
         """Take that the provider's call is over: an answer that came whole, not as a stream, can be told now."""
         events = [] if self.finished else self._source.call_ended()
-        return self._lane.take(b"", events) if events else b""
+        return self._client_side.take(b"", events) if events else b""
 
     def close(self) -> bytes:
         """Tell the end of the provider's stream; give the terminator, or the client's error form if it broke off."""
@@ -210,8 +212,8 @@ class StreamPipeline:
         if self._rest:
             chunk = bytes(self._rest)
             self._rest.clear()
-            taken = self._lane.take(chunk, self._source.feed(chunk))
-        out = taken + self._lane.end([] if self.finished else self._source.close())
+            taken = self._client_side.take(chunk, self._source.feed(chunk))
+        out = taken + self._client_side.end([] if self.finished else self._source.close())
         return out if self._altered is None else self._altered(out)
 
     def close_ahead(self, changed: Callable[[bytes], bytes] | None = None) -> None:
@@ -230,7 +232,7 @@ class StreamPipeline:
         if self._closed:
             return b""
         self._closed = True
-        return self._lane.end([] if self.finished else self._source.fail(failure))
+        return self._client_side.end([] if self.finished else self._source.fail(failure))
 
     def progressed(self) -> bool:
         """Whether content came since this was last asked: text, reasoning, arguments, a part or an end."""
@@ -241,9 +243,9 @@ class StreamPipeline:
         return False
 
     @property
-    def speaking(self) -> bool:
+    def is_past_opening(self) -> bool:
         """Whether anything beyond opening events was read: from then on an error can no longer be a status (S1)."""
-        return self._source.spoken
+        return self._source.is_past_opening
 
     @property
     def answered(self) -> bool:
@@ -268,12 +270,12 @@ class StreamPipeline:
     @property
     def losses(self) -> tuple[LossLine, ...]:
         """What was lost so far."""
-        return lines(self._ledger.losses)
+        return loss_lines(self._ledger.losses)
 
     @property
     def failure(self) -> Failure | None:
         """How the stream failed, if it did."""
-        return self._source.failure or self._lane.failure
+        return self._source.failure or self._client_side.failure
 
     @property
     def usage(self) -> Usage | None:
@@ -296,7 +298,7 @@ class StreamPipeline:
         source = self._source
         if source.stop is None:
             return source.counted or source.final_usage is not None
-        return source.usage is not None and source.usage is not source.opening
+        return source.usage is not None and source.usage is not source.opening_usage
 
     @property
     def first_call(self) -> str:
@@ -306,7 +308,7 @@ class StreamPipeline:
     @property
     def status(self) -> int:
         """The HTTP status of a collected answer."""
-        return self._lane.status
+        return self._client_side.status
 
     @property
     def resume(self) -> tuple[JsonObject, ...] | None:
@@ -314,7 +316,7 @@ class StreamPipeline:
         pauses = self._source.pauses
         if pauses is not None and pauses.paused:
             return tuple(self._outer.encode_turn(pauses.parts))
-        return self._lane.resume
+        return self._client_side.resume
 
     @property
     def paused(self) -> bool:
@@ -328,13 +330,13 @@ class StreamPipeline:
         self._source.renew()
 
 
-def _told_whole(outer: Codec, asked: TranslationContext, ledger: Ledger, body: bytes) -> list[Event]:
+def _decode_full(outer: Codec, context: TranslationContext, ledger: Ledger, body: bytes) -> list[Event]:
     read = decode_object(body)
-    answer = outer.decode_response(read, asked, ledger)
-    return [Failed(answer, outer.usage_of(read))] if isinstance(answer, Failure) else list(unfold(answer))
+    response = outer.decode_response(read, context, ledger)
+    return [Failed(response, outer.usage_of(read))] if isinstance(response, Failure) else list(unfold(response))
 
 
-def _octets(chunk: object) -> bytes:
+def _to_bytes(chunk: object) -> bytes:
     """Bytes in one of their other forms; text is no stream."""
     if isinstance(chunk, bytearray | memoryview):
         return bytes(chunk)

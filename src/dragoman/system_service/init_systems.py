@@ -26,16 +26,16 @@ CommandWords: TypeAlias = tuple[str, ...]
 # A question is answered at once; work waits for a gateway to start or to end its streams.
 _QUESTION_SECONDS = 10.0
 _WORK_SECONDS = 600.0
-_LONGEST = 200
+_MAX_ERROR_LENGTH = 200
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):
     """How a service is doing: whether the init system has it, whether it runs, as which process, and in its words."""
 
-    known: bool
+    loaded: bool
     running: bool
     pid: int = 0
-    words: str = ""
+    description: str = ""
 
 
 class Manager(Struct, frozen=True, kw_only=True):
@@ -44,11 +44,11 @@ class Manager(Struct, frozen=True, kw_only=True):
     name: str
     program: str
     unit: Path
-    text: Callable[[Job], str]
+    render_unit: Callable[[Job], str]
     # The file of the log, where it is not in the init system's own.
     log: Path | None
     # Whether it is there for this user at all.
-    asked: CommandWords
+    probe: CommandWords
     # What makes it forget an older unit, take up the one that is written, and start it.
     before_start: tuple[CommandWords, ...]
     start: tuple[CommandWords, ...]
@@ -83,29 +83,29 @@ def find_manager(environ: Mapping[str, str]) -> Manager:
 
 def check_manager(manager: Manager, environ: Mapping[str, str]) -> None:
     """Refuse an init system that is there, but not for this user: nothing has been written by then."""
-    status, _, said = _run(manager, manager.asked, environ, _QUESTION_SECONDS)
+    status, _, complaint = _run(manager, manager.probe, environ, _QUESTION_SECONDS)
     if status:
         remedy = (
             "start `dragoman serve` itself"
             if in_container()
             else "log in without su or sudo, or start `dragoman serve` itself"
         )
-        raise DragomanError(f"{manager.name} does not run for this user: {said or f'status {status}'} ({remedy})")
+        raise DragomanError(f"{manager.name} does not run for this user: {complaint or f'status {status}'} ({remedy})")
 
 
 def state_of(manager: Manager, environ: Mapping[str, str]) -> ServiceState:
     """How the service is doing."""
-    status, told, _ = _run(manager, manager.state, environ, _QUESTION_SECONDS)
-    return manager.read(status, told)
+    status, output, _ = _run(manager, manager.state, environ, _QUESTION_SECONDS)
+    return manager.read(status, output)
 
 
-def tell(manager: Manager, commands: tuple[CommandWords, ...], environ: Mapping[str, str]) -> None:
+def run_commands(manager: Manager, commands: tuple[CommandWords, ...], environ: Mapping[str, str]) -> None:
     """Have an init system do something; the first command that fails ends it."""
     for words in commands:
-        status, _, said = _run(manager, words, environ, _WORK_SECONDS)
+        status, _, complaint = _run(manager, words, environ, _WORK_SECONDS)
         if status:
             line = " ".join((Path(manager.program).name, *words))
-            raise DragomanError(f"`{line}` failed: {said or f'status {status}'}")
+            raise DragomanError(f"`{line}` failed: {complaint or f'status {status}'}")
 
 
 def _run(manager: Manager, words: CommandWords, environ: Mapping[str, str], seconds: float) -> tuple[int, str, str]:
@@ -122,7 +122,7 @@ def _run(manager: Manager, words: CommandWords, environ: Mapping[str, str], seco
     except subprocess.TimeoutExpired:
         raise DragomanError(f"{manager.program} {words[0]} does not end within {seconds:.0f} s") from None
     complaints = done.stderr.decode(errors="replace").strip().splitlines()
-    return done.returncode, done.stdout.decode(errors="replace"), (complaints or [""])[-1][:_LONGEST]
+    return done.returncode, done.stdout.decode(errors="replace"), (complaints or [""])[-1][:_MAX_ERROR_LENGTH]
 
 
 def _systemd(program: str, home: Path) -> Manager:
@@ -131,9 +131,9 @@ def _systemd(program: str, home: Path) -> Manager:
         program=program,
         # Where the user's manager looks whatever the shell has in XDG_CONFIG_HOME, which it does not see.
         unit=home / ".config/systemd/user" / UNIT,
-        text=systemd_unit,
+        render_unit=systemd_unit,
         log=None,
-        asked=("--user", "show", "--property=Version"),
+        probe=("--user", "show", "--property=Version"),
         before_start=(),
         start=(("--user", "daemon-reload"), ("--user", "enable", UNIT), ("--user", "restart", UNIT)),
         stop=(("--user", "stop", UNIT),),
@@ -149,15 +149,15 @@ def _systemd(program: str, home: Path) -> Manager:
     )
 
 
-def read_systemd(status: int, told: str) -> ServiceState:
+def read_systemd(status: int, output: str) -> ServiceState:
     """What `systemctl show` says."""
-    values = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+    values = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     if status or values.get("LoadState", "not-found") != "loaded":
-        return ServiceState(known=False, running=False, words="systemd does not know it")
+        return ServiceState(loaded=False, running=False, description="systemd does not know it")
     active, result = values.get("ActiveState", "unknown"), values.get("Result", "success")
     words = f"{active} ({values.get('SubState', '')})" + (f", {result}" if result != "success" else "")
     running = active in ("active", "reloading")
-    return ServiceState(known=True, running=running, pid=_number(values.get("MainPID", "")), words=words)
+    return ServiceState(loaded=True, running=running, pid=_number(values.get("MainPID", "")), description=words)
 
 
 def _launchd(program: str, home: Path) -> Manager:
@@ -168,9 +168,9 @@ def _launchd(program: str, home: Path) -> Manager:
         name="launchd",
         program=program,
         unit=unit,
-        text=launchd_agent,
+        render_unit=launchd_agent,
         log=log,
-        asked=("print", domain),
+        probe=("print", domain),
         before_start=(("bootout", f"{domain}/{LABEL}"),),
         start=(("bootstrap", domain, str(unit)),),
         stop=(("bootout", f"{domain}/{LABEL}"),),
@@ -185,14 +185,14 @@ def _launchd(program: str, home: Path) -> Manager:
     )
 
 
-def read_launchd(status: int, told: str) -> ServiceState:
+def read_launchd(status: int, output: str) -> ServiceState:
     """What `launchctl print` says: the first of these at the outer level."""
     if status:
-        return ServiceState(known=False, running=False, words="launchd does not have it loaded")
-    values = {name: value for name, value in reversed(re.findall(r"^\t([a-z ]+) = (.+)$", told, re.M))}
+        return ServiceState(loaded=False, running=False, description="launchd does not have it loaded")
+    values = {name: value for name, value in reversed(re.findall(r"^\t([a-z ]+) = (.+)$", output, re.M))}
     state, code = values.get("state", "unknown"), values.get("last exit code", "")
     words = state + (f", last exit code {code}" if code not in ("", "0", "(never exited)") else "")
-    return ServiceState(known=True, running=state == "running", pid=_number(values.get("pid", "")), words=words)
+    return ServiceState(loaded=True, running=state == "running", pid=_number(values.get("pid", "")), description=words)
 
 
 def _number(text: str) -> int:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.config.config_file import config_folder
+from dragoman.config.config_file import config_directory
 from dragoman.config.env_file import OPTION, read_env_file
 from dragoman.errors import DragomanError
 from dragoman.system_service.init_systems import Manager, find_manager
-from dragoman.system_service.units import is_ours, option_of, words_of
+from dragoman.system_service.units import command_of, is_ours, option_of
 
 _CONFIG = "--config"
 # More is no unit of ours.
-_LARGEST = 65536
+_MAX_UNIT_BYTES = 65536
 
 
 class Installed(Struct, frozen=True, kw_only=True):
@@ -47,16 +47,16 @@ def installed_in(manager: Manager) -> Installed | None:
     text = _read(manager.unit)
     if not is_ours(text):
         return None
-    words = words_of(text)
+    words = command_of(text)
     return Installed(manager=manager, config=option_of(words, _CONFIG), env_file=option_of(words, OPTION))
 
 
 def env_file_in(environ: Mapping[str, str]) -> Path:
     """Where the variables of a service are kept."""
-    folder = config_folder(environ)
-    if folder is None:
+    directory = config_directory(environ)
+    if directory is None:
         raise DragomanError("there is no home to keep a service in (set HOME to an absolute path)")
-    return folder / "service.env"
+    return directory / "service.env"
 
 
 def variables_files(installed: Installed | None, environ: Mapping[str, str]) -> list[Path]:
@@ -100,6 +100,6 @@ def remove(path: Path) -> None:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(_LARGEST).decode("utf-8", "replace")
+            return file.read(_MAX_UNIT_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

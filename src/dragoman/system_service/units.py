@@ -13,11 +13,11 @@ from xml.parsers.expat import ExpatError
 from msgspec import Struct
 
 # By this line a unit is known to be ours, and nobody else's to be written over.
-MARK = "Written by `dragoman service install`; `dragoman service uninstall` takes it back."
+MARKER = "Written by `dragoman service install`; `dragoman service uninstall` takes it back."
 UNIT = "dragoman.service"
 LABEL = "local.dragoman"
 # A gateway that cannot start is tried so often within so long, and then left alone.
-_TRIES, _WITHIN, _PAUSE = 5, 60, 2
+_TRIES, _WITHIN, _RESTART_SECONDS = 5, 60, 2
 _PLAIN = re.compile(r"[A-Za-z0-9_@:,=+/.-]+")
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|([^\s"]+)')
 _XML_HEAD = re.compile(r"<plist ")
@@ -26,8 +26,8 @@ _XML_HEAD = re.compile(r"<plist ")
 class Job(Struct, frozen=True, kw_only=True):
     """What is to be run: its command, where, how long it may take to stop, and the file of its log, if it needs one."""
 
-    words: tuple[str, ...]
-    folder: str
+    command: tuple[str, ...]
+    directory: str
     stop_seconds: int
     log: str = ""
 
@@ -35,7 +35,7 @@ class Job(Struct, frozen=True, kw_only=True):
 def systemd_unit(job: Job) -> str:
     """A unit of systemd: https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html"""
     return f"""\
-# {MARK}
+# {MARKER}
 [Unit]
 Description=Dragoman, one endpoint for several LLM protocols
 StartLimitIntervalSec={_WITHIN}
@@ -43,11 +43,11 @@ StartLimitBurst={_TRIES}
 
 [Service]
 Type=exec
-WorkingDirectory={job.folder.replace("%", "%%")}
-ExecStart={" ".join(map(_quoted, job.words))}
+WorkingDirectory={job.directory.replace("%", "%%")}
+ExecStart={" ".join(map(_quoted, job.command))}
 ExecReload=/bin/kill -HUP $MAINPID
 Restart=on-failure
-RestartSec={_PAUSE}
+RestartSec={_RESTART_SECONDS}
 # The first process is told, and tells its workers itself.
 KillMode=mixed
 TimeoutStopSec={job.stop_seconds}
@@ -67,11 +67,11 @@ def _quoted(word: str) -> str:
 
 def launchd_agent(job: Job) -> str:
     """An agent of launchd, as `man launchd.plist` describes it."""
-    told = plistlib.dumps(
+    plist = plistlib.dumps(
         {
             "Label": LABEL,
-            "ProgramArguments": list(job.words),
-            "WorkingDirectory": job.folder,
+            "ProgramArguments": list(job.command),
+            "WorkingDirectory": job.directory,
             "RunAtLoad": True,
             # A stop that was asked for is no reason to start it again.
             "KeepAlive": {"SuccessfulExit": False},
@@ -83,29 +83,29 @@ def launchd_agent(job: Job) -> str:
         },
         sort_keys=False,
     ).decode()
-    return _XML_HEAD.sub(f"<!-- {MARK} -->\n<plist ", told, count=1)
+    return _XML_HEAD.sub(f"<!-- {MARKER} -->\n<plist ", plist, count=1)
 
 
 def is_ours(text: str) -> bool:
     """Whether a unit was written here."""
-    return MARK in text
+    return MARKER in text
 
 
-def words_of(text: str) -> tuple[str, ...]:
+def command_of(text: str) -> tuple[str, ...]:
     """The command of a unit that was written here; nothing if somebody has changed it beyond that."""
-    return tuple(_agent_words(text) if text.lstrip().startswith("<?xml") else _unit_words(text))
+    return tuple(_agent_command(text) if text.lstrip().startswith("<?xml") else _unit_command(text))
 
 
-def _agent_words(text: str) -> list[str]:
+def _agent_command(text: str) -> list[str]:
     try:
-        told = plistlib.loads(text.encode())
+        plist = plistlib.loads(text.encode())
     except (ExpatError, ValueError):
         return []
-    words = told.get("ProgramArguments") if isinstance(told, dict) else None
+    words = plist.get("ProgramArguments") if isinstance(plist, dict) else None
     return [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
 
 
-def _unit_words(text: str) -> Iterator[str]:
+def _unit_command(text: str) -> Iterator[str]:
     line = next((line for line in text.splitlines() if line.startswith("ExecStart=")), "")
     for quoted, plain in _WORD.findall(line.removeprefix("ExecStart=")):
         word = plain or re.sub(r"\\(.)", r"\1", quoted)

@@ -15,7 +15,7 @@ from dragoman.providers.catalogue import CatalogueEntry
 
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_FOLDERS = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+_DIRECTORIES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
 # The clouds' libraries read many, and new ones with every release.
 _CLOUDS = ("AWS_", "GOOGLE_", "CLOUDSDK_")
 # A credential that ends within hours, which is no use to what runs for weeks.
@@ -49,7 +49,7 @@ def _usual() -> Iterator[str]:
     for name in _PROXIES:
         yield from (name, name.lower())
     yield from _CERTIFICATES
-    yield from _FOLDERS
+    yield from _DIRECTORIES
 
 
 def _of_clouds(environ: Mapping[str, str]) -> Iterator[str]:

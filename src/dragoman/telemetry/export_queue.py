@@ -23,13 +23,13 @@ from dragoman.telemetry.trace_context import is_sampled
 # What became of exchanges that were handed over.
 SENT, DROPPED, FAILED = "sent", "dropped", "failed"
 # How many exchanges wait at most, how many are sent at a time, and how long that may take, repetitions included.
-_MOST_WAITING = 2048
+_MAX_WAITING = 2048
 _BATCH = 128
-_LONGEST_SEND = 5.0
+_MAX_SEND_SECONDS = 5.0
 # How long a few exchanges wait for others to go with them.
 _GATHER = 1.0
 # How often it is said that something does not work.
-_SAY_EVERY = 3600.0
+_LOG_INTERVAL = 3600.0
 _PATH = "/v1/traces"
 
 
@@ -39,7 +39,7 @@ class Collector(Struct, frozen=True, kw_only=True):
     endpoint: str
     headers: Mapping[str, str] = {}
     share: float = 1.0
-    service: str = "dragoman"
+    service_name: str = "dragoman"
     attributes: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
@@ -82,12 +82,12 @@ class TelemetryExporter:
         self,
         collector: Collector,
         places: Callable[[], Mapping[str, ProviderPlace]],
-        tell: Callable[[str], None],
+        log: Callable[[str], None],
         count: Callable[[str, int], None],
     ) -> None:
         self._collector = collector
         self._places = places
-        self._tell = tell
+        self._log = log
         self._count = count
         self._names = SpanNames()
         self._changed = threading.Condition()
@@ -95,7 +95,7 @@ class TelemetryExporter:
         self._until: float | None = None
         self._sender: Sender | None = None
         self._thread: threading.Thread | None = None
-        self._told = -_SAY_EVERY
+        self._logged_at = -_LOG_INTERVAL
 
     def start(self) -> None:
         """Begin to send; not before the process is the one that serves."""
@@ -108,7 +108,7 @@ class TelemetryExporter:
         share = self._collector.share
         wanted = [entry for entry in entries if operation_of(entry) and is_sampled(entry.id, entry.trace, share)]
         with self._changed:
-            room = _MOST_WAITING - len(self._waiting) if self._until is None else 0
+            room = _MAX_WAITING - len(self._waiting) if self._until is None else 0
             self._waiting.extend(wanted[:room])
             self._changed.notify()
         if len(wanted) > room:
@@ -139,7 +139,7 @@ class TelemetryExporter:
                 taken, why = False, type(error).__name__
             self._count(SENT if taken else FAILED, len(batch))
             if not taken:
-                self._say(f"spans for {self._collector.address} are lost, and counted: {why}")
+                self._log_limited(f"spans for {self._collector.address} are lost, and counted: {why}")
 
     def _next(self) -> list[JournalEntry]:
         """Some exchanges that wait; none at the end."""
@@ -160,16 +160,16 @@ class TelemetryExporter:
             # Not before it is needed, and not on the loop.
             from dragoman.telemetry.otlp_exporter import Exporter
 
-            self._sender = Exporter(self._collector, _LONGEST_SEND)
+            self._sender = Exporter(self._collector, _MAX_SEND_SECONDS)
         places = self._places()
         return self._sender.send([span for entry in batch for span in spans_of(entry, places, self._names)])
 
     def _drop(self, number: int, why: str) -> None:
         self._count(DROPPED, number)
-        self._say(f"spans for {self._collector.address} are lost, and counted: {why}")
+        self._log_limited(f"spans for {self._collector.address} are lost, and counted: {why}")
 
-    def _say(self, words: str) -> None:
+    def _log_limited(self, message: str) -> None:
         now = time.monotonic()
-        if now - self._told >= _SAY_EVERY:
-            self._told = now
-            self._tell(words)
+        if now - self._logged_at >= _LOG_INTERVAL:
+            self._logged_at = now
+            self._log(message)

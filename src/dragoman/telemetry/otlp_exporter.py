@@ -48,7 +48,7 @@ class Exporter:
         self._exporter = OTLPSpanExporter(
             endpoint=collector.address, headers=collector.headers, timeout=seconds, session=session
         )
-        self._resource = Resource.create({names.SERVICE_NAME: collector.service, **collector.attributes})
+        self._resource = Resource.create({names.SERVICE_NAME: collector.service_name, **collector.attributes})
         self._scope = InstrumentationScope(_SCOPE)
 
     def send(self, spans: Sequence[TraceSpan]) -> bool:

@@ -19,8 +19,8 @@ from dragoman.records.journal_entry import (
     REFUSED,
     CallEntry,
     CandidateEntry,
+    CostBreakdown,
     JournalEntry,
-    Money,
     TokenCounts,
 )
 from dragoman.telemetry import genai_attributes as names
@@ -33,8 +33,8 @@ Attributes: TypeAlias = dict[str, Value]
 _FINE = ("", "answered", "left")
 _NANO = 1_000_000_000
 # Names of models come from clients; so many of them stand in names of spans, by which backends group.
-_MOST_NAMES = 200
-_LONGEST_TEXT = 200
+_MAX_MODEL_NAMES = 200
+_MAX_TEXT_LENGTH = 200
 # Statuses of names that nobody knows: they are worth no group.
 _UNKNOWN = frozenset({400, 401, 404})
 
@@ -81,7 +81,7 @@ class SpanNames:
         """The operation with its model, or alone."""
         model = _cut(entry.model)
         if model not in self._models:
-            if not model or entry.status in _UNKNOWN or len(self._models) >= _MOST_NAMES:
+            if not model or entry.status in _UNKNOWN or len(self._models) >= _MAX_MODEL_NAMES:
                 return operation
             self._models.add(model)
         return f"{operation} {model}"
@@ -104,7 +104,7 @@ def spans_of(entry: JournalEntry, places: Mapping[str, ProviderPlace], span_name
             calls=not _is_inside(call.provider, places),
             started=start + call.started * 1000,
             # One that was not heard of any more had its end with the exchange.
-            ended=start + max(call.ended or entry.took, call.started) * 1000,
+            ended=start + max(call.ended or entry.duration, call.started) * 1000,
             failed=call.kind not in _FINE or call.status >= 400,
             attributes=dict(_of_call(call, number, places)),
         )
@@ -118,7 +118,7 @@ def spans_of(entry: JournalEntry, places: Mapping[str, ProviderPlace], span_name
         remote=bool(entry.trace),
         calls=any(call.calls for call in calls),
         started=start,
-        ended=start + max(entry.took, 0) * 1000,
+        ended=start + max(entry.duration, 0) * 1000,
         failed=entry.outcome in (REFUSED, FAILED, CRASHED),
         attributes={names.OPERATION: operation, **dict(_of_exchange(entry, places))},
     )
@@ -132,15 +132,15 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
         yield from _of_place(place)
     facts = entry.facts
     yield from _texts(
-        (names.REQUEST_MODEL, entry.model or entry.asked),
-        (names.RESPONSE_MODEL, entry.answered_by),
+        (names.REQUEST_MODEL, entry.model or entry.requested_model),
+        (names.RESPONSE_MODEL, entry.response_model),
         (names.RESPONSE_ID, entry.response_id),
         (names.CONVERSATION_ID, facts.session),
         (names.AGENT_NAME, facts.agent),
         (names.ID, entry.id),
         (names.OUTCOME, entry.outcome),
-        (names.DIALECT, entry.dialect),
-        (names.ASKED_MODEL, entry.asked),
+        (names.CLIENT_PROTOCOL, entry.client_protocol),
+        (names.REQUESTED_MODEL, entry.requested_model),
         (names.ROUTE, entry.route),
         (names.POLICY, entry.policy),
         (names.KEY, entry.key),
@@ -149,7 +149,7 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
         (names.PARENT_THREAD, facts.parent),
         (names.THREAD_CLASS, facts.said_class),
         (names.CALL_PROVIDER, entry.provider),
-        (names.CALL_PROTOCOL, entry.served),
+        (names.CALL_PROTOCOL, entry.provider_protocol),
     )
     if entry.outcome in (REFUSED, FAILED, CRASHED):
         yield names.ERROR_TYPE, _error(entry)
@@ -157,14 +157,14 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
         yield names.STATUS, entry.status
     if entry.stream:
         yield names.REQUEST_STREAM, True
-        if entry.first:
-            yield names.FIRST_CHUNK, entry.first / 1_000_000
-    if entry.stop:
-        yield names.FINISH_REASONS, (_cut(entry.stop),)
+        if entry.first_content:
+            yield names.FIRST_CHUNK, entry.first_content / 1_000_000
+    if entry.stop_reason:
+        yield names.FINISH_REASONS, (_cut(entry.stop_reason),)
     elif entry.calls and entry.outcome in (FAILED, CANCELLED, CRASHED):
         yield names.FINISH_REASONS, (names.NO_REASON,)
     if entry.considered:
-        yield names.CONSIDERED, tuple(map(_of_considered, entry.considered))
+        yield names.CONSIDERED, tuple(map(_of_candidate, entry.considered))
         if entry.considered_more:
             yield names.CONSIDERED_MORE, entry.considered_more
     yield names.CALLS, len(entry.calls)
@@ -176,14 +176,14 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
         yield from _of_tokens(entry.tokens)
         if entry.estimated:
             yield names.ESTIMATED, True
-    if entry.money is not None:
-        yield from _of_money(entry.money)
+    if entry.cost is not None:
+        yield from _of_cost(entry.cost)
 
 
-def _of_considered(found: CandidateEntry) -> str:
+def _of_candidate(candidate: CandidateEntry) -> str:
     """A target that the exchange might have gone to, with why it stands behind others or was left out."""
-    target = _cut(found.target)
-    return f"{target} ({found.why})" if found.why else target
+    target = _cut(candidate.target)
+    return f"{target} ({candidate.why})" if candidate.why else target
 
 
 def _error(entry: JournalEntry) -> str:
@@ -207,13 +207,13 @@ def _of_tokens(tokens: TokenCounts) -> Iterator[tuple[str, Value]]:
         yield names.SEARCHES, tokens.searches
 
 
-def _of_money(money: Money) -> Iterator[tuple[str, Value]]:
-    if money.known is not None:
-        yield names.COST, money.known / _NANO
-    if money.unpriced:
-        yield names.UNPRICED, money.unpriced
-    if money.said is not None:
-        yield names.SAID_COST, money.said / _NANO
+def _of_cost(cost: CostBreakdown) -> Iterator[tuple[str, Value]]:
+    if cost.known_total is not None:
+        yield names.COST, cost.known_total / _NANO
+    if cost.unpriced:
+        yield names.UNPRICED, cost.unpriced
+    if cost.said is not None:
+        yield names.REPORTED_COST, cost.said / _NANO
 
 
 def _of_call(call: CallEntry, number: int, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:
@@ -241,8 +241,8 @@ def _of_call(call: CallEntry, number: int, places: Mapping[str, ProviderPlace]) 
     if call.tokens is not None:
         yield names.CALL_INPUT, call.tokens.input
         yield names.CALL_OUTPUT, call.tokens.output
-    if call.money is not None and call.money.known is not None:
-        yield names.CALL_COST, call.money.known / _NANO
+    if call.money is not None and call.money.known_total is not None:
+        yield names.CALL_COST, call.money.known_total / _NANO
 
 
 def _of_place(place: ProviderPlace) -> Iterator[tuple[str, Value]]:
@@ -258,7 +258,7 @@ def _texts(*named: tuple[str, str]) -> Iterator[tuple[str, Value]]:
 
 
 def _cut(text: str) -> str:
-    return text[:_LONGEST_TEXT]
+    return text[:_MAX_TEXT_LENGTH]
 
 
 def _is_inside(provider: str, places: Mapping[str, ProviderPlace]) -> bool:

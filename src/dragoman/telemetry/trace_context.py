@@ -14,19 +14,19 @@ PARENT, STATE = b"traceparent", b"tracestate"
 # Sampled, and that the trace's id is random; all other flags are reserved, and handed on as zero.
 _SAMPLED, _FLAGS = 1, 3
 # Later versions may be longer than ours, which has 55 characters; none is a letter.
-_LONGEST_PARENT = 256
+_MAX_PARENT_LENGTH = 256
 _is_parent = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?").fullmatch
 _NO_TRACE, _NO_SPAN = b"0" * 32, b"0" * 16
 # How much of a state is handed on: so many bytes of so many members, of which those beyond a size go first.
-_LONGEST_STATE = 512
-_MOST_MEMBERS = 32
+_MAX_STATE_LENGTH = 512
+_MAX_MEMBERS = 32
 _LARGE_MEMBER = 128
 # Longer ones than anybody may send are not looked at.
-_MOST_STATE = 8192
+_MAX_RECEIVED_STATE_LENGTH = 8192
 _member = re.compile(rb"([a-z0-9][a-z0-9_*/@-]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]").fullmatch
 
 
-def said(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
+def read_trace_context(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
     """Which trace a request belongs to, and the state beside it; "" where none is said, or none that may be used."""
     parents: list[bytes] = []
     states: list[bytes] = []
@@ -42,10 +42,10 @@ def said(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str]:
 
 def read_parent(value: bytes) -> str:
     """A `traceparent` in the version that is known here, whatever later one it was said in; "" if it is none."""
-    found = _is_parent(value) if len(value) <= _LONGEST_PARENT else None
-    if found is None:
+    match = _is_parent(value) if len(value) <= _MAX_PARENT_LENGTH else None
+    if match is None:
         return ""
-    version, trace, span, flags, rest = found.groups()
+    version, trace, span, flags, rest = match.groups()
     if version == b"ff" or trace == _NO_TRACE or span == _NO_SPAN or (version == b"00" and rest is not None):
         return ""
     return _written(trace.decode(), span.decode(), int(flags, 16) & _FLAGS)
@@ -53,16 +53,16 @@ def read_parent(value: bytes) -> str:
 
 def read_state(value: bytes) -> str:
     """A `tracestate` as far as it is handed on; "" if anything is wrong with it."""
-    if not value or len(value) > _MOST_STATE:
+    if not value or len(value) > _MAX_RECEIVED_STATE_LENGTH:
         return ""
     members = [member for part in value.split(b",") if (member := part.strip(b" \t"))]
-    keys = [found[1] for member in members if (found := _member(member))]
-    if len(keys) < len(members) or len(set(keys)) < len(keys) or len(keys) > _MOST_MEMBERS:
+    keys = [match[1] for member in members if (match := _member(member))]
+    if len(keys) < len(members) or len(set(keys)) < len(keys) or len(keys) > _MAX_MEMBERS:
         return ""
     length = sum(map(len, members)) + len(members) - 1
     for large in (True, False):
         for at in range(len(members) - 1, -1, -1):
-            if length > _LONGEST_STATE and (len(members[at]) > _LARGE_MEMBER or not large):
+            if length > _MAX_STATE_LENGTH and (len(members[at]) > _LARGE_MEMBER or not large):
                 length -= len(members.pop(at)) + 1
     return b",".join(members).decode()
 

@@ -22,7 +22,7 @@ _UNKNOWN_CHARACTERS = 2
 # Below it a first character is one token, but for those that the table names.
 _LATIN_END = 0x250
 # Neighbours alone make long words too cheap: each letter beyond the seventh adds an eightieth, sixteen of them at most.
-_LONG, _LONGEST, _LONG_SHARE = 7, 16, 80
+_LONG, _MAX_EXTRA_LETTERS, _LONG_SHARE = 7, 16, 80
 
 
 class _Triples(dict[str, int]):
@@ -92,7 +92,7 @@ class Estimator:
         length = len(piece)
         parts = self._firsts[piece[0]] + sum(map(self._around, [piece[at : at + 3] for at in range(length - 1)]))
         if length > _LONG and piece.isascii() and piece[-1].isalpha():
-            parts += parts * min(length - _LONG, _LONGEST) // _LONG_SHARE
+            parts += parts * min(length - _LONG, _MAX_EXTRA_LETTERS) // _LONG_SHARE
         return parts
 
 

@@ -31,7 +31,7 @@ class Tiles(Struct, frozen=True, kw_only=True):
 class Patches(Struct, frozen=True, kw_only=True):
     """A picture counts by patches of 32 pixels, up to a number, times a factor."""
 
-    most: int
+    max_patches: int
     factor: float = 1.0
 
 
@@ -39,7 +39,7 @@ class Area(Struct, frozen=True, kw_only=True):
     """A picture counts by its pixels after being scaled down to a longest edge; `most` is what is charged at most."""
 
     edge: int
-    most: int
+    max_tokens: int
 
 
 class Family(Struct, frozen=True, kw_only=True):
@@ -54,14 +54,14 @@ class Family(Struct, frozen=True, kw_only=True):
     picture: Tiles | Patches | Area = Tiles(base=85, tile=170)
 
 
-_CLAUDE = Family(factor=1.2, tools=Tools.JSON, tools_preface=346, picture=Area(edge=1568, most=1600))
+_CLAUDE = Family(factor=1.2, tools=Tools.JSON, tools_preface=346, picture=Area(edge=1568, max_tokens=1600))
 # Since Opus 4.7 the tokenizer yields up to a third more, and pictures keep more of their pixels.
-_NEWER_CLAUDE = Family(factor=1.5, tools=Tools.JSON, tools_preface=346, picture=Area(edge=2576, most=4784))
+_NEWER_CLAUDE = Family(factor=1.5, tools=Tools.JSON, tools_preface=346, picture=Area(edge=2576, max_tokens=4784))
 # A vocabulary that nobody here knows: usually smaller than OpenAI's newest.
 _OTHERS = Family(factor=1.1, tools=Tools.JSON)
 _OLDER = Family(vocabulary=Vocabulary.CL100K)
 _GPT5 = Family(picture=Tiles(base=70, tile=140))
-_GPT5_NEWER = Family(picture=Patches(most=2500))
+_GPT5_NEWER = Family(picture=Patches(max_patches=2500))
 _REASONING = Family(picture=Tiles(base=75, tile=150))
 
 # The longest beginning that fits decides.
@@ -77,11 +77,11 @@ _FAMILIES: dict[str, Family] = {
     "gpt-4o": Family(),
     "gpt-4o-mini": Family(picture=Tiles(base=2833, tile=5667)),
     "gpt-4.": Family(),
-    "gpt-4.1-mini": Family(picture=Patches(most=1536, factor=1.62)),
-    "gpt-4.1-nano": Family(picture=Patches(most=1536, factor=2.46)),
+    "gpt-4.1-mini": Family(picture=Patches(max_patches=1536, factor=1.62)),
+    "gpt-4.1-nano": Family(picture=Patches(max_patches=1536, factor=2.46)),
     "gpt-5": _GPT5,
-    "gpt-5-mini": Family(picture=Patches(most=1536, factor=1.62)),
-    "gpt-5-nano": Family(picture=Patches(most=1536, factor=2.46)),
+    "gpt-5-mini": Family(picture=Patches(max_patches=1536, factor=1.62)),
+    "gpt-5-nano": Family(picture=Patches(max_patches=1536, factor=2.46)),
     **{f"gpt-5.{minor}": _GPT5_NEWER for minor in "456789"},
     "gpt-": _GPT5_NEWER,
     "chatgpt-": Family(),
@@ -89,20 +89,20 @@ _FAMILIES: dict[str, Family] = {
     "gpt-oss": Family(),
     "o1": _REASONING,
     "o3": _REASONING,
-    "o4": Family(picture=Patches(most=1536, factor=1.72)),
+    "o4": Family(picture=Patches(max_patches=1536, factor=1.72)),
     "computer-use": Family(picture=Tiles(base=65, tile=129)),
     "text-embedding-": _OLDER,
 }
-_LONGEST = max(map(len, _FAMILIES))
+_MAX_PREFIX_LENGTH = max(map(len, _FAMILIES))
 
 
 def family_of(model: str) -> Family:
     """The family of a model, by its name with or without its maker before it (`anthropic.claude-…`, `openai/gpt-…`)."""
     name = model.lower().rpartition("/")[2]
     for maker in ("anthropic.", "openai."):
-        before, found, rest = name.partition(maker)
-        name = rest if found and len(before) <= len("apac.") else name
-    for length in range(min(_LONGEST, len(name)), 0, -1):
+        before, separator, rest = name.partition(maker)
+        name = rest if separator and len(before) <= len("apac.") else name
+    for length in range(min(_MAX_PREFIX_LENGTH, len(name)), 0, -1):
         family = _FAMILIES.get(name[:length])
         if family is not None:
             return family

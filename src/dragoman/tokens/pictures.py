@@ -13,7 +13,7 @@ UNREAD = (1600, 1600)
 
 # The size of a JPEG stands behind what cameras write before it: previews, colour profiles.
 _HEAD = 512 * 1024
-_LEAST_HEAD = 64
+_MIN_HEAD = 64
 _PIXELS_PER_TOKEN = 750
 _TILE = 512
 _PATCH = 32
@@ -25,7 +25,7 @@ _WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xDA)})
 
 def size_of(data: str) -> tuple[int, int]:
     """Width and height of a picture in base64: PNG, GIF, WebP or JPEG; of anything else those of a large one."""
-    head = _decoded(data, _LEAST_HEAD)
+    head = _decoded(data, _MIN_HEAD)
     size: tuple[int, int] | None = None
     if head.startswith(b"\x89PNG") and len(head) >= 24:
         size = int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
@@ -38,8 +38,8 @@ def size_of(data: str) -> tuple[int, int]:
     return size if size is not None and min(size) > 0 else UNREAD
 
 
-def _decoded(data: str, octets: int) -> bytes:
-    head = re.sub(r"[^A-Za-z0-9+/]", "", data[: octets * 4 // 3 + 4])
+def _decoded(data: str, size: int) -> bytes:
+    head = re.sub(r"[^A-Za-z0-9+/]", "", data[: size * 4 // 3 + 4])
     return binascii.a2b_base64(head[: len(head) // 4 * 4])
 
 
@@ -74,10 +74,10 @@ def _jpeg(head: bytes) -> tuple[int, int] | None:
 def picture_tokens(size: tuple[int, int], rule: Tiles | Patches | Area, detail: str) -> int:
     """What a picture of this size costs; `detail` is the client's word for how closely it is to be seen."""
     match rule:
-        case Area(edge=edge, most=most):
+        case Area(edge=edge, max_tokens=most):
             width, height = _within(size, edge)
             return min(most, max(1, ceil(width * height / _PIXELS_PER_TOKEN)))
-        case Patches(most=most, factor=factor):
+        case Patches(max_patches=most, factor=factor):
             patches = ceil(size[0] / _PATCH) * ceil(size[1] / _PATCH)
             return ceil(min(patches, _LOW_PATCHES if detail == "low" else most) * factor)
         case Tiles(base=base, tile=tile):

@@ -25,14 +25,14 @@ from dragoman.tokens.tokenizer import count_by_tokenizer
 from dragoman.tokens.tooltext import json_text, tool_text
 from dragoman.wire.media import BadDataUrl, decode_text, parse_data_url
 
-_SAID = ("system", "instructions", "messages", "input", "response_format", "text", "output_config")
+_TEXT_MEMBERS = ("system", "instructions", "messages", "input", "response_format", "text", "output_config")
 _TOOLS = ("tools", "functions")
 _START = 3
 _PER_MESSAGE = 4
 PER_CALL = 8
 _PER_RESULT = 6
 # A second of speech is about ten tokens, and four thousand octets of a compressed file.
-_OCTETS_PER_SOUND_TOKEN = 400
+_BYTES_PER_SOUND_TOKEN = 400
 # Octets of base64 for a token that is sealed in them.
 _SEALED_PER_TOKEN = 6
 # Ids, marks and seals: told to the provider, not to the model.
@@ -85,7 +85,7 @@ def count_texts(texts: list[str], family: Family) -> CountedTokens:
 def count_request(body: JsonObject, model: str) -> CountedTokens:
     """The tokens of a request's body as a model of this name would get it; at least one."""
     reading = _Reading(family_of(model))
-    for name in _SAID:
+    for name in _TEXT_MEMBERS:
         if name in body:
             reading.read(body[name])
     for name in _TOOLS:
@@ -156,9 +156,9 @@ class _Reading:
         inner = item.get("function", item.get("custom"))
         call = inner if isinstance(inner, dict) else item
         for name in ("name", "arguments", "input", "action", "actions", "operation"):
-            said = call.get(name)
-            if said is not None:
-                self.texts.append(said if isinstance(said, str) else json_text(said))
+            value = call.get(name)
+            if value is not None:
+                self.texts.append(value if isinstance(value, str) else json_text(value))
 
     def _result(self, item: JsonObject) -> None:
         self.fixed += _PER_RESULT
@@ -166,10 +166,10 @@ class _Reading:
 
     def _thought(self, item: JsonObject) -> None:
         """Reasoning once: what can be read, else what is sealed, else its summary."""
-        said = item.get("thinking") or item.get("content")
+        text = item.get("thinking") or item.get("content")
         sealed = item.get("encrypted_content", item.get("data"))
-        if said:
-            self._waiting.append(said)
+        if text:
+            self._waiting.append(text)
         elif isinstance(sealed, str) and sealed:
             self.fixed += len(sealed) // _SEALED_PER_TOKEN + 1
         else:
@@ -217,7 +217,7 @@ class _Reading:
     def _sound(self, item: JsonObject) -> None:
         inner = item.get("input_audio")
         data = inner.get("data") if isinstance(inner, dict) else None
-        self.fixed += 1 + (len(data) * 3 // 4 // _OCTETS_PER_SOUND_TOKEN if isinstance(data, str) else 0)
+        self.fixed += 1 + (len(data) * 3 // 4 // _BYTES_PER_SOUND_TOKEN if isinstance(data, str) else 0)
 
 
 def _payload(where: JsonValue) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from dragoman.tokens.families import family_of
 from dragoman.tokens.request import PER_CALL, CountedTokens, count_texts
 
 
-def count_answer(events: Iterable[Event], model: str) -> CountedTokens:
+def count_response(events: Iterable[Event], model: str) -> CountedTokens:
     """The tokens of an answer that is told by these events, as a model of this name counts them."""
     texts: dict[int, list[str]] = {}
     calls = 0

@@ -50,10 +50,10 @@ def _counter(vocabulary: Vocabulary) -> Callable[[str], int] | None:
 def count_by_tokenizer(vocabulary: Vocabulary, texts: list[str]) -> int | None:
     """The tokens of several texts together; None without a tokenizer."""
     counter = _counter(vocabulary)
-    return None if counter is None else sum(counter(_whole(text)) for text in texts)
+    return None if counter is None else sum(counter(_without_surrogates(text)) for text in texts)
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:

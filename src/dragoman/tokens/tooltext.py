@@ -14,10 +14,12 @@ _DEEPEST = 12
 # Tools that the provider describes itself (search, shell, computer …): its words for one of them, about.
 HOSTED = 500
 _TYPES = {"integer": "number", "null": "null", "string": "string", "number": "number", "boolean": "boolean"}
-_UNSAID = frozenset({"type", "cache_control", "strict", "defer_loading", "eager_input_streaming", "allowed_callers"})
+_HIDDEN_MEMBERS = frozenset(
+    {"type", "cache_control", "strict", "defer_loading", "eager_input_streaming", "allowed_callers"}
+)
 
 
-def tool_text(tool: JsonValue, told: Tools, depth: int = 0) -> tuple[str, int]:
+def tool_text(tool: JsonValue, style: Tools, depth: int = 0) -> tuple[str, int]:
     """What a model is told of a tool, and the tokens that the provider adds of its own."""
     if not isinstance(tool, dict) or depth > _DEEPEST:
         return json_text(tool), 0
@@ -26,15 +28,17 @@ def tool_text(tool: JsonValue, told: Tools, depth: int = 0) -> tuple[str, int]:
     members = declared.get("tools")
     if isinstance(members, list):
         # A namespace: its members stand in it.
-        inner = [tool_text(member, told, depth + 1) for member in members]
+        inner = [tool_text(member, style, depth + 1) for member in members]
         head = {name: value for name, value in declared.items() if name != "tools"}
-        return json_text(_said(head)) + "\n".join(text for text, _ in inner), sum(added for _, added in inner)
+        return json_text(_visible_members(head)) + "\n".join(text for text, _ in inner), sum(
+            added for _, added in inner
+        )
     schema = declared.get("parameters", declared.get("input_schema"))
     name = declared.get("name")
     if schema is None and declared.get("format") is None and declared.get("description") is None:
-        return json_text(_said(declared)), HOSTED
-    if told is Tools.JSON or not isinstance(name, str) or not isinstance(schema, dict):
-        return json_text(_said(declared)), 0
+        return json_text(_visible_members(declared)), HOSTED
+    if style is Tools.JSON or not isinstance(name, str) or not isinstance(schema, dict):
+        return json_text(_visible_members(declared)), 0
     return f"{_remark(declared)}type {name} = (_: {_type(schema, 0)}) => any;\n\n{_definitions(schema)}", 0
 
 
@@ -46,13 +50,13 @@ def json_text(value: JsonValue) -> str:
         return "{}"
 
 
-def _said(declared: JsonObject) -> JsonObject:
-    return {name: value for name, value in declared.items() if name not in _UNSAID}
+def _visible_members(declared: JsonObject) -> JsonObject:
+    return {name: value for name, value in declared.items() if name not in _HIDDEN_MEMBERS}
 
 
 def _remark(schema: JsonObject) -> str:
-    said = schema.get("description")
-    return "".join(f"// {line}\n" for line in said.splitlines()) if isinstance(said, str) else ""
+    description = schema.get("description")
+    return "".join(f"// {line}\n" for line in description.splitlines()) if isinstance(description, str) else ""
 
 
 def _definitions(schema: JsonObject) -> str:
@@ -78,9 +82,11 @@ def _type(schema: JsonValue, depth: int) -> str:
     properties = schema.get("properties")
     if isinstance(properties, dict):
         return _object(properties, schema.get("required"), depth)
-    known = _TYPES.get(kind) if isinstance(kind, str) else None
+    type_name = _TYPES.get(kind) if isinstance(kind, str) else None
     return (
-        known if known is not None else json_text({n: v for n, v in schema.items() if n not in ("type", "description")})
+        type_name
+        if type_name is not None
+        else json_text({n: v for n, v in schema.items() if n not in ("type", "description")})
     )
 
 

@@ -23,11 +23,11 @@ _SHORTEST = 2
 # Longer ones are looked through faster than written again.
 _SHORT = 4096
 # An object that anybody decides by has a few dozen members; each of them is looked at here.
-MOST_MEMBERS = 4096
+MAX_MEMBERS = 4096
 _NONE: Mapping[str, str] = {}
 # Names of small letters alone are their own folding: other names than any that are looked for, unless joined ones.
 _PLAIN: set[str] = set()
-_MOST_PLAIN, _REMEMBERED = 1024, 64
+_MAX_PLAIN, _REMEMBERED = 1024, 64
 
 
 def ambiguous(
@@ -38,8 +38,8 @@ def ambiguous(
     `others` are names by the letters of theirs alone (`joined`). The body begins with its object, and ends with it; one
     with more members than anybody writes is refused.
     """
-    if len(members) > MOST_MEMBERS:
-        raise too_many_members(MOST_MEMBERS)
+    if len(members) > MAX_MEMBERS:
+        raise too_many_members(MAX_MEMBERS)
     for name in members.keys() - names:
         if name not in _PLAIN and _is_other(name, names, others):
             return name
@@ -52,12 +52,12 @@ def ambiguous(
         pairs = [b'"%b": %b' % (name.encode(), value) for name, value in members.items()]
         if body == b"{" + b", ".join(pairs) + b"}":
             return None
-    said: set[str] = set()
+    seen: set[str] = set()
     # Those that repeat a name are not in `members`, and may be any number.
-    for member in object_members(body, walked=members, most=MOST_MEMBERS):
-        if member.key in said and member.key in names:
+    for member in object_members(body, walked=members, limit=MAX_MEMBERS):
+        if member.key in seen and member.key in names:
             return member.key
-        said.add(member.key)
+        seen.add(member.key)
     return None
 
 
@@ -67,7 +67,7 @@ def _is_other(name: str, names: AbstractSet[str], others: Mapping[str, str]) -> 
     if letters in names or others.get(joined(name)) in names:
         return True
     is_plain = name.isascii() and name.isalpha() and name.islower() and bool(others) and name not in others
-    if is_plain and len(name) <= _REMEMBERED and len(_PLAIN) < _MOST_PLAIN:
+    if is_plain and len(name) <= _REMEMBERED and len(_PLAIN) < _MAX_PLAIN:
         _PLAIN.add(name)
     return False
 

@@ -38,15 +38,15 @@ class Fields(Struct, eq=False):
     path: Path = ROOT
     _read: list[str] = []
 
-    def fail(self, key: str | int | None, expected: str, found: JsonValue) -> WireError:
+    def fail(self, key: str | int | None, expected: str, actual: JsonValue) -> WireError:
         """Make the error for a member; `found` is the value, a string is shown as such."""
         path = self.path if key is None else (self.path, key)
-        return WireError(render_path(path), expected, kind_of(found))
+        return WireError(render_path(path), expected, kind_of(actual))
 
-    def wrong(self, key: str | None, expected: str, found: str) -> WireError:
+    def wrong(self, key: str | None, expected: str, actual: str) -> WireError:
         """Make the error for a member of the right type and a wrong content."""
         path = self.path if key is None else (self.path, key)
-        return WireError(render_path(path), expected, found)
+        return WireError(render_path(path), expected, actual)
 
     def optional_text(self, key: str) -> str | None:
         """A string, or None if it is absent or null."""
@@ -113,7 +113,7 @@ class Fields(Struct, eq=False):
         self._read.append(key)
         if type(value) is int:
             return value
-        whole = _whole(value)
+        whole = _as_integer(value)
         if whole is not None:
             return whole
         raise self.fail(key, "integer", value)
@@ -188,12 +188,12 @@ class Fields(Struct, eq=False):
         values = self.optional_list(key)
         if not values:
             return ()
-        found: list[str] = []
+        strings: list[str] = []
         for index, value in enumerate(values):
             if type(value) is not str:
                 raise WireError(render_path(((self.path, key), index)), "string", kind_of(value))
-            found.append(value)
-        return tuple(found)
+            strings.append(value)
+        return tuple(strings)
 
     def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
         """A string out of a closed set, or None."""
@@ -219,7 +219,7 @@ class Fields(Struct, eq=False):
         return self.fail(key, expected, value)
 
 
-def _whole(value: JsonValue) -> int | None:
+def _as_integer(value: JsonValue) -> int | None:
     if isinstance(value, float | Number):
         try:
             number = float(value)

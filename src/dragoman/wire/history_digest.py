@@ -18,12 +18,12 @@ from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.wire.peek import peeked, text_in
 
 # Whose a message is: what is told before anything is said, what the model says, what is said to it.
-INSTRUCTS, ANSWERS, ASKS = "instructs", "answers", "asks"
+INSTRUCTION, ASSISTANT, USER = "instructs", "answers", "asks"
 # A call by its id, with the tool and its arguments; or what one gave, by its id, without a tool.
-Told = tuple[str, str, Raw | str]
+CallOrResult = tuple[str, str, Raw | str]
 # A message as its room says it: whose it is; all of it as one text (`joined`), "" if there is nothing in it; the words
 # of the user, or the instructions; the calls, or what they gave.
-Turn = tuple[str, str, str, Sequence[Told]]
+Turn = tuple[str, str, str, Sequence[CallOrResult]]
 # How many of the latest answers the history before is digested of.
 LOOKED_BACK = 4
 # Bytes of a digest, and characters of instructions that belong to it: further down are dates and folders.
@@ -32,11 +32,11 @@ _HEAD = 96
 # Objects that may be small, and bytes of which one is at least, where there are more: messages have words in them.
 _FEW, _SMALLEST = 2000, 16
 # Prompts and tasks of one turn, and characters of a result in which its session stands.
-_MOST = 16
+_MAX_ENTRIES = 16
 _FIRST = 200
 # What stands between a question and instructions that are repeated behind it; how long these are, in characters.
 _PARAGRAPH = "\n\n"
-_LEAST_REPEATED, _MOST_REPEATED = 32, 16 * 1024
+_MIN_REPEATED, _MAX_REPEATED = 32, 16 * 1024
 _OPEN, _CLOSE = "<system-reminder>", "</system-reminder>"
 _digits = re.compile(r"\d+").sub
 # The two forms by which results name the session of an agent.
@@ -78,25 +78,25 @@ def without_reminders(text: str) -> str:
     """What somebody said, without what the client put in."""
     if _OPEN not in text:
         return text
-    kept, end, at = [], 0, text.find(_OPEN)
+    pieces, end, at = [], 0, text.find(_OPEN)
     while at >= 0:
         close = text.find(_CLOSE, at)
         if close < 0:
             break
-        kept.append(text[end:at])
+        pieces.append(text[end:at])
         end = close + len(_CLOSE)
         at = text.find(_OPEN, end)
-    kept.append(text[end:])
-    return "".join(kept).strip()
+    pieces.append(text[end:])
+    return "".join(pieces).strip()
 
 
 def without_repeated(text: str, instructions: str) -> str:
     """A question without the end of the instructions, which some clients repeat behind their latest question."""
-    most = min(len(text), len(instructions), _MOST_REPEATED)
-    if text[-1:] != instructions[-1:] or most < _LEAST_REPEATED:
+    limit = min(len(text), len(instructions), _MAX_REPEATED)
+    if text[-1:] != instructions[-1:] or limit < _MIN_REPEATED:
         return text
     # The longest end that both have: if they have one, they have all that are shorter.
-    length, beyond = 0, most + 1
+    length, beyond = 0, limit + 1
     while beyond - length > 1:
         middle = (length + beyond) // 2
         if instructions.endswith(text[-middle:]):
@@ -106,12 +106,12 @@ def without_repeated(text: str, instructions: str) -> str:
     if length == len(text):
         return text
     start = text.find(_PARAGRAPH, len(text) - length - 1)
-    return text[:start] if start > 1 and len(text) - start >= _LEAST_REPEATED else text
+    return text[:start] if start > 1 and len(text) - start >= _MIN_REPEATED else text
 
 
-def speech_in(
+def session_hints_in(
     turns: Iterable[Turn],
-    sought: HintQuery,
+    query: HintQuery,
     *,
     instructions: str = "",
     tools: Collection[str] = (),
@@ -122,163 +122,167 @@ def speech_in(
     previous: str = "",
 ) -> SessionHints:
     """All that a request shows: by its messages, and by what its room found beside them; `tools` are their names."""
-    said: list[str] = []
+    history: list[str] = []
     # Where answers begin; of the latest one its calls, and what they gave.
     starts: list[int] = []
-    calls: list[Told] = []
-    results: list[Told] = []
+    calls: list[CallOrResult] = []
+    results: list[CallOrResult] = []
     # All calls that began agents, and what they gave, by their ids.
-    begun: dict[str, Told] = {}
-    gave: dict[str, Raw | str] = {}
-    spawning = sought.spawning
-    messages, first, opened, is_answer = 0, "", 0, False
-    insertions, is_acknowledged = sought.insertions, False
-    for who, text, words, told in turns:
-        if who == ASKS:
+    begun: dict[str, CallOrResult] = {}
+    outputs: dict[str, Raw | str] = {}
+    spawning = query.spawning
+    messages, first, opened, in_response = 0, "", 0, False
+    insertions, is_acknowledged = query.insertions, False
+    for role, text, words, entries in turns:
+        if role == USER:
             messages += 1
             if words in insertions.messages or words in insertions.after_examples:
                 is_acknowledged = True
                 if words in insertions.after_examples:
-                    said, starts, calls, results, first = [], [], [], [], ""
+                    history, starts, calls, results, first = [], [], [], [], ""
                 continue
-            if told:
-                results += told
+            if entries:
+                results += entries
                 if begun:
-                    gave.update((call_id, content) for call_id, _, content in told if call_id in begun)
+                    outputs.update((call_id, content) for call_id, _, content in entries if call_id in begun)
             if not first and words:
-                first, opened = words, len(said)
+                first, opened = words, len(history)
             if text:
-                is_answer = False
-                said.append(text)
-        elif who == ANSWERS:
+                in_response = False
+                history.append(text)
+        elif role == ASSISTANT:
             messages += 1
             if is_acknowledged and text[1:] == insertions.acknowledged:
                 is_acknowledged = False
                 continue
-            if text[1:] in insertions.replies and not told and not is_answer:
-                if said:
-                    said.pop()
-                if opened >= len(said):
+            if text[1:] in insertions.replies and not entries and not in_response:
+                if history:
+                    history.pop()
+                if opened >= len(history):
                     first = ""
                 continue
-            if not is_answer:
-                is_answer = True
-                starts.append(len(said))
+            if not in_response:
+                in_response = True
+                starts.append(len(history))
                 calls, results = [], []
-            if told:
-                calls += told
-                begun.update((call[0], call) for call in told if call[1] in spawning)
+            if entries:
+                calls += entries
+                begun.update((call[0], call) for call in entries if call[1] in spawning)
             if text:
-                said.append(text)
-        elif not said:
+                history.append(text)
+        elif not history:
             # Those that come after the first word are the client's, and change nothing.
             instructions += words
-    if said and not is_answer and len(instructions) >= _LEAST_REPEATED:
-        said[-1] = without_repeated(said[-1], instructions)
-    opening = tip = asks = call = ""
+    if history and not in_response and len(instructions) >= _MIN_REPEATED:
+        history[-1] = without_repeated(history[-1], instructions)
+    opening = head = first_prompt = call = ""
     before = prompts = tasks = agents = _NONE
-    key = sought.key
+    key = query.key
     if first:
-        opening, tip, before = _digests(key, instructions[:_HEAD], said, opened + 1, starts)
+        opening, head, before = _digests(key, instructions[:_HEAD], history, opened + 1, starts)
         if tools:
             # Who has no tools is nobody's agent.
-            asks = digest(key, "prompt", first.strip())
-        if calls and len(said) > 1:
+            first_prompt = digest(key, "prompt", first.strip())
+        if calls and len(history) > 1:
             call = digest(key, "call", calls[0][0])
-            spawned = _spawned(calls, sought.spawning)
+            spawned = _spawned(calls, query.spawning)
             if spawned:
-                prompts, agents = _prompts(spawned, sought)
-                tasks = _tasks_in(results[:_MOST], {call_id for call_id, _, _ in spawned})
+                prompts, agents = _prompts(spawned, query)
+                tasks = _tasks_in(results[:_MAX_ENTRIES], {call_id for call_id, _, _ in spawned})
     return SessionHints(
         len(instructions),
         len(tools),
         messages,
-        _NONE if sought.telling.isdisjoint(tools) else _telling(tools, sought),
+        _NONE if query.distinctive_tools.isdisjoint(tools) else _telling_tools(tools, query),
         user,
         cache_key,
         metadata,
         conversation,
         digest(key, "response", previous) if previous else "",
         opening,
-        asks,
-        tip,
+        first_prompt,
+        head,
         before,
         call,
         prompts,
         tasks,
         agents,
-        _named(begun, gave, sought) if gave else (),
+        _named(begun, outputs, query) if outputs else (),
     )
 
 
-def _digests(key: bytes, head: str, said: list[str], at: int, starts: list[int]) -> tuple[str, str, tuple[str, ...]]:
+def _digests(key: bytes, head: str, history: list[str], at: int, starts: list[int]) -> tuple[str, str, tuple[str, ...]]:
     """Of how the history began, of all of it, and of it before each of its latest answers, the last one first."""
     # Up to the first words of the user.
-    begun = "\x1e".join((f"history {_steady(head)}", *said[:at], "")).encode("utf-8", "surrogatepass")
+    begun = "\x1e".join((f"history {_steady(head)}", *history[:at], "")).encode("utf-8", "surrogatepass")
     hasher = blake2b(begun, digest_size=_SIZE, key=key)
     opening = latest = hasher.hexdigest()
-    if len(said) == 1:
+    if len(history) == 1:
         return opening, opening, _NONE
     before: list[str] = []
     for start in starts[-LOOKED_BACK:]:
         if start >= at:
             if start > at:
-                hasher.update(_ended(said[at:start]).encode("utf-8", "surrogatepass"))
+                hasher.update(_ended(history[at:start]).encode("utf-8", "surrogatepass"))
                 latest, at = hasher.hexdigest(), start
             before.append(latest)
-    if at < len(said):
-        hasher.update(_ended(said[at:]).encode("utf-8", "surrogatepass"))
+    if at < len(history):
+        hasher.update(_ended(history[at:]).encode("utf-8", "surrogatepass"))
         latest = hasher.hexdigest()
     before.reverse()
     return opening, latest, tuple(before)
 
 
-def _ended(said: list[str]) -> str:
+def _ended(history: list[str]) -> str:
     """Messages one after the other, each with a sign behind it."""
-    return "\x1e".join(said) + "\x1e"
+    return "\x1e".join(history) + "\x1e"
 
 
-def _telling(tools: Iterable[str], sought: HintQuery) -> tuple[str, ...]:
-    return tuple([name for name in dict.fromkeys(tools) if name in sought.telling])
+def _telling_tools(tools: Iterable[str], query: HintQuery) -> tuple[str, ...]:
+    return tuple([name for name in dict.fromkeys(tools) if name in query.distinctive_tools])
 
 
-def _spawned(calls: list[Told], spawning: Mapping[str, str]) -> list[Told]:
+def _spawned(calls: list[CallOrResult], spawning: Mapping[str, str]) -> list[CallOrResult]:
     """The calls that began agents."""
-    return [call for call in calls if call[1] in spawning][:_MOST]
+    return [call for call in calls if call[1] in spawning][:_MAX_ENTRIES]
 
 
-def _prompts(spawned: list[Told], sought: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _prompts(spawned: list[CallOrResult], query: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Digests of the prompts that calls gave to agents, and the types of these agents."""
-    given = [_members(arguments, sought.spawning[tool], sought.naming.get(tool, "")) for _, tool, arguments in spawned]
-    prompts = tuple([digest(sought.key, "prompt", prompt.strip()) for prompt, _ in given if prompt])
+    given = [_members(arguments, query.spawning[tool], query.naming.get(tool, "")) for _, tool, arguments in spawned]
+    prompts = tuple([digest(query.key, "prompt", prompt.strip()) for prompt, _ in given if prompt])
     agents = tuple([agent if _is_agent(agent) else "" for prompt, agent in given if prompt])
     return prompts, agents if any(agents) else _NONE
 
 
-def _named(begun: Mapping[str, Told], gave: Mapping[str, Raw | str], sought: HintQuery) -> tuple[tuple[str, str], ...]:
+def _named(
+    begun: Mapping[str, CallOrResult], outputs: Mapping[str, Raw | str], query: HintQuery
+) -> tuple[tuple[str, str], ...]:
     """The threads that the latest of these results name, each with the type of its agent, else with its name."""
-    found: list[tuple[str, str]] = []
-    for call_id, content in list(gave.items())[-_MOST:]:
+    threads: list[tuple[str, str]] = []
+    for call_id, content in list(outputs.items())[-_MAX_ENTRIES:]:
         match = _agent((content if isinstance(content, str) else text_in(content))[:_FIRST])
         if match is not None:
             _, tool, arguments = begun[call_id]
-            agent = _members(arguments, sought.spawning[tool], sought.naming.get(tool, ""))[1]
-            found.append((match[1], agent if _is_agent(agent) else match[2] or ""))
-    return tuple([(thread, label) for thread, label in found if label])
+            agent = _members(arguments, query.spawning[tool], query.naming.get(tool, ""))[1]
+            threads.append((match[1], agent if _is_agent(agent) else match[2] or ""))
+    return tuple([(thread, label) for thread, label in threads if label])
 
 
 def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
     """The prompt and the type of agent in the arguments of a call; "" for what is not there."""
-    found = peeked(arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else arguments, _ARGUMENTS)
-    if found is None:
+    members = peeked(
+        arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else arguments, _ARGUMENTS
+    )
+    if members is None:
         return "", ""
-    return text_in(found[prompt]) if prompt in found else "", text_in(found[agent]) if agent in found else ""
+    return text_in(members[prompt]) if prompt in members else "", text_in(members[agent]) if agent in members else ""
 
 
-def _tasks_in(results: list[Told], calls: set[str]) -> tuple[str, ...]:
+def _tasks_in(results: list[CallOrResult], calls: set[str]) -> tuple[str, ...]:
     """The sessions that results of these calls name, at their beginning alone: what follows is what an agent said."""
     texts = [
         content if isinstance(content, str) else text_in(content) for call_id, _, content in results if call_id in calls
     ]
-    found = [_task(text[:_FIRST]) for text in texts]
-    return tuple(dict.fromkeys([match[1] for match in found if match is not None]))
+    matches = [_task(text[:_FIRST]) for text in texts]
+    return tuple(dict.fromkeys([match[1] for match in matches if match is not None]))

@@ -39,7 +39,7 @@ def decode(text: bytes | str) -> JsonValue:
 
 
 # What the reader says, where that says little to whoever wrote the text.
-_SAID = {
+_ERROR_TEXTS = {
     "invalid character": "a character that cannot stand there",
     "object keys must be strings": "expected a name in double quotes",
     "trailing comma in object": "a comma before '}'",
@@ -52,18 +52,18 @@ _SAID = {
 _AT = re.compile(r"(?:JSON is malformed: )?(.*?)(?: \(byte (\d+)\))?").fullmatch
 
 
-def _broken(text: bytes | str, words: str) -> str:
+def _broken(text: bytes | str, message: str) -> str:
     """What is wrong with a text that is no JSON, and where; nothing of the text itself."""
-    octets = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    if "truncated" in words:
-        return f"it breaks off at {_spot(octets)}" if octets.strip() else "it is empty"
-    found = _AT(words)
-    if found is None or found[2] is None:
-        return words
-    return f"{_SAID.get(found[1], found[1])} at {_spot(octets[: int(found[2])])}"
+    raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if "truncated" in message:
+        return f"it breaks off at {_line_and_column(raw)}" if raw.strip() else "it is empty"
+    match = _AT(message)
+    if match is None or match[2] is None:
+        return message
+    return f"{_ERROR_TEXTS.get(match[1], match[1])} at {_line_and_column(raw[: int(match[2])])}"
 
 
-def _spot(before: bytes) -> str:
+def _line_and_column(before: bytes) -> str:
     """Line and column of what follows these bytes, counted from 1."""
     lines = before.count(b"\n") + 1
     line = before[before.rfind(b"\n") + 1 :].decode("utf-8", "replace")
@@ -117,7 +117,7 @@ def decode_lenient(text: bytes) -> JsonValue:
     try:
         return _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return decode(without_halves(text.decode("utf-8", "replace")))
+        return decode(without_surrogates(text.decode("utf-8", "replace")))
 
 
 # A surrogate pair, half of one, or any other escape: taken in this order, so that `\\\\ud800` stays what it is.
@@ -130,12 +130,12 @@ def _mended(escape: re.Match[str]) -> str:
     return escape[0] if escape["half"] is None else "\\ufffd"
 
 
-def without_halves(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """JSON text with U+FFFD instead of each lone half of a surrogate pair."""
     return _ESCAPE.sub(_mended, text)
 
 
-def has_halves(text: str) -> bool:
+def has_surrogates(text: str) -> bool:
     """Whether JSON text has a lone half of a surrogate pair as an escape."""
     return any(escape["half"] is not None for escape in _ESCAPE.finditer(text))
 
@@ -145,19 +145,19 @@ _MARK = "\ufdd0"
 _MARKED = re.compile(f"{_MARK}([0-9a-fA-F]{{4}})")
 
 
-def mark_halves(text: str) -> str | None:
+def mark_surrogates(text: str) -> str | None:
     """JSON text that the reader takes, each lone half a mark; None if there are none, or the text has marks itself."""
-    if not has_halves(text) or _MARK in text or "\\ufdd0" in text.lower():
+    if not has_surrogates(text) or _MARK in text or "\\ufdd0" in text.lower():
         return None
     return _ESCAPE.sub(lambda escape: escape[0] if escape["half"] is None else f"{_MARK}{escape['half'][2:]}", text)
 
 
-def unmark_halves(text: str) -> str:
+def unmark_surrogates(text: str) -> str:
     """A string of such text with its halves."""
     return _MARKED.sub(lambda mark: chr(int(mark[1], 16)), text) if _MARK in text else text
 
 
-def octets(body: bytes | str | Mapping[str, object]) -> bytes:
+def to_bytes(body: bytes | str | Mapping[str, object]) -> bytes:
     """A document as the bytes it is sent in."""
     if isinstance(body, bytes):
         return body

@@ -71,7 +71,7 @@ def value_end(body: bytes, start: int) -> int:
     if first == _QUOTE:
         return _string_end(body, start)
     if first not in _OPENING:
-        return _found(_skip_scalar(body, start)).end()
+        return _require_match(_skip_scalar(body, start)).end()
     depth = 0
     for landmark in _landmarks(body, start):
         at = landmark.start()
@@ -90,7 +90,7 @@ def object_members(
     end: int | None = None,
     *,
     walked: dict[str, Raw] | None = None,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> list[Member]:
     """The members of the object that begins at `start`, duplicates too; more than `most` are refused.
 
@@ -98,7 +98,7 @@ def object_members(
     """
     at, end = _bounds(body, start, end)
     lengths = walked if walked is not None else _walked(_OBJECT, body, at, end)
-    found: list[Member] = []
+    members: list[Member] = []
     at += 1
     while (member := _read_member(body, at, end)) is not None:
         quoted, plain = member.groups()
@@ -109,21 +109,21 @@ def object_members(
         else:
             value_start = at
             at = _value_end(body, value_start, lengths[key])
-        found.append(Member(key, member.start(1) - 1, value_start, at))
-        if most is not None and len(found) > most:
-            raise too_many_members(most)
-    return found
+        members.append(Member(key, member.start(1) - 1, value_start, at))
+        if limit is not None and len(members) > limit:
+            raise too_many_members(limit)
+    return members
 
 
-def too_many_members(most: int) -> WireError:
+def too_many_members(limit: int) -> WireError:
     """The error about an object with more than so many members."""
-    return WireError("", f"an object of at most {most} members", "more")
+    return WireError("", f"an object of at most {limit} members", "more")
 
 
 def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[JsonSpan]:
     """The elements of the array that begins at `start`; `end`, if known, saves looking for it."""
     at, end = _bounds(body, start, end)
-    found: list[JsonSpan] = []
+    elements: list[JsonSpan] = []
     walked = _walked(_ARRAY, body, at, end)
     at += 1
     for element in walked:
@@ -131,11 +131,11 @@ def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[
         if body[at] == _COMMA:
             at += 1
         if body[at] <= _SPACE:
-            at = _found(_skip_comma(body, at)).end()
+            at = _require_match(_skip_comma(body, at)).end()
         value_start = at
         at += memoryview(element).nbytes
-        found.append(JsonSpan(value_start, at))
-    return found
+        elements.append(JsonSpan(value_start, at))
+    return elements
 
 
 def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -> list[tuple[int, JsonSpan]]:
@@ -165,7 +165,7 @@ def gaps(body: bytes, spans: Iterable[JsonSpan]) -> list[JsonSpan]:
     for span in sorted(spans, key=_start):
         if runs and span.start < runs[-1].end:
             continue  # inside of what goes anyway
-        if runs and _found(_skip_comma(body, runs[-1].end)).end() == span.start:
+        if runs and _require_match(_skip_comma(body, runs[-1].end)).end() == span.start:
             runs[-1] = JsonSpan(runs[-1].start, span.end)
         else:
             runs.append(span)
@@ -197,7 +197,7 @@ def with_member(body: bytes, key: str, value: bytes, end: int | None = None) -> 
 
 
 def _bounds(body: bytes, start: int, end: int | None) -> tuple[int, int]:
-    at = _found(_skip_white(body, start)).end()
+    at = _require_match(_skip_white(body, start)).end()
     if end is None:
         end = len(body) if start == 0 else value_end(body, at)
     return at, end
@@ -228,13 +228,13 @@ def _string_end(body: bytes, start: int) -> int:
     # The next quote ends nearly every string that has no escape before it; the pattern reads the others.
     if end > 0 and body[end - 1] != _BACKSLASH:
         return end + 1
-    return _found(_skip_string(body, start)).end()
+    return _require_match(_skip_string(body, start)).end()
 
 
 def _with_comma(body: bytes, run: JsonSpan) -> JsonSpan:
-    after = _found(_skip_white(body, run.end)).end()
+    after = _require_match(_skip_white(body, run.end)).end()
     if body[after] == _COMMA:
-        return JsonSpan(run.start, _found(_skip_white(body, after + 1)).end())
+        return JsonSpan(run.start, _require_match(_skip_white(body, after + 1)).end())
     before = _rstripped(body, run.start) - 1
     return JsonSpan(before, run.end) if body[before] == _COMMA else run
 
@@ -242,9 +242,9 @@ def _with_comma(body: bytes, run: JsonSpan) -> JsonSpan:
 def _rstripped(body: bytes, end: int) -> int:
     """Where the last byte before `end` that is not white space ends."""
     reach = 16
-    while not (kept := body[max(end - reach, 0) : end].rstrip(_WHITE)) and reach < end:
+    while not (stripped := body[max(end - reach, 0) : end].rstrip(_WHITE)) and reach < end:
         reach *= 4
-    return max(end - reach, 0) + len(kept)
+    return max(end - reach, 0) + len(stripped)
 
 
 def _text(escaped: bytes) -> str:
@@ -253,7 +253,7 @@ def _text(escaped: bytes) -> str:
     return text
 
 
-def _found(match: re.Match[bytes] | None) -> re.Match[bytes]:
+def _require_match(match: re.Match[bytes] | None) -> re.Match[bytes]:
     if match is None:
         raise WireError("", "JSON", "a text that ends too early")
     return match

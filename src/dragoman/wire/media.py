@@ -53,10 +53,10 @@ def parse_data_url(url: str) -> tuple[str, str] | None:
     if any(parameter.strip().lower() == "base64" for parameter in parameters):
         return media_type, _clean_base64(payload)
     try:
-        octets = unquote_to_bytes(payload)
+        raw = unquote_to_bytes(payload)
     except UnicodeEncodeError as error:
         raise BadDataUrl("the data of a data URL holds half of a surrogate pair") from error
-    return media_type, binascii.b2a_base64(octets, newline=False).decode("ascii")
+    return media_type, binascii.b2a_base64(raw, newline=False).decode("ascii")
 
 
 def data_url(media_type: str, data: str) -> str:

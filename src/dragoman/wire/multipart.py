@@ -14,9 +14,9 @@ from dragoman.wire.duplicate_keys import folded
 from dragoman.wire.json_spans import JsonSpan
 
 # A form of this API has a handful of parts, and a part two or three headers.
-_MOST_PARTS = 1000
-_LONGEST_HEAD = 8 * 1024
-_LONGEST_BOUNDARY = 70
+_MAX_PARTS = 1000
+_MAX_HEAD_BYTES = 8 * 1024
+_MAX_BOUNDARY_LENGTH = 70
 # `; name=value`, the value as it is or in quotes.
 _parameter = re.compile(rb';[ \t]*+([^\s;=",]++)[ \t]*+=[ \t]*+("(?:[^"\\]|\\.)*+"|[^\s;,"]*+)[ \t]*+', re.DOTALL).match
 # The end of a line that only its boundary stands on; two dashes are the end of the form.
@@ -33,26 +33,26 @@ def is_form(content_type: bytes) -> bool:
 def field_span(body: bytes, content_type: bytes, name: str) -> JsonSpan | None:
     """Where the value of a form's field stands; None if the form has no such field, or no boundary is known."""
     _, semicolon, rest = content_type.partition(b";")
-    said = _parameters(semicolon + rest)
-    boundary = said.get(b"boundary")
-    if boundary is None and b"boundary*" not in said:
+    parameters = _parameters(semicolon + rest)
+    boundary = parameters.get(b"boundary")
+    if boundary is None and b"boundary*" not in parameters:
         return None
-    if boundary is None or not 0 < len(boundary) <= _LONGEST_BOUNDARY:
+    if boundary is None or not 0 < len(boundary) <= _MAX_BOUNDARY_LENGTH:
         raise _broken("a boundary that is none")
-    found: JsonSpan | None = None
+    span: JsonSpan | None = None
     for start, end in _parts(body, b"--" + boundary):
         head, value = _head(body, start, end)
         if not _is_field(head, name):
             continue
-        if found is not None:
+        if span is not None:
             raise WireError(f"/{name}", "one value", "two of them")
-        found = JsonSpan(value, end)
-    return found
+        span = JsonSpan(value, end)
+    return span
 
 
-def _parts(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
+def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[int, int]]:
     """Where the parts of a form stand, each with its head. The boundary stands nowhere but around them."""
-    at = body.find(mark)
+    at = body.find(boundary)
     if at < 0:
         raise _broken("one without its boundary")
     start, last, count = 0, False, 0
@@ -60,15 +60,15 @@ def _parts(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
         if last or (at and body[at - 2 : at] != b"\r\n"):
             raise _broken("a boundary within a part")
         count += 1
-        if count > _MOST_PARTS:
+        if count > _MAX_PARTS:
             raise _broken("more parts than anybody sends")
         if start:
             yield start, max(at - 2, start)
-        line = _line_end(body, at + len(mark))
+        line = _line_end(body, at + len(boundary))
         if line is None:
             raise _broken("a boundary within a part")
         start, last = line.end(), line[1] is not None
-        at = body.find(mark, start)
+        at = body.find(boundary, start)
     if not last:
         raise _broken("one that breaks off")
 
@@ -77,7 +77,7 @@ def _head(body: bytes, start: int, end: int) -> tuple[list[tuple[bytes, bytes]],
     """The headers of a part, names in lower case, and where its value begins."""
     if body[start : start + 2] == b"\r\n":
         return [], start + 2
-    close = body.find(b"\r\n\r\n", start, min(end, start + _LONGEST_HEAD))
+    close = body.find(b"\r\n\r\n", start, min(end, start + _MAX_HEAD_BYTES))
     if close < 0:
         raise _broken("a part without the end of its headers")
     # A line that begins with white space goes on with the one before.
@@ -97,17 +97,17 @@ def _is_field(head: list[tuple[bytes, bytes]], name: str) -> bool:
     if len(dispositions) > 1:
         raise _broken("a part with two dispositions")
     _, semicolon, rest = dispositions[0].partition(b";")
-    said = _parameters(semicolon + rest)
-    given = said.get(b"name", b"").decode("utf-8", "replace")
-    if b"name*" in said or "\\" in given:
+    parameters = _parameters(semicolon + rest)
+    given = parameters.get(b"name", b"").decode("utf-8", "replace")
+    if b"name*" in parameters or "\\" in given:
         raise _broken("a name with escapes")
     if folded(given.strip()) != name:
         return False
     if given != name:
         raise WireError(f"/{name}", "this name", "it in other letters")
-    if said.get(b"filename") and b"filename*" not in said:
+    if parameters.get(b"filename") and b"filename*" not in parameters:
         return False
-    if b"filename" in said or b"filename*" in said or not _is_plain(head):
+    if b"filename" in parameters or b"filename*" in parameters or not _is_plain(head):
         raise WireError(f"/{name}", "plain text", "a file or a coding")
     return True
 
@@ -126,7 +126,7 @@ def _is_plain(head: list[tuple[bytes, bytes]]) -> bool:
 
 def _parameters(text: bytes) -> dict[bytes, bytes]:
     """The parameters of a header's value, names in lower case; of quotes only the outer ones are taken off."""
-    found: dict[bytes, bytes] = {}
+    parameters: dict[bytes, bytes] = {}
     at = 0
     text = text.rstrip(b"; \t")
     while at < len(text):
@@ -135,12 +135,12 @@ def _parameters(text: bytes) -> dict[bytes, bytes]:
             raise _broken("a header that cannot be read")
         # `name*0*=…` is a piece of a name, in a way of writing it that forms must not use.
         key = re.sub(rb"\*.*", b"*", read[1].lower())
-        if key in found:
+        if key in parameters:
             raise _broken("a header that says something twice")
-        found[key] = read[2][1:-1] if read[2][:1] == b'"' else read[2]
+        parameters[key] = read[2][1:-1] if read[2][:1] == b'"' else read[2]
         at = read.end()
-    return found
+    return parameters
 
 
-def _broken(found: str) -> WireError:
-    return WireError("", "a form in parts", found)
+def _broken(actual: str) -> WireError:
+    return WireError("", "a form in parts", actual)

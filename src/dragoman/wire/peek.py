@@ -15,11 +15,11 @@ T = TypeVar("T")
 NULL = Raw(b"null")
 _BRACKET = ord("[")
 _NOTHING = (b"null", b"[]", b"{}", b'""', b"false")
-_LONGEST_NUMBER = 18
+_MAX_DIGITS = 18
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
-def says(raw: Raw) -> bool:
+def has_value(raw: Raw) -> bool:
     """Whether a member is there and says something."""
     view = memoryview(raw)
     return view.nbytes > len(b"false") or bytes(view) not in _NOTHING
@@ -49,8 +49,8 @@ def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
 
 def number(raw: Raw) -> int | None:
     """A member that is a whole number."""
-    text = bytes(memoryview(raw)[: _LONGEST_NUMBER + 1])
-    return int(text) if len(text) <= _LONGEST_NUMBER and text.isdigit() else None
+    text = bytes(memoryview(raw)[: _MAX_DIGITS + 1])
+    return int(text) if len(text) <= _MAX_DIGITS and text.isdigit() else None
 
 
 class _TextPart(Struct):
@@ -65,10 +65,10 @@ def text_in(raw: Raw) -> str:
     if raw is NULL:
         return ""
     try:
-        found = _TEXT.decode(raw)
+        value = _TEXT.decode(raw)
     except _UNREADABLE:
         return ""
-    return found if isinstance(found, str) else "".join([part.text for part in found])
+    return value if isinstance(value, str) else "".join([part.text for part in value])
 
 
 class PeekedMessage(Struct):
@@ -78,12 +78,12 @@ class PeekedMessage(Struct):
     content: Raw = NULL
 
 
-def opening_in(said: Sequence[PeekedMessage], instructions: str = "") -> ConversationStart:
+def conversation_start_in(messages: Sequence[PeekedMessage], instructions: str = "") -> ConversationStart:
     """How a conversation began; without instructions of its own, what stands before the user's words is taken for them.
 
     Nothing, if the user said nothing.
     """
-    for message in said:
+    for message in messages:
         if message.role == "user":
             return ConversationStart(instructions=instructions, text=text_in(message.content))
         instructions = instructions or text_in(message.content)

@@ -14,9 +14,9 @@ _first = re.compile(rb'[ \t\n\r]*+\{[ \t\n\r]*+"([^"\\]*+)"[ \t\n\r]*+:[ \t\n\r]
 
 def replace_text(body: bytes, key: str, text: str) -> bytes:
     """The same bytes with the top-level string member `key` saying something else."""
-    found = _first(body)
-    if found is not None and found[1] == key.encode() and not _is_again(body, found):
-        return body[: found.start(2)] + encode(text) + body[found.end(2) :]
+    match = _first(body)
+    if match is not None and match[1] == key.encode() and not _is_again(body, match):
+        return body[: match.start(2)] + encode(text) + body[match.end(2) :]
     # Whoever reads the body goes by the last of several.
     for member in reversed(object_members(body)):
         if member.key == key:
@@ -32,10 +32,10 @@ def _is_again(body: bytes, first: re.Match[bytes]) -> bool:
 def with_stream(body: bytes, stream: bool) -> bytes:
     """The same bytes with the top-level `stream` saying this, once or in each of its duplicates."""
     value = b"true" if stream else b"false"
-    found = named(object_members(body), "stream")
-    if not found:
+    members = named(object_members(body), "stream")
+    if not members:
         return with_member(body, "stream", value)
-    return replaced(body, [(member.value, value) for member in found])
+    return replaced(body, [(member.value, value) for member in members])
 
 
 def named(members: list[Member], key: str) -> list[Member]:

@@ -53,7 +53,7 @@ class SseReader:
         self._guarded = True
 
     @property
-    def resting(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no part of an event is held, so that whole events may pass unread."""
         return not self._held and not self._guarded
 
@@ -65,7 +65,7 @@ class SseReader:
     def feed(self, chunk: bytes) -> list[Frame]:
         """Takes the next bytes and returns the frames they complete."""
         if self._guarded or _RETURN in chunk:
-            chunk = self._settle(chunk)
+            chunk = self._normalize(chunk)
         held = self._held
         if held:
             if b"\n\n" not in chunk and not (chunk.startswith(b"\n") and held.endswith(b"\n")):
@@ -94,7 +94,7 @@ class SseReader:
         self._held.clear()
         return [] if data is None else [Frame(event, data)]
 
-    def _settle(self, chunk: bytes) -> bytes:
+    def _normalize(self, chunk: bytes) -> bytes:
         """Strips the byte order mark and makes every line end a line feed, so that one parser serves all streams."""
         if self._broken:
             raise self._too_long()
@@ -136,9 +136,9 @@ class SseReader:
             position = end + 2
             if data is not None:
                 frames.append(Frame(event, data))
-            elif unheard := _find_dataless(chunk, position, position + limit):
+            elif dataless := _find_dataless(chunk, position, position + limit):
                 # Where one event had no data there may be very many, of three bytes each.
-                position = unheard.end()
+                position = dataless.end()
         return frames
 
     def _hold(self, chunk: bytes, frames: list[Frame]) -> None:

@@ -19,25 +19,25 @@ VALUES = b",[{"
 MEMBERS = b":"
 
 
-def exceeds(body: bytes, most: int, marks: bytes = VALUES) -> bool:
+def exceeds(body: bytes, limit: int, marks: bytes = VALUES) -> bool:
     """Whether a text holds more than so many values (or members), in time linear in its length."""
-    if len(body) <= most:
+    if len(body) <= limit:
         return False
-    return _may_exceed(body, most, marks) and _does_exceed(body, most, marks)
+    return _may_exceed(body, limit, marks) and _does_exceed(body, limit, marks)
 
 
-def _may_exceed(body: bytes, most: int, marks: bytes) -> bool:
+def _may_exceed(body: bytes, limit: int, marks: bytes) -> bool:
     """Whether there would be too many if all of these bytes counted, those within strings too."""
     count = 0
     for start in range(0, len(body), _SLICE):
         for mark in marks:
             count += body.count(mark, start, start + _SLICE)
-        if count > most:
+        if count > limit:
             return True
     return False
 
 
-def _does_exceed(body: bytes, most: int, marks: bytes) -> bool:
+def _does_exceed(body: bytes, limit: int, marks: bytes) -> bool:
     """The same without what stands within strings; one may begin in one slice and end in a later one."""
     count, at, within = 0, 0, 0
     while at < len(body):
@@ -52,6 +52,6 @@ def _does_exceed(body: bytes, most: int, marks: bytes) -> bool:
         within = (within + len(pieces) - 1) % 2
         for mark in marks:
             count += outside.count(mark)
-        if count > most:
+        if count > limit:
             return True
     return False

@@ -43,7 +43,7 @@ def test_every_problem_has_its_remedy(tmp_path: Path) -> None:
     put_trusted(tmp_path, "[server]\nprot = 9\nhost = 5\n")
     settings, section = configuration(None, os.environ)
     assert settings is None
-    assert [finding.words for finding in section.findings] == [
+    assert [finding.message for finding in section.findings] == [
         "dragoman.toml:2: server.prot: is not a known key",
         "dragoman.toml:3: server.host: expected a text in quotes, found a whole number",
     ]

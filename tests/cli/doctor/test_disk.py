@@ -71,4 +71,4 @@ def test_the_store_has_a_version_or_a_problem(tmp_path: Path) -> None:
     path.write_bytes(b"nonsense " * 1000)
     (finding,) = store(settings_at(path)).findings
     assert finding.heading == DATABASE
-    assert store(Settings(storage=Storage(keep=False))).facts == (("kept", "nothing is kept"),)
+    assert store(Settings(storage=Storage(store_responses=False))).facts == (("kept", "nothing is kept"),)

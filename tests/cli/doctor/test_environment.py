@@ -36,7 +36,7 @@ def test_pitfall_623_an_address_that_points_at_nothing_is_found_with_the_file_th
     (tmp_path / ".zshrc").write_text(f"# ANTHROPIC_BASE_URL\nexport X=1\nexport ANTHROPIC_BASE_URL={URL}\n")
     environ = {"HOME": str(tmp_path), "ANTHROPIC_BASE_URL": URL, "OPENAI_BASE_URL": URL}
     first, second = environment(environ).findings
-    assert first.words == "ANTHROPIC_BASE_URL is set, and nobody listens there"
+    assert first.message == "ANTHROPIC_BASE_URL is set, and nobody listens there"
     assert first.advice == f"unset ANTHROPIC_BASE_URL, and take it out of {tmp_path}/.zshrc:3"
     assert (first.wrong, first.heading) == (True, BLOCKED)
     assert second.advice == "unset OPENAI_BASE_URL, and look where it is set"
@@ -46,12 +46,12 @@ def test_pitfall_623_an_address_that_points_at_nothing_is_found_with_the_file_th
 def test_an_address_where_somebody_answers_is_worth_knowing() -> None:
     (finding,) = environment({"OPENAI_BASE_URL": URL}, lambda url: "").findings
     assert not finding.wrong
-    assert finding.words.startswith("OPENAI_BASE_URL is set: every client started here goes to that address")
+    assert finding.message.startswith("OPENAI_BASE_URL is set: every client started here goes to that address")
 
 
 def test_pitfall_632_a_proxy_that_catches_this_machine_is_named() -> None:
     (finding,) = environment({"HTTP_PROXY": "http://proxy.example.org"}).findings
-    assert (finding.wrong, finding.words.split()[0]) == (False, "HTTP_PROXY")
+    assert (finding.wrong, finding.message.split()[0]) == (False, "HTTP_PROXY")
     assert "NO_PROXY" in finding.advice
     assert environment({"HTTP_PROXY": "http://proxy.example.org", "no_proxy": "x, 127.0.0.1"}).findings == ()
 

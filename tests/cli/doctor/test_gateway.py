@@ -50,7 +50,7 @@ def test_a_port_of_another_program_is_wrong_and_a_free_one_is_not(monkeypatch: p
         listener.listen(0)
         listener.settimeout(0)
         (finding,) = gateway(at(port), {}).findings
-    assert finding.words == f"port {port} is taken by another program (process {os.getpid()})"
+    assert finding.message == f"port {port} is taken by another program (process {os.getpid()})"
     with socket.socket() as bound:
         # Taken, so that nobody else takes it meanwhile, and yet nobody listens.
         bound.bind(("127.0.0.1", 0))

@@ -8,7 +8,7 @@ from email.utils import formatdate
 import pytest
 
 from dragoman.cli.doctor.headings import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
-from dragoman.cli.doctor.providers import ask, clock, providers
+from dragoman.cli.doctor.providers import clock, probe_providers, providers
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.gateway.provider_probe import ProbeResponse
@@ -27,7 +27,7 @@ def answer(
     """What a provider said, and how far our clock is ahead of its own."""
     date = formatdate(NOW - ahead, usegmt=True) if ahead is not None else ""
     return ProbeResponse(
-        provider=provider, protocol="openai-chat", well=well, words=words, status=status, date=date, heard=NOW
+        provider=provider, protocol="openai-chat", well=well, message=words, status=status, date=date, received_at=NOW
     )
 
 
@@ -53,7 +53,7 @@ def test_who_answers_is_a_fact_and_who_does_not_is_wrong() -> None:
 
 def test_nobody_but_echo_is_worth_knowing() -> None:
     alone = read_settings(None, {}, catalogue())
-    (finding,) = providers(alone, ask(alone), {}).findings
+    (finding,) = providers(alone, probe_providers(alone), {}).findings
     assert not finding.wrong and "OPENAI_API_KEY" in finding.advice
 
 
@@ -61,8 +61,8 @@ def test_a_provider_that_says_nothing_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = Endpoint(protocol="openai-chat", base_url=f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
         slow = Settings(providers={"slow": Provider(name="slow", endpoints=(endpoint,), auth="none")})
-        (told,) = ask(slow, 0.2)
-    assert (told.well, told.words) == (False, "no answer in time")
+        (told,) = probe_providers(slow, 0.2)
+    assert (told.well, told.message) == (False, "no answer in time")
 
 
 def test_nobody_is_asked_offline() -> None:
@@ -73,12 +73,12 @@ def test_nobody_is_asked_offline() -> None:
 @pytest.mark.parametrize(("ahead", "words"), [(3600.0, "3600 s ahead of"), (-300.0, "300 s behind")])
 def test_a_clock_that_is_wrong_is_told(ahead: float, words: str) -> None:
     (finding,) = clock([answer("a", "", ahead=ahead), answer("b", "")]).findings
-    assert words in finding.words and finding.heading == CLOCK
+    assert words in finding.message and finding.heading == CLOCK
 
 
 def test_a_clock_is_right_if_it_is_so_by_one_of_them() -> None:
     section = clock([answer("a", "", ahead=7200.0), answer("b", "", ahead=2.0)])
     assert (section.facts, section.findings) == ((("compared", "with b: +2 s"),), ())
     assert "with nobody" in clock([answer("a", "")]).facts[0][1]
-    odd = ProbeResponse(provider="a", protocol="", well=True, words="", date="yesterday", heard=NOW)
+    odd = ProbeResponse(provider="a", protocol="", well=True, message="", date="yesterday", received_at=NOW)
     assert "with nobody" in clock([odd]).facts[0][1]

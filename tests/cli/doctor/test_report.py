@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.cli.doctor.report import DoctorFinding, ReportRedactor, Section, as_json, as_text, veil_of
+from dragoman.cli.doctor.report import DoctorFinding, ReportRedactor, Section, as_json, as_text, redactor_for
 from dragoman.cli.terminal import OutputScreen
 
 SECTIONS = (
@@ -12,8 +12,8 @@ SECTIONS = (
     Section(
         title="Environment",
         findings=(
-            DoctorFinding(words="A is set, with sk-0123456789", advice="unset A", heading="Connection refused"),
-            DoctorFinding(words="B \x1b[2J", advice="look", wrong=False),
+            DoctorFinding(message="A is set, with sk-0123456789", advice="unset A", heading="Connection refused"),
+            DoctorFinding(message="B \x1b[2J", advice="look", wrong=False),
         ),
     ),
 )
@@ -46,7 +46,7 @@ def test_what_is_wrong_is_red_and_said_in_words() -> None:
 
 @pytest.mark.parametrize("colour", [False, True])
 def test_long_words_go_on_below(colour: bool) -> None:
-    finding = DoctorFinding(words="word " * 40, advice="do " * 40, wrong=False)
+    finding = DoctorFinding(message="word " * 40, advice="do " * 40, wrong=False)
     section = Section(title="T", facts=(("name", "words " * 40),), findings=(finding,))
     lines = as_text([section], OutputScreen(terminal=True, width=60, colour=colour), VEIL).splitlines()
     plain = [line.replace("\x1b[33m", "").replace("\x1b[0m", "").replace("\x1b[1m", "") for line in lines[1:-1]]
@@ -76,8 +76,8 @@ def test_for_programs() -> None:
 
 
 def test_a_home_is_hidden_and_short_words_are_no_secrets() -> None:
-    veil = veil_of({"HOME": "/home/me/"}, ["none", "sk-0123456789", ""])
+    veil = redactor_for({"HOME": "/home/me/"}, ["none", "sk-0123456789", ""])
     assert veil == VEIL
-    assert (veil.over("/home/me"), veil.over("/home/me/x"), veil.over("/home/men")) == ("~", "~/x", "/home/men")
-    assert veil_of({}, []).over("/x/y") == "/x/y"
-    assert veil_of({"HOME": "/"}, []).over("/x/y") == "/x/y"
+    assert (veil.redact("/home/me"), veil.redact("/home/me/x"), veil.redact("/home/men")) == ("~", "~/x", "/home/men")
+    assert redactor_for({}, []).redact("/x/y") == "/x/y"
+    assert redactor_for({"HOME": "/"}, []).redact("/x/y") == "/x/y"

@@ -8,7 +8,7 @@ from dragoman.cli.doctor.service import service
 from dragoman.config.env_file import as_env_file
 from dragoman.system_service.init_systems import find_manager
 from dragoman.system_service.installed import env_file_in, find_installed, write_new
-from dragoman.system_service.units import MARK, Job
+from dragoman.system_service.units import MARKER, Job
 from tests.cli.machine import SECRET
 from tests.system_service.fake_init import FakeInit
 
@@ -19,18 +19,18 @@ def test_a_service_that_is_stopped_is_a_note_and_what_it_lacks_is_wrong(tmp_path
     config = tmp_path / "mine.toml"
     config.write_text('[keys.a]\nkey = "$THERE"\n[keys.b]\nkey = "$MISSING"\n')
     words = ("/opt/python", "serve", "--config", str(config), "--env-file", str(env_file))
-    write_new(manager.unit, manager.text(Job(words=words, folder="/", stop_seconds=1)), 0o644)
-    write_new(env_file, as_env_file({"THERE": SECRET}, MARK), 0o600)
+    write_new(manager.unit, manager.render_unit(Job(command=words, directory="/", stop_seconds=1)), 0o644)
+    write_new(env_file, as_env_file({"THERE": SECRET}, MARKER), 0o600)
     installed = find_installed(init.environment)
     assert installed is not None
     runs, section = service(installed, {**init.environment, "THERE": "another"})
     assert not runs
     assert [finding.wrong for finding in section.findings] == [False, True, False]
-    assert "MISSING" in section.findings[1].words and "THERE" in section.findings[2].words
+    assert "MISSING" in section.findings[1].message and "THERE" in section.findings[2].message
     assert dict(section.facts)["variables"] == f"THERE (in {env_file})"
     assert SECRET not in str(section)
     config.unlink()
     env_file.chmod(0o640)
-    assert "by others" in service(installed, init.environment)[1].findings[1].words
+    assert "by others" in service(installed, init.environment)[1].findings[1].message
     env_file.chmod(0o600)
-    assert "cannot be read" in service(installed, init.environment)[1].findings[1].words
+    assert "cannot be read" in service(installed, init.environment)[1].findings[1].message

@@ -314,13 +314,13 @@ def test_a_key_is_asked_for_although_there_is_none() -> None:
     """All of them may have been revoked, and whether one is asked for is not their number."""
     page = SharedMemory()
     doors = (
-        Guard(Settings(), Protection(asks_keys=True)),
+        Guard(Settings(), Protection(requires_keys=True)),
         Guard(Settings(keys_table=True)),
         Guard(Settings(), Protection(), page),
     )
     assert [door.open for door in doors] == [False, False, True]
     # Another process has come to ask for keys: so does this one, from that moment on.
-    page.note(Protection(asks_keys=True))
+    page.record(Protection(requires_keys=True))
     for door in doors:
         with pytest.raises(ClientError) as caught:
             door.identify(asked(("x-api-key", "anything")), CHAT)

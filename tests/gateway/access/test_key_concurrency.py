@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import KeyBusy
-from dragoman.gateway.access.key_concurrency import KeyCalls, KeyPlace
+from dragoman.gateway.access.key_concurrency import KeyCalls, KeySlot
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, House, running, settings_for
 from tests.gateway.keeping_house import ALICE, BOB, ECHO, SLOW, create
 from tests.gateway.says import question, tells
@@ -129,16 +129,16 @@ def gateway(most: int) -> Iterator[House]:
 
 
 def alices(house: House) -> Key:
-    return house.app.service.settings.keys[0]
+    return house.app.runtime.settings.keys[0]
 
 
 def taken(house: House) -> int:
-    return house.app.service.key_calls.taken(alices(house))
+    return house.app.runtime.key_calls.taken(alices(house))
 
 
-def place_in(house: House) -> KeyPlace:
+def place_in(house: House) -> KeySlot:
     """A place of Alice's, as one of her exchanges has it."""
-    place = house.app.service.key_calls.take(alices(house))
+    place = house.app.runtime.key_calls.take(alices(house))
     assert place is not None
     return place
 
@@ -210,5 +210,5 @@ def test_a_follower_of_a_response_in_the_background_takes_no_place_beside_it() -
 
 async def ended(house: House) -> None:
     """Wait until nothing runs in the background."""
-    while tasks := set(house.app.service.state.background._tasks.values()):
+    while tasks := set(house.app.runtime.state.background._tasks.values()):
         await asyncio.wait(tasks)

@@ -52,7 +52,7 @@ EMPTY = replace(NONE, empty=True)
 
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_this_machine_alone_reaches(host: str) -> None:
-    assert not protection_at_start(NONE, host, open_to_all=False).asks_keys
+    assert not protection_at_start(NONE, host, open_to_all=False).requires_keys
 
 
 @pytest.mark.parametrize("host", OPEN)
@@ -78,7 +78,7 @@ def test_others_may_reach(host: str) -> None:
     ids=["keys", "keys, open", "a key given", "a key given, open", "none usable", "none usable, open", "none, open"],
 )
 def test_keys_are_asked_for_at_the_start(host: str, settings: Settings, insists: bool, asked: bool) -> None:
-    assert protection_at_start(settings, host, open_to_all=insists).asks_keys is asked
+    assert protection_at_start(settings, host, open_to_all=insists).requires_keys is asked
 
 
 def test_the_address_is_the_one_that_is_bound() -> None:
@@ -124,22 +124,22 @@ def test_a_reload_finds(case: str) -> None:
         assert caught.value.remedy
     else:
         applied = judged(protection, started, found)
-        assert tightened(protection, applied).asks_keys is verdict
+        assert tightened(protection, applied).requires_keys is verdict
 
 
 def test_what_keys_were_added_later_is_asked_for_after_they_are_gone() -> None:
     protection = tightened(protection_of(NONE, open_to_all=True), KEYED)
     protection = tightened(protection, judged(protection, KEYED, REVOKED))
-    assert protection.asks_keys
+    assert protection.requires_keys
     with pytest.raises(ConfigError):
         judged(protection, REVOKED, NONE)
 
 
 def test_host_port_workers_and_storage_stay_and_the_rest_is_applied() -> None:
-    started = Settings(server=Server(host="127.0.0.1", port=1, workers=2), storage=Storage(days=3))
+    started = Settings(server=Server(host="127.0.0.1", port=1, workers=2), storage=Storage(response_days=3))
     found = Settings(
         server=Server(host="0.0.0.0", port=5, workers=6, allowed_hosts=("a.example",)),
-        storage=Storage(days=7),
+        storage=Storage(response_days=7),
         routes=(RouteConfig(pattern="a", targets=("echo/text",)),),
     )
     applied = judged(Protection(), started, found)

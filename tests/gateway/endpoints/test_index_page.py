@@ -142,7 +142,7 @@ def keyed(port: int) -> Settings:
 
 def test_without_a_key_the_page_names_no_provider_key_or_path() -> None:
     with running(settings=keyed) as house:
-        names = [*house.app.service.settings.providers, *(key.name for key in house.app.service.settings.keys)]
+        names = [*house.app.runtime.settings.providers, *(key.name for key in house.app.runtime.settings.keys)]
         strangers = [looked_at(house), looked_at(house, x_api_key="sesame-wrong-0123")]
         friend = looked_at(house, x_api_key=KEY)
     for page in strangers:

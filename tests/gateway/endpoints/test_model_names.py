@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.names import ask_names
+from dragoman.launching.names import fetch_names
 from tests.gateway.harness import Received, Reply, running, settings_for, whole
 from tests.gateway.says import with_provider
 from tests.sdk.digging import dig_objects
@@ -27,34 +27,34 @@ def with_line(settings: Settings) -> Settings:
 
 def test_all_names_are_told_with_what_is_known_of_them() -> None:
     with running(listing, with_provider(with_line, models=None)) as house:
-        names = {name.name: name for name in ask_names(house.url, "")}
+        names = {name.name: name for name in fetch_names(house.url, "")}
         assert {"mine", "chat/m", "all/m", "echo/text"} <= set(names)
         assert (names["mine"].window, names["mine"].output_cap) == (131072, 8192)
         assert [target.target for target in names["mine"].targets] == ["chat/m"]
-        assert [name.name for name in ask_names(house.url, "", match="m?ne")] == ["mine"]
+        assert [name.name for name in fetch_names(house.url, "", match="m?ne")] == ["mine"]
 
 
 def test_only_the_providers_of_the_names_that_are_asked_for_are_asked() -> None:
     with running(listing, with_provider(with_line, models=None)) as house:
-        names = ask_names(house.url, "", names=["mine", "no-such-name", "chat/ä&b"])
+        names = fetch_names(house.url, "", names=["mine", "no-such-name", "chat/ä&b"])
         assert [(name.name, name.window) for name in names] == [("mine", 131072), ("chat/ä&b", None)]
         assert len(house.provider.received) == 1
 
 
 def test_a_provider_whose_models_the_configuration_names_is_asked_what_it_says_of_them_alone() -> None:
     with running(listing, with_provider(with_line, models=("m", "n"))) as house:
-        (name,) = ask_names(house.url, "", names=["chat/m"])
+        (name,) = fetch_names(house.url, "", names=["chat/m"])
         assert (name.window, len(house.provider.received)) == (131072, 1)
-        names = {name.name: name for name in ask_names(house.url, "", match="chat/")}
+        names = {name.name: name for name in fetch_names(house.url, "", match="chat/")}
         assert {name: found.window for name, found in names.items()} == {"chat/m": 131072, "chat/n": None}
         assert len(house.provider.received) == 1
 
 
 def test_it_is_for_those_who_may_use_the_gateway() -> None:
     with running((), lambda port: settings_for(port, keys=["sk-of-a-client-0123456789"])) as house:
-        assert ask_names(house.url, "sk-of-a-client-0123456789")
+        assert fetch_names(house.url, "sk-of-a-client-0123456789")
         with pytest.raises(DragomanError, match=r"does not tell what it knows of models \(status 401\)"):
-            ask_names(house.url, "sk-of-another")
+            fetch_names(house.url, "sk-of-another")
 
 
 def test_too_many_names_are_refused() -> None:

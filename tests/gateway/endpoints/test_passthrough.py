@@ -43,7 +43,7 @@ FORM = (
 
 
 # What an operator opens whose account is his alone.
-READING = Server(relayed_paths=("GET /files", "GET /files/*", "GET /messages/batches/*", "GET /vector_stores/*"))
+READING = Server(passthrough_paths=("GET /files", "GET /files/*", "GET /messages/batches/*", "GET /vector_stores/*"))
 
 
 def reading(port: int) -> Settings:
@@ -298,7 +298,7 @@ def test_a_closed_path_is_a_403_that_names_the_setting_and_reaches_no_provider(p
             named = "messages" if dialect == MESSAGES else "chat"
             told = house.ask(method, prefix + path, b'{"model":"chat/served"}', x_dragoman_provider=named)
             assert told.status == 403, (method, path, told.body)
-            assert "server.relayed_paths" in str(failure_of(dialect, told)["message"])
+            assert "server.passthrough_paths" in str(failure_of(dialect, told)["message"])
         assert not house.provider.received
 
 
@@ -306,7 +306,7 @@ def test_the_log_says_which_path_is_closed_and_what_opens_it() -> None:
     with running() as house:
         assert house.ask("GET", "/v1/nobody/thought/of/it", b"", x_dragoman_provider="chat").status == 403
         (line,) = log_lines(house)
-    words = "GET `/nobody/thought/of/it` is not relayed here; server.relayed_paths opens it if it should be"
+    words = "GET `/nobody/thought/of/it` is not relayed here; server.passthrough_paths opens it if it should be"
     assert (line["failure"], line["why"]) == ("forbidden", words)
 
 
@@ -366,7 +366,7 @@ def test_a_query_stays_behind_the_path() -> None:
 
 def test_the_configuration_opens_a_path() -> None:
     def opened(port: int) -> Settings:
-        return settings_for(port, server=Server(relayed_paths=("DELETE /files/*", "POST /realtime/client_secrets")))
+        return settings_for(port, server=Server(passthrough_paths=("DELETE /files/*", "POST /realtime/client_secrets")))
 
     with running([whole({"deleted": True}), whole({"value": "ek"})], opened) as house:
         assert house.ask("DELETE", "/v1/files/file-1", b"", x_dragoman_provider="chat").status == 200
@@ -418,7 +418,7 @@ def test_item_22_a8_what_the_providers_account_holds_is_not_read_with_its_key(
         told = house.ask(method, path, b"", x_dragoman_provider="all", x_api_key=key)
         assert (told.status, house.provider.received) == (403, [])
         if method != "HEAD":
-            assert b"server.relayed_paths opens it" in told.body
+            assert b"server.passthrough_paths opens it" in told.body
 
 
 def test_what_stands_below_a_stored_response_is_closed_but_for_what_is_known() -> None:

@@ -103,7 +103,7 @@ def test_a_wrong_request_is_told_at_once() -> None:
 
 
 def test_attempts_are_capped() -> None:
-    with running(script(dict.fromkeys("abd", BROKEN)), house_of(routing=Routing(attempts=2))) as house:
+    with running(script(dict.fromkeys("abd", BROKEN)), house_of(routing=Routing(max_attempts=2))) as house:
         assert house.post("/v1/embeddings", ASKED).status == 500
         assert asked(house) == ["a/m", "b/m"]
 

@@ -14,7 +14,7 @@ from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.records.journal_entry import CostBreakdown, TokenCounts
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import Reply, settings_for, stay_silent, whole
 from tests.gateway.harness import stream as streamed
@@ -41,7 +41,7 @@ COMPACTED = {
 
 
 def settings(port: int) -> Settings:
-    opened = Server(relayed_paths=("GET /files/*",))
+    opened = Server(passthrough_paths=("GET /files/*",))
     return replace(settings_for(port, server=opened), prices={"chat/served": OWN, "responses/served": OWN})
 
 
@@ -77,8 +77,8 @@ def test_pitfall_412_every_path_whose_answer_has_a_usage_is_metered(case: str) -
         assert answer.body == b"".join(step for step in told.steps if isinstance(step, bytes))
     (record,) = records
     assert record.tokens == tokens
-    assert record.money is not None and (record.money.total, record.money.unpriced) == (cost, ())
-    assert [attempt.money for attempt in record.attempts] == [record.money]
+    assert record.cost is not None and (record.cost.total, record.cost.unpriced) == (cost, ())
+    assert [attempt.cost for attempt in record.attempts] == [record.cost]
     assert not record.estimated
 
 
@@ -87,22 +87,22 @@ def test_pitfall_388_a_reported_zero_is_a_count_on_another_path(told: dict[str, 
     with recorded([whole({"data": [], "usage": told})], settings) as (house, records):
         house.post("/v1/embeddings", {"model": "chat/served", "input": ""}, content_type="application/json")
     assert records[0].tokens == TokenCounts()
-    assert records[0].money is not None and (records[0].money.total, records[0].money.unpriced) == (0, ())
+    assert records[0].cost is not None and (records[0].cost.total, records[0].cost.unpriced) == (0, ())
 
 
 def test_what_is_paid_by_the_second_is_unpriced() -> None:
     told = whole({"text": "a", "usage": {"type": "duration", "seconds": 3}})
     with recorded([told], settings) as (house, records):
         house.post("/v1/audio/transcriptions", {"model": "chat/served"}, content_type="application/json")
-    assert (records[0].tokens, records[0].money) == (None, Money(unpriced=("duration",)))
+    assert (records[0].tokens, records[0].cost) == (None, CostBreakdown(unpriced=("duration",)))
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"usage":null}', b'{"usage":{"prompt', b'{"usage":{}}', b"\xff" * 10])
 def test_what_a_model_did_without_a_word_of_what_it_took_is_not_free(body: bytes) -> None:
     with recorded([whole(body)], settings) as (house, records):
         house.post("/v1/images/generations", {"model": "chat/served", "prompt": "x"}, content_type="application/json")
-    assert (records[0].tokens, records[0].money) == (None, UNREPORTED)
-    assert [attempt.money for attempt in records[0].attempts] == [UNREPORTED]
+    assert (records[0].tokens, records[0].cost) == (None, UNREPORTED)
+    assert [attempt.cost for attempt in records[0].attempts] == [UNREPORTED]
 
 
 @pytest.mark.parametrize(("fee", "cost"), [(None, 0), (5 * 10**9, 5_000_000)])
@@ -113,14 +113,14 @@ def test_what_costs_nothing_whatever_it_takes_needs_no_counts(fee: int | None, c
 
     with recorded([whole(b"{}")], free) as (house, records):
         house.post("/v1/moderations", {"model": "chat/served", "input": "x"}, content_type="application/json")
-    assert records[0].money is not None
-    assert (records[0].money.total, records[0].money.unpriced, records[0].money.entry) == (cost, (), "chat/served")
+    assert records[0].cost is not None
+    assert (records[0].cost.total, records[0].cost.unpriced, records[0].cost.entry) == (cost, (), "chat/served")
 
 
 def test_what_no_model_does_costs_nothing() -> None:
     with recorded([whole(b"{}")], settings) as (house, records):
         house.post("/v1/files", {"purpose": "x"}, content_type="application/json", x_dragoman_provider="chat")
-    assert (records[0].tokens, records[0].money) == (None, None)
+    assert (records[0].tokens, records[0].cost) == (None, None)
 
 
 WRITTEN = b'data: {"object":"text_completion","choices":[{"index":0,"text":"hi"}]}\n\n'
@@ -133,10 +133,10 @@ def test_what_a_model_writes_elsewhere_is_not_free_where_nothing_is_told(path: s
     with recorded([*ended, streamed(WRITTEN, COUNTED)], settings) as (house, records):
         for _ in range(4):
             house.post(path, {"model": "chat/served", "prompt": "x"}, content_type="application/json")
-    unknown = [(record.tokens, record.money) for record in records[:3]]
-    assert unknown == [(None, Money(unpriced=("usage",)))] * 3
-    assert [attempt.money for attempt in records[0].attempts] == [Money(unpriced=("usage",))]
-    told = records[3].money
+    unknown = [(record.tokens, record.cost) for record in records[:3]]
+    assert unknown == [(None, CostBreakdown(unpriced=("usage",)))] * 3
+    assert [attempt.cost for attempt in records[0].attempts] == [CostBreakdown(unpriced=("usage",))]
+    told = records[3].cost
     assert told is not None and (told.total, told.unpriced) == (68_000, ())
 
 
@@ -149,12 +149,12 @@ def test_the_record_of_another_path_says_what_is_known() -> None:
         house.post("/v1/embeddings", body, content_type="application/json")
         house.post("/v1/embeddings", body, content_type="application/json")
         house.post("/v1/embeddings", {**body, "model": "nobody/has it"}, content_type="application/json")
-    assert [record.asked for record in records] == ["chat/served", "chat/served", "nobody/has it"]
+    assert [record.requested_model for record in records] == ["chat/served", "chat/served", "nobody/has it"]
     assert all(record.size > 0 for record in records)
     answered, refused = records[0].attempts[0], records[1].attempts[0]
     assert (answered.kind, refused.kind) == ("answered", "wrong_request")
     assert answered.started <= answered.ended <= records[0].ended and answered.ended > 0
-    assert (refused.money, refused.maybe_billed, records[1].money) == (None, False, None)
+    assert (refused.cost, refused.maybe_billed, records[1].cost) == (None, False, None)
 
 
 def lines(port: int) -> Settings:
@@ -188,7 +188,7 @@ def test_what_no_model_does_and_waits_for_no_place_costs_nothing_however_it_ends
     for record in records:
         (attempt,) = record.attempts
         assert attempt.kind in ("broken", "silent")
-        assert (attempt.maybe_billed, attempt.money, record.money) == (False, None, None)
+        assert (attempt.maybe_billed, attempt.cost, record.cost) == (False, None, None)
 
 
 @pytest.mark.parametrize("several", [False, True], ids=["one target", "several"])
@@ -207,7 +207,7 @@ def test_a_call_that_was_left_may_have_cost_something(several: bool, begun: bool
     (record,) = records
     assert record.failure == "cancelled"
     assert [attempt.kind for attempt in record.attempts] == ["left"]
-    assert record.money == UNREPORTED
+    assert record.cost == UNREPORTED
 
 
 def test_a_call_that_broke_may_have_cost_something() -> None:
@@ -216,7 +216,7 @@ def test_a_call_that_broke_may_have_cost_something() -> None:
         wait_until(lambda: bool(records), "the exchange is recorded")
     (record,) = records
     assert (record.attempts[0].kind, record.attempts[0].maybe_billed) == ("broken", True)
-    assert record.money == UNREPORTED
+    assert record.cost == UNREPORTED
 
 
 def test_only_the_end_of_an_answer_is_kept() -> None:

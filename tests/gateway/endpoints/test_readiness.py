@@ -28,7 +28,7 @@ class Said(UsageRecorder):
 
 
 def accounts(when_full: str = "answer", problem: str = "", delay: str = "") -> Said:
-    made = Said(Storage(when_full=when_full), Log(io.StringIO()))
+    made = Said(Storage(on_write_failure=when_full), Log(io.StringIO()))
     made.said = (problem, delay)
     return made
 

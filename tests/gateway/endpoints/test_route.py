@@ -41,8 +41,8 @@ LINES = (
 )
 # Pico-dollars for a token.
 PRICES = {
-    "chat/dear": Override(rates=Rates(input=10**9, output=10**9), window=1000),
-    "messages/m": Override(rates=Rates(input=10**6, output=10**6), window=200_000),
+    "chat/dear": Override(rates=Rates(input=10**9, output=10**9), context_window=1000),
+    "messages/m": Override(rates=Rates(input=10**6, output=10**6), context_window=200_000),
 }
 
 
@@ -132,10 +132,10 @@ def test_who_asks_in_vain_is_told_which_filter_left_out_which_target(client: str
 
 def test_speed_and_health_are_those_of_the_gateway() -> None:
     with running((), settings_with) as house:
-        traffic = house.app.service.traffic
+        traffic = house.app.runtime.routing_state
         now = traffic.clock()
-        traffic.speeds.answered("messages/m", 100, now - 30.0, seconds=2.0, tokens=100.0, first=0.5)
-        traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, now, now - 1.0)
+        traffic.speeds.record_response("messages/m", 100, now - 30.0, seconds=2.0, tokens=100.0, first=0.5)
+        traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now, now - 1.0)
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
         assert told["because"] == "it is the first of the line that is neither left out nor behind"
@@ -149,12 +149,12 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
             {"standing": "suspect", "why": "it failed a moment ago"},
         )
         for begun in range(5):
-            traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, now + begun / 100, now + begun / 100)
+            traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now + begun / 100, now + begun / 100)
         quick = rows(asked(house, "two"))[1]
         why = "it is in cooldown, and asked if all others fail"
         assert (quick["left_out"], quick["behind"]) == (None, {"standing": "cooldown", "why": why})
-        traffic.health.clear("chat/m", now)
-        traffic.health.note("chat/m", AttemptOutcome.SILENT, now + 20.0, now)
+        traffic.health.reset("chat/m", now)
+        traffic.health.record("chat/m", AttemptOutcome.FIRST_BYTE_TIMEOUT, now + 20.0, now)
         resting = rows(asked(house, "two"))[1]
         assert (resting["standing"], resting["left_out"]) == ("resting", None)
         assert resting["behind"] == {"standing": "cooldown", "why": why}
@@ -165,12 +165,12 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
 
 def test_one_that_has_only_just_come_back_is_told_as_what_most_requests_find() -> None:
     with running((), settings_with) as house:
-        traffic = house.app.service.traffic
+        traffic = house.app.runtime.routing_state
         now = traffic.clock()
         for _ in range(5):
-            traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, now, now)
+            traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now, now)
         permit = traffic.health.take_permit("chat/m", now, 10.0)
-        traffic.health.note("chat/m", AttemptOutcome.ANSWERED, now, now, permit=permit)
+        traffic.health.record("chat/m", AttemptOutcome.ANSWERED, now, now, permit=permit)
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
         why = "it has only just come back, and gets some of the requests"
@@ -179,26 +179,26 @@ def test_one_that_has_only_just_come_back_is_told_as_what_most_requests_find() -
 
 def test_no_dice_are_rolled_no_turn_is_taken_and_no_conversation_is_kept_alive() -> None:
     with running(lambda _: tells(CHAT), settings_with) as house:
-        traffic = house.app.service.traffic
+        traffic = house.app.runtime.routing_state
 
         def chance() -> float:
             raise AssertionError("dice were rolled")
 
-        traffic.chance = chance
+        traffic.rng = chance
         assert {str(asked(house, "turns")["chosen"]) for _ in range(3)} == {"chat/m"}
         told = asked(house, "split")
         assert "no dice are rolled" in str(told["because"])
-        assert house.app.service.metrics.snapshot().in_flight == 0
+        assert house.app.runtime.metrics.snapshot().in_flight == 0
 
 
 def test_a_conversation_is_found_where_it_is_by_its_own_key_alone() -> None:
     with running(lambda _: tells(MESSAGES), lambda port: settings_with(port, (KEY, OTHER))) as house:
-        traffic = house.app.service.traffic
+        traffic = house.app.runtime.routing_state
         now = traffic.clock()
         for begun in range(5):
-            traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, now + begun / 100, now + begun / 100)
+            traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now + begun / 100, now + begun / 100)
         assert house.post(PATHS[CHAT], request_of(), authorization=f"Bearer {KEY}").status == 200
-        traffic.health.clear("chat/m", now)
+        traffic.health.reset("chat/m", now)
         mine = asked(house, "two", authorization=f"Bearer {KEY}")
         assert (mine["chosen"], mine["why"]) == ("messages/m", "pinned")
         for query, key in (("", OTHER), ("&key=key0", OTHER), ("&key=key1", KEY)):

@@ -11,7 +11,7 @@ from dragoman import __version__
 from dragoman.config.settings import Server, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.admission import AdmissionLimits, Slot
-from dragoman.gateway.endpoints.status import check_near
+from dragoman.gateway.endpoints.status import require_local_client
 from dragoman.http.server import ServerRequest
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.listing import ListedModel
@@ -46,14 +46,14 @@ def test_it_tells_providers_and_how_many_keys_they_have_and_no_secret() -> None:
             "waiting": 0,
             "check": None,
         }
-        assert [row["name"] for row in providers if isinstance(row, dict)] == [*house.app.service.settings.providers]
+        assert [row["name"] for row in providers if isinstance(row, dict)] == [*house.app.runtime.settings.providers]
         for secret in (*KEYS, "127.0.0.1", str(house.provider.port)):
             assert secret.encode() not in told.body
 
 
 def test_it_tells_who_is_checked_and_what_was_found() -> None:
     with running((), with_provider(check_every=30.0)) as house:
-        service = house.app.service
+        service = house.app.runtime
 
         def told() -> list[object]:
             rows = dig_objects(house.get("/status").json(), "providers")
@@ -61,22 +61,22 @@ def test_it_tells_who_is_checked_and_what_was_found() -> None:
 
         never = {"every": 30.0, "found": None, "ago": None}
         assert told() == [never, never, None]
-        service.metrics.note_check("chat", "failing", 100.0)
+        service.metrics.record_check("chat", "failing", 100.0)
         service.clock = lambda: 112.5
         assert told() == [never, {"every": 30.0, "found": "failing", "ago": 12.5}, None]
 
 
 def test_it_tells_calls_waits_and_standings() -> None:
     with running() as house:
-        service = house.app.service
-        traffic = service.traffic
+        service = house.app.runtime
+        traffic = service.routing_state
         for begun in range(5):
-            traffic.health.note("chat/m", AttemptOutcome.NO_ANSWER, 100.0 + begun, 99.0 + begun)
-        traffic.health.note("all/m", AttemptOutcome.ANSWERED, 100.0, 99.0)
+            traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, 100.0 + begun, 99.0 + begun)
+        traffic.health.record("all/m", AttemptOutcome.ANSWERED, 100.0, 99.0)
         service.clock = lambda: 106.0
 
         async def enter() -> list[object]:
-            service.admission.settle({"chat": AdmissionLimits(1)})
+            service.admission.set_limits({"chat": AdmissionLimits(1)})
             return [service.admission.enter("chat", "k") for _ in range(3)]
 
         held = house.run(enter())
@@ -131,32 +131,32 @@ def test_pitfall_353_it_tells_which_keys_rest_why_and_what_the_provider_said() -
 
 def test_pitfall_347_a_target_without_a_key_that_may_be_used_is_shown_as_such() -> None:
     with running() as house:
-        service = house.app.service
+        service = house.app.runtime
         now = service.clock()
-        service.traffic.health.note("chat/m", AttemptOutcome.ANSWERED, now, now)
+        service.routing_state.health.record("chat/m", AttemptOutcome.ANSWERED, now, now)
         service.rotation(service.settings.providers["chat"]).cool(PROVIDER_KEY, 60.0, "m")
-        (target,) = service.standings()
-        assert (target.standing, 0.0 < target.seconds <= 60.0) == ("keyless", True)
+        (target,) = service.health_views()
+        assert (target.health, 0.0 < target.seconds <= 60.0) == ("keyless", True)
 
 
 def test_pitfall_345_a_rest_can_be_cleared() -> None:
     with running((), lambda port: settings_for(port, provider_keys=KEYS)) as house:
-        service = house.app.service
+        service = house.app.runtime
         now = service.clock()
         for target in ("chat/m", "chat/n"):
             for _ in range(5):
-                service.traffic.health.note(target, AttemptOutcome.UNREACHABLE, now, now)
+                service.routing_state.health.record(target, AttemptOutcome.UNREACHABLE, now, now)
         rotation = service.rotation(service.settings.providers["chat"])
         rotation.cool(KEYS[0], 600.0)
         rotation.cool(KEYS[1], 600.0, "m")
         rotation.cool(KEYS[1], 600.0, "n")
         told = house.post("/status", {"clear": "chat/m"})
         assert (told.status, told.json()) == (200, {"target": "chat/m", "standing": "resting", "keys": 2})
-        assert {known.target: known.standing for known in service.standings()} == {
+        assert {known.target: known.health for known in service.health_views()} == {
             "chat/m": "good",
             "chat/n": "resting",
         }
-        assert [(place, notice.model) for place, notice in rotation.resting()] == [(1, "n")]
+        assert [(place, notice.model) for place, notice in rotation.active_cooldowns()] == [(1, "n")]
         again = house.post("/status", {"clear": "chat/m"})
         assert again.json() == {"target": "chat/m", "standing": "good", "keys": 0}
         assert "a target was cleared" in house.log.getvalue()
@@ -235,11 +235,11 @@ def test_without_keys_another_machine_is_not_told(peer: str) -> None:
         far.peer = peer
         with pytest.raises(ClientError) as caught:
             # Nothing else of a request is looked at.
-            check_near(house.app.service, cast(ServerRequest, far))
+            require_local_client(house.app.runtime, cast(ServerRequest, far))
         assert caught.value.status == 403
         for near in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
             far.peer = near
-            check_near(house.app.service, cast(ServerRequest, far))
+            require_local_client(house.app.runtime, cast(ServerRequest, far))
 
 
 def test_a_foreign_page_is_refused_as_everywhere() -> None:
@@ -256,11 +256,11 @@ def test_what_one_key_asks_for_by_a_name_of_its_own_is_not_told_to_another() -> 
 
     def told(*keys: str) -> tuple[JsonObject, bytes]:
         with running((), lambda port: settings(port, *keys)) as house:
-            service = house.app.service
+            service = house.app.runtime
             for model in ("served", "priced", "our-secret-project", "another"):
-                service.traffic.health.note(f"chat/{model}", AttemptOutcome.ANSWERED, 100.0, 99.0)
+                service.routing_state.health.record(f"chat/{model}", AttemptOutcome.ANSWERED, 100.0, 99.0)
             provider = service.settings.providers["chat"]
-            service.listed.keep(provider, [ListedModel(id="another")], 1.0)
+            service.listed.put(provider, [ListedModel(id="another")], 1.0)
             service.rotation(provider).cool(PROVIDER_KEY, 900.0, "our-secret-project")
             headers = {"authorization": f"Bearer {keys[0]}"}
             metrics = house.get("/metrics", **headers).body

@@ -30,7 +30,7 @@ def transitions_on_page() -> dict[State, set[State]]:
         found[state] |= {State[name] for name in re.findall(r"[A-Z_]{4,}", behind)}
         if "missed" in behind:
             # Another key is tried, or the same target again, or the next one is asked, or there is none.
-            found[state] |= {State.CALLING, State.BACKING_OFF, State.RECALLING, State.PREPARING, State.OVER}
+            found[state] |= {State.CALLING, State.BACKING_OFF, State.RESOLVING, State.PREPARING, State.OVER}
     return found
 
 
@@ -41,7 +41,7 @@ def observed_transitions() -> Iterator[set[Transition]]:
     # Where each machine was last seen: a machine also passes through states without waiting in them.
     seen: dict[int, State] = {}
     handle: Callable[[Machine, ExchangeEvent], list[Command]] = Machine.handle
-    move: Callable[[Machine, ExchangeEvent], None] = Machine._move
+    move: Callable[[Machine, ExchangeEvent], None] = Machine._dispatch
 
     def passed(machine: Machine) -> None:
         made.add((seen[id(machine)], machine.state))
@@ -57,7 +57,7 @@ def observed_transitions() -> Iterator[set[Transition]]:
         passed(machine)
         move(machine, event)
 
-    with patch.object(Machine, "handle", handled), patch.object(Machine, "_move", moved):
+    with patch.object(Machine, "handle", handled), patch.object(Machine, "_dispatch", moved):
         yield made
 
 

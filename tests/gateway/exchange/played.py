@@ -12,8 +12,8 @@ from dragoman.gateway.exchange.events_commands import (
     Command,
     Done,
     ExchangeEvent,
-    Recall,
     Reserve,
+    ResolveReferences,
     StreamThrough,
     Translated,
 )
@@ -26,7 +26,7 @@ from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage
 from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Dice, PlanInputs, plan
+from dragoman.routing.plan import PlanInputs, RandomDraws, plan
 from dragoman.routing.route import Route
 from tests.gateway.harness import CHAT, PATHS, new_service, settings_for
 from tests.gateway.routed import target_of
@@ -58,9 +58,9 @@ CONTENT += b'"delta":{"type":"text_delta","text":"Hi"}}\n\n'
 class Watched(Machine):
     """A machine that tells the states that it passes through without waiting in them."""
 
-    def _move(self, event: ExchangeEvent) -> None:
+    def _dispatch(self, event: ExchangeEvent) -> None:
         self.passed.append(self.state)
-        super()._move(event)
+        super()._dispatch(event)
 
     passed: list[State]
 
@@ -70,7 +70,9 @@ class Played:
 
     def __init__(self, service: Runtime, *others: str, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
         asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=headers or [])
-        self.account = service.account(Record(id="req_1", dialect=protocol, path="", started=service.clock(), time=0.0))
+        self.account = service.builder_of(
+            Record(id="req_1", client_protocol=protocol, path="", started=service.clock(), time=0.0)
+        )
         self.machine = Watched(service, asked, self.account, ExchangeStorage(service, asked.api_path))
         self.machine.passed = []
         self.said: list[Command] = []
@@ -85,7 +87,7 @@ class Played:
         """Answer what is asked before a provider is."""
         command = self.say(event)
         while not isinstance(command, CallTarget):
-            if isinstance(command, Recall):
+            if isinstance(command, ResolveReferences):
                 command = self.say(Done(None))
             else:
                 assert isinstance(command, Reserve), command
@@ -97,12 +99,12 @@ class Played:
         routes, first = self._service.routes, self.machine.attempt.target
         targets = tuple(target_of(routes, name, self._protocol) for name in self._others)
         route = Route(name="line", members=(first, *targets))
-        planned = plan(route, Requirements(size=1), PlanInputs(), Dice())
-        self.machine._course = RetryState(planned.order[1:], Routing(), route, planned)
-        self.machine._course.tries = 1
+        planned = plan(route, Requirements(size=1), PlanInputs(), RandomDraws())
+        self.machine._retry_state = RetryState(planned.order[1:], Routing(), route, planned)
+        self.machine._retry_state.tries = 1
 
     def told(self) -> SentState:
-        return self.machine.told
+        return self.machine.sent
 
     def hear(self) -> StreamThrough:
         command = self.say(Done(STREAM))

@@ -15,7 +15,7 @@ from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.exchange import attempt
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.exchange.events_commands import ReadWhole
+from dragoman.gateway.exchange.events_commands import ReadFull
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.runtime import Runtime
@@ -574,7 +574,7 @@ def test_item_5_calls_that_lack_their_proof_get_what_stands_for_one() -> None:
 
 @pytest.mark.parametrize(
     ("transport", "kind"),
-    [("http", AttemptOutcome.FORBIDDEN), ("echo", AttemptOutcome.FORBIDDEN), ("bedrock", AttemptOutcome.BAD_KEY)],
+    [("http", AttemptOutcome.FORBIDDEN), ("echo", AttemptOutcome.FORBIDDEN), ("bedrock", AttemptOutcome.INVALID_KEY)],
 )
 def test_only_a_cloud_forbids_by_its_credentials_alone(transport: str, kind: AttemptOutcome) -> None:
     def story(service: Runtime) -> None:
@@ -658,14 +658,14 @@ def test_an_answer_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> N
     count = 50_000
 
     async def read(house: House) -> tuple[int, int]:
-        service = house.app.service
-        record = Record(id="req_1", dialect=CHAT, path="", started=service.clock(), time=0.0)
+        service = house.app.runtime
+        record = Record(id="req_1", client_protocol=CHAT, path="", started=service.clock(), time=0.0)
         asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=[])
-        driver = Driver(service, asked, DetachedClient(), service.account(record))
-        driver._flight = Crumbs(count)
+        driver = Driver(service, asked, DetachedClient(), service.builder_of(record))
+        driver._upstream_call = Crumbs(count)
         tracemalloc.start()
         try:
-            body = await driver._read_whole(ReadWhole())
+            body = await driver._read_full(ReadFull())
             return len(body), tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

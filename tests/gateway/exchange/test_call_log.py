@@ -75,12 +75,12 @@ def test_every_call_is_closed_once_with_its_kind(name: str, tmp_path: Path, monk
 
 def test_a_call_that_could_not_be_made_is_one_too() -> None:
     def story(service: Runtime) -> None:
-        account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
+        account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
-        assert calls.ended(attempt, AttemptOutcome.OURS) == ()
+        assert calls.ended(attempt, AttemptOutcome.GATEWAY_ERROR) == ()
         calls.begin()
-        account.update(attempts=calls.ended(attempt, AttemptOutcome.NO_ANSWER))
+        account.update(attempts=calls.ended(attempt, AttemptOutcome.CONNECTION_LOST))
         [noted] = account.record.attempts
         assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "no_answer", -1, 0)
         assert calls.ended(attempt, AttemptOutcome.ANSWERED) == account.record.attempts
@@ -90,12 +90,12 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
 
 def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
     def story(service: Runtime) -> None:
-        account = service.account(Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0))
+        account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
         calls.begin()
         calls.queued()
-        assert calls.ended(attempt, AttemptOutcome.FULL) == () and calls.count == 0
+        assert calls.ended(attempt, AttemptOutcome.QUEUE_FULL) == () and calls.count == 0
         calls.begin()
         calls.queued()
         calls.admitted()
@@ -107,14 +107,16 @@ def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
 def narrow(port: int) -> Settings:
     """A provider that has one call at a time and lets nobody wait."""
     made = settings_for(port)
-    return replace(made, providers={**made.providers, "chat": replace(made.providers["chat"], concurrency=1, queue=0)})
+    return replace(
+        made, providers={**made.providers, "chat": replace(made.providers["chat"], concurrency=1, queue_size=0)}
+    )
 
 
 def test_a_target_without_a_place_is_told_as_such_and_is_no_attempt() -> None:
     with running((), narrow) as house:
 
         async def taken() -> Slot:
-            found = house.app.service.admission.enter("chat", "somebody")
+            found = house.app.runtime.admission.enter("chat", "somebody")
             assert isinstance(found, Slot)
             return found
 
@@ -135,9 +137,9 @@ def test_the_target_after_one_without_a_place_is_the_first_attempt() -> None:
         play.more_targets()
         call = play.until_called(WaitFailed(Overloaded("too many", waited=0.0, retry_after=1)))
         assert call.prepared.target.provider.name == "responses"
-        course = play.machine._course
+        course = play.machine._retry_state
         assert course is not None and course.tries == 1 and play.machine.calls.count == 1
-        assert play.account.record.full == ("messages/served",)
+        assert play.account.record.queue_full == ("messages/served",)
         assert play.account.record.attempts == ()
 
     played_by(story)

@@ -129,7 +129,7 @@ def test_a_failure_that_cannot_be_told_is_not_told_for_ever(monkeypatch: pytest.
         def broken(*_: object, **__: object) -> None:
             raise TimedOut("not even that")
 
-        monkeypatch.setattr(type(play.machine._replies), "failure", broken)
+        monkeypatch.setattr(type(play.machine._responses), "failure", broken)
         with pytest.raises(TimedOut, match="not even that"):
             play.machine.handle(WaitFailed(TimedOut("too late")))
 
@@ -177,8 +177,8 @@ def test_a_relayed_failure_that_was_held_back_is_told_as_it_is_in_the_end() -> N
         play.until_called(Begin(ASKED))
         play.more_targets()
         play.take(play.hear(), CREATED + FAILED)
-        assert play.machine._course is not None
-        play.machine._course._others = ()
+        assert play.machine._retry_state is not None
+        play.machine._retry_state._others = ()
         play.say(Done())
         assert kinds(play.said) == [Start, Finalize, Write, End, HangUp]
         assert b"".join(each.data for each in play.said if isinstance(each, Write)) == CREATED + FAILED

@@ -325,7 +325,7 @@ def test_limits_of_a_pool_can_be_passed_on_if_configured() -> None:
     for pooled, told in ((False, None), (True, "49")):
 
         def settings(port: int, pooled: bool = pooled) -> Settings:
-            return settings_for(port, provider_keys=keys, server=Server(pooled_limits=pooled))
+            return settings_for(port, provider_keys=keys, server=Server(forward_pooled_rate_limits=pooled))
 
         with running([tells(CHAT, **LIMITS[CHAT])], settings) as house:
             answer = house.post("/v1/chat/completions", question(CHAT, CHAT))

@@ -47,7 +47,7 @@ SILENT: dict[str, list[bytes]] = {
 }
 BRIEF = Setup(timeouts=Timeouts(content=60.0, idle=20.0))
 # As much as an event may be, so that few bytes are many.
-SMALL = Limits(event=16 * 1024)
+SMALL = Limits(stream_event=16 * 1024)
 
 
 def opened(client: str, provider: str) -> Steps:
@@ -147,7 +147,7 @@ def test_item_22_a5_blank_lines_are_no_answer_that_has_begun(
     client: str, nothing: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 27 MB of them passed `first_byte`, since an opening as long as an event may be was taken for an answer.
-    flood = nothing * (SMALL.event // len(nothing) + 1)
+    flood = nothing * (SMALL.stream_event // len(nothing) + 1)
     steps = [briefly(client, client, stream=True), answers(200, EVENTS), passes(1), says(flood)]
     course = play(steps, tmp_path, monkeypatch, Setup(limits=SMALL))
     [record] = course.records
@@ -156,7 +156,7 @@ def test_item_22_a5_blank_lines_are_no_answer_that_has_begun(
 
 
 def test_item_22_a5_after_blank_lines_the_next_target_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flood = BLANK * SMALL.event
+    flood = BLANK * SMALL.stream_event
     body = {**brief(CHAT, CHAT, stream=True), "model": "chat-first"}
     steps = [asks(PATHS[CHAT], body), answers(200, EVENTS), says(flood), *streamed(RESPONSES)]
     course = play(steps, tmp_path, monkeypatch, Setup(limits=SMALL, lines=LINES))
@@ -170,7 +170,7 @@ def test_item_22_a5_an_opening_however_long_does_not_end_the_wait_for_content(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening = parts(client)[0]
-    flood = SILENT[client][2] * (SMALL.event // len(SILENT[client][2]) + 1)
+    flood = SILENT[client][2] * (SMALL.stream_event // len(SILENT[client][2]) + 1)
     steps = [briefly(client, client, stream=True), answers(200, EVENTS), says(opening), says(flood)]
     course = play([*steps, *beating(COMMENT, 35)], tmp_path, monkeypatch, _quick())
     [record] = course.records
@@ -183,7 +183,7 @@ def test_item_22_a5_content_after_a_long_opening_is_heard(
     client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening, words, rest = parts(client)
-    flood = SILENT[client][2] * (SMALL.event // len(SILENT[client][2]) + 1)
+    flood = SILENT[client][2] * (SMALL.stream_event // len(SILENT[client][2]) + 1)
     steps = [briefly(client, client, stream=True), answers(200, EVENTS), says(opening), says(flood), passes(25)]
     steps += [says(words), passes(18), says(words.split(b"\n\n")[-2] + b"\n\n"), says(rest), ends()]
     course = play(steps, tmp_path, monkeypatch, _quick())
@@ -192,7 +192,7 @@ def test_item_22_a5_content_after_a_long_opening_is_heard(
 
 
 def _quick() -> Setup:
-    return Setup(limits=SMALL, timeouts=Timeouts(first_byte=30.0, idle=20.0, content=60.0, keep_alive=100.0))
+    return Setup(limits=SMALL, timeouts=Timeouts(first_byte=30.0, idle=20.0, content=60.0, heartbeat=100.0))
 
 
 def test_item_22_a5_a_stream_of_another_path_ends_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

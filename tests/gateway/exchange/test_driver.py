@@ -299,7 +299,7 @@ def test_a_redirect_is_never_followed() -> None:
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_an_answer_beyond_the_limit_is_a_502(client: str) -> None:
     def settings(port: int) -> Settings:
-        return settings_for(port, limits=Limits(answer=10_000))
+        return settings_for(port, limits=Limits(response_body=10_000))
 
     with running([tells(CHAT, "x" * 20_000)], settings) as house:
         assert house.post(PATHS[client], question(client, CHAT)).status == 502
@@ -309,7 +309,7 @@ def test_an_answer_beyond_the_limit_is_a_502(client: str) -> None:
 @pytest.mark.parametrize("streaming", [False, True], ids=["collected", "translated"])
 def test_limits_answer_holds_for_a_stream_that_is_gathered(client: str, streaming: bool) -> None:
     def settings(port: int) -> Settings:
-        return settings_for(port, limits=Limits(answer=10_000))
+        return settings_for(port, limits=Limits(response_body=10_000))
 
     if streaming and client == CHAT:
         pytest.skip("what is only passed on is nowhere gathered")
@@ -322,7 +322,7 @@ def test_limits_answer_holds_for_a_stream_that_is_gathered(client: str, streamin
 
 def test_limits_answer_does_not_end_a_stream_that_is_only_passed_on() -> None:
     def settings(port: int) -> Settings:
-        return settings_for(port, limits=Limits(answer=10_000))
+        return settings_for(port, limits=Limits(response_body=10_000))
 
     with running([streams(CHAT, "x" * 20_000)], settings) as house:
         told = house.post(PATHS[CHAT], question(CHAT, CHAT, stream=True))

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from dragoman.errors import (
-    BadAnswer,
+    BadResponse,
     ClientError,
     ConfigError,
     DragomanError,
@@ -23,7 +23,7 @@ from dragoman.errors import (
     Unreachable,
     WireError,
 )
-from dragoman.gateway.exchange.error_responses import failure_of, id_header, losses_header, route_header, told
+from dragoman.gateway.exchange.error_responses import encode_error, failure_of, id_header, losses_header, route_header
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.translate import LossLine
@@ -78,7 +78,7 @@ ERRORS: dict[str, tuple[DragomanError, tuple[int, str], tuple[int, str, str | No
     "our own fault": (ClientError(500, "words"), (500, "api_error"), (500, "server_error", None)),
     "no connection": (Unreachable("words"), (502, "api_error"), (502, "server_error", "upstream_error")),
     "half an answer": (Truncated("words"), (502, "api_error"), (502, "server_error", "upstream_error")),
-    "no answer at all": (BadAnswer("words"), (502, "api_error"), (502, "server_error", "upstream_error")),
+    "no answer at all": (BadResponse("words"), (502, "api_error"), (502, "server_error", "upstream_error")),
     "an answer beyond the limit": (Oversized("words"), (502, "api_error"), (502, "server_error", "upstream_error")),
     "no word of an answer": (Unanswered("words"), (502, "api_error"), (502, "server_error", "upstream_error")),
     "no credentials": (Unconfigured("words"), (502, "api_error"), (502, "server_error", "upstream_error")),
@@ -101,7 +101,7 @@ ERRORS: dict[str, tuple[DragomanError, tuple[int, str], tuple[int, str, str | No
 @pytest.mark.parametrize("case", ERRORS)
 def test_pitfall_187_an_error_has_the_envelope_of_messages(case: str) -> None:
     error, (status, kind), _ = ERRORS[case]
-    reply = told(error, MESSAGES, "req_1")
+    reply = encode_error(error, MESSAGES, "req_1")
     body = json.loads(reply.body)
     assert reply.status == status
     assert (body["type"], body["request_id"], body["error"]["type"]) == ("error", "req_1", kind)
@@ -112,7 +112,7 @@ def test_pitfall_187_an_error_has_the_envelope_of_messages(case: str) -> None:
 @pytest.mark.parametrize("case", ERRORS)
 def test_pitfall_187_an_error_has_the_envelope_of_openai(case: str, protocol: str) -> None:
     error, _, (status, kind, code) = ERRORS[case]
-    reply = told(error, protocol, "req_1")
+    reply = encode_error(error, protocol, "req_1")
     body = json.loads(reply.body)
     assert reply.status == status
     assert set(body) == {"error"}
@@ -122,14 +122,14 @@ def test_pitfall_187_an_error_has_the_envelope_of_openai(case: str, protocol: st
 
 
 def test_an_unknown_model_names_the_parameter() -> None:
-    assert json.loads(told(UnknownModel("words"), CHAT, "r").body)["error"]["param"] == "model"
+    assert json.loads(encode_error(UnknownModel("words"), CHAT, "r").body)["error"]["param"] == "model"
 
 
 def test_pitfall_188_overload_keeps_its_meaning_on_both_sides() -> None:
     overload = Failure(kind=FailureKind.OVERLOADED, status=529, message="busy")
-    assert told(overload, MESSAGES, "r").status == 529
-    assert json.loads(told(overload, MESSAGES, "r").body)["error"]["type"] == "overloaded_error"
-    assert told(overload, CHAT, "r").status == 503
+    assert encode_error(overload, MESSAGES, "r").status == 529
+    assert json.loads(encode_error(overload, MESSAGES, "r").body)["error"]["type"] == "overloaded_error"
+    assert encode_error(overload, CHAT, "r").status == 503
 
 
 @pytest.mark.parametrize("protocol", [MESSAGES, *OPENAI])
@@ -137,7 +137,7 @@ def test_a_setting_that_is_missing_is_told_to_the_operator_alone(protocol: str) 
     error = ConfigError(
         key="providers.cloud.key", problem="AWS_SECRET is empty", remedy="export it", file="/etc/dragoman.toml", line=4
     )
-    reply = told(error, protocol, "r")
+    reply = encode_error(error, protocol, "r")
     assert reply.status == 502
     for secret in (b"AWS_SECRET", b"/etc", b"cloud", b"export"):
         assert secret not in reply.body
@@ -150,7 +150,7 @@ def test_errors_of_the_clients_body_are_the_librarys_to_word() -> None:
 
 @pytest.mark.parametrize("case", ["a\r\nb", "\u2028", '"quotes"', "\x1b[2J"])
 def test_words_from_outside_stay_inside_their_string(case: str) -> None:
-    body = told(UnknownModel(case), CHAT, "r").body
+    body = encode_error(UnknownModel(case), CHAT, "r").body
     assert json.loads(body)["error"]["message"] == case
     assert b"\n" not in body
 

@@ -13,7 +13,7 @@ from dragoman.gateway.observability.record import Record
 from dragoman.gateway.runtime import Runtime
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.routing.health import FIRST_REST, SUSPICION
+from dragoman.routing.health import FIRST_COOLDOWN, SUSPICION
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, is_finished, streamed_text, text_of
 from tests.playbooks.bodies import brief, error, frames, overloaded, parts, whole
@@ -178,7 +178,7 @@ def test_pitfall_308_310_one_cap_holds_over_all_targets_and_none_is_tried_twice(
     failing = told(error(CHAT, "overloaded_error", "no", "overloaded"), 529)
     course = play([asked(CHAT, CHAT, line="many"), *(failing * 8)], tmp_path, monkeypatch, setup)
     assert course.status == 529
-    assert course.targets == list(MANY[: Routing().attempts])
+    assert course.targets == list(MANY[: Routing().max_attempts])
     assert course.header("x-dragoman-route") == "chat/served-0; dialect=openai-chat; policy=fallback; attempts=8"
 
 
@@ -194,7 +194,7 @@ def test_pitfall_308_326_one_deadline_holds_and_nobody_gets_less_than_it_is_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = RouteConfig(pattern="many", targets=MANY)
-    setup = Setup(lines=(line,), timeouts=Timeouts(first_byte=8.0, total=20.0), routing=Routing(replays=9))
+    setup = Setup(lines=(line,), timeouts=Timeouts(first_byte=8.0, total=20.0), routing=Routing(max_billed_retries=9))
     course = play([asked(CHAT, CHAT, line="many"), passes(21)], tmp_path, monkeypatch, setup)
     [record] = course.records
     assert (record.status, record.ended - record.started) == (504, 20.0)
@@ -231,7 +231,7 @@ def test_pitfall_318_the_first_failure_is_told_not_that_of_a_smaller_window(
 def test_pitfall_320_a_refusal_is_no_reason_to_ask_another(
     refusals: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = RouteConfig(pattern="line", targets=("chat/served", "responses/served"), refusals=refusals)
+    line = RouteConfig(pattern="line", targets=("chat/served", "responses/served"), fallback_on_refusal=refusals)
     filtered = told(error(CHAT, "invalid_request_error", "not that", "content_filter"), 400)
     answer = told(whole(RESPONSES)) if refusals else []
     steps = [asked(CHAT, CHAT, line="line"), *filtered, *answer]
@@ -300,14 +300,14 @@ def test_pitfall_347_after_an_outage_of_seconds_under_load_nobody_rests_for_minu
 
     def is_back(stage: Stage) -> None:
         stage.provider.unreachable = False
-        ends_of_rests.extend(stage.app.service.traffic.health.resting(stage.loop.time()).values())
+        ends_of_rests.extend(stage.app.runtime.routing_state.health.cooldowns(stage.loop.time()).values())
 
     # Four requests in a second, for twelve seconds.
     outage = [asked(CHAT, CHAT, line="many"), passes(0.25)] * 48
     steps = [is_unreachable, *outage, is_back, asked(CHAT, CHAT, line="many"), *told(whole(CHAT))]
     course = play(steps, tmp_path, monkeypatch, setup)
     # Both rest after five requests, in the first second, and once more after the one that came when that was over.
-    assert ends_of_rests == [START + 1.0 + FIRST_REST + 2 * FIRST_REST] * 2
+    assert ends_of_rests == [START + 1.0 + FIRST_COOLDOWN + 2 * FIRST_COOLDOWN] * 2
     tried = [sorted(each.model for each in record.attempts) for record in course.records]
     # Their errors come back quickly, so both are asked each time, and the first request after the outage is answered.
     assert tried[:48] == [["served-0", "served-1"]] * 48
@@ -322,14 +322,14 @@ def test_item_22_b10_after_silence_one_request_at_a_time_waits_for_a_target(
     setup = Setup(lines=(RouteConfig(pattern="many", targets=MANY[:2], sticky=False),), timeouts=timeouts)
     body = {**brief(CHAT, CHAT, stream=stream), "model": "many"}
     answer = streamed(CHAT) if stream else told(whole(CHAT))
-    steps: list[Step] = [asks(PATHS[CHAT], body), passes(timeouts.first_byte + 1), *answer, passes(FIRST_REST)]
+    steps: list[Step] = [asks(PATHS[CHAT], body), passes(timeouts.first_byte + 1), *answer, passes(FIRST_COOLDOWN)]
     # The probe waits as long as any request may, and all others are answered elsewhere meanwhile.
     steps.append(asks(PATHS[CHAT], body, client="probe"))
     others = int(timeouts.first_byte / 20)
     for number in range(others):
         steps += [asks(PATHS[CHAT], body, client=f"other {number}"), *answer, passes(20)]
     # It met silence, and so the next cooldown is longer.
-    steps += [passes(1), *answer, passes(FIRST_REST), asks(PATHS[CHAT], body, client="last"), *answer]
+    steps += [passes(1), *answer, passes(FIRST_COOLDOWN), asks(PATHS[CHAT], body, client="last"), *answer]
     course = play(steps, tmp_path, monkeypatch, setup)
     tried = [[each.model for each in record.attempts] for record in course.records]
     silence = ["served-0", "served-1"]

@@ -41,7 +41,7 @@ def test_a_failure_is_told_by_what_was_told_before() -> None:
             assert kinds(play.said)[0] is Finalize and kinds(play.said)[-2:] == [End, HangUp]
             told = b"".join(command.data for command in play.said if isinstance(command, Write))
             assert b"too late" in told
-            assert play.machine.told is SentState.ALL
+            assert play.machine.sent is SentState.ALL
 
     played_by(story)
 
@@ -70,7 +70,7 @@ def test_a_failure_is_told_as_its_own_target_failed() -> None:
         play.until_called(WaitFailed(TimedOut("the second")))
         assert play.account.record.provider == "chat"
         play.machine._out = []
-        play.machine._tell_failure(missed)
+        play.machine._return_failure(missed)
         told = play.machine._out[1]
         assert isinstance(told, Respond) and b"the first" in told.body
         assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; dialect=anthropic-messages"

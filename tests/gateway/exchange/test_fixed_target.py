@@ -12,7 +12,7 @@ from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.fixed_target import filling, fixed_target
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.stored_responses.exchange_storage import look
+from dragoman.gateway.stored_responses.exchange_storage import parse_request
 from dragoman.prices.book import Override
 from dragoman.routing.needs import Requirements
 from tests.gateway.harness import MESSAGES, RESPONSES, Answer, House, Received, Reply, running, settings_for, whole
@@ -26,9 +26,9 @@ LINES = tuple(
     for policy in POLICIES
 )
 WINDOWS = {
-    "messages/large": Override(window=100_000),
-    "responses/small": Override(window=1000),
-    "all/tiny": Override(window=100),
+    "messages/large": Override(context_window=100_000),
+    "responses/small": Override(context_window=1000),
+    "all/tiny": Override(context_window=100),
 }
 COUNT = "/v1/messages/count_tokens"
 
@@ -41,7 +41,7 @@ def _fixed(house: House, name: str, text: str = "Hello.") -> str:
     path = api_path_of("/v1/messages")
     body = json.dumps({"model": name, "messages": [{"role": "user", "content": text}]}).encode()
     asked = ClientRequest(api_path=path, headers=[])
-    return house.run(fixed_target(house.app.service, asked, body, look(body, path))).id
+    return house.run(fixed_target(house.app.runtime, asked, body, parse_request(body, path))).id
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -59,13 +59,13 @@ def test_a_picture_fills_no_window() -> None:
     body = json.dumps({"model": "fallback", "messages": [{"role": "user", "content": [picture]}]}).encode()
     with running((), lambda port: _lined(settings_for(port))) as house:
         asked = ClientRequest(api_path=path, headers=[])
-        assert house.run(fixed_target(house.app.service, asked, body, look(body, path))).id == "all/tiny"
+        assert house.run(fixed_target(house.app.runtime, asked, body, parse_request(body, path))).id == "all/tiny"
 
 
 def test_what_overflows_goes_to_whoever_it_overflows_least() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
-        service = house.app.service
-        fills = filling(Requirements(size=4_000_000), service.knowledge.window)
+        service = house.app.runtime
+        fills = filling(Requirements(size=4_000_000), service.target_info.window)
         tiny, small, large, unknown = (
             fills(target_of(service.routes, name, MESSAGES))
             for name in ("all/tiny", "responses/small", "messages/large", "chat/unknown")
@@ -108,18 +108,21 @@ def test_a_conversation_is_counted_where_it_is() -> None:
 
 def test_a_count_takes_no_turn_and_rolls_no_dice() -> None:
     with running(lambda received: whole({"input_tokens": 7}), with_provider(_lined, counts_tokens=True)) as house:
-        service = house.app.service
+        service = house.app.runtime
 
         def thrown() -> float:
             raise AssertionError("nothing is left to chance here")
 
-        service.traffic.chance = thrown
+        service.routing_state.rng = thrown
         for line in ("round-robin", "weighted", "fastest"):
             asked = {**question(MESSAGES, MESSAGES), "model": line}
             routes = {house.post(COUNT, asked).header("x-dragoman-route") for _ in range(3)}
             assert routes == {"all/tiny; dialect=anthropic-messages"}
         route = service.routes.route("round-robin", MESSAGES)
-        assert service.traffic.glance(route, Requirements(size=100), service.knowledge).order[0].id == "chat/unknown"
+        assert (
+            service.routing_state.glance(route, Requirements(size=100), service.target_info).order[0].id
+            == "chat/unknown"
+        )
 
 
 def test_a_conversation_is_compacted_where_it_is() -> None:

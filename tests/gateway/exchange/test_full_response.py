@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from dragoman.errors import BadAnswer
+from dragoman.errors import BadResponse
 from dragoman.gateway.exchange.full_response import (
+    has_content,
     is_envelope,
     own_failure,
-    relayed_answer,
+    relayed_response,
     report_comment,
-    says_something,
     with_report,
 )
 from dragoman.model.failure import FailureKind
@@ -34,7 +34,7 @@ ANSWERS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
 def test_the_counts_of_an_answer_are_read(protocol: str) -> None:
     said: dict[str, object] = {"id": "x", "error": None, "status": "completed", ANSWERS[protocol]: []}
     raw = json.dumps({**said, "usage": USAGES[protocol]}).encode()
-    judged = relayed_answer(raw, codec_of(protocol))
+    judged = relayed_response(raw, codec_of(protocol))
     usage, failure = judged.usage, judged.failure
     assert failure is None
     assert usage is not None
@@ -53,7 +53,7 @@ ODD_USAGES = {
 @pytest.mark.parametrize("case", ODD_USAGES)
 def test_counts_that_cannot_be_read_are_no_reason_to_fail(case: str, protocol: str) -> None:
     raw = b'{"id":"x","%b":[],"usage":%b}' % (ANSWERS[protocol].encode(), ODD_USAGES[case])
-    judged = relayed_answer(raw, codec_of(protocol))
+    judged = relayed_response(raw, codec_of(protocol))
     assert (judged.usage, judged.failure) == (None, None)
 
 
@@ -63,13 +63,13 @@ def test_counts_that_cannot_be_read_are_no_reason_to_fail(case: str, protocol: s
 )
 def test_what_failed_may_say_something_all_the_same(output: bytes | None, says: bool) -> None:
     raw = FAILED if output is None else FAILED[:-1] + b',"output":' + output + b"}"
-    assert says_something(raw) is says
+    assert has_content(raw) is says
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_failed_says_something_in_the_words_of_its_protocol(protocol: str) -> None:
-    assert says_something(b'{"%b":[{}]}' % ANSWERS[protocol].encode())
-    assert not says_something(b'{"%b":[]}' % ANSWERS[protocol].encode())
+    assert has_content(b'{"%b":[{}]}' % ANSWERS[protocol].encode())
+    assert not has_content(b'{"%b":[]}' % ANSWERS[protocol].encode())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -83,7 +83,7 @@ def test_an_error_that_is_none_beside_half_a_character_is_no_reason_to_fail(empt
         "error": json.loads(empty),
     }
     said = {"id": "x", "type": "message", "role": "assistant", "model": "m", "object": "response", **answer}
-    judged = relayed_answer(json.dumps(said).encode(), codec_of(protocol))
+    judged = relayed_response(json.dumps(said).encode(), codec_of(protocol))
     assert judged.failure is None
     assert judged.usage is not None and judged.usage.output == 7
 
@@ -92,7 +92,7 @@ def test_an_error_that_is_none_beside_half_a_character_is_no_reason_to_fail(empt
 def test_an_error_that_quotes_half_a_character_is_told_as_the_error_that_it_is(protocol: str) -> None:
     error = {"type": "rate_limit_error", "code": "rate_limit_exceeded", "message": "too many of \ud83d"}
     raw = json.dumps({"type": "error", "error": error}).encode()
-    failure = relayed_answer(raw, codec_of(protocol)).failure
+    failure = relayed_response(raw, codec_of(protocol)).failure
     assert failure is not None and failure.kind is FailureKind.RATE_LIMITED
     if protocol == RESPONSES:
         failed = {"id": "x", "object": "response", "status": "failed", "output": [], "error": error}
@@ -102,12 +102,12 @@ def test_an_error_that_quotes_half_a_character_is_told_as_the_error_that_it_is(p
 
 def test_what_an_answer_calls_itself_and_why_it_ended_is_read() -> None:
     choices = '[{"index":0,"finish_reason":"stop","message":{"content":"hi"}},{"finish_reason":"length"}]'
-    judged = relayed_answer(f'{{"id":"c1","model":"m","choices":{choices}}}'.encode(), codec_of(CHAT))
+    judged = relayed_response(f'{{"id":"c1","model":"m","choices":{choices}}}'.encode(), codec_of(CHAT))
     assert (judged.id, judged.model, judged.stop) == ("c1", "m", "stop")
-    judged = relayed_answer(b'{"id":"m1","model":"m","content":[],"stop_reason":"end_turn"}', codec_of(MESSAGES))
+    judged = relayed_response(b'{"id":"m1","model":"m","content":[],"stop_reason":"end_turn"}', codec_of(MESSAGES))
     assert (judged.id, judged.model, judged.stop) == ("m1", "m", "end_turn")
     cut = b'"output":[],"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}'
-    judged = relayed_answer(b'{"id":"r1","model":"m",%b}' % cut, codec_of(RESPONSES))
+    judged = relayed_response(b'{"id":"r1","model":"m",%b}' % cut, codec_of(RESPONSES))
     assert (judged.id, judged.model, judged.stop) == ("r1", "m", "max_output_tokens")
 
 
@@ -131,7 +131,7 @@ def test_a_member_of_another_kind_hides_nothing_else(case: str) -> None:
     odd, known = ODD_MEMBERS[case]
     said[odd.split('"')[1]] = odd
     body = f'{{{",".join(said.values())},"usage":{{"prompt_tokens":5,"completion_tokens":7}}}}'
-    judged = relayed_answer(body.encode(), codec_of(CHAT))
+    judged = relayed_response(body.encode(), codec_of(CHAT))
     assert judged.usage is not None
     assert (judged.id, judged.model, judged.stop, judged.usage.input) == known
 
@@ -149,7 +149,7 @@ ERRORS = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_pitfall_184_an_error_in_spite_of_its_status_is_one(case: str, protocol: str) -> None:
     error, status = ERRORS[case]
-    judged = relayed_answer(json.dumps({"type": "error", "error": error}).encode(), codec_of(protocol))
+    judged = relayed_response(json.dumps({"type": "error", "error": error}).encode(), codec_of(protocol))
     usage, failure = judged.usage, judged.failure
     assert usage is None
     assert failure is not None
@@ -159,7 +159,7 @@ def test_pitfall_184_an_error_in_spite_of_its_status_is_one(case: str, protocol:
 
 def test_an_error_in_spite_of_its_status_may_tell_its_counts() -> None:
     told = b'{"error":{"message":"no"},"usage":{"prompt_tokens":4,"completion_tokens":2}}'
-    judged = relayed_answer(told, codec_of(CHAT))
+    judged = relayed_response(told, codec_of(CHAT))
     assert judged.failure is not None
     assert judged.usage is not None and (judged.usage.input, judged.usage.output) == (4, 2)
 
@@ -168,7 +168,7 @@ def test_an_error_in_spite_of_its_status_may_tell_its_counts() -> None:
 def test_an_empty_error_beside_an_answer_is_none(error: str) -> None:
     choice = '{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hi"}}'
     raw = f'{{"id":"x","error":{error},"choices":[{choice}],"usage":{{"prompt_tokens":5,"completion_tokens":7}}}}'
-    judged = relayed_answer(raw.encode(), codec_of(CHAT))
+    judged = relayed_response(raw.encode(), codec_of(CHAT))
     usage, failure = judged.usage, judged.failure
     assert failure is None
     assert usage is not None
@@ -177,27 +177,27 @@ def test_an_empty_error_beside_an_answer_is_none(error: str) -> None:
 
 @pytest.mark.parametrize("error", ["{}", '""', "false", '"\\ud800"'])
 def test_an_empty_error_without_an_answer_is_the_providers_fault(error: str) -> None:
-    with pytest.raises(BadAnswer):
-        relayed_answer(f'{{"error":{error}}}'.encode(), codec_of(CHAT))
+    with pytest.raises(BadResponse):
+        relayed_response(f'{{"error":{error}}}'.encode(), codec_of(CHAT))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_error_that_is_no_text_is_the_providers_fault(protocol: str) -> None:
-    with pytest.raises(BadAnswer):
-        relayed_answer(b'{"error":{"message":"\xff"}}', codec_of(protocol))
+    with pytest.raises(BadResponse):
+        relayed_response(b'{"error":{"message":"\xff"}}', codec_of(protocol))
 
 
 FAILED = b'{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"no"},"usage":null}'
 
 
 def test_a_failed_response_is_an_answer_of_its_own_protocol() -> None:
-    judged = relayed_answer(FAILED, codec_of(RESPONSES))
+    judged = relayed_response(FAILED, codec_of(RESPONSES))
     assert (judged.usage, judged.failure) == (None, None)
 
 
 @pytest.mark.parametrize("protocol", [MESSAGES, CHAT])
 def test_no_other_protocol_has_failed_answers(protocol: str) -> None:
-    failure = relayed_answer(FAILED, codec_of(protocol)).failure
+    failure = relayed_response(FAILED, codec_of(protocol)).failure
     assert failure is not None
     assert failure.kind is not FailureKind.OTHER or failure.status >= 400
 
@@ -222,8 +222,8 @@ NO_ANSWERS = {
 
 @pytest.mark.parametrize("case", NO_ANSWERS)
 def test_what_is_no_json_object_is_no_answer(case: str) -> None:
-    with pytest.raises(BadAnswer) as caught:
-        relayed_answer(NO_ANSWERS[case], codec_of(CHAT))
+    with pytest.raises(BadResponse) as caught:
+        relayed_response(NO_ANSWERS[case], codec_of(CHAT))
     assert len(str(caught.value)) < 200
 
 
@@ -286,14 +286,14 @@ APART = {
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_cached_tokens_that_a_server_counts_apart_are_in_the_total_on_the_relay_too(protocol: str) -> None:
     raw = json.dumps({"id": "x", ANSWERS[protocol]: [], "usage": APART[protocol]}).encode()
-    usage = relayed_answer(raw, codec_of(protocol)).usage
+    usage = relayed_response(raw, codec_of(protocol)).usage
     assert usage is not None
     assert (usage.input, usage.cache_read, usage.output) == (95, 90, 2)
 
 
 def test_cache_hits_by_another_name_are_counted_on_the_relay_too() -> None:
     counts = {"prompt_tokens": 95, "completion_tokens": 2, "prompt_cache_hit_tokens": 90}
-    usage = relayed_answer(json.dumps({"choices": [], "usage": counts}).encode(), codec_of(CHAT)).usage
+    usage = relayed_response(json.dumps({"choices": [], "usage": counts}).encode(), codec_of(CHAT)).usage
     assert usage is not None
     assert (usage.input, usage.cache_read) == (95, 90)
 

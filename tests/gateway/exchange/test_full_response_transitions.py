@@ -7,7 +7,7 @@ from dragoman.gateway.exchange.events_commands import (
     Done,
     Finalize,
     HangUp,
-    ReadWhole,
+    ReadFull,
     Respond,
 )
 from dragoman.gateway.exchange.states import State
@@ -29,7 +29,7 @@ def test_a_whole_answer_is_translated_settled_and_sent() -> None:
     def story(service: Runtime) -> None:
         play = Played(service)
         play.until_called(Begin(ASKED))
-        assert isinstance(play.say(Done(WHOLE)), ReadWhole)
+        assert isinstance(play.say(Done(WHOLE)), ReadFull)
         play.say(Done(ANSWER))
         assert play.machine.passed[-1] is State.TRANSLATING
         assert kinds(play.said) == [Finalize, Respond, HangUp]

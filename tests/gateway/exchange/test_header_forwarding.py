@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.exchange.header_forwarding import limits_of, relayed, returned, safe, traced, upstream_id, written
+from dragoman.gateway.exchange.header_forwarding import (
+    limits_of,
+    provider_request_id,
+    relayed,
+    returned,
+    safe,
+    traced,
+    written,
+)
 from dragoman.gateway.observability.record import Record
 from dragoman.http.upstream_call import HeaderList
 from dragoman.providers.provider import Endpoint, Provider
@@ -290,12 +298,12 @@ def test_limits_are_read_as_text_whatever_bytes_they_are() -> None:
 
 @pytest.mark.parametrize("name", ["request-id", "x-request-id", "x-amzn-requestid", "apim-request-id"])
 def test_the_providers_own_id_is_kept_for_the_record(name: str) -> None:
-    assert upstream_id([(b"date", b"now"), (name.encode(), b"abc")]) == "abc"
-    assert len(upstream_id([(name.encode(), b"a" * 100_000)])) == 120
+    assert provider_request_id([(b"date", b"now"), (name.encode(), b"abc")]) == "abc"
+    assert len(provider_request_id([(name.encode(), b"a" * 100_000)])) == 120
 
 
 def test_no_id_of_the_provider_is_none() -> None:
-    assert upstream_id([(b"date", b"now")]) == ""
+    assert provider_request_id([(b"date", b"now")]) == ""
 
 
 def test_headers_that_a_body_needs_are_written_beside_it() -> None:
@@ -332,12 +340,12 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 def test_without_a_trace_and_a_collector_headers_stay_the_very_same() -> None:
     headers: HeaderList = [(b"accept", b"*/*")]
-    assert traced(headers, Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0), None) is headers
+    assert traced(headers, Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0), None) is headers
 
 
 def test_a_trace_goes_on_beside_what_a_call_says() -> None:
     headers: HeaderList = [(b"accept", b"*/*")]
-    record = Record(id="req_1", dialect=CHAT, path="", started=0.0, time=0.0, trace=TRACE, trace_state="a=1")
+    record = Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0, trace=TRACE, trace_state="a=1")
     assert traced(headers, record, None) == [*headers, (b"traceparent", TRACE.encode()), (b"tracestate", b"a=1")]
     (_, parent), _ = traced([], record, 1.0)
     assert parent.startswith(TRACE[:36].encode())

@@ -137,7 +137,7 @@ def test_a_provider_is_not_silent_while_its_event_waits_for_a_thread(
         loop, beside, flight = asyncio.get_running_loop(), Beside(monkeypatch), Handed([SMALL, LARGE])
         watch = TimeLimits(loop, Timeouts(idle=10.0), loop.time())
         watch.follow(flight)
-        watch.hearing(stream=True)
+        watch.reading(stream=True)
         events = LargeEvents(flight, Fed(), told([]), "desk", watch, is_suspended=lambda: suspended)
 
         async def work() -> None:

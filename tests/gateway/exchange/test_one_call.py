@@ -21,9 +21,9 @@ BODY = b'{"model":"text","messages":[{"role":"user","content":"Hello."}]}'
 
 
 async def called(house: House, path: str, *, breaks: bool = False) -> tuple[RecordBuilder, bytes]:
-    service = house.app.service
+    service = house.app.runtime
     target = target_of(service.routes, "echo/text", CHAT)
-    account = service.account(Record(id="req_1", dialect=CHAT, path="", started=service.clock(), time=0.0))
+    account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=service.clock(), time=0.0))
     order = Order(
         provider=target.provider,
         endpoint=target.endpoint,
@@ -61,8 +61,8 @@ def test_what_is_raised_inside_comes_out() -> None:
 
 def narrow(port: int) -> Settings:
     """Providers that have one call at a time, and nobody who waits for it."""
-    made = settings_for(port, server=Server(relayed_paths=("GET /files/*",)))
-    limited = {name: replace(provider, concurrency=1, queue=0) for name, provider in made.providers.items()}
+    made = settings_for(port, server=Server(passthrough_paths=("GET /files/*",)))
+    limited = {name: replace(provider, concurrency=1, queue_size=0) for name, provider in made.providers.items()}
     limited["messages"] = replace(limited["messages"], counts_tokens=True)
     return replace(made, providers=limited)
 
@@ -71,7 +71,7 @@ def slot_in(house: House, provider: str) -> Slot:
     """The only call that a provider may have."""
 
     async def taken() -> Slot:
-        found = house.app.service.admission.enter(provider, "somebody")
+        found = house.app.runtime.admission.enter(provider, "somebody")
         assert isinstance(found, Slot)
         return found
 
@@ -79,7 +79,7 @@ def slot_in(house: House, provider: str) -> Slot:
 
 
 def calls_of(house: House, provider: str) -> int:
-    return house.app.service.admission.loads()[provider].calls
+    return house.app.runtime.admission.loads()[provider].calls
 
 
 def test_pitfall_370_what_is_posted_takes_a_place_among_the_calls_of_its_provider() -> None:

@@ -60,7 +60,7 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
 
 def small_bodies(port: int) -> Settings:
     """A gateway that takes bodies of a hundred kilobytes."""
-    return settings_for(port, limits=Limits(body=100_000))
+    return settings_for(port, limits=Limits(request_body=100_000))
 
 
 @pytest.mark.parametrize(("client", "provider", "coding"), pairwise(PROTOCOLS, PROTOCOLS, list(CODINGS)))

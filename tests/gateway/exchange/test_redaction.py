@@ -357,12 +357,12 @@ def test_what_a_search_could_repeat_is_counted(pattern: bytes, ways: float) -> N
 
 def test_what_is_searched_of_an_error_shrinks_with_the_number_of_keys() -> None:
     one, many = (redactor(*(f"sk-{number:03}-0123456789abcdef" for number in range(count))) for count in (1, 50))
-    assert one.longest == 256 * 1024
-    assert many.longest == 16 * 1024
+    assert one.max_error_bytes == 256 * 1024
+    assert many.max_error_bytes == 16 * 1024
 
     def work(searching: Redactor) -> int:
         assert searching._in_json is not None
-        return searching.longest * len(searching._in_json.pattern)
+        return searching.max_error_bytes * len(searching._in_json.pattern)
 
     # Fifty times as much to look for, and about the same work.
     assert work(many) < 4 * work(one)

@@ -10,9 +10,9 @@ import pytest
 from dragoman.config.settings import Timeouts
 from dragoman.errors import Oversized, Truncated
 from dragoman.gateway.byte_budget import ByteBudget, ReaderCharge
-from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES
 from dragoman.gateway.exchange.events_commands import Collect
-from dragoman.gateway.exchange.response_reader import GatheredCall, collect, read_error, read_whole
+from dragoman.gateway.exchange.response_reader import GatheredCall, collect, read_error, read_full
 from dragoman.gateway.exchange.timeouts import LimitPhase, TimeLimits
 from dragoman.gateway.exchange.usage_estimate import Passed
 from dragoman.http.upstream_call import UpstreamCall
@@ -56,7 +56,7 @@ def reading(
 def test_of_an_error_that_goes_on_the_beginning_is_read() -> None:
     async def story() -> None:
         many = [b"x" * 100_000] * 4
-        assert await read_error(Sent(*many), limits(), clock) == b"".join(many)[:LONGEST_ERROR]
+        assert await read_error(Sent(*many), limits(), clock) == b"".join(many)[:MAX_ERROR_BYTES]
         assert await read_error(Sent(b"no"), limits(), clock) == b"no"
 
     run(story())
@@ -64,9 +64,9 @@ def test_of_an_error_that_goes_on_the_beginning_is_read() -> None:
 
 def test_an_answer_has_a_largest_size() -> None:
     async def story() -> None:
-        assert await read_whole(reading(Sent(b"{", b"}"), limits(), 2)) == b"{}"
+        assert await read_full(reading(Sent(b"{", b"}"), limits(), 2)) == b"{}"
         with pytest.raises(Oversized):
-            await read_whole(reading(Sent(b"{", b"}"), limits(), 1))
+            await read_full(reading(Sent(b"{", b"}"), limits(), 1))
 
     run(story())
 
@@ -80,8 +80,8 @@ def test_a_collected_stream_is_read_to_its_end_and_waits_for_its_first_content(s
         flight = Sent(said, error=Truncated("it broke off"))
         passed = Passed()
         assert await collect(Collect(translator, None, told, 5, passed), reading(flight, watch)) == 5 + len(said)
-        assert (passed.kept, passed.size) == (said, len(said))
-        assert watch.phase is (LimitPhase.HEARING if spoken else LimitPhase.OPENING)
+        assert (passed.sample, passed.size) == (said, len(said))
+        assert watch.phase is (LimitPhase.READING if spoken else LimitPhase.OPENING)
         watch.stop()
 
     run(story())
@@ -104,7 +104,7 @@ def test_of_a_stream_in_frames_it_is_known_what_was_in_them() -> None:
         flight = Sent(b"<" + OPENING + b">", b"<" + CONTENT + b">", error=Truncated("it broke off"))
         await collect(Collect(translator, Framed(), [], 0, passed), reading(flight, watch))
         # By this what it took is counted.
-        assert passed.kept == OPENING + CONTENT
+        assert passed.sample == OPENING + CONTENT
         watch.stop()
 
     run(story())
@@ -118,7 +118,7 @@ def test_item_22_a4_what_is_gathered_of_an_answer_is_charged_to_its_key(way: str
         second = budget.of("k").open(flight.pause, flight.resume)
         if way == "whole":
             with pytest.raises(Truncated):
-                await read_whole(reading(flight, watch, charge=second))
+                await read_full(reading(flight, watch, charge=second))
         else:
             translator = StreamPipeline(source=MESSAGES, target=MESSAGES, collect=True)
             await collect(Collect(translator, None, [], 0, Passed()), reading(flight, watch, charge=second))

@@ -11,13 +11,13 @@ from dragoman.config.settings import RouteConfig, RouteRule, Settings
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.routing_inputs import (
     conversation_of,
-    keepers_of,
-    kept_there,
+    required_features,
     seen_in,
-    wanted,
+    storing_providers,
+    with_provider_storage,
 )
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.stored_responses.exchange_storage import look
+from dragoman.gateway.stored_responses.exchange_storage import parse_request
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -46,12 +46,12 @@ def _lined(settings: Settings) -> Settings:
 
 
 def _route(house: House, name: str) -> Route:
-    return house.app.service.routes.route(name, CHAT)
+    return house.app.runtime.routes.route(name, CHAT)
 
 
 def _wants(house: House, name: str, body: bytes, *, pinned: bool = False, protocol: str = CHAT) -> RequiredFeatures:
     asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=[])
-    return wanted(body, asked, _route(house, name), pinned=pinned)
+    return required_features(body, asked, _route(house, name), has_affinities=pinned)
 
 
 def _body(**more: object) -> bytes:
@@ -64,30 +64,30 @@ def _body(**more: object) -> bytes:
     [
         ("two", RequiredFeatures()),
         ("turns", RequiredFeatures()),
-        ("fast", RequiredFeatures(opening=True)),
-        ("cheap", RequiredFeatures(signs=True, opening=True)),
-        ("faithful", RequiredFeatures(opening=True, losses=True)),
+        ("fast", RequiredFeatures(conversation_start=True)),
+        ("cheap", RequiredFeatures(request_features=True, conversation_start=True)),
+        ("faithful", RequiredFeatures(conversation_start=True, losses=True)),
     ],
 )
 def test_a_line_asks_for_what_its_policy_needs(name: str, wants: RequiredFeatures) -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         found = _wants(house, name, _body())
         # Prices decide ties, too.
-        assert found == (replace(wants, signs=True) if name == "faithful" else wants)
+        assert found == (replace(wants, request_features=True) if name == "faithful" else wants)
 
 
 def test_where_conversations_were_moved_each_is_looked_for() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         large = _body(user="x" * INLINE)
-        assert _wants(house, "two", _body(), pinned=True).opening
-        assert _wants(house, "two", large).opening
-        assert not _wants(house, "turns", large, pinned=True).opening
+        assert _wants(house, "two", _body(), pinned=True).conversation_start
+        assert _wants(house, "two", large).conversation_start
+        assert not _wants(house, "turns", large, pinned=True).conversation_start
 
 
 def test_pitfall_357_where_keys_take_turns_each_conversation_is_looked_for() -> None:
     keys = ("sk-1-0123456789abcdef", "sk-2-0123456789abcdef")
     with running((), lambda port: _lined(settings_for(port, provider_keys=keys))) as house:
-        assert _wants(house, "two", _body()) == RequiredFeatures(opening=True)
+        assert _wants(house, "two", _body()) == RequiredFeatures(conversation_start=True)
         assert _wants(house, "turns", _body()) == RequiredFeatures()
 
 
@@ -96,7 +96,7 @@ def test_losses_are_counted_for_each_target() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         route = _route(house, "faithful")
         asked = ClientRequest(api_path=API_PATH, headers=[])
-        seen = seen_in(body, asked, look(body, API_PATH), route, RequiredFeatures(losses=True))
+        seen = seen_in(body, asked, parse_request(body, API_PATH), route, RequiredFeatures(losses=True))
         assert seen.losses["chat/m"].all == 0 < seen.losses["messages/m"].changes
         assert not seen.refused
 
@@ -107,12 +107,12 @@ def test_what_some_provider_keeps_is_seen() -> None:
     schema = {"type": "object", "properties": {"file_id": {"type": "string"}, "container": {"type": "string"}}}
     declared = _body(tools=[{"type": "function", "function": {"name": "f", "parameters": schema}}])
     with running((), lambda port: _lined(settings_for(port))) as house:
-        assert not _wants(house, "two", _body()).signs
+        assert not _wants(house, "two", _body()).request_features
         for body, alone in ((kept, True), (declared, False)):
             route, asked = _route(house, "two"), ClientRequest(api_path=API_PATH, headers=[])
             wants = _wants(house, "two", body)
-            assert wants.signs
-            assert seen_in(body, asked, look(body, API_PATH), route, wants).alone is alone
+            assert wants.request_features
+            assert seen_in(body, asked, parse_request(body, API_PATH), route, wants).alone is alone
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,9 @@ def test_what_some_provider_keeps_is_seen() -> None:
 def test_each_protocol_has_members_of_its_own_for_what_is_kept(protocol: str, members: list[str]) -> None:
     every = ["file_id", "container", "vector_store_ids"]
     with running((), lambda port: _lined(settings_for(port))) as house:
-        found = [name for name in every if _wants(house, "two", _body(**{name: "x"}), protocol=protocol).signs]
+        found = [
+            name for name in every if _wants(house, "two", _body(**{name: "x"}), protocol=protocol).request_features
+        ]
     assert found == members
 
 
@@ -134,14 +136,17 @@ def test_seals_are_looked_for_only_where_somebody_speaks_another_protocol() -> N
     body = _body(messages=[{"role": "user", "content": "rsv1.x"}])
     with running((), lambda port: _lined(settings_for(port))) as house:
         asked = ClientRequest(api_path=API_PATH, headers=[])
-        route = house.app.service.routes.route
-        found = [wanted(body, asked, route(name, CHAT), pinned=False).issuer for name in ("two", "alike", "turns")]
+        route = house.app.runtime.routes.route
+        found = [
+            required_features(body, asked, route(name, CHAT), has_affinities=False).issuer
+            for name in ("two", "alike", "turns")
+        ]
         assert found == [True, False, False]
 
 
 def _sealed(model: str, upstream: str, origin: str = RESPONSES) -> str:
     body: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "opaque" * 300}
-    return to_envelope(Seal(origin=origin, kind="item", body=body, model=model, upstream=upstream))
+    return to_envelope(Seal(origin=origin, kind="item", body=body, model=model, vendor=upstream))
 
 
 @pytest.mark.parametrize(
@@ -164,11 +169,11 @@ def test_pitfall_359_who_sealed_the_reasoning_of_a_request_is_seen(seals: list[s
     said = [{"role": "assistant", "content": "", "reasoning_details": [{"data": seal}]} for seal in seals]
     body = _body(messages=[{"role": "user", "content": 'a "rsv1.x" b'}, *said])
     with running((), lambda port: _lined(settings_for(port))) as house:
-        route = house.app.service.routes.route("kept", RESPONSES)
+        route = house.app.runtime.routes.route("kept", RESPONSES)
         asked = ClientRequest(api_path=API_PATH, headers=[])
-        wants = wanted(body, asked, route, pinned=False)
+        wants = required_features(body, asked, route, has_affinities=False)
         assert wants.issuer and not _wants(house, "turns", body, pinned=True).issuer
-        assert seen_in(body, asked, look(body, API_PATH), route, wants).issuer == issuer
+        assert seen_in(body, asked, parse_request(body, API_PATH), route, wants).issuer == issuer
 
 
 def test_pitfall_359_reasoning_is_taken_to_whoever_sealed_it_and_left_out_elsewhere() -> None:
@@ -210,8 +215,14 @@ def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_ot
     def known(body: bytes, headers: HeaderList | None = None, line: str = "fast") -> str:
         asked = ClientRequest(api_path=API_PATH, headers=headers or [])
         with running((), lambda port: _lined(settings_for(port))) as house:
-            seen = seen_in(body, asked, look(body, API_PATH), _route(house, "fast"), RequiredFeatures(opening=True))
-        return conversation_of(asked, look(body, API_PATH), seen.opening, line)
+            seen = seen_in(
+                body,
+                asked,
+                parse_request(body, API_PATH),
+                _route(house, "fast"),
+                RequiredFeatures(conversation_start=True),
+            )
+        return conversation_of(asked, parse_request(body, API_PATH), seen.conversation_start, line)
 
     first = _body()
     later = _body(
@@ -233,7 +244,7 @@ def test_an_image_is_no_text_that_a_window_must_hold() -> None:
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBO" * 40_000}}
 
     def settings(port: int) -> Settings:
-        small = Override(window=8192)
+        small = Override(context_window=8192)
         return replace(_lined(settings_for(port)), prices={"chat/m": small, "messages/m": small})
 
     with running(lambda _: tells(CHAT), settings) as house:
@@ -246,16 +257,20 @@ def test_an_image_is_no_text_that_a_window_must_hold() -> None:
 
 def test_only_providers_that_keep_anything_may_keep_what_a_request_refers_to() -> None:
     path = api_path_of(PATHS[RESPONSES])
-    referring = look(b'{"model":"kept","input":"x","previous_response_id":"resp_1"}', path)
-    silent = look(b'{"model":"kept","input":"x"}', path)
+    referring = parse_request(b'{"model":"kept","input":"x","previous_response_id":"resp_1"}', path)
+    silent = parse_request(b'{"model":"kept","input":"x"}', path)
     with running((), lambda port: _lined(settings_for(port))) as house:
-        routes = house.app.service.routes
+        routes = house.app.runtime.routes
         kept, two = routes.route("kept", RESPONSES), routes.route("two", RESPONSES)
-        assert keepers_of(kept, referring) == {"responses", "all"}
-        assert not keepers_of(two, referring) and not keepers_of(kept, silent)
-        assert not keepers_of(kept, look(_body(), API_PATH))
+        assert storing_providers(kept, referring) == {"responses", "all"}
+        assert not storing_providers(two, referring) and not storing_providers(kept, silent)
+        assert not storing_providers(kept, parse_request(_body(), API_PATH))
         here = kept.targets[1]
-        assert here.kept_here and kept_there(here).keeps_responses and kept_there(here).id == here.id
+        assert (
+            here.stored_here
+            and with_provider_storage(here).stores_at_provider
+            and with_provider_storage(here).id == here.id
+        )
 
 
 @pytest.mark.parametrize("refers", ["previous_response_id", "conversation"])
@@ -322,7 +337,7 @@ def test_what_the_one_provider_keeps_of_which_nothing_is_noted_it_goes_on_from()
         return replace(found, providers=providers, routes=(line,))
 
     with running(lambda _: tells(RESPONSES), settings) as house:
-        assert not house.app.service.notes_ids
+        assert not house.app.runtime.records_ids
         first = house.post(PATHS[RESPONSES], {"model": "responses/m", "input": "Hello."}).json()
         body = {"model": "line", "input": "And?", "previous_response_id": first["id"]}
         assert house.post("/route?model=line", body).json()["chosen"] == "responses/m"
@@ -343,7 +358,7 @@ def test_a_conversation_that_comes_under_a_rule_on_its_way_stays_under_it(target
         return (told.header("x-dragoman-route") or "").partition(";")[0]
 
     with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
-        house.app.service.traffic.chance = lambda: 0.0 if target == "chat/m" else 0.9
+        house.app.runtime.routing_state.rng = lambda: 0.0 if target == "chat/m" else 0.9
         assert [served(house), served(house)] == [target, target]
         assert served(house, tools=[tool]) == "chat/ruled"
         # It crosses a boundary once, and not to and fro.
@@ -352,7 +367,7 @@ def test_a_conversation_that_comes_under_a_rule_on_its_way_stays_under_it(target
 
 @pytest.mark.parametrize("by", ["previous_response_id", "conversation"])
 def test_what_a_request_goes_on_from_counts_for_rules_of_its_size(by: str) -> None:
-    rule = RouteRule(when=RuleCondition(input_over=2000), targets=("chat/roomy",), weights=())
+    rule = RouteRule(when=RuleCondition(input_tokens_over=2000), targets=("chat/roomy",), weights=())
     line = RouteConfig(pattern="line", targets=("chat/m", "chat/n"), policy="fallback", rules=(rule,))
     with running(lambda _: tells(CHAT), lambda port: replace(settings_for(port), routes=(line,))) as house:
 
@@ -373,7 +388,7 @@ def test_what_a_request_goes_on_from_counts_for_rules_of_its_size(by: str) -> No
 
 def test_pictures_that_a_request_goes_on_from_are_seen_and_are_no_text() -> None:
     rules = (
-        RouteRule(when=RuleCondition(input_over=2000), targets=("chat/roomy",), weights=()),
+        RouteRule(when=RuleCondition(input_tokens_over=2000), targets=("chat/roomy",), weights=()),
         RouteRule(when=RuleCondition(images=True), targets=("chat/sees",), weights=()),
     )
     line = RouteConfig(pattern="line", targets=("chat/m", "chat/n"), policy="fallback", rules=rules)

@@ -13,8 +13,8 @@ from dragoman.gateway.exchange.events_commands import (
     Done,
     ExchangeEvent,
     Locate,
-    Recall,
     Reserve,
+    ResolveReferences,
     Respond,
     WaitFailed,
 )
@@ -47,12 +47,12 @@ def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str | None, targets
     def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
         located = play.say(Begin(b'{"model":"line","input":"x","previous_response_id":"resp_1"}'))
-        assert isinstance(located, Locate) and located.said.previous == "resp_1"
+        assert isinstance(located, Locate) and located.references.previous == "resp_1"
         assert play.machine.state is State.LOCATING
         recalled = play.say(Done(keeper))
-        assert isinstance(recalled, Recall)
+        assert isinstance(recalled, ResolveReferences)
         assert [recalled.target.id] == targets
-        assert recalled.target.keeps_responses is (keeper in ("responses", None))
+        assert recalled.target.stores_at_provider is (keeper in ("responses", None))
 
     played_by(story, _line)
 
@@ -69,7 +69,7 @@ def test_what_a_provider_keeps_it_alone_is_asked_for(keeper: str | None, targets
 def test_nothing_is_located_for_those_who_refer_to_nothing_or_have_no_choice(body: bytes) -> None:
     def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
-        assert isinstance(play.say(Begin(body)), Recall)
+        assert isinstance(play.say(Begin(body)), ResolveReferences)
         assert State.LOCATING not in play.machine.passed
 
     played_by(story, _line)
@@ -84,7 +84,7 @@ def test_without_a_store_one_that_keeps_responses_is_asked_alone(more: bytes, as
     line = RouteConfig(pattern="line", targets=("chat/served", "responses/served", "all/served"))
 
     def settings(port: int) -> Settings:
-        return replace(settings_for(port), routes=(line,), storage=Storage(keep=False))
+        return replace(settings_for(port), routes=(line,), storage=Storage(store_responses=False))
 
     def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
@@ -112,7 +112,7 @@ def test_a_store_that_cannot_say_who_keeps_it_is_told() -> None:
 
 FOUND = ResolvedReferences(
     before=[Item("msg_1", b'{"type":"message","role":"user","content":"Once upon a time."}')],
-    kept=(1, 66),
+    stored_weight=(1, 66),
     own=[b'{"type":"message","role":"user","content":"And?"}'],
     cut=frozenset({"input", "previous_response_id", "conversation"}),
     background=False,
@@ -121,13 +121,13 @@ FOUND = ResolvedReferences(
 
 @pytest.mark.parametrize("policy", ["fallback", "least-loss"])
 def test_what_was_looked_up_to_be_weighed_is_said_to_all_who_are_asked(policy: str) -> None:
-    rule = RouteRule(when=RuleCondition(input_over=2000), targets=("chat/roomy",), weights=())
+    rule = RouteRule(when=RuleCondition(input_tokens_over=2000), targets=("chat/roomy",), weights=())
     line = RouteConfig(pattern="line", targets=("chat/served", "messages/served"), policy=policy, rules=(rule,))
 
     def story(service: Runtime) -> None:
         play = Played(service, protocol=RESPONSES)
         weighing = play.say(Begin(b'{"model":"line","input":"And?","previous_response_id":"resp_1"}'))
-        assert (type(weighing), play.machine.state) == (Recall, State.WEIGHING)
+        assert (type(weighing), play.machine.state) == (ResolveReferences, State.WEIGHING)
         asked: list[str] = []
         event: ExchangeEvent = Done(FOUND)
         for _ in line.targets:

@@ -16,7 +16,7 @@ from dragoman.gateway.exchange.events_commands import (
     Translated,
     WaitFailed,
 )
-from dragoman.gateway.exchange.state_machine import MOVES
+from dragoman.gateway.exchange.state_machine import TRANSITIONS
 from dragoman.gateway.exchange.states import State
 from tests.gateway.exchange.observed import ENDS, not_on_page, observed_transitions, transitions_on_page
 from tests.playbooks.stage import START
@@ -24,7 +24,7 @@ from tests.playbooks.test_playbooks import SCENES, played
 from tests.virtual_time import run
 
 # States in which the provider is being heard, and those in which nothing is waited for that is done or fails.
-HEARD = {State.HEARING, State.MISSED, State.SETTLING, State.ENDING}
+HEARD = {State.STREAMING, State.MISSED, State.FINALIZING, State.ENDING}
 RESTING = {State.FRESH, State.STORING, State.BREAKING}
 # A few dialogues that visit every state.
 VISITS = (
@@ -49,11 +49,11 @@ def test_every_state_is_on_the_page_and_leads_on() -> None:
 
 def test_every_state_has_a_move_for_everything_that_can_come() -> None:
     for state in State:
-        assert {(state, HeartbeatDue), (state, ClientDisconnected)} <= MOVES.keys()
-        assert state in RESTING or {(state, Done), (state, WaitFailed)} <= MOVES.keys()
-        assert ((state, Translated) in MOVES) == (state in HEARD | ENDS)
-    assert {state for state, event in MOVES if event is Stored} == {State.SETTLING, State.STORING, *ENDS}
-    assert {state for state, event in MOVES if event is Begin} == {State.FRESH}
+        assert {(state, HeartbeatDue), (state, ClientDisconnected)} <= TRANSITIONS.keys()
+        assert state in RESTING or {(state, Done), (state, WaitFailed)} <= TRANSITIONS.keys()
+        assert ((state, Translated) in TRANSITIONS) == (state in HEARD | ENDS)
+    assert {state for state, event in TRANSITIONS if event is Stored} == {State.FINALIZING, State.STORING, *ENDS}
+    assert {state for state, event in TRANSITIONS if event is Begin} == {State.FRESH}
 
 
 def test_dialogues_visit_every_state(tmp_path: Path) -> None:
@@ -67,6 +67,6 @@ def test_dialogues_visit_every_state(tmp_path: Path) -> None:
 
 
 def test_a_transition_that_the_page_does_not_name_is_found() -> None:
-    assert not_on_page({(State.FRESH, State.READING), (State.FRESH, State.HEARING), (State.FRESH, State.OVER)}) == {
-        (State.FRESH, State.HEARING)
+    assert not_on_page({(State.FRESH, State.READING), (State.FRESH, State.STREAMING), (State.FRESH, State.OVER)}) == {
+        (State.FRESH, State.STREAMING)
     }

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.events_commands import AwaitOwner, AwaitStored, ExchangeEvent, Keep, Stored, Waiting
+from dragoman.gateway.exchange.events_commands import (
+    AwaitOwner,
+    AwaitStored,
+    ExchangeEvent,
+    Stored,
+    StoreStreamed,
+    Waiting,
+)
 from dragoman.gateway.exchange.store_commands import StoreCommands
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
@@ -19,9 +26,9 @@ class Acts(StoreCommands):
     """Acts whose machine only remembers what it heard."""
 
     def __init__(self, service: Runtime) -> None:
-        record = Record(id="req_1", dialect=RESPONSES, path="", started=service.clock(), time=0.0)
+        record = Record(id="req_1", client_protocol=RESPONSES, path="", started=service.clock(), time=0.0)
         asked = ClientRequest(api_path=api_path_of(PATHS[RESPONSES]), headers=[])
-        super().__init__(service, asked, DetachedClient(), service.account(record))
+        super().__init__(service, asked, DetachedClient(), service.builder_of(record))
         self.heard: list[ExchangeEvent] = []
 
     def _step(self, event: ExchangeEvent) -> Waiting | None:
@@ -30,13 +37,13 @@ class Acts(StoreCommands):
 
     async def keep(self) -> None:
         """Keep an answer, and wait for that."""
-        self._keep(Keep(b"data: {}\n\n"))
-        await self._await_kept(AwaitStored())
+        self._store_streamed(StoreStreamed(b"data: {}\n\n"))
+        await self._await_stored(AwaitStored())
 
     async def note(self) -> None:
         """Tell what was noted, and wait for that."""
-        self._tell_noted(AwaitOwner())
-        await self._noted()
+        self._await_owner(AwaitOwner())
+        await self._wait_for_owner()
 
     async def leave(self) -> None:
         """The last moments of an exchange that nobody waits for."""

@@ -53,7 +53,7 @@ from tests.sdk.digging import Object, dig, dig_object, dig_text
 from tests.sdk.samples import as_stream, events_of
 from tests.waiting import wait_until
 
-IDLE, KEEP_ALIVE = Timeouts().idle, Timeouts().keep_alive
+IDLE, KEEP_ALIVE = Timeouts().idle, Timeouts().heartbeat
 # The beginning of what the provider says, which every client sees as it is.
 WORDS = SAID[: len(SAID) // 3].encode()
 HEARTBEATS = {MESSAGES: b"event: ping\n", CHAT: b":", RESPONSES: b":"}
@@ -235,7 +235,7 @@ def test_a_stream_whose_reason_to_stop_was_seen_ends_well_without_its_terminator
 def test_a_frame_beyond_the_limit_is_an_error(client: str, provider: str) -> None:
     with running(
         [stream(speaking(provider), b"data: " + b"x" * 50_000)],
-        lambda port: settings_for(port, limits=Limits(event=20_000)),
+        lambda port: settings_for(port, limits=Limits(stream_event=20_000)),
     ) as house:
         told = house.post(PATHS[client], question(client, provider, stream=True))
     assert stream_failure(client, told.body)["message"]

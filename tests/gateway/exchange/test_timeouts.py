@@ -75,7 +75,7 @@ async def later_than(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-LONG = Timeouts(first_byte=NEVER, idle=NEVER, total=NEVER, keep_alive=NEVER)
+LONG = Timeouts(first_byte=NEVER, idle=NEVER, total=NEVER, heartbeat=NEVER)
 
 
 @pytest.fixture(params=[VirtualLoop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -113,7 +113,7 @@ def test_an_answer_that_falls_silent_is_ended(run: Run) -> None:
     async def main() -> None:
         watch, flight = made(structs.replace(LONG, idle=SHORT))
         watch.follow(flight)
-        watch.hearing()
+        watch.reading()
         error = await flight.error()
         assert isinstance(error, Stalled)
         assert "fell silent" in str(error)
@@ -128,7 +128,7 @@ def test_item_22_a4_a_provider_that_is_not_read_has_as_much_time_left_as_it_had(
         loop = asyncio.get_running_loop()
         watch.follow(flight)
         if phase != "waiting":
-            watch.opening() if phase == "opening" else watch.hearing()
+            watch.opening() if phase == "opening" else watch.reading()
         await asyncio.sleep(4.0)
         watch.suspend()
         watch.suspend()
@@ -150,7 +150,7 @@ def test_item_22_a4_an_exchange_whose_provider_is_not_read_has_an_end() -> None:
     async def main() -> None:
         watch, flight = made(structs.replace(LONG, idle=10.0, total=50.0))
         watch.follow(flight)
-        watch.hearing()
+        watch.reading()
         watch.suspend()
         assert isinstance(await flight.error(), Overdue)
         assert asyncio.get_running_loop().time() == 50.0
@@ -164,7 +164,7 @@ def test_item_22_a5_time_without_content_stands_still_while_the_provider_is_not_
         loop = asyncio.get_running_loop()
         watch, flight = made(structs.replace(LONG, content=10.0))
         watch.follow(flight)
-        watch.hearing(stream=True)
+        watch.reading(stream=True)
         await asyncio.sleep(4.0)
         watch.suspend()
         await asyncio.sleep(103.0)
@@ -183,7 +183,7 @@ def test_an_exchange_that_takes_too_long_is_ended_in_whatever_it_does(run: Run) 
             watch, flight = made(structs.replace(LONG, total=SHORT))
             watch.follow(flight)
             if begin:
-                watch.hearing()
+                watch.reading()
             error = await flight.error()
             assert isinstance(error, Overdue)
             assert "took longer than" in str(error)
@@ -217,7 +217,7 @@ def test_a_whole_answer_whose_connection_does_not_end_has_overstayed(run: Run, m
     async def main() -> None:
         watch, flight = made(LONG)
         watch.follow(flight)
-        watch.hearing()
+        watch.reading()
         watch.ending()
         assert isinstance(await flight.error(), Overstayed)
 
@@ -242,7 +242,7 @@ def test_a_shorter_limit_of_the_next_phase_is_kept(run: Run) -> None:
         watch, flight = made(structs.replace(LONG, first_byte=NEVER, idle=SHORT))
         watch.follow(flight)
         await asyncio.sleep(0)
-        watch.hearing()
+        watch.reading()
         assert "fell silent" in str(await flight.error())
 
     run(main())
@@ -252,7 +252,7 @@ def test_a_shorter_limit_of_the_phase_before_is_forgotten(run: Run) -> None:
     async def main() -> None:
         watch, flight = made(structs.replace(LONG, first_byte=SHORT))
         watch.follow(flight)
-        watch.hearing()
+        watch.reading()
         await later_than(4 * SHORT)
         assert not flight.errors
         watch.stop()
@@ -314,11 +314,11 @@ class Heart:
 
 def test_pitfall_205_a_silent_client_gets_signs_of_life_again_and_again(run: Run) -> None:
     async def main() -> None:
-        watch, flight = made(structs.replace(LONG, keep_alive=SHORT))
+        watch, flight = made(structs.replace(LONG, heartbeat=SHORT))
         heart = Heart(3)
         watch.follow(flight)
         watch.alive = heart.beat
-        watch.hearing()
+        watch.reading()
         await asyncio.wait_for(heart.enough.wait(), LIMIT)
         assert not flight.errors
         watch.stop()
@@ -332,11 +332,11 @@ def test_pitfall_205_a_silent_client_gets_signs_of_life_again_and_again(run: Run
 def test_pitfall_183_the_first_sign_of_life_is_due_after_the_headers_and_not_after_the_request(run: Run) -> None:
     # Else a provider that took long to answer would have its status committed before it said anything (decision 15).
     async def main() -> None:
-        watch, flight = made(structs.replace(LONG, keep_alive=PATIENCE), age=2 * PATIENCE)
+        watch, flight = made(structs.replace(LONG, heartbeat=PATIENCE), age=2 * PATIENCE)
         heart = Heart(1)
         watch.follow(flight)
         watch.alive = heart.beat
-        watch.hearing()
+        watch.reading()
         await later_than(3 * SHORT)
         assert not heart.beats
         watch.stop()
@@ -346,7 +346,7 @@ def test_pitfall_183_the_first_sign_of_life_is_due_after_the_headers_and_not_aft
 
 def test_no_sign_of_life_is_given_after_an_answer(run: Run) -> None:
     async def main() -> None:
-        watch, flight = made(structs.replace(LONG, keep_alive=SHORT))
+        watch, flight = made(structs.replace(LONG, heartbeat=SHORT))
         heart = Heart(1)
         watch.follow(flight)
         watch.alive = heart.beat
@@ -409,7 +409,7 @@ def by_hand(timeouts: Timeouts, *, beats: int = 0) -> tuple[Clockwork, TimeLimit
     watch, flight, heart = TimeLimits(loop, timeouts, loop.time()), Aloft(), Heart(beats)
     watch.follow(flight)
     watch.alive = heart.beat
-    watch.hearing()
+    watch.reading()
     return loop, watch, flight, heart
 
 
@@ -418,7 +418,7 @@ def test_a_provider_that_keeps_talking_is_heard_beyond_the_limit_of_silence() ->
     for _ in range(30):
         loop.wait(9.0)
         # What was heard is noted by whoever reads.
-        watch.heard = loop.time()
+        watch.received_at = loop.time()
     assert not flight.errors
     loop.wait(9.9)
     assert not flight.errors
@@ -427,10 +427,10 @@ def test_a_provider_that_keeps_talking_is_heard_beyond_the_limit_of_silence() ->
 
 
 def test_what_is_heard_and_told_moves_no_timer() -> None:
-    loop, watch, _, heart = by_hand(structs.replace(LONG, idle=100.0, keep_alive=10.0))
+    loop, watch, _, heart = by_hand(structs.replace(LONG, idle=100.0, heartbeat=10.0))
     before = loop.made
     for _ in range(1000):
-        watch.heard = watch.told = loop.time()
+        watch.received_at = watch.sent_at = loop.time()
         loop.wait(0.01)
     assert loop.made - before <= 2
     assert len(loop.timers) == 1
@@ -439,13 +439,13 @@ def test_what_is_heard_and_told_moves_no_timer() -> None:
 
 def test_time_before_an_answer_needs_no_sign_of_life_and_the_timer_of_the_call_serves_its_stream() -> None:
     loop = Clockwork()
-    watch, flight, heart = TimeLimits(loop, structs.replace(LONG, keep_alive=15.0), loop.time()), Aloft(), Heart(0)
+    watch, flight, heart = TimeLimits(loop, structs.replace(LONG, heartbeat=15.0), loop.time()), Aloft(), Heart(0)
     watch.follow(flight)
     loop.wait(14.0)
     # Whoever keeps a client alive comes with the answer.
     watch.alive = heart.beat
     watch.opening()
-    watch.spoken()
+    watch.content_received()
     assert loop.made == 1
     loop.wait(14.9)
     assert heart.beats == 0
@@ -455,17 +455,17 @@ def test_time_before_an_answer_needs_no_sign_of_life_and_the_timer_of_the_call_s
 
 
 def test_a_client_that_is_told_something_gets_no_sign_of_life() -> None:
-    loop, watch, _, heart = by_hand(structs.replace(LONG, keep_alive=15.0))
+    loop, watch, _, heart = by_hand(structs.replace(LONG, heartbeat=15.0))
     for _ in range(20):
         loop.wait(14.0)
-        watch.told = loop.time()
+        watch.sent_at = loop.time()
     assert heart.beats == 0
     loop.wait(15.1)
     assert heart.beats == 1
 
 
 def test_pitfall_205_signs_of_life_do_not_hide_a_provider_that_fell_silent() -> None:
-    loop, _, flight, heart = by_hand(structs.replace(LONG, keep_alive=15.0, idle=100.0))
+    loop, _, flight, heart = by_hand(structs.replace(LONG, heartbeat=15.0, idle=100.0))
     loop.wait(99.0)
     assert heart.beats == 6
     assert not flight.errors
@@ -479,13 +479,13 @@ def test_the_total_ends_a_provider_that_never_stops_talking() -> None:
     loop, watch, flight, _ = by_hand(structs.replace(LONG, idle=10.0, total=60.0))
     for _ in range(59):
         loop.wait(1.0)
-        watch.heard = loop.time()
+        watch.received_at = loop.time()
     assert not flight.errors
     loop.wait(1.1)
     assert "took longer than 60 s" in str(flight.errors[0])
 
 
-@pytest.mark.parametrize("enter", [TimeLimits.hearing, TimeLimits.ending, None], ids=["hearing", "ending", "waiting"])
+@pytest.mark.parametrize("enter", [TimeLimits.reading, TimeLimits.ending, None], ids=["hearing", "ending", "waiting"])
 @pytest.mark.parametrize("age", [3.5, 29.5])
 def test_what_is_left_of_the_total_limits_a_call_that_began_late(
     enter: Callable[[TimeLimits], None] | None, age: float
@@ -517,9 +517,9 @@ def test_a_call_that_begins_after_the_total_is_ended_at_once() -> None:
 
 
 def test_a_client_whose_answer_is_being_kept_gets_signs_of_life_and_nothing_is_ended() -> None:
-    loop, watch, flight, heart = by_hand(structs.replace(LONG, keep_alive=15.0, idle=20.0, total=30.0))
+    loop, watch, flight, heart = by_hand(structs.replace(LONG, heartbeat=15.0, idle=20.0, total=30.0))
     watch.ending()
-    watch.settling()
+    watch.storing()
     loop.wait(50.0)
     # How long that may take is the store's own limit.
     assert (heart.beats, flight.errors) == (3, [])
@@ -539,14 +539,14 @@ def test_a_watch_leaves_no_timer_behind() -> None:
 
 
 def test_pitfall_335_336_what_opens_an_answer_is_no_content_and_does_not_end_the_wait_for_it() -> None:
-    loop, watch, flight, heart = by_hand(structs.replace(LONG, first_byte=60.0, idle=10.0, keep_alive=15.0))
+    loop, watch, flight, heart = by_hand(structs.replace(LONG, first_byte=60.0, idle=10.0, heartbeat=15.0))
     watch.follow(flight)
     loop.wait(20.0)
     watch.opening()
     # Pings, and an idle limit that is shorter than some models think.
     for _ in range(39):
         loop.wait(1.0)
-        watch.heard = loop.time()
+        watch.received_at = loop.time()
     assert not flight.errors and heart.beats == 3
     loop.wait(1.1)
     assert "did not begin to answer within 60 s" in str(flight.errors[0])
@@ -558,8 +558,8 @@ def test_pitfall_336_silence_is_limited_once_there_is_content() -> None:
     watch.follow(flight)
     watch.opening()
     loop.wait(50.0)
-    watch.heard = loop.time()
-    watch.spoken()
+    watch.received_at = loop.time()
+    watch.content_received()
     loop.wait(9.9)
     assert not flight.errors
     loop.wait(0.2)
@@ -581,7 +581,7 @@ def lasting(client: str, provider: str, seconds: float) -> Steps:
 def test_pitfall_334_a_stream_that_is_well_is_not_cut(
     client: str, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = 3 * Timeouts().whole
+    seconds = 3 * Timeouts().effective_total
     course = play(lasting(client, provider, seconds), tmp_path, monkeypatch, Setup())
     [record] = course.records
     assert (record.status, record.failure, course.kinds) == (200, "", ["answered"])
@@ -602,14 +602,14 @@ def test_pitfall_334_a_whole_answer_and_one_that_says_nothing_are_still_limited(
     usual = structs.replace(LONG, total=None)
 
     async def main() -> None:
-        for begin in (TimeLimits.hearing, TimeLimits.opening):
-            watch, flight = made(usual, age=2 * usual.whole)
+        for begin in (TimeLimits.reading, TimeLimits.opening):
+            watch, flight = made(usual, age=2 * usual.effective_total)
             watch.follow(flight)
             begin(watch)
             assert isinstance(await flight.error(), Overdue)
-        watch, flight = made(structs.replace(usual, idle=SHORT), age=2 * usual.whole)
-        watch._flight = flight
-        watch.hearing(stream=True)
+        watch, flight = made(structs.replace(usual, idle=SHORT), age=2 * usual.effective_total)
+        watch._upstream_call = flight
+        watch.reading(stream=True)
         assert isinstance(await flight.error(), Stalled)
 
     run(main())

@@ -29,7 +29,7 @@ def test_what_is_settled_says_what_became_of_the_last_call() -> None:
         play = Played(service)
         play.until_called(Begin(BODY))
         play.machine._out = []
-        play.machine._settle(AttemptOutcome.LEFT, {"status": 499})
+        play.machine._finalize(AttemptOutcome.CLIENT_DISCONNECTED, {"status": 499})
         [settled] = play.machine._out
         assert isinstance(settled, Finalize) and settled.changes["status"] == 499
         attempts = settled.changes["attempts"]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dragoman.gateway.exchange import usage_estimate
-from dragoman.gateway.exchange.usage_estimate import KEPT, KEPT_BEFORE, Counting, Passed
+from dragoman.gateway.exchange.usage_estimate import PREFIX_SAMPLE_BYTES, SAMPLE_BYTES, Counting, Passed
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.tokens.families import family_of
@@ -26,7 +26,7 @@ def passed(*chunks: bytes, opening: int = 0) -> Passed:
     for count, chunk in enumerate(chunks):
         made.take(chunk)
         if count >= opening:
-            made.spoken()
+            made.content_began()
     return made
 
 
@@ -91,21 +91,21 @@ ROLE = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assi
 
 
 def test_the_beginning_of_a_long_stream_stands_for_the_rest() -> None:
-    count = 10 * KEPT // len(WORD)
+    count = 10 * SAMPLE_BYTES // len(WORD)
     long = passed(*[WORD] * count)
     assert long.size == count * len(WORD)
-    assert len(long.kept) == len(WORD) + KEPT
+    assert len(long.sample) == len(WORD) + SAMPLE_BYTES
     found = counting(CHAT, long).count()
     assert found is not None
     assert abs(found.output - count) <= count // 8
 
 
 def test_a_piece_that_is_longer_than_what_is_kept_is_no_less_counted() -> None:
-    count = 20 * KEPT // len(WORD)
+    count = 20 * SAMPLE_BYTES // len(WORD)
     # All at once, or behind an opening; and one that is beyond what is kept of any.
     for pieces, opening in (([WORD * count], 0), ([ROLE, WORD * count], 1), ([ROLE * 20, WORD * count, WORD], 1)):
         fast = passed(*pieces, opening=opening)
-        assert len(fast.kept) <= KEPT_BEFORE + KEPT < fast.size
+        assert len(fast.sample) <= PREFIX_SAMPLE_BYTES + SAMPLE_BYTES < fast.size
         found = counting(CHAT, fast).count()
         assert found is not None
         assert abs(found.output - count) <= count // 8
@@ -122,22 +122,22 @@ def echoed(size: int) -> bytes:
     return b"event: response.created\ndata: " + json.dumps(begun).encode() + b"\n\n"
 
 
-@pytest.mark.parametrize("echo", [0, KEPT // 2, 2 * KEPT, 2 * KEPT_BEFORE])
+@pytest.mark.parametrize("echo", [0, SAMPLE_BYTES // 2, 2 * SAMPLE_BYTES, 2 * PREFIX_SAMPLE_BYTES])
 def test_a_stream_that_begins_with_what_was_asked_is_counted_by_what_it_says(echo: int) -> None:
     opening, said = echoed(echo), frames(RESPONSES)[1:]
     found = counting(RESPONSES, passed(opening, opening, *said, opening=2)).count()
     assert found is not None and found.output == tokens_of(SAID)
 
 
-@pytest.mark.parametrize("piece", [1000, 16_384, 4 * KEPT])
-@pytest.mark.parametrize("echo", [KEPT_BEFORE, 5 * KEPT_BEFORE + 77])
+@pytest.mark.parametrize("piece", [1000, 16_384, 4 * SAMPLE_BYTES])
+@pytest.mark.parametrize("echo", [PREFIX_SAMPLE_BYTES, 5 * PREFIX_SAMPLE_BYTES + 77])
 def test_a_gap_before_what_is_said_does_no_harm_however_it_is_cut(echo: int, piece: int) -> None:
     """The last piece of what was echoed has the first words in it, and what follows is more than is kept."""
     opening = cut(echoed(echo), piece)
-    count = 4 * KEPT // len(WORD)
+    count = 4 * SAMPLE_BYTES // len(WORD)
     words = [b"".join([opening.pop(), WORD]), *[WORD] * (count - 1)]
     long = passed(*opening, *words, opening=len(opening))
-    assert len(long.kept) <= KEPT_BEFORE + KEPT < long.size
+    assert len(long.sample) <= PREFIX_SAMPLE_BYTES + SAMPLE_BYTES < long.size
     found = counting(CHAT, long).count()
     assert found is not None and abs(found.output - count) <= count // 8
 
@@ -146,13 +146,13 @@ def test_a_gap_before_what_is_said_does_no_harm_however_it_is_cut(echo: int, pie
 def test_what_is_said_behind_any_gap_is_counted_in_every_protocol(protocol: str) -> None:
     signs = b": a sign of life\n\n" * 1000
     said = frames(protocol)
-    silent = [said[0], *[signs] * (KEPT_BEFORE // len(signs) + 2)]
+    silent = [said[0], *[signs] * (PREFIX_SAMPLE_BYTES // len(signs) + 2)]
     found = counting(protocol, passed(*silent, *said[1:], opening=len(silent))).count()
     assert found is not None and found.output == tokens_of(SAID)
 
 
 def test_one_event_that_is_too_long_to_be_kept_is_not_counted_as_nothing() -> None:
-    pieces = cut(WORD.replace(b" hello", b"word " * KEPT_BEFORE), KEPT)
+    pieces = cut(WORD.replace(b" hello", b"word " * PREFIX_SAMPLE_BYTES), SAMPLE_BYTES)
     came = passed(*pieces, opening=len(pieces) - 1)
     assert counting(CHAT, came).count() is None
     # The same if something follows it that says no more.
@@ -162,18 +162,18 @@ def test_one_event_that_is_too_long_to_be_kept_is_not_counted_as_nothing() -> No
 
 def test_little_is_kept_of_a_stream_that_comes_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = 16 * 1024
-    monkeypatch.setattr(usage_estimate, "KEPT_BEFORE", kept)
+    monkeypatch.setattr(usage_estimate, "PREFIX_SAMPLE_BYTES", kept)
     came = Passed()
     for _ in range(3 * kept):
         came.take(b"x")
-    assert len(came.kept) == kept
+    assert len(came.sample) == kept
     assert sys.getsizeof(came.before) < 3 * kept
 
 
 def test_one_event_that_is_longer_than_what_is_kept_is_counted() -> None:
-    text = "word " * KEPT
+    text = "word " * SAMPLE_BYTES
     event = WORD.replace(b" hello", text.encode())
-    pieces = cut(event, KEPT)
+    pieces = cut(event, SAMPLE_BYTES)
     found = counting(CHAT, passed(*pieces, opening=len(pieces) - 1)).count()
     assert found is not None and found.output == tokens_of(text)
     # A whole answer that became a stream has such events.
@@ -204,7 +204,7 @@ def test_all_choices_are_counted(first: int) -> None:
 
 def test_of_a_stream_that_says_nothing_not_all_is_kept() -> None:
     silent = passed(*[b": a sign of life\n\n" * 1000] * 100, opening=100)
-    assert len(silent.kept) == KEPT_BEFORE < silent.size
+    assert len(silent.sample) == PREFIX_SAMPLE_BYTES < silent.size
     found = counting(CHAT, silent).count()
     assert found is not None and found.output == 0
 

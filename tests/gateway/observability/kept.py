@@ -17,11 +17,11 @@ def recorded(
     """The house, and its records in the order in which they were settled."""
     records: list[Record] = []
     with running(script, settings) as house:
-        finish = house.app.service.finish
+        finish = house.app.runtime.finish
 
         def kept(record: Record) -> None:
             records.append(record)
             finish(record)
 
-        house.app.service.finish = kept  # type: ignore[method-assign]
+        house.app.runtime.finish = kept  # type: ignore[method-assign]
         yield house, records

@@ -45,13 +45,13 @@ def total(found: dict[Series, float], name: str, **labels: str) -> float:
 def record(model: str = "gpt-5.1", status: int = 200, *, provider: str = "openai", seconds: float = 0.2) -> Record:
     return Record(
         id="req_1",
-        dialect="anthropic-messages",
+        client_protocol="anthropic-messages",
         path="/messages",
         started=100.0,
         time=0.0,
         provider=provider,
         model=model,
-        served="openai-chat",
+        provider_protocol="openai-chat",
         status=status,
         ended=100.0 + seconds,
     )

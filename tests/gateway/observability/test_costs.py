@@ -14,10 +14,10 @@ from dragoman.gateway.observability.record import RecordedAttempt
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.prices.book import Book, Override
+from dragoman.prices.book import Override, PriceBook
 from dragoman.prices.table import Rates, own_table
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.records.journal_entry import CostBreakdown, TokenCounts
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 
@@ -28,7 +28,7 @@ PER_THOUSAND = 10**9
 
 
 def costs(**prices: Override) -> Costs:
-    return Costs(Book(overrides={name.replace("__", "/"): each for name, each in prices.items()}), lambda: NOW)
+    return Costs(PriceBook(overrides={name.replace("__", "/"): each for name, each in prices.items()}), lambda: NOW)
 
 
 def target(provider: str, model: str, **more: str) -> Target:
@@ -70,7 +70,7 @@ def test_every_class_is_paid_once() -> None:
     assert tokens == TokenCounts(
         input=3500, cache_read=2000, cache_write=500, cache_write_1h=100, output=200, thinking=50, searches=2
     )
-    assert money == Money(
+    assert money == CostBreakdown(
         input=3_000_000,
         output=3_000_000,
         cache_read=600_000,
@@ -113,7 +113,7 @@ def test_pitfall_414_the_first_name_with_a_price_for_the_tier_counts() -> None:
 
 def test_what_an_operator_says_of_the_asked_name_goes_before_the_book() -> None:
     free = Override(rates=Rates(input=0, output=0))
-    priced = Costs(Book(overrides={"openai/gpt-5.1": free}), lambda: NOW)
+    priced = Costs(PriceBook(overrides={"openai/gpt-5.1": free}), lambda: NOW)
     _, money = priced.spent(target("openai", "gpt-5.1"), usage(input=10, output=10), "gpt-5.1-2025-11-13")
     assert (money.total, money.unpriced) == (0, ())
 
@@ -221,7 +221,7 @@ def test_an_answer_with_very_many_turns_is_not_priced_turn_by_turn() -> None:
     steps = ",".join(f'{{"type":"compaction","model":"m{number}","input_tokens":1}}' for number in range(1001))
     told = usage(f'{{"iterations":[{steps}],"cost":0.5}}', input=5, output=3)
     tokens, money = costs(p__m=OWN).spent(target("p", "m"), told)
-    assert (tokens, money) == (TokenCounts(), Money(unpriced=("counts",), said=500_000_000))
+    assert (tokens, money) == (TokenCounts(), CostBreakdown(unpriced=("counts",), said=500_000_000))
 
 
 def test_what_is_remembered_is_bounded_and_long_names_are_not() -> None:
@@ -229,33 +229,35 @@ def test_what_is_remembered_is_bounded_and_long_names_are_not() -> None:
     for number in range(5000):
         priced.spent(target("p", "m"), usage(input=1), f"name-{number}")
     priced.spent(target("p", "m"), usage(input=1), "x" * 10_000)
-    assert len(priced._known) <= 4096
-    assert all(len(answered_by) <= 256 for _, answered_by, _ in priced._known)
+    assert len(priced._cached) <= 4096
+    assert all(len(answered_by) <= 256 for _, answered_by, _ in priced._cached)
 
 
 def attempt(
-    money: Money | None = None, tokens: TokenCounts | None = None, *, estimated: bool = False
+    money: CostBreakdown | None = None, tokens: TokenCounts | None = None, *, estimated: bool = False
 ) -> RecordedAttempt:
     return RecordedAttempt(
-        provider="p", model="m", protocol="x", started=0.0, money=money, tokens=tokens, estimated=estimated
+        provider="p", model="m", protocol="x", started=0.0, cost=money, tokens=tokens, estimated=estimated
     )
 
 
 def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
-    failed = attempt(Money(input=5, entry="p/a", version="1"), TokenCounts(input=3), estimated=True)
+    failed = attempt(CostBreakdown(input=5, entry="p/a", version="1"), TokenCounts(input=3), estimated=True)
     refused = attempt()
     unknown = attempt(UNREPORTED)
-    answered = attempt(Money(input=7, output=2, said=9, entry="p/b", version="1"), TokenCounts(input=4, output=1))
+    answered = attempt(
+        CostBreakdown(input=7, output=2, said=9, entry="p/b", version="1"), TokenCounts(input=4, output=1)
+    )
     told = together((failed, refused, unknown, answered))
     assert told["tokens"] == TokenCounts(input=7, output=1)
     assert told["estimated"] is True
-    assert told["money"] == Money(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", said=9)
+    assert told["cost"] == CostBreakdown(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", said=9)
     assert together((refused,)) == {"attempts": (refused,)}
     assert together((answered,)) == {
         "attempts": (answered,),
         "tokens": answered.tokens,
         "estimated": False,
-        "money": answered.money,
+        "money": answered.cost,
     }
     assert together((unknown, unknown)) == {
         "attempts": (unknown, unknown),

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from dragoman.gateway.observability.journal_entries import (
     address_of,
+    finalized_entry,
     opened_entry,
     outcome_of,
     product_of,
-    settled_entry,
 )
 from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.response import Usage
@@ -34,14 +34,14 @@ from dragoman.translate import LossLine
 
 BEGUN = Record(
     id="req_1",
-    dialect="openai-chat",
+    client_protocol="openai-chat",
     path="/chat/completions",
     started=10.0,
     time=1_700_000_000.25,
     address="192.0.2.77",
     program="claude-cli/2.1.325",
     key="alice",
-    asked="large",
+    requested_model="large",
     size=512,
 )
 USAGE = Usage(input=100, output=20, cache_read=60, thinking=5, web_searches=1)
@@ -52,10 +52,10 @@ def test_a_settled_record_is_an_entry() -> None:
         BEGUN,
         provider="openai",
         model="gpt-5.1",
-        served="openai-chat",
+        provider_protocol="openai-chat",
         stream=True,
         status=200,
-        first=10.5,
+        first_content=10.5,
         ended=12.0,
         usage=USAGE,
         attempts=(
@@ -63,7 +63,13 @@ def test_a_settled_record_is_an_entry() -> None:
                 provider="a", model="m", protocol="p", started=10.1, kind="timeout", ended=10.2, maybe_billed=True
             ),
             RecordedAttempt(
-                provider="openai", model="gpt-5.1", protocol="p", started=10.2, status=200, upstream_id="u", usage=USAGE
+                provider="openai",
+                model="gpt-5.1",
+                protocol="p",
+                started=10.2,
+                status=200,
+                provider_request_id="u",
+                usage=USAGE,
             ),
         ),
         losses=(
@@ -76,7 +82,7 @@ def test_a_settled_record_is_an_entry() -> None:
             },
         ),
     )
-    entry = settled_entry(record, "network")
+    entry = finalized_entry(record, "network")
     tokens = TokenCounts(input=100, cache_read=60, output=20, thinking=5, searches=1)
     assert (entry.id, entry.time, entry.outcome, entry.kind) == ("req_1", 1_700_000_000_250_000, ANSWERED, CONVERSATION)
     assert (entry.key, entry.client, entry.program, entry.address) == (
@@ -85,10 +91,10 @@ def test_a_settled_record_is_an_entry() -> None:
         "claude-cli/2.1.325",
         "192.0.2.0/24",
     )
-    assert (entry.first, entry.took, entry.size) == (500_000, 2_000_000, 512)
+    assert (entry.first_content, entry.duration, entry.size) == (500_000, 2_000_000, 512)
     assert entry.tokens == tokens
     assert entry.losses == (LossEntry("sampling", "dropped", "sampling.seed"),)
-    assert entry.upstream_id == "u"
+    assert entry.provider_request_id == "u"
     first, second = entry.calls
     assert (first.kind, first.started, first.ended, first.maybe_billed) == ("timeout", 99_999, 199_999, True)
     assert second == CallEntry("openai", "gpt-5.1", "p", status=200, started=199_999, upstream_id="u", tokens=tokens)
@@ -100,13 +106,13 @@ def test_pitfall_425_what_is_known_of_tokens_stays_as_it_was_counted() -> None:
     attempt = RecordedAttempt(
         provider="a", model="m", protocol="p", started=10.1, tokens=TokenCounts(input=7), usage=USAGE
     )
-    entry = settled_entry(
+    entry = finalized_entry(
         replace(BEGUN, attempts=(attempt,), tokens=TokenCounts(input=9), usage=USAGE, status=200), "off"
     )
     assert entry.tokens == TokenCounts(input=9)
     assert entry.calls[0].tokens == TokenCounts(input=7)
     assert entry.address == ""
-    assert settled_entry(BEGUN, "full").tokens is None
+    assert finalized_entry(BEGUN, "full").tokens is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,7 @@ def test_pitfall_425_what_is_known_of_tokens_stays_as_it_was_counted() -> None:
     ],
 )
 def test_pitfall_421_every_end_has_its_outcome(status: int, failure: str, first: float, outcome: str) -> None:
-    assert outcome_of(replace(BEGUN, status=status, failure=failure, first=first)) == outcome
+    assert outcome_of(replace(BEGUN, status=status, failure=failure, first_content=first)) == outcome
 
 
 def test_what_is_opened_says_whom_it_was_put_to() -> None:
@@ -133,7 +139,7 @@ def test_what_is_opened_says_whom_it_was_put_to() -> None:
     entry = opened_entry(
         BEGUN, "network", Target(provider=provider, endpoint=endpoint, model="qwen3", strict=False), 2048
     )
-    assert (entry.outcome, entry.provider, entry.model, entry.served, entry.size) == (
+    assert (entry.outcome, entry.provider, entry.model, entry.provider_protocol, entry.size) == (
         OPEN,
         "local",
         "qwen3",
@@ -146,16 +152,16 @@ def test_what_is_opened_says_whom_it_was_put_to() -> None:
 def test_whom_it_might_have_gone_to_is_known_from_the_beginning() -> None:
     considered = (CandidateEntry("b/m"), CandidateEntry("a/m", "left out: it rests"))
     record = replace(BEGUN, considered=considered, considered_more=4, status=200)
-    for told in (opened_entry(record, "off", None, 1), settled_entry(record, "off")):
+    for told in (opened_entry(record, "off", None, 1), finalized_entry(record, "off")):
         assert (told.considered, told.considered_more) == (considered, 4)
-    assert (settled_entry(BEGUN, "off").considered, settled_entry(BEGUN, "off").considered_more) == ((), None)
+    assert (finalized_entry(BEGUN, "off").considered, finalized_entry(BEGUN, "off").considered_more) == ((), None)
 
 
 def test_what_is_known_of_the_program_is_its_name_unless_somebody_knows_better() -> None:
     assert product_of("claude-cli/2.1.325") == "claude-cli"
     assert product_of("curl") == "curl"
     assert product_of("x" * 200) == "x" * 64
-    assert settled_entry(replace(BEGUN, facts=ExchangeFacts(client="claude-code")), "off").client == "claude-code"
+    assert finalized_entry(replace(BEGUN, facts=ExchangeFacts(client="claude-code")), "off").client == "claude-code"
 
 
 @pytest.mark.parametrize(
@@ -181,14 +187,14 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
     record = replace(
         BEGUN,
         path=f"/{long}",
-        asked=long,
+        requested_model=long,
         model=long,
         route=long,
-        answered_by=long,
-        why=long,
-        stop=long,
+        response_model=long,
+        refusal=long,
+        stop_reason=long,
         response_id=long,
-        full=(long,),
+        queue_full=(long,),
         attempts=(RecordedAttempt(provider="a", model=long, protocol="p", started=10.1),),
         losses=tuple(
             {"fate": "dropped", "feature": "sampling", "weight": "changes_response", "at": long, "note": ""}
@@ -197,7 +203,7 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
         status=200,
         ended=11.0,
     )
-    settled, opened = settled_entry(record, "network"), opened_entry(record, "network", None, 5)
+    settled, opened = finalized_entry(record, "network"), opened_entry(record, "network", None, 5)
     assert len(settled.losses) == 256
     assert len(msgspec.json.encode(settled)) < 100_000
     assert len(msgspec.json.encode(replace(settled, losses=()))) < 4000
@@ -210,7 +216,7 @@ def test_losses_that_change_the_response_are_kept_before_bookkeeping() -> None:
         for n in range(300)
     ]
     last: LossLine = {"fate": "dropped", "feature": "top_k", "weight": "changes_response", "at": "top_k", "note": ""}
-    found = settled_entry(replace(BEGUN, losses=(*marks, last), status=200, ended=11.0), "network").losses
+    found = finalized_entry(replace(BEGUN, losses=(*marks, last), status=200, ended=11.0), "network").losses
     assert len(found) == 256
     assert (found[0].feature, found[1].place) == ("top_k", "messages[0]")
 
@@ -232,5 +238,5 @@ def test_losses_that_change_the_response_are_kept_before_bookkeeping() -> None:
 )
 def test_what_is_no_name_is_no_place(at: str, kept: str) -> None:
     losses = ({"fate": "dropped", "feature": "unknown_field", "weight": "changes_response", "at": at, "note": ""},)
-    entry = settled_entry(replace(BEGUN, losses=losses, status=200, ended=11.0), "network")
+    entry = finalized_entry(replace(BEGUN, losses=losses, status=200, ended=11.0), "network")
     assert entry.losses == (LossEntry("unknown_field", "dropped", kept),)

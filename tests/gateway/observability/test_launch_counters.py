@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.gateway.observability.launch_counters import (
-    MOST,
-    MOST_OF_A_KEY,
+    MAX_LAUNCHES,
+    MAX_LAUNCHES_PER_KEY,
     LaunchCount,
     LaunchCounters,
     WorkerLaunchCount,
@@ -16,12 +16,19 @@ from dragoman.gateway.observability.launch_counters import (
 )
 from dragoman.gateway.observability.record import Record
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.records.journal_entry import CostBreakdown, TokenCounts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 
 RECORD = Record(
-    id="r", dialect="anthropic-messages", path="/messages", started=0.0, time=0.0, status=200, key="me", launch="one"
+    id="r",
+    client_protocol="anthropic-messages",
+    path="/messages",
+    started=0.0,
+    time=0.0,
+    status=200,
+    key="me",
+    launch="one",
 )
 LOST: LossLine = {"feature": "sampling", "weight": "changes_response", "fate": "dropped", "at": "", "note": ""}
 
@@ -30,7 +37,7 @@ def tally_of(*records: Record) -> LaunchCount:
     tallies = LaunchCounters()
     for record in records:
         tallies.count(record)
-    return tallies.told("me", "one").tally
+    return tallies.count_of("me", "one").tally
 
 
 def test_calls_tokens_failures_and_losses_are_counted() -> None:
@@ -61,8 +68,8 @@ def test_the_session_is_that_of_the_last_main_thread_that_got_an_answer() -> Non
 
 def test_pitfall_557_money_is_added_up_and_what_has_no_price_is_counted() -> None:
     told = tally_of(
-        replace(RECORD, tokens=TokenCounts(input=10, output=2), money=Money(input=5, output=7)),
-        replace(RECORD, tokens=TokenCounts(input=1), money=Money(input=3, unpriced=("output",))),
+        replace(RECORD, tokens=TokenCounts(input=10, output=2), cost=CostBreakdown(input=5, output=7)),
+        replace(RECORD, tokens=TokenCounts(input=1), cost=CostBreakdown(input=3, unpriced=("output",))),
         RECORD,
     )
     assert (told.cost, told.unpriced, told.input, told.output) == (15, 1, 11, 2)
@@ -78,27 +85,27 @@ def test_a_provider_that_reports_nonsense_makes_no_nonsense() -> None:
 def test_nobody_is_told_what_another_key_did() -> None:
     tallies = LaunchCounters()
     tallies.count(RECORD)
-    assert tallies.told("you", "one").tally == LaunchCount()
+    assert tallies.count_of("you", "one").tally == LaunchCount()
 
 
 def test_a_key_that_makes_up_names_pushes_out_its_own() -> None:
     tallies = LaunchCounters()
     tallies.count(replace(RECORD, key="other"))
-    for number in range(MOST_OF_A_KEY):
+    for number in range(MAX_LAUNCHES_PER_KEY):
         tallies.count(replace(RECORD, launch=f"n{number}"))
     tallies.count(replace(RECORD, launch="n0"))
     tallies.count(replace(RECORD, launch="new"))
-    assert tallies.told("me", "n0").tally.calls == 2
-    assert tallies.told("me", "n1").tally.calls == 0
-    assert tallies.told("other", "one").tally.calls == 1
+    assert tallies.count_of("me", "n0").tally.calls == 2
+    assert tallies.count_of("me", "n1").tally.calls == 0
+    assert tallies.count_of("other", "one").tally.calls == 1
 
 
 def test_there_are_no_more_than_so_many_in_all() -> None:
     tallies = LaunchCounters()
-    for number in range(MOST + 1):
+    for number in range(MAX_LAUNCHES + 1):
         tallies.count(replace(RECORD, key=f"k{number}"))
-    known = [tallies.told(f"k{number}", "one").tally.calls for number in range(MOST + 1)]
-    assert (known[0], sum(known)) == (0, MOST)
+    known = [tallies.count_of(f"k{number}", "one").tally.calls for number in range(MAX_LAUNCHES + 1)]
+    assert (known[0], sum(known)) == (0, MAX_LAUNCHES)
 
 
 @pytest.mark.parametrize("said", [None, b"", b"two words", b"a/b", b"\xff", b"x" * 65, b"new\nline"])
@@ -110,7 +117,7 @@ def test_processes_are_told_apart_and_summed() -> None:
     one, other = LaunchCounters(), LaunchCounters()
     for tallies in (one, other, other):
         tallies.count(replace(RECORD, losses=(LOST,)))
-    processes, whole = summed([one.told("me", "one"), other.told("me", "one")])
+    processes, whole = summed([one.count_of("me", "one"), other.count_of("me", "one")])
     assert len(set(processes)) == 2
     assert (whole.calls, whole.losses) == (3, {"sampling": 3})
 
@@ -121,4 +128,4 @@ def test_of_all_processes_the_latest_session_counts() -> None:
     one.count(replace(RECORD, time=2.0, facts=main))
     other.count(replace(RECORD, time=1.0, facts=replace(main, session="early")))
     for told in ([one, other], [other, one]):
-        assert summed(tallies.told("me", "one") for tallies in told)[1].session == "late"
+        assert summed(tallies.count_of("me", "one") for tallies in told)[1].session == "late"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.gateway.observability.log_columns import LogColumns, shown
+from dragoman.gateway.observability.log_columns import LogColumns, printable
 from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.features import Feature, weight_of
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.records.journal_entry import CostBreakdown, TokenCounts
 from dragoman.terminal import Screen, cells
 from dragoman.translate import LossLine
 from tests.gateway.observability.test_logs import HOSTILE
@@ -24,18 +24,18 @@ CALL = RecordedAttempt(
 )
 RECORD = Record(
     id="req_0123456789abcdefghijklmn",
-    dialect="openai-chat",
+    client_protocol="openai-chat",
     path="/chat/completions",
     started=100.0,
     time=0.0,
     address="127.0.0.1",
-    asked="fast",
+    requested_model="fast",
     provider="openai",
     model="gpt-5.1",
-    served="openai-responses",
+    provider_protocol="openai-responses",
     status=200,
     stream=True,
-    first=100.3,
+    first_content=100.3,
     ended=101.25,
     attempts=(CALL,),
     usage=Usage(input=12345, output=340, cache_read=9800),
@@ -58,22 +58,24 @@ NOWHERE = "there is nothing at this path; what there is: /v1/messages, /v1/chat/
 CASES = {
     "a plain answer": RECORD,
     "losses and a key": replace(RECORD, path="/messages", losses=LOSSES, key="laptop"),
-    "the second target": replace(RECORD, asked="gpt-5.1", path="/responses", attempts=(LIMITED, DOWN, CALL)),
+    "the second target": replace(RECORD, requested_model="gpt-5.1", path="/responses", attempts=(LIMITED, DOWN, CALL)),
     "a provider that is down": replace(
-        RECORD, status=502, failure="bad_gateway", provider="ollama", attempts=(DOWN,), usage=None, first=0.0
+        RECORD, status=502, failure="bad_gateway", provider="ollama", attempts=(DOWN,), usage=None, first_content=0.0
     ),
-    "a limit": replace(RECORD, status=429, failure="rate_limited", attempts=(LIMITED, LIMITED), usage=None, first=0.0),
+    "a limit": replace(
+        RECORD, status=429, failure="rate_limited", attempts=(LIMITED, LIMITED), usage=None, first_content=0.0
+    ),
     "a client that left": replace(RECORD, status=499, failure="cancelled", usage=None),
     "nothing there": Record(
         id=RECORD.id,
-        dialect="",
+        client_protocol="",
         path="/nowhere/at/all",
         started=1.0,
         time=0.0,
         ended=1.0,
         status=404,
         failure="not_found",
-        why=NOWHERE,
+        refusal=NOWHERE,
         address="203.0.113.9",
     ),
 }
@@ -237,23 +239,23 @@ def test_a_provider_is_not_named_for_what_the_gateway_did_itself() -> None:
 
 
 def test_a_reason_cannot_pose_as_a_field() -> None:
-    (line,) = told(replace(CASES["nothing there"], why="no  key admin   here", address=""), 140)
+    (line,) = told(replace(CASES["nothing there"], refusal="no  key admin   here", address=""), 140)
     assert "  no key admin here" in line
 
 
 def test_names_of_other_scripts_are_shown_as_they_are() -> None:
-    assert shown("模型-é") == "模型-é"
-    assert "模型-é → openai/gpt-5.1" in told(replace(RECORD, asked="模型-é"), 80)[0]
-    assert "\\u6a21\\u578b -> openai" in told(replace(RECORD, asked="模型"), 80, unicode=False)[0]
+    assert printable("模型-é") == "模型-é"
+    assert "模型-é → openai/gpt-5.1" in told(replace(RECORD, requested_model="模型-é"), 80)[0]
+    assert "\\u6a21\\u578b -> openai" in told(replace(RECORD, requested_model="模型"), 80, unicode=False)[0]
 
 
 def test_long_names_leave_room_for_what_was_lost() -> None:
-    record = replace(RECORD, asked="a-name-of-a-model-that-is-long", model="m" * 60, losses=LOSSES)
+    record = replace(RECORD, requested_model="a-name-of-a-model-that-is-long", model="m" * 60, losses=LOSSES)
     (line,) = told(record, 80)
     assert line.endswith("…  -top_k …2")
     assert "a-name-" in line and "openai/mmm" in line
     # No more of it than they need.
-    (line,) = told(replace(RECORD, asked="a-name-that-is-long", losses=LOSSES[:1]), 80)
+    (line,) = told(replace(RECORD, requested_model="a-name-that-is-long", losses=LOSSES[:1]), 80)
     assert line.endswith(" a-name-that-… → openai/gpt-5.1  -top_k")
 
 
@@ -271,7 +273,7 @@ def test_numbers_of_tokens_are_short(count: int, said: str) -> None:
     [(0.0, "0ms"), (0.999, "999ms"), (0.9996, "1.0s"), (99.9, "99.9s"), (185.2, "185s"), (-1.0, "0ms")],
 )
 def test_times_are_short(seconds: float, said: str) -> None:
-    (line,) = told(replace(RECORD, started=100.0, ended=100.0 + seconds, first=0.0), 80)
+    (line,) = told(replace(RECORD, started=100.0, ended=100.0 + seconds, first_content=0.0), 80)
     assert f" {said} " in line
 
 
@@ -281,10 +283,10 @@ def test_the_page_shows_lines_as_they_are() -> None:
     asked = replace(RECORD, path="/messages", usage=Usage(input=4123, output=340))
     local = replace(CALL, provider="local", model="qwen3", status=0, kind="unreachable")
     records = (
-        replace(asked, losses=(loss("dropped", Feature.TOP_K.value),), money=Money(input=8_600_000)),
+        replace(asked, losses=(loss("dropped", Feature.TOP_K.value),), cost=CostBreakdown(input=8_600_000)),
         replace(
             asked,
-            money=Money(input=15_000_000, unpriced=("cache_write",)),
+            cost=CostBreakdown(input=15_000_000, unpriced=("cache_write",)),
             provider="azure",
             ended=103.4,
             attempts=(LIMITED, CALL),
@@ -293,7 +295,7 @@ def test_the_page_shows_lines_as_they_are() -> None:
         ),
         replace(
             asked,
-            asked="local/qwen3",
+            requested_model="local/qwen3",
             provider="local",
             model="qwen3",
             status=502,
@@ -313,11 +315,11 @@ def told_in(width: int, record: Record) -> str:
 
 
 COSTS = {
-    "what it cost": (Money(input=12_345_678), "$0.0123"),
-    "at least": (Money(input=1_915_200_000, unpriced=("output",)), ">$1.92"),
-    "at least next to nothing": (Money(input=38_000, unpriced=("output",)), ">$0.000038"),
-    "nothing": (Money(), "$0.00"),
-    "not known": (Money(unpriced=("model",)), ""),
+    "what it cost": (CostBreakdown(input=12_345_678), "$0.0123"),
+    "at least": (CostBreakdown(input=1_915_200_000, unpriced=("output",)), ">$1.92"),
+    "at least next to nothing": (CostBreakdown(input=38_000, unpriced=("output",)), ">$0.000038"),
+    "nothing": (CostBreakdown(), "$0.00"),
+    "not known": (CostBreakdown(unpriced=("model",)), ""),
 }
 
 
@@ -326,7 +328,7 @@ def test_pitfall_557_what_it_cost_is_said_where_there_is_room(case: str) -> None
     money, told = COSTS[case]
     tokens = TokenCounts(input=4123, output=340)
     for width in (100, 140):
-        line = told_in(width, replace(RECORD, tokens=tokens, money=money, estimated=True))
+        line = told_in(width, replace(RECORD, tokens=tokens, cost=money, estimated=True))
         assert cells(line) <= width
         assert "~4123+340" in line
         assert told in line and (bool(told) or "$" not in line)
@@ -335,7 +337,10 @@ def test_pitfall_557_what_it_cost_is_said_where_there_is_room(case: str) -> None
 def test_bookkeeping_leaves_the_line_to_cost_and_thread() -> None:
     names = ("cache_mark", "end_user", "cache_key", "telemetry_line", "tool_search", "thinking_display")
     marked = replace(
-        RECORD, path="/messages", losses=tuple(loss("dropped", name) for name in names), money=Money(input=8_600_000)
+        RECORD,
+        path="/messages",
+        losses=tuple(loss("dropped", name) for name in names),
+        cost=CostBreakdown(input=8_600_000),
     )
     assert told(marked, 80) == ["200 /messages   1.2s   12.3k+340 fast → openai/gpt-5.1  $0.0086"]
     assert told(replace(marked, losses=(*marked.losses, loss("dropped", "top_k"))), 80) == [

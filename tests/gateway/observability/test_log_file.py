@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.observability.log_file import LARGEST, LogFile
+from dragoman.gateway.observability.log_file import MAX_LOG_BYTES, LogFile
 from dragoman.gateway.observability.logs import Log
 
 Opened = Callable[..., LogFile]
@@ -21,7 +21,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
     """Opens the log, and closes it behind the test, as the end of its process does."""
     files: list[LogFile] = []
 
-    def open_log(largest: int = LARGEST) -> LogFile:
+    def open_log(largest: int = MAX_LOG_BYTES) -> LogFile:
         files.append(LogFile(tmp_path / "log", largest))
         return files[-1]
 

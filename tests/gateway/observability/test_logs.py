@@ -16,8 +16,8 @@ from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Fate, Loss
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import CandidateEntry, Money, TokenCounts
-from dragoman.sessions.fact_extraction import heard
+from dragoman.records.journal_entry import CandidateEntry, CostBreakdown, TokenCounts
+from dragoman.sessions.fact_extraction import header_facts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 from tests.docs.bare import ROOT
@@ -61,18 +61,18 @@ def record(*, upstream_id: str = "", **members: str) -> Record:
         protocol="openai-responses",
         started=100.0,
         status=200,
-        upstream_id=upstream_id,
+        provider_request_id=upstream_id,
     )
     told = Record(
         id="req_1",
-        dialect="openai-chat",
+        client_protocol="openai-chat",
         path="/chat/completions",
         started=100.0,
         time=0.0,
-        asked="fast",
+        requested_model="fast",
         provider="openai",
         model="gpt-5.1",
-        served="openai-responses",
+        provider_protocol="openai-responses",
         status=200,
         ended=100.25,
         attempts=(call,),
@@ -143,7 +143,7 @@ def test_sentences_stay_readable_on_a_terminal() -> None:
 
 def test_what_is_done_is_told_in_words_to_people_and_by_fields_to_programs() -> None:
     for out in (io.StringIO(), Terminal()):
-        Log(out).say("info", "stopping", "stopping: 3 run", running=3)
+        Log(out).report("info", "stopping", "stopping: 3 run", running=3)
         (line,) = lines(out)
         if isinstance(out, Terminal):
             assert line.split(" ", 1)[1] == "info  stopping: 3 run"
@@ -153,7 +153,7 @@ def test_what_is_done_is_told_in_words_to_people_and_by_fields_to_programs() -> 
 
 
 def test_bookkeeping_is_counted_apart_and_named_on_request() -> None:
-    lost = replace(record(), losses=translate.lines((Loss(Fate.DROPPED, Feature.CACHE_MARK, "cache", ""),) * 3))
+    lost = replace(record(), losses=translate.loss_lines((Loss(Fate.DROPPED, Feature.CACHE_MARK, "cache", ""),) * 3))
     out = io.StringIO()
     Log(out, json=True).exchange(lost)
     line = only(out)
@@ -171,7 +171,9 @@ def test_everything_about_an_exchange_is_told() -> None:
     losses = (
         LossLine(fate="dropped", feature="sampling", weight="changes_response", at="sampling.seed", note="a note"),
     )
-    told = replace(told, stream=True, first=100.125, usage=usage, losses=losses, program="codex/1.0", why="none")
+    told = replace(
+        told, stream=True, first_content=100.125, usage=usage, losses=losses, program="codex/1.0", refusal="none"
+    )
     Log(out, json=True).exchange(told)
     line = only(out)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", str(line.pop("time")))
@@ -206,7 +208,9 @@ def test_everything_about_an_exchange_is_told() -> None:
 def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
     out = io.StringIO()
     told = replace(
-        record(), tokens=TokenCounts(input=10, output=5, cache_read=2), money=Money(input=12_345_678, said=13_000_000)
+        record(),
+        tokens=TokenCounts(input=10, output=5, cache_read=2),
+        cost=CostBreakdown(input=12_345_678, said=13_000_000),
     )
     Log(out, json=True).exchange(told)
     line = only(out)
@@ -214,7 +218,7 @@ def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
     assert (line["cost"], line["said_cost"]) == ("0.012345678", "0.013")
     assert "unpriced" not in line and "estimated" not in line
     out = io.StringIO()
-    Log(out, json=True).exchange(replace(record(), estimated=True, money=Money(unpriced=("model",))))
+    Log(out, json=True).exchange(replace(record(), estimated=True, cost=CostBreakdown(unpriced=("model",))))
     line = only(out)
     assert (line["cost"], line["unpriced"], line["estimated"]) == (None, ["model"], True)
 
@@ -324,11 +328,17 @@ def test_who_is_speaking_is_told() -> None:
 def test_every_field_of_a_line_is_documented() -> None:
     out = io.StringIO()
     told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited", route="line")
-    money = Money(input=1, said=2, unpriced=("model",))
+    money = CostBreakdown(input=1, said=2, unpriced=("model",))
     told = replace(
-        told, facts=SPOKEN, money=money, tokens=TokenCounts(input=1), estimated=True, first=100.1, full=("a/b",)
+        told,
+        facts=SPOKEN,
+        cost=money,
+        tokens=TokenCounts(input=1),
+        estimated=True,
+        first_content=100.1,
+        queue_full=("a/b",),
     )
-    told = replace(told, program="codex/1.0", launch="one", why="none", advice="none")
+    told = replace(told, program="codex/1.0", launch="one", refusal="none", advice="none")
     Log(out, json=True).exchange(told)
     page = ROOT / "docs" / "operations.md"
     table = page.read_text("utf-8").partition("| Field of an exchange |")[2].partition("\n\n")[0]
@@ -339,7 +349,7 @@ def test_every_field_of_a_line_is_documented() -> None:
 def test_a_session_of_any_name_stays_within_its_field(text: str) -> None:
     out = io.StringIO()
     Log(out, json=True).exchange(
-        replace(record(), facts=heard([(b"x-dragoman-session", text.encode("utf-8", "replace"))]))
+        replace(record(), facts=header_facts([(b"x-dragoman-session", text.encode("utf-8", "replace"))]))
     )
     assert len(out.getvalue().splitlines()) == 1
     assert len(json.loads(out.getvalue())["session"]) <= 128

@@ -12,7 +12,7 @@ from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.records.journal_entry import CostBreakdown, TokenCounts
 from dragoman.routing.health_state import HealthLevel
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
@@ -42,8 +42,10 @@ def test_tokens_are_counted_by_kind() -> None:
 
 
 def test_pitfall_416_money_is_counted_and_what_has_no_price_is_too() -> None:
-    priced = replace(record(), tokens=TokenCounts(input=9, cache_read=4), money=Money(input=1_500_000_000, output=7))
-    unpriced = replace(record(), money=Money(input=3, unpriced=("output",)), estimated=True)
+    priced = replace(
+        record(), tokens=TokenCounts(input=9, cache_read=4), cost=CostBreakdown(input=1_500_000_000, output=7)
+    )
+    unpriced = replace(record(), cost=CostBreakdown(input=3, unpriced=("output",)), estimated=True)
     found = counted(priced, priced, unpriced, record())
     assert total(found, "dragoman_cost_nano_usd_total", model="gpt-5.1", status="200") == 3_000_000_017
     assert total(found, "dragoman_unpriced_requests_total", provider="openai") == 1
@@ -53,9 +55,9 @@ def test_pitfall_416_money_is_counted_and_what_has_no_price_is_too() -> None:
 
 
 def test_pitfall_417_how_far_a_provider_is_from_our_prices_is_told() -> None:
-    more = replace(record(provider="router"), money=Money(input=100, said=130))
-    less = replace(record(provider="router"), money=Money(input=100, said=90))
-    unknown = replace(record(provider="router"), money=Money(unpriced=("model",), said=50))
+    more = replace(record(provider="router"), cost=CostBreakdown(input=100, said=130))
+    less = replace(record(provider="router"), cost=CostBreakdown(input=100, said=90))
+    unknown = replace(record(provider="router"), cost=CostBreakdown(unpriced=("model",), said=50))
     metrics = Metrics()
     for told in (more, less, unknown):
         metrics.count(told)
@@ -78,7 +80,7 @@ def test_counts_that_no_provider_should_report_break_no_counter(odd: int) -> Non
 
 
 def test_the_first_content_is_timed_only_where_there_was_one() -> None:
-    told = replace(record(), first=100.1)
+    told = replace(record(), first_content=100.1)
     found = counted(told, record())
     assert total(found, "dragoman_first_token_seconds_count") == 1
     assert total(found, "dragoman_duration_seconds_count") == 2
@@ -191,10 +193,10 @@ def test_pitfall_353_attempts_are_counted_by_what_became_of_them() -> None:
 
 def test_pitfall_353_how_targets_stand_and_how_many_keys_rest() -> None:
     one, other = Metrics(), Metrics()
-    one.levels = lambda: {"p/m": HealthLevel.GOOD, "q/n": HealthLevel.SUSPECT}
+    one.levels = lambda: {"p/m": HealthLevel.HEALTHY, "q/n": HealthLevel.SUSPECT}
     # Who heard of it first is believed.
-    other.levels = lambda: {"p/m": HealthLevel.RESTING}
-    one.resting, other.resting = lambda: {"p": 1, "q": 0}, lambda: {"p": 2, "q": 0}
+    other.levels = lambda: {"p/m": HealthLevel.COOLDOWN}
+    one.keys_in_cooldown, other.keys_in_cooldown = lambda: {"p": 1, "q": 0}, lambda: {"p": 2, "q": 0}
     heard = msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)
     found = read(render([one.snapshot(), heard]))
     standings = {dict(labels)["target"]: dict(labels)["level"] for (name, labels), value in found.items() if value == 1}
@@ -209,9 +211,9 @@ def test_pitfall_353_how_targets_stand_and_how_many_keys_rest() -> None:
 def test_pitfall_354_checks_are_counted_under_a_name_of_their_own() -> None:
     one, other = Metrics(), Metrics()
     assert b"checks" not in render([one.snapshot()])
-    one.note_check("p", "failing", 1.0)
+    one.record_check("p", "failing", 1.0)
     for now in (2.0, 3.0):
-        other.note_check("p", "alive", now)
+        other.record_check("p", "alive", now)
     heard = msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)
     assert heard.checked == {"p": ("alive", 3.0)}
     found = read(render([one.snapshot(), heard]))
@@ -222,9 +224,11 @@ def test_pitfall_354_checks_are_counted_under_a_name_of_their_own() -> None:
 
 def test_pitfall_454_names_that_clients_make_up_do_not_multiply_series() -> None:
     metrics = Metrics()
-    metrics.levels = lambda: {"p/real": HealthLevel.RESTING}
+    metrics.levels = lambda: {"p/real": HealthLevel.COOLDOWN}
     few = len(read(render([metrics.snapshot()])))
-    metrics.levels = lambda: {"p/real": HealthLevel.RESTING} | {f"p/junk-{n}": HealthLevel.GOOD for n in range(10_000)}
+    metrics.levels = lambda: (
+        {"p/real": HealthLevel.COOLDOWN} | {f"p/junk-{n}": HealthLevel.HEALTHY for n in range(10_000)}
+    )
     found = read(render([metrics.snapshot()]))
     assert len(found) == few + 200 * len(HealthLevel)
     assert total(found, "dragoman_target_standing", target="p/real", level="resting") == 1
@@ -258,10 +262,10 @@ def test_a_model_whose_name_may_not_be_told_is_one_of_others() -> None:
 def test_what_a_collector_was_told_is_counted_over_all_workers() -> None:
     one, other = Metrics(), Metrics()
     assert b"telemetry" not in render([one.snapshot(), other.snapshot()])
-    one.count_told("sent", 3)
-    one.count_told("sent", 2)
-    other.count_told("sent", 1)
-    other.count_told("dropped", 7)
+    one.count_exports("sent", 3)
+    one.count_exports("sent", 2)
+    other.count_exports("sent", 1)
+    other.count_exports("dropped", 7)
     lines = render([one.snapshot(), other.snapshot()]).decode().splitlines()
     assert 'dragoman_telemetry_total{result="sent"} 6' in lines
     assert 'dragoman_telemetry_total{result="dropped"} 7' in lines
@@ -269,7 +273,7 @@ def test_what_a_collector_was_told_is_counted_over_all_workers() -> None:
 
 def test_threads_are_counted_by_program_and_class_and_words_of_clients_are_no_labels() -> None:
     metrics = Metrics()
-    base = Record(id="r", dialect=CHAT, path="", started=0, time=0, status=200)
+    base = Record(id="r", client_protocol=CHAT, path="", started=0, time=0, status=200)
     for facts in (
         ExchangeFacts(client="claude-code", thread="a", session="s"),
         ExchangeFacts(client="claude-code", thread="b", session="t"),

@@ -71,7 +71,9 @@ def test_calls_and_waits_of_providers_with_a_limit_are_added_up() -> None:
 def test_a_hostile_target_is_one_label(name: str) -> None:
     metrics = Metrics()
     metrics.levels = lambda: (
-        {name: HealthLevel.RESTING, name + "x" * 300: HealthLevel.GOOD} if len(name) > 200 else {name: HealthLevel.GOOD}
+        {name: HealthLevel.COOLDOWN, name + "x" * 300: HealthLevel.HEALTHY}
+        if len(name) > 200
+        else {name: HealthLevel.HEALTHY}
     )
     found = read(render([metrics.snapshot()]))
     assert sum(name == "dragoman_target_standing" for name, _ in found) == len(HealthLevel)

@@ -11,7 +11,7 @@ from dragoman.gateway.observability.record_builder import RecordBuilder
 
 # Fields that are known when an exchange begins, or that `finalize` sets.
 FIXED = ("id", "dialect", "path", "started", "time", "ended")
-BEGUN = Record(id="req_1", dialect="openai-chat", path="/chat/completions", started=1.0, time=1000.0)
+BEGUN = Record(id="req_1", client_protocol="openai-chat", path="/chat/completions", started=1.0, time=1000.0)
 
 
 def opened(told: list[Record]) -> RecordBuilder:
@@ -20,10 +20,12 @@ def opened(told: list[Record]) -> RecordBuilder:
 
 def test_a_record_grows_by_replacement() -> None:
     account = opened([])
-    call = RecordedAttempt(provider="p", model="m", protocol="openai-chat", started=1.5, status=200, upstream_id="up_1")
-    account.update(asked="m", attempts=(call,))
-    assert (account.record.asked, account.record.upstream_id) == ("m", "up_1")
-    assert (BEGUN.asked, BEGUN.upstream_id, BEGUN.attempts) == ("", "", ())
+    call = RecordedAttempt(
+        provider="p", model="m", protocol="openai-chat", started=1.5, status=200, provider_request_id="up_1"
+    )
+    account.update(requested_model="m", attempts=(call,))
+    assert (account.record.requested_model, account.record.provider_request_id) == ("m", "up_1")
+    assert (BEGUN.requested_model, BEGUN.provider_request_id, BEGUN.attempts) == ("", "", ())
     with pytest.raises(AttributeError):
         setattr(account.record, "asked", "other")  # noqa: B010 - a type checker would refuse the plain way
 
@@ -57,7 +59,7 @@ def test_only_an_error_of_our_own_leaves_no_status_behind() -> None:
 def test_it_can_know_what_another_account_of_the_same_exchange_came_to() -> None:
     told: list[Record] = []
     account, other = opened(told), opened([])
-    other.finalize(status=200, asked="m")
+    other.finalize(status=200, requested_model="m")
     account.adopt(other.record)
     account.finalize(status=502)
-    assert [(record.asked, record.status) for record in told] == [("m", 502)]
+    assert [(record.requested_model, record.status) for record in told] == [("m", 502)]

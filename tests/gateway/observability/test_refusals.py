@@ -25,11 +25,11 @@ from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
 from dragoman.records.exchanges import as_json, latest
 from dragoman.records.export import exchanges
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_directory import directory_of
 from dragoman.records.time_range import zone_of
 from dragoman.store.exports import Exports
-from dragoman.store.record_queries import Wanted
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_queries import RecordFilter
+from dragoman.store.record_tables import open_record_tables
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, House, Received, Reply
 from tests.gateway.says import log_lines, message_of, question
 from tests.gateway.test_contents_kept_nowhere import KEY, found_in, kept, mark
@@ -106,10 +106,10 @@ def sentences(folder: Path, house: House) -> set[str]:
     """The sentence of the only exchange, wherever it is told."""
     (line,) = log_lines(house)
     path = str(folder / "state.db")
-    with closing(open_account_tables(path, read_only=True)) as tables:
-        (exchange,) = latest(tables, Wanted(), 10)
+    with closing(open_record_tables(path, read_only=True)) as tables:
+        (exchange,) = latest(tables, RecordFilter(), 10)
         (row,) = exchanges(Exports(tables.connection), 0, 1 << 60)
-    assert folder_of(path).exists()
+    assert directory_of(path).exists()
     details = row["details"]
     assert isinstance(details, dict)
     recorded = RecordFile(path=path, zone=zone_of("UTC"))

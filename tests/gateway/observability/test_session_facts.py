@@ -15,11 +15,11 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.session_facts import SessionFacts
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.records.journal_directory import folder_of
-from dragoman.records.journal_ingest import drain_all
+from dragoman.records.journal_directory import directory_of
+from dragoman.records.journal_ingest import ingest_all
 from dragoman.routing.route import RuleCondition
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from tests.gateway.harness import PATHS, House, Reply, running, settings_for, whole
 from tests.gateway.harness import stream as streamed
 from tests.sessions.invented import (
@@ -66,9 +66,9 @@ def lines_of(house: House) -> list[JsonObject]:
 
 
 def heard_of(asked: Asked, listener: SessionFacts, *, key: str = "", size: int = 0) -> ExchangeFacts:
-    record = Record(id="r", dialect=asked.protocol, path="", started=0, time=0, key=key)
+    record = Record(id="r", client_protocol=asked.protocol, path="", started=0, time=0, key=key)
     body = {**asked.body, "padding": "x" * size} if size else asked.body
-    return listener.ear(record)(json.dumps(body).encode())
+    return listener.extractor(record)(json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_what_a_session_came_to_is_in_the_tables_as_a_tree(tmp_path: Path) -> No
     with running(settings=settings) as house:
 
         async def start() -> None:
-            house.app.service.accounting.start()
-            house.app.service.listener.keep(path, house.app.service.log)
+            house.app.runtime.usage_recorder.start()
+            house.app.runtime.session_facts.attach_records(path, house.app.runtime.log)
 
         house.run(start())
         history = [user("go")]
@@ -122,9 +122,9 @@ def test_what_a_session_came_to_is_in_the_tables_as_a_tree(tmp_path: Path) -> No
         sent(house, claude([*history, assistant("Hello."), user("on")]), "echo/text")
         sent(house, plain([user("beside")]), "echo/text")
         sent(house, plain([user("beside"), assistant("Hello."), user("on")]), "echo/text")
-        house.run(house.app.service.accounting.close(30.0))
-    drain_all(path, now=0)
-    tables = open_account_tables(path, read_only=True)
+        house.run(house.app.runtime.usage_recorder.close(30.0))
+    ingest_all(path, now=0)
+    tables = open_record_tables(path, read_only=True)
     with closing(tables):
         ask = tables.connection.execute
         threads = ask(
@@ -200,16 +200,16 @@ def test_pitfall_501_what_an_answer_called_tells_equal_threads_apart(
     with running(lambda _: calling(next(count), stream=stream), settings) as house:
 
         async def start() -> None:
-            house.app.service.accounting.start()
-            house.app.service.listener.keep(path, house.app.service.log)
+            house.app.runtime.usage_recorder.start()
+            house.app.runtime.session_facts.attach_records(path, house.app.runtime.log)
 
         house.run(start())
         # Two that begin alike; the second one goes on first, and both alike again.
         for calls in ((), (), (1,), (0,), (0, 3), (1, 2)):
             assert house.post(PATHS[protocol], asked(*calls)).status == 200
-        house.run(house.app.service.accounting.close(30.0))
-    drain_all(path, now=0)
-    with closing(open_account_tables(path, read_only=True)) as tables:
+        house.run(house.app.runtime.usage_recorder.close(30.0))
+    ingest_all(path, now=0)
+    with closing(open_record_tables(path, read_only=True)) as tables:
         threads = [row[0] for row in tables.connection.execute("SELECT thread FROM records ORDER BY number")]
     assert threads == [1, 2, 2, 1, 1, 2]
 
@@ -217,7 +217,7 @@ def test_pitfall_501_what_an_answer_called_tells_equal_threads_apart(
 def test_where_nobody_asks_the_body_is_not_looked_at() -> None:
     listener = SessionFacts()
     assert heard_of(plain([user("go")]), listener) is NOTHING
-    listener.asked = True
+    listener.is_required = True
     assert heard_of(plain([user("go")]), listener).tip
 
 
@@ -232,8 +232,8 @@ def test_digests_outlive_a_process_and_belong_to_a_key(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     first, second, other = SessionFacts(), SessionFacts(), SessionFacts()
     for listener in (first, second):
-        listener.keep(path, log)
-    other.keep(str(tmp_path / "other.db"), log)
+        listener.attach_records(path, log)
+    other.attach_records(str(tmp_path / "other.db"), log)
     asked = plain([user("go")])
     assert heard_of(asked, first, key="a") == heard_of(asked, second, key="a")
     tips = {heard_of(asked, each, key=key).tip for each in (first, other) for key in ("a", "b")}
@@ -242,30 +242,30 @@ def test_digests_outlive_a_process_and_belong_to_a_key(tmp_path: Path) -> None:
 
 def test_in_memory_nothing_is_kept(tmp_path: Path) -> None:
     listener = SessionFacts()
-    listener.keep(":memory:", Log(io.StringIO()))
-    listener.keep("", Log(io.StringIO()))
-    assert not listener.kept
+    listener.attach_records(":memory:", Log(io.StringIO()))
+    listener.attach_records("", Log(io.StringIO()))
+    assert not listener.is_recorded
 
 
 def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     out = io.StringIO()
     listener = SessionFacts()
-    folder_of(str(tmp_path / "state.db")).write_text("no folder")
-    listener.keep(str(tmp_path / "state.db"), Log(out, json=True))
+    directory_of(str(tmp_path / "state.db")).write_text("no folder")
+    listener.attach_records(str(tmp_path / "state.db"), Log(out, json=True))
     assert json.loads(out.getvalue())["event"] == "conversations are not known again after a restart"
     assert heard_of(plain([user("go")]), listener).tip
 
 
 def test_a_crowd_of_empty_messages_is_not_looked_at() -> None:
     listener = SessionFacts()
-    listener.asked = True
+    listener.is_required = True
     crowd: list[JsonObject] = [{} for _ in range(10_000)]
     assert heard_of(plain([user("go"), *crowd]), listener) is NOTHING
 
 
 def test_no_word_of_a_request_is_in_its_facts() -> None:
     listener = SessionFacts()
-    listener.asked = True
+    listener.is_required = True
     asked = claude([user("a marker of forty-two letters, unlike any")], system="a marker, too " * 100)
     told = repr(heard_of(asked, listener))
     assert "marker" not in told and MESSAGES not in told

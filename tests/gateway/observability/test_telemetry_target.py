@@ -28,12 +28,12 @@ from tests.telemetry.collector import PATIENCE, collecting
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A collector may take as long as a busy machine needs, and exchanges do not wait for others."""
     monkeypatch.setattr(collector_module, "LAST_MOMENTS", PATIENCE)
-    monkeypatch.setattr(export_queue, "_LONGEST_SEND", PATIENCE)
+    monkeypatch.setattr(export_queue, "_MAX_SEND_SECONDS", PATIENCE)
     monkeypatch.setattr(export_queue, "_GATHER", 0.02)
 
 
 # Where exchanges would be written down, if anybody began to.
-WRITTEN = Storage(keep=False, path="/nowhere/state.db")
+WRITTEN = Storage(store_responses=False, path="/nowhere/state.db")
 
 
 def at(*addresses: str, **fields: object) -> Provider:
@@ -77,13 +77,13 @@ def test_servers_of_this_machine_have_a_place_too() -> None:
 
 def test_without_an_address_there_is_no_collector() -> None:
     assert collector_of(Settings()) is None
-    wanted = Telemetry(endpoint="http://a", headers={"x": "y"}, sample=0.5, service="s")
+    wanted = Telemetry(endpoint="http://a", headers={"x": "y"}, sample_ratio=0.5, service_name="s")
     made = collector_of(Settings(telemetry=wanted, storage=WRITTEN))
     assert made is not None
     # Nor is there anything to tell of what is not written down.
     assert collector_of(Settings(telemetry=wanted)) is None
-    assert collector_of(Settings(telemetry=wanted, storage=replace(WRITTEN, records=False))) is None
-    assert (made.endpoint, made.headers, made.share, made.service) == ("http://a", {"x": "y"}, 0.5, "s")
+    assert collector_of(Settings(telemetry=wanted, storage=replace(WRITTEN, record_requests=False))) is None
+    assert (made.endpoint, made.headers, made.share, made.service_name) == ("http://a", {"x": "y"}, 0.5, "s")
 
 
 class Gateway:
@@ -113,17 +113,17 @@ def test_the_collector_of_the_moment_is_told() -> None:
             gateway = Gateway()
             gateway.told.follow()
             # Nobody is named yet.
-            assert gateway.told.told is None
-            gateway.told.tell([(WHOLE, NOWHERE)])
+            assert gateway.told.on_ingested is None
+            gateway.told.export([(WHOLE, NOWHERE)])
             gateway.follow(first.address)
-            assert gateway.told.told == gateway.told.tell
-            gateway.told.tell([(WHOLE, NOWHERE)])
+            assert gateway.told.on_ingested == gateway.told.export
+            gateway.told.export([(WHOLE, NOWHERE)])
             # The same one goes on.
             gateway.follow(first.address)
             gateway.follow(second.address)
-            gateway.told.tell([(FAILED_OVER, NOWHERE)])
+            gateway.told.export([(FAILED_OVER, NOWHERE)])
             await gateway.told.close()
-            gateway.told.tell([(WHOLE, NOWHERE)])
+            gateway.told.export([(WHOLE, NOWHERE)])
             told = gateway.service.metrics.snapshot().told
             await gateway.service.close()
             assert told == {"sent": 2}
@@ -147,9 +147,9 @@ def test_pitfall_437_the_end_is_not_held_up_by_a_collector(monkeypatch: pytest.M
         async def run() -> None:
             gateway = Gateway()
             gateway.follow(server.address)
-            gateway.told.tell([(WHOLE, NOWHERE)])
+            gateway.told.export([(WHOLE, NOWHERE)])
             await asyncio.to_thread(asked.wait, PATIENCE)
-            gateway.told.tell([(FAILED_OVER, NOWHERE)])
+            gateway.told.export([(FAILED_OVER, NOWHERE)])
             await gateway.told.close()
             await asyncio.sleep(0)
             assert gateway.service.metrics.snapshot().told == {"dropped": 1}

@@ -25,9 +25,9 @@ from dragoman.gateway.observability.usage_recorder import UsageRecorder
 from dragoman.records import ingest_thread, journal
 from dragoman.records.exchanges import find
 from dragoman.records.ingest_thread import IngestThread
-from dragoman.records.journal_directory import folder_of, journals_in
-from dragoman.records.journal_ingest import drain_all
-from dragoman.store.record_tables import open_account_tables
+from dragoman.records.journal_directory import directory_of, journals_in
+from dragoman.records.journal_ingest import ingest_all
+from dragoman.store.record_tables import open_record_tables
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, log_lines, question, streams, tells
 from tests.records.agreement import sums_and_rows
@@ -39,8 +39,8 @@ Row = dict[str, object]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables are written at once, a lock is not waited for, and a directory is made again soon."""
-    monkeypatch.setattr(ingest_thread, "Drain", partial(IngestThread, every=0.02))
-    monkeypatch.setattr(ingest_thread, "_PATIENCE", 0.05)
+    monkeypatch.setattr(ingest_thread, "IngestThread", partial(IngestThread, every=0.02))
+    monkeypatch.setattr(ingest_thread, "_LOCK_TIMEOUT", 0.05)
     monkeypatch.setattr(journal, "_REOPEN_AFTER", 0.02)
 
 
@@ -57,10 +57,10 @@ def accounted(
     with running(script, settings) as house:
 
         async def start() -> None:
-            house.app.service.accounting.start()
+            house.app.runtime.usage_recorder.start()
 
         async def close() -> None:
-            await house.app.service.accounting.close(30.0)
+            await house.app.runtime.usage_recorder.close(30.0)
 
         house.run(start())
         try:
@@ -77,7 +77,7 @@ def answers(received: Received) -> Reply:
 
 def rows(folder: Path) -> list[Row]:
     path = str(folder / "state.db")
-    drain_all(path, now=0)
+    ingest_all(path, now=0)
     by_group, by_thread, by_row = sums_and_rows(path)
     assert by_group == by_thread == by_row
     with closing(sqlite3.connect(path)) as db:
@@ -118,7 +118,7 @@ def test_an_exchange_is_found_by_the_id_in_its_answer_whoever_gave_it(
     seen: list[str] = []
     with accounted(tmp_path, script) as house:
         # As a worker does: what is kept is known again by digests.
-        house.app.service.listener.keep(path, house.app.service.log)
+        house.app.runtime.session_facts.attach_records(path, house.app.runtime.log)
         for client, provider in PAIRS:
             # What is kept here has an id of its own.
             more = {"store": store} if client == RESPONSES else {}
@@ -126,8 +126,8 @@ def test_an_exchange_is_found_by_the_id_in_its_answer_whoever_gave_it(
             seen.append(re.findall(r'"((?:msg_|chatcmpl-|resp_)[A-Za-z0-9]{16,})"', told)[0])
     ids = [row["id"] for row in rows(tmp_path)]
     assert len(set(ids)) == len(set(seen)) == len(PAIRS)
-    with closing(open_account_tables(path, read_only=True)) as tables:
-        assert [find(tables, one, folder_of(path)).row.id for one in seen] == ids
+    with closing(open_record_tables(path, read_only=True)) as tables:
+        assert [find(tables, one, directory_of(path)).row.id for one in seen] == ids
 
 
 def test_an_answer_is_written_down_before_it_is_told(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_an_answer_is_written_down_before_it_is_told(tmp_path: Path) -> None:
         answer = house.post(PATHS[CHAT], question(CHAT, CHAT))
         name = answer.header("x-request-id")
         assert name is not None
-        (journal,) = journals_in(folder_of(str(tmp_path / "state.db")))
+        (journal,) = journals_in(directory_of(str(tmp_path / "state.db")))
         lines = [line for line in journal.read_bytes().splitlines() if name.encode() in line]
         assert [line[9:].split(b",")[0] for line in lines] == [b'["open"', b'["exchange"']
 
@@ -164,7 +164,7 @@ def test_what_is_asked_beside_conversations_has_rows_too(tmp_path: Path) -> None
 def test_refusals_have_rows_of_who_is_known_and_of_so_many_strangers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_STRANGERS", 2)
+    monkeypatch.setattr(module, "_MAX_UNAUTHENTICATED_PER_MINUTE", 2)
     with accounted(tmp_path, answers, None, "sk-alice-0123456789") as house:
         for _ in range(5):
             # What is none of ours takes nothing of their room.
@@ -172,7 +172,7 @@ def test_refusals_have_rows_of_who_is_known_and_of_so_many_strangers(
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 401
         unknown = {"model": "nobody/knows", "messages": []}
         assert house.post(PATHS[CHAT], unknown, authorization="Bearer sk-alice-0123456789").status == 404
-        recorded = house.app.service.accounting.recorded()
+        recorded = house.app.runtime.usage_recorder.recorded()
         assert recorded is not None
         assert recorded.strangers == 3
     found = [(row["key"], row["status"], row["outcome"]) for row in rows(tmp_path)]
@@ -240,10 +240,10 @@ def test_without_a_start_nothing_is_opened(tmp_path: Path) -> None:
 def test_where_nothing_is_to_be_written_down_nothing_is(tmp_path: Path, storage: dict[str, object]) -> None:
     with accounted(tmp_path, answers, storage) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-        assert house.app.service.accounting.recorded() is None
+        assert house.app.runtime.usage_recorder.recorded() is None
         assert b"dragoman_records" not in house.get("/metrics").body
         assert house.get("/readyz?verbose").body == b"ready\n"
-    assert not folder_of(str(tmp_path / "state.db")).exists()
+    assert not directory_of(str(tmp_path / "state.db")).exists()
 
 
 class Disk:
@@ -260,7 +260,7 @@ class Disk:
 
 def on(house: House, disk: Disk) -> None:
     """Let a gateway's journal be written to a disk."""
-    journal = house.app.service.accounting._journal
+    journal = house.app.runtime.usage_recorder._journal
     assert journal is not None
     journal._write = disk.write
 
@@ -303,7 +303,7 @@ def test_a_full_disk_refuses_what_makes_work_if_that_is_configured(tmp_path: Pat
 
 
 def test_a_folder_of_journals_that_is_removed_under_load_loses_nothing(tmp_path: Path) -> None:
-    folder = folder_of(str(tmp_path / "state.db"))
+    folder = directory_of(str(tmp_path / "state.db"))
     with accounted(tmp_path, answers) as house:
         for _ in range(3):
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
@@ -331,7 +331,7 @@ def make_a_file_of(folder: Path) -> None:
 
 @pytest.mark.parametrize("when_full", ["answer", "refuse"])
 def test_where_that_folder_cannot_be_made_again_it_is_as_with_a_full_disk(tmp_path: Path, when_full: str) -> None:
-    folder = folder_of(str(tmp_path / "state.db"))
+    folder = directory_of(str(tmp_path / "state.db"))
     with accounted(tmp_path, answers, {"when_full": when_full}) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         wait_until(lambda: b"\nrecords rows: 1\n" in house.get("/readyz?verbose").body, "one row")
@@ -377,7 +377,7 @@ def test_with_the_durability_of_the_machine_the_end_waits_for_the_disk(tmp_path:
         fdatasync(descriptor)
 
     with accounted(tmp_path, answers, {"durability": "machine"}) as house:
-        sync = house.app.service.accounting._sync
+        sync = house.app.runtime.usage_recorder._sync
         assert sync is not None
         sync._sync = slow
         told: list[bytes] = []

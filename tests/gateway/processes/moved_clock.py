@@ -41,7 +41,7 @@ def install() -> None:
 
     for module in (supervisor, shared_memory):
         module.time = MovedTime  # type: ignore[attr-defined]  # modules have it, if not for others
-    supervisor.LOOK_EVERY = 0.02  # type: ignore[attr-defined]  # its own name for that of `followed_config`
+    supervisor.POLL_INTERVAL = 0.02  # type: ignore[attr-defined]  # its own name for that of `followed_config`
     supervisor._FIRST_PAUSE = watchdog._BEAT = 0.05
     turn, look = watchdog.Watchdog._turn, supervisor.Supervisor._end_still
 

@@ -54,14 +54,14 @@ class Followed:
 def test_a_file_is_read_once_it_rests_and_not_again(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     followed_by = Configuration(followed.duty(), NONE)
-    assert [followed_by.look() for _ in range(3)] == [False] * 3
+    assert [followed_by.poll() for _ in range(3)] == [False] * 3
     followed.file.write_text("half")
-    assert not followed_by.look()
+    assert not followed_by.poll()
     followed.file.write_text("the whole")
-    assert not followed_by.look()
+    assert not followed_by.poll()
     assert followed.readings == 0
-    assert followed_by.look()
-    assert not followed_by.look()
+    assert followed_by.poll()
+    assert not followed_by.poll()
     assert followed.readings == 1
     assert followed_by.seen == fingerprint(followed.file)
 
@@ -70,11 +70,11 @@ def test_a_bad_file_is_told_once_and_read_again_when_it_is_another(tmp_path: Pat
     followed = Followed(tmp_path)
     followed_by = Configuration(followed.duty(), NONE)
     followed.file.write_text("bad")
-    assert not any(followed_by.look() for _ in range(4))
+    assert not any(followed_by.poll() for _ in range(4))
     assert followed.events() == ["the configuration was not changed: the new one has errors"]
     assert followed_by.settings == NONE
     followed.file.write_text("good")
-    assert [followed_by.look() for _ in range(2)] == [False, True]
+    assert [followed_by.poll() for _ in range(2)] == [False, True]
 
 
 def test_what_changed_before_it_was_followed_is_caught_up_with(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_without_a_file_only_a_signal_makes_it_read(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     followed_by = Configuration(replace(followed.duty(), fingerprint=None), NONE)
     followed.file.write_text("another")
-    assert not any((followed_by.catch_up(), followed_by.look(), followed_by.look()))
+    assert not any((followed_by.catch_up(), followed_by.poll(), followed_by.poll()))
     assert followed_by.reload()
 
 
@@ -98,7 +98,7 @@ def test_whoever_is_quiet_follows_and_says_nothing(tmp_path: Path) -> None:
     quiet = Configuration(followed.duty(), NONE, quiet=True)
     followed.settings = replace(KEYED, server=Server(port=1), warnings=("this should be known",))
     assert quiet.reload()
-    assert quiet.protection.asks_keys
+    assert quiet.protection.requires_keys
     assert quiet.settings.server.port == Server().port
     followed.file.write_text("bad")
     assert not quiet.reload()
@@ -114,9 +114,9 @@ def test_what_one_process_has_come_to_the_others_keep_to(tmp_path: Path) -> None
     followed.settings = NONE
     assert not one.reload()
     assert not other.reload()
-    assert one.protection.asks_keys
-    assert other.protection.asks_keys
-    assert Configuration(followed.duty(), NONE).protection.asks_keys
+    assert one.protection.requires_keys
+    assert other.protection.requires_keys
+    assert Configuration(followed.duty(), NONE).protection.requires_keys
 
 
 def test_owners_that_one_process_knew_are_told_apart_by_the_others(tmp_path: Path) -> None:

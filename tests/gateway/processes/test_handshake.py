@@ -79,10 +79,10 @@ def test_item_22_a8_a_foreign_listener_at_a_siblings_port_learns_neither_token_n
             page.set_port(1, port)
             worker = PeerWorkers(page, 0, TOKEN, Metrics())
             worker.channel.subscribe("news", str, lambda said: None)
-            worker.channel.tell("news", "where conversations are")
+            worker.channel.broadcast("news", "where conversations are")
             await worker.channel.catch_up()
             assert await worker.snapshots() == []
-            assert await worker.tallies("key", "launch") == []
+            assert await worker.launch_counts("key", "launch") == []
             await wait_until_async(
                 lambda: bool(links := worker.channel._links) and all(link.over for link in links.values()),
                 "the link has hung up",

@@ -14,7 +14,7 @@ from dragoman.gateway.processes.listen_socket import bind, listen
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener that does not answer is not waited for: no test has one that does."""
-    monkeypatch.setattr(port_conflict, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(port_conflict, "_TIMEOUT", 0.05)
 
 
 def test_a_socket_listens_when_it_is_told_to_and_goes_to_no_other_program() -> None:

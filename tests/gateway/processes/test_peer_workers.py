@@ -26,7 +26,7 @@ NONCE_BYTES = 32
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is asked has all the time that a busy machine needs, unless a test says otherwise."""
-    monkeypatch.setattr(module, "_PATIENCE", LIMIT)
+    monkeypatch.setattr(module, "_TIMEOUT", LIMIT)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def page() -> SharedMemory:
 def counted(model: str = "m", times: int = 1) -> Metrics:
     metrics = Metrics()
     for _ in range(times):
-        record = Record(id="r", dialect="openai-chat", path="/", started=0.0, time=0.0, status=200, ended=1.0)
+        record = Record(id="r", client_protocol="openai-chat", path="/", started=0.0, time=0.0, status=200, ended=1.0)
         metrics.count(replace(record, provider="p", model=model))
     return metrics
 
@@ -61,17 +61,17 @@ def test_a_launch_is_told_by_every_worker_that_counted_it(page: SharedMemory) ->
     def launched(name: str, times: int) -> Metrics:
         metrics = Metrics()
         for _ in range(times):
-            record = Record(id="r", dialect="openai-chat", path="/messages", started=0.0, time=0.0, status=200)
-            metrics.tallies.count(replace(record, key="mine", launch=name))
+            record = Record(id="r", client_protocol="openai-chat", path="/messages", started=0.0, time=0.0, status=200)
+            metrics.launches.count(replace(record, key="mine", launch=name))
         return metrics
 
     async def main() -> None:
         workers = [PeerWorkers(page, number, TOKEN, launched("one", number)) for number in range(3)]
         for worker in workers:
             await worker.listen()
-        assert sorted(told.tally.calls for told in await workers[0].tallies("mine", "one")) == [1, 2]
-        assert [told.tally.calls for told in await workers[0].tallies("theirs", "one")] == [0, 0]
-        assert len({told.process for told in await workers[0].tallies("mine", "one")}) == 2
+        assert sorted(told.tally.calls for told in await workers[0].launch_counts("mine", "one")) == [1, 2]
+        assert [told.tally.calls for told in await workers[0].launch_counts("theirs", "one")] == [0, 0]
+        assert len({told.process for told in await workers[0].launch_counts("mine", "one")}) == 2
         for worker in workers:
             await worker.close()
 
@@ -150,16 +150,16 @@ STRANGE: dict[str, Tell] = {
 @pytest.mark.parametrize("case", STRANGE)
 def test_a_sibling_that_cannot_tell_is_left_out(page: SharedMemory, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LIMIT", 1_000_000)
-    ask = module._ask
+    ask = module._query
 
     async def ask_with_own_timeout(
         port: int, token: bytes, asked: bytes, reads: msgspec.json.Decoder[Snapshot]
     ) -> list[Snapshot]:
         # The strange one is asked first, so that the long timeout is in force when the other one answers.
-        monkeypatch.setattr(module, "_PATIENCE", 0.05 if port == page.port(0) and case == "no end" else LIMIT)
+        monkeypatch.setattr(module, "_TIMEOUT", 0.05 if port == page.port(0) and case == "no end" else LIMIT)
         return await ask(port, token, asked, reads)
 
-    monkeypatch.setattr(module, "_ask", ask_with_own_timeout)
+    monkeypatch.setattr(module, "_query", ask_with_own_timeout)
 
     async def main() -> None:
         good, asking = PeerWorkers(page, 2, TOKEN, counted()), PeerWorkers(page, 1, TOKEN, Metrics())
@@ -234,7 +234,7 @@ def test_one_who_does_not_know_the_token_is_told_nothing(page: SharedMemory, cas
 
 
 def test_one_who_says_nothing_is_hung_up_on(page: SharedMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(module, "_TIMEOUT", 0.05)
 
     async def main() -> None:
         worker = PeerWorkers(page, 0, TOKEN, counted())

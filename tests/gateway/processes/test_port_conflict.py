@@ -23,7 +23,7 @@ INODE = 1583
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever listens here answers or hangs up, however long a busy machine takes for that."""
-    monkeypatch.setattr(port_conflict, "_ANSWER_SECONDS", LIMIT)
+    monkeypatch.setattr(port_conflict, "_TIMEOUT", LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_pitfall_614_a_gateway_is_told_with_version_process_and_configuration(
 ) -> None:
     told = _told(house.port, system(tmp_path, house.port, "python", "-m", "dragoman", *words))
     version = str(house.get("/").json()["version"])
-    assert told.who == f"a dragoman that runs already: version {version}, pid {PID}{config}"
+    assert told.description == f"a dragoman that runs already: version {version}, pid {PID}{config}"
     assert told.remedy == (
         f"use that one at http://127.0.0.1:{house.port}, stop it with `kill {PID}`, or choose another with --port"
     )
@@ -101,7 +101,7 @@ def test_a_service_is_stopped_as_one(house: House, tmp_path: Path) -> None:
 
 def test_a_gateway_of_which_the_system_tells_nothing_is_known_by_its_answer(house: House, tmp_path: Path) -> None:
     told = holder_of("127.0.0.1", house.port, (tmp_path / "none",), tmp_path)
-    assert "pid" not in told.who
+    assert "pid" not in told.description
     assert "stop it with Ctrl-C where it was started or `dragoman service stop`, or " in told.remedy
 
 
@@ -116,8 +116,8 @@ def test_one_that_poses_as_a_gateway_cannot_write_to_the_terminal(tmp_path: Path
     body = b'{"name":"dragoman","version":"1\\u001b[2J' + b"9" * 500 + b'"}'
     with answering(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body) as port:
         told = holder_of("127.0.0.1", port, (tmp_path / "none",), tmp_path)
-    assert told.who.isprintable()
-    assert len(told.who) < 120
+    assert told.description.isprintable()
+    assert len(told.description) < 120
 
 
 def test_nobody_is_told_where_nobody_says_anything(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 from dragoman.gateway.access.protection import Protection
 from dragoman.gateway.processes.shared_memory import SharedMemory
 
-CLOSED = Protection(asks_keys=True, keys_in_file=True, owners=frozenset({b"1", b"2"}))
+CLOSED = Protection(requires_keys=True, keys_in_file=True, owners=frozenset({b"1", b"2"}))
 
 
 def test_what_a_child_notes_its_parent_sees() -> None:
@@ -15,12 +15,12 @@ def test_what_a_child_notes_its_parent_sees() -> None:
     page.turn(0)
     child = os.fork()
     if not child:
-        page.note(CLOSED)
+        page.record(CLOSED)
         page.turn(1)
         page.set_port(2, 65535)
         os._exit(0)
     os.waitpid(child, 0)
-    assert page.asks_keys
+    assert page.requires_keys
     assert page.turned(2) == 0
     page.turn(2)
     assert 0 < page.turned(0) <= page.turned(1) <= page.turned(2)
@@ -30,25 +30,25 @@ def test_what_a_child_notes_its_parent_sees() -> None:
 def test_a_mark_is_never_taken_back() -> None:
     page = SharedMemory()
     assert page.closed_with(Protection()) == Protection()
-    page.note(CLOSED)
-    page.note(Protection())
+    page.record(CLOSED)
+    page.record(Protection())
     found = page.closed_with(Protection(passed_over=True))
-    assert (found.asks_keys, found.keys_in_file, found.several_owners) == (True, True, True)
+    assert (found.requires_keys, found.keys_in_file, found.several_owners) == (True, True, True)
     # A process that is closed by itself stays so.
     assert SharedMemory().closed_with(CLOSED) == CLOSED
 
 
 def test_a_table_that_nobody_has_to_obey_is_not_why_keys_are_asked_for() -> None:
     page = SharedMemory()
-    page.note(Protection(passed_over=True, keys_in_file=True))
-    page.note(Protection(asks_keys=True))
+    page.record(Protection(passed_over=True, keys_in_file=True))
+    page.record(Protection(requires_keys=True))
     assert not page.closed_with(Protection()).keys_in_file
 
 
 def test_a_worker_that_rests_need_not_turn_and_the_next_in_its_place_has_not_begun() -> None:
     page = SharedMemory(2)
     page.turn(1)
-    page.rest(1)
+    page.set_ending(1)
     assert page.turned(1) < 0
     page.set_port(1, 4000)
     page.clear(1)

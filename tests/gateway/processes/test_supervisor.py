@@ -153,7 +153,7 @@ def test_a_worker_that_does_not_come_up_ends_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "not kept"])
 def test_a_store_that_cannot_be_opened_is_told_before_anybody_is_let_in(tmp_path: Path, keep: bool) -> None:
-    storage = Storage(keep=keep, path=str(tmp_path))
+    storage = Storage(store_responses=keep, path=str(tmp_path))
     if not keep:
         check_store(storage)
         return

@@ -140,7 +140,9 @@ def test_it_ends_when_its_lifeline_does(house: House) -> None:
 def test_every_problem_of_a_refused_configuration_is_a_line_of_its_own(house: House) -> None:
     problems = [
         ConfigError(file="dragoman.toml", line=3, key="server.prot", problem="is not known", remedy="write port"),
-        ConfigError(file="dragoman.toml", line=7, key="limits.body", problem="is no size", remedy='write "32 MiB"'),
+        ConfigError(
+            file="dragoman.toml", line=7, key="limits.request_body", problem="is no size", remedy='write "32 MiB"'
+        ),
     ]
 
     def read() -> Settings:

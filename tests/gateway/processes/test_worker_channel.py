@@ -22,10 +22,10 @@ from dragoman.gateway.processes.handshake import accept, dial
 from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
 from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.worker_channel import (
-    ASKING,
-    MOST_AT_ONCE,
-    MOST_MESSAGE,
-    TELLING,
+    MAX_BATCH_MESSAGES,
+    MAX_MESSAGE_BYTES,
+    SNAPSHOT,
+    UPDATES,
     Malformed,
     WorkerChannel,
     WorkerMessage,
@@ -46,9 +46,9 @@ class Rest(msgspec.Struct, frozen=True):
 @pytest.fixture(autouse=True)
 def timing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches follow each other at once, and whoever is asked has all the time that a busy machine needs."""
-    monkeypatch.setattr(module, "_PAUSE", 0.01)
-    monkeypatch.setattr(module, "_PATIENCE", LIMIT)
-    monkeypatch.setattr(peer_workers, "_PATIENCE", LIMIT)
+    monkeypatch.setattr(module, "_FLUSH_INTERVAL", 0.01)
+    monkeypatch.setattr(module, "_TIMEOUT", LIMIT)
+    monkeypatch.setattr(peer_workers, "_TIMEOUT", LIMIT)
 
 
 class Crew:
@@ -62,7 +62,7 @@ class Crew:
             worker.channel.subscribe("rest", Rest, self.heard[number].append)
 
     def tell(self, number: int, target: str) -> None:
-        self.workers[number].channel.tell("rest", Rest(target))
+        self.workers[number].channel.broadcast("rest", Rest(target))
 
 
 @asynccontextmanager
@@ -83,13 +83,13 @@ def test_what_one_tells_all_others_hear_once_and_in_order(run: Run) -> None:
         async with crew() as made:
             told = [Rest(f"p/{number}") for number in range(5)]
             for one in told[:3]:
-                made.workers[0].channel.tell("rest", one)
-            made.workers[0].channel.tell("another topic", Rest("nobody listens"))
+                made.workers[0].channel.broadcast("rest", one)
+            made.workers[0].channel.broadcast("another topic", Rest("nobody listens"))
             await wait_until_async(
                 lambda: len(made.heard[1]) == len(made.heard[2]) == 3, "the others have heard three messages"
             )
             for one in told[3:]:
-                made.workers[0].channel.tell("rest", one)
+                made.workers[0].channel.broadcast("rest", one)
             await wait_until_async(
                 lambda: len(made.heard[1]) == len(made.heard[2]) == 5, "the others have heard all messages"
             )
@@ -100,12 +100,12 @@ def test_what_one_tells_all_others_hear_once_and_in_order(run: Run) -> None:
 
 def test_many_messages_are_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     pause = 3600.0
-    monkeypatch.setattr(module, "_PAUSE", pause)
+    monkeypatch.setattr(module, "_FLUSH_INTERVAL", pause)
 
     async def main() -> None:
         async with crew(2) as made:
             batches: list[int] = []
-            teller, hear = made.workers[0].channel, made.workers[1].channel.hear
+            teller, hear = made.workers[0].channel, made.workers[1].channel.receive
 
             def count(batch: bytes) -> None:
                 hear(batch)
@@ -119,7 +119,7 @@ def test_many_messages_are_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
                 await asyncio.sleep(0)
             # All others wait for the same moment.
             assert teller._due is not None
-            assert teller._due.when() == teller._told + pause
+            assert teller._due.when() == teller._flushed_at + pause
             teller._due.cancel()
             teller._flush()
             await wait_until_async(lambda: len(made.heard[1]) == 101, "all messages are heard")
@@ -132,12 +132,14 @@ def test_too_large_and_too_many_is_left_out_and_counted() -> None:
     async def main() -> None:
         async with crew(2) as made:
             teller = made.workers[0].channel
-            teller.tell("rest", Rest("x" * MOST_MESSAGE))
+            teller.broadcast("rest", Rest("x" * MAX_MESSAGE_BYTES))
             assert teller.dropped == 1
-            for number in range(MOST_AT_ONCE + 5):
+            for number in range(MAX_BATCH_MESSAGES + 5):
                 made.tell(0, str(number))
             assert teller.dropped == 6
-            await wait_until_async(lambda: len(made.heard[1]) == MOST_AT_ONCE, "as many messages as fit are heard")
+            await wait_until_async(
+                lambda: len(made.heard[1]) == MAX_BATCH_MESSAGES, "as many messages as fit are heard"
+            )
             # The oldest make room.
             assert made.heard[1][0] == Rest("5")
 
@@ -148,7 +150,7 @@ def test_a_worker_alone_tells_nobody_and_does_nothing_for_it() -> None:
     async def main() -> None:
         alone = WorkerChannel(SharedMemory(1), 0, b"")
         alone.subscribe("rest", Rest, lambda _: None)
-        alone.tell("rest", Rest("p/m"))
+        alone.broadcast("rest", Rest("p/m"))
         assert alone._due is None
         await alone.catch_up()
         alone.close()
@@ -187,7 +189,7 @@ def test_a_successor_is_told_and_tells_again() -> None:
             await successor.listen()
             made.tell(0, "after")
             await wait_until_async(lambda: heard == [Rest("after")], "the successor has heard the next message")
-            successor.channel.tell("rest", Rest("back"))
+            successor.channel.broadcast("rest", Rest("back"))
             await wait_until_async(lambda: made.heard[0] == [Rest("back")], "the successor is heard")
             await successor.close()
 
@@ -195,7 +197,7 @@ def test_a_successor_is_told_and_tells_again() -> None:
 
 
 def test_one_who_does_not_read_or_is_not_there_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_BEHIND", 100_000)
+    monkeypatch.setattr(module, "_MAX_UNSENT_BYTES", 100_000)
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -230,12 +232,12 @@ def test_one_who_does_not_read_or_is_not_there_holds_up_nobody(monkeypatch: pyte
 
 SAID: dict[str, bytes] = {
     "another wish": b"x",
-    "no batch": TELLING + b"\x00\x00\x00\x03abc",
-    "a batch without end": TELLING + b"\xff\xff\xff\xff",
-    "another value": TELLING + b"\x00\x00\x00\x01\xc0",
-    "a message with another value": TELLING
+    "no batch": UPDATES + b"\x00\x00\x00\x03abc",
+    "a batch without end": UPDATES + b"\xff\xff\xff\xff",
+    "another value": UPDATES + b"\x00\x00\x00\x01\xc0",
+    "a message with another value": UPDATES
     + (lambda batch: len(batch).to_bytes(4, "big") + batch)(msgspec.msgpack.encode([WorkerMessage("rest", b"\x01")])),
-    "a topic that is no text": TELLING + b"\x00\x00\x00\x05\x91\x92\xa1\xff\xc4",
+    "a topic that is no text": UPDATES + b"\x00\x00\x00\x05\x91\x92\xa1\xff\xc4",
 }
 
 
@@ -261,7 +263,7 @@ def test_what_cannot_be_understood_of_what_others_know_is_left_out() -> None:
     async def main() -> None:
         async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             assert await accept(reader, writer, TOKEN)
-            assert await reader.readexactly(1) == ASKING
+            assert await reader.readexactly(1) == SNAPSHOT
             writer.write(b"nonsense")
             writer.close()
 
@@ -279,7 +281,7 @@ def test_what_cannot_be_understood_of_what_others_know_is_left_out() -> None:
 def test_a_batch_that_is_none_is_malformed() -> None:
     channel = WorkerChannel(SharedMemory(2), 0, TOKEN)
     with pytest.raises(Malformed):
-        channel.hear(b"")
+        channel.receive(b"")
 
 
 SCRIPT = """

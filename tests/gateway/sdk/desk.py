@@ -10,7 +10,7 @@ import anthropic
 import openai
 
 from dragoman.config.settings import Settings
-from dragoman.mock.strict.checks import note
+from dragoman.mock.strict.checks import record_response
 from dragoman.mock.strict.common import Issued
 from dragoman.wire.json import decode_object
 from tests.gateway.harness import (
@@ -85,7 +85,7 @@ class StrictProvider:
         self._count += 1
         told: Object = json.loads(self._own(json.dumps(answer(protocol, turn))))
         self.said.append(told)
-        note(protocol, decode_object(json.dumps(told)), issued)
+        record_response(protocol, decode_object(json.dumps(told)), issued)
         if not body.get("stream"):
             return whole(told)
         frames = self._own(stream_of(protocol, turn).decode()).encode()

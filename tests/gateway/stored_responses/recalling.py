@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest, look_up, recalled_of
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest, resolve_references, resolve_request
 from dragoman.gateway.stored_responses.references import references_in
 from dragoman.store import Tables
 
@@ -20,5 +20,7 @@ def recall(
     said = references_in(body)
     if said is None:
         return None
-    found = look_up(tables, owner=owner, said=said, size=len(body), native=native, shared=shared, limit=limit)
-    return None if found is None else recalled_of(body, said, found)
+    found = resolve_references(
+        tables, owner=owner, references=said, size=len(body), native=native, shared=shared, limit=limit
+    )
+    return None if found is None else resolve_request(body, said, found)

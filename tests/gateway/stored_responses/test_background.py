@@ -17,7 +17,13 @@ from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses import background as module
-from dragoman.gateway.stored_responses.background import Background, BackgroundRun, ended, looked_after, shown_of
+from dragoman.gateway.stored_responses.background import (
+    Background,
+    BackgroundRun,
+    client_body,
+    end_response,
+    fail_if_broken,
+)
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest
 from dragoman.gateway.stored_responses.references import items_of
@@ -51,8 +57,10 @@ class Run:
         self.asked = InPlace(store) if asked is None else asked
         self.log = io.StringIO()
         said = items_of([b'{"id":"q"}'])
-        recalled = ResolvedRequest(body=b"{}", keeps=True, background=True, said=said, conversation=conversation)
-        task = Task(store=self.asked, owner=ALICE, recalled=recalled, response_id="resp_1", provider="chat")
+        recalled = ResolvedRequest(
+            body=b"{}", is_stored=True, background=True, new_items=said, conversation=conversation
+        )
+        task = Task(store=self.asked, owner=ALICE, resolved=recalled, response_id="resp_1", provider="chat")
         self.kept_answer = ResponseWriter(task, Log(self.log, json=True))
         self.client = DetachedClient()
         log = Log(self.log, json=True)
@@ -67,13 +75,13 @@ class Run:
                 owner=ALICE,
                 begun={"id": response_id, "status": "queued", "output": []},
                 context=self._said,
-                said=self._said,
+                new_items=self._said,
                 previous=None,
                 conversation=self._conversation,
                 holder=response_id,
                 release=partial(self.store.conversations.release, self._conversation or "", response_id),
                 stream=self._stream,
-                kept_answer=self.kept_answer,
+                writer=self.kept_answer,
                 client=self.client,
                 exchange=exchange,
                 fail=_failed_frames,
@@ -114,7 +122,7 @@ def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended(
 
         async def exchange() -> None:
             await go_on.wait()
-            run.kept_answer.took(run.kept_answer.whole(json.dumps(ANSWER).encode()))
+            run.kept_answer.mark_written(run.kept_answer.full_response(json.dumps(ANSWER).encode()))
 
         seen: list[str] = []
         write = run.asked.write
@@ -130,7 +138,7 @@ def test_a_response_is_written_down_before_it_runs_and_when_it_has_ended(
         assert run.kept().alive == NOW + module._ALIVE
         await asyncio.sleep(0.05)
         assert run.kept().status == "in_progress"
-        assert shown_of(run.kept())["status"] == "in_progress"
+        assert client_body(run.kept())["status"] == "in_progress"
         assert run.background.running == 1
         go_on.set()
         await run.idle()
@@ -152,7 +160,7 @@ def test_an_exchange_that_ends_without_an_answer_is_a_failure_with_the_reason_th
         await run.start(exchange)
         await run.idle()
         error = {"code": "rate_limit_exceeded", "message": "Slow down."}
-        assert shown_of(run.kept()) == {"id": "resp_1", "status": "failed", "output": [], "error": error}
+        assert client_body(run.kept()) == {"id": "resp_1", "status": "failed", "output": [], "error": error}
         assert store.events.after("resp_1", 0) == [(1, b"event: response.failed\ndata: Slow down.\n\n")]
 
     with opened() as store:
@@ -186,7 +194,7 @@ def test_the_pieces_of_a_stream_are_there_before_its_end_is() -> None:
             await asyncio.sleep(0.3)
             seen.append(len(store.events.after("resp_1", 0)))
             run.client.write(b"two\n\n")
-            run.kept_answer.took(run.kept_answer.whole(json.dumps(ANSWER).encode()))
+            run.kept_answer.mark_written(run.kept_answer.full_response(json.dumps(ANSWER).encode()))
 
         await run.start(exchange)
         assert store.events.streamed("resp_1")
@@ -205,7 +213,7 @@ def test_what_is_cancelled_here_stops_at_once_and_stays_cancelled() -> None:
         run = Run(store, stream=True, conversation="conv_1")
         await run.start(forever)
         await asyncio.sleep(0.05)
-        assert ended(store, ALICE, run.kept(), "cancelled").status == "cancelled"
+        assert end_response(store, ALICE, run.kept(), "cancelled").status == "cancelled"
         run.background.cancel("resp_1")
         run.background.cancel("resp_9")
         assert run.client.gone
@@ -227,7 +235,7 @@ def test_what_is_cancelled_elsewhere_is_noticed_by_and_by(monkeypatch: pytest.Mo
         await run.start(forever)
         await asyncio.sleep(0.2)
         assert run.background.running
-        ended(store, ALICE, run.kept(), "cancelled")
+        end_response(store, ALICE, run.kept(), "cancelled")
         await run.idle()
         assert run.client.gone
         assert run.kept().status == "cancelled"
@@ -251,10 +259,10 @@ def test_a_response_that_nobody_comes_back_to_has_failed_and_its_conversation_is
             body=body,
         )
         store.responses.add(ALICE, late)
-        found = looked_after(store, ALICE, late)
+        found = fail_if_broken(store, ALICE, late)
         assert found.status == "failed" and b"stopped" in found.body
         assert store.responses.find(ALICE, "resp_1") == found
-        assert looked_after(store, ALICE, found) is found
+        assert fail_if_broken(store, ALICE, found) is found
         assert store.conversations.lease(ALICE, "conv_1", "resp_2")
 
 
@@ -265,7 +273,7 @@ def test_a_promise_that_was_renewed_since_it_was_read_is_kept(now: None) -> None
         )
         store.responses.add(ALICE, late)
         store.responses.keep_alive(ALICE, "resp_1", NOW + 5)
-        found = looked_after(store, ALICE, late)
+        found = fail_if_broken(store, ALICE, late)
         assert found.status == "in_progress" and found == store.responses.find(ALICE, "resp_1")
 
 
@@ -295,7 +303,7 @@ def test_an_end_from_outside_gives_way_to_one_that_came_first() -> None:
             id="r", status="completed", previous=None, background=True, provider="", alive=0, body=b"{}"
         )
         store.responses.add(ALICE, first)
-        assert ended(store, ALICE, first, "cancelled") == first
+        assert end_response(store, ALICE, first, "cancelled") == first
 
 
 def test_no_more_run_than_may() -> None:
@@ -322,7 +330,7 @@ def test_a_stop_waits_for_what_ends_in_time_and_fails_the_rest() -> None:
 
         async def soon() -> None:
             await asyncio.sleep(0.1)
-            run.kept_answer.took(run.kept_answer.whole(json.dumps(ANSWER).encode()))
+            run.kept_answer.mark_written(run.kept_answer.full_response(json.dumps(ANSWER).encode()))
 
         await run.start(soon)
         await run.background.finish(20.0)
@@ -376,7 +384,7 @@ def test_each_run_has_a_line_of_its_own_in_the_log_and_is_counted() -> None:
 
 
 def test_a_gateway_takes_no_more_than_it_may_run() -> None:
-    with keeping(storage=Storage(background=1)) as house:
+    with keeping(storage=Storage(max_background_responses=1)) as house:
         body = {"model": SLOW, "input": "word " * 400, "background": True}
         made = create(house, **body)
         assert error_in(house.post("/v1/responses", body))[:2] == (429, "background")
@@ -385,7 +393,7 @@ def test_a_gateway_takes_no_more_than_it_may_run() -> None:
 
 
 def test_pitfall_370_no_key_takes_all_places_in_the_background() -> None:
-    with keeping(storage=Storage(background=4), keys=(ALICE_KEY, BOB_KEY)) as house:
+    with keeping(storage=Storage(max_background_responses=4), keys=(ALICE_KEY, BOB_KEY)) as house:
         body = {"model": SLOW, "input": "word " * 400, "background": True}
         statuses = [house.post("/v1/responses", body, authorization=f"Bearer {ALICE_KEY}").status for _ in range(3)]
         assert statuses == [200, 200, 429]
@@ -395,7 +403,7 @@ def test_pitfall_370_no_key_takes_all_places_in_the_background() -> None:
 
 
 def test_a_single_owner_has_all_places_in_the_background() -> None:
-    with keeping(storage=Storage(background=2), keys=(ALICE_KEY,)) as house:
+    with keeping(storage=Storage(max_background_responses=2), keys=(ALICE_KEY,)) as house:
         body = {"model": SLOW, "input": "word " * 400, "background": True}
         statuses = [house.post("/v1/responses", body, authorization=f"Bearer {ALICE_KEY}").status for _ in range(3)]
         assert statuses == [200, 200, 429]
@@ -426,7 +434,7 @@ def test_an_end_that_cannot_be_written_yet_is_written_later(tmp_path: Path) -> N
             given = Run(store)
 
             async def exchange() -> None:
-                given.kept_answer.took(given.kept_answer.whole(json.dumps(ANSWER).encode()))
+                given.kept_answer.mark_written(given.kept_answer.full_response(json.dumps(ANSWER).encode()))
 
             await given.start(exchange)
             other.execute("BEGIN IMMEDIATE")
@@ -447,7 +455,7 @@ def test_a_response_whose_conversation_another_has_taken_has_failed() -> None:
             given = Run(store, conversation="conv_1")
 
             async def exchange() -> None:
-                given.kept_answer.took(given.kept_answer.whole(json.dumps(ANSWER).encode()))
+                given.kept_answer.mark_written(given.kept_answer.full_response(json.dumps(ANSWER).encode()))
 
             await given.start(exchange)
             await given.idle()
@@ -504,7 +512,7 @@ def test_the_end_of_a_stream_is_told_when_it_is_kept(pieces: list[bytes]) -> Non
             run.client.start(200, [])
             for piece in pieces:
                 if b"completed" in piece:
-                    run.kept_answer.took(run.kept_answer.ending(piece))
+                    run.kept_answer.mark_written(run.kept_answer.ending(piece))
                 run.client.write(piece)
             # Its provider does not hang up at once.
             await asyncio.sleep(0.3)
@@ -530,7 +538,7 @@ def test_a_stream_whose_conversation_another_has_taken_has_one_end(pieces: list[
             run.client.start(200, [])
             for piece in pieces:
                 if b"completed" in piece:
-                    run.kept_answer.took(run.kept_answer.ending(piece))
+                    run.kept_answer.mark_written(run.kept_answer.ending(piece))
                 run.client.write(piece)
             await asyncio.sleep(0.3)
 

@@ -32,7 +32,7 @@ def test_a_stop_waits_for_what_is_being_written_down_and_is_told_as_begun(tmp_pa
 
                 async def exchange() -> None:
                     await asyncio.sleep(1)
-                    run.kept_answer.took(run.kept_answer.whole(json.dumps(ANSWER).encode()))
+                    run.kept_answer.mark_written(run.kept_answer.full_response(json.dumps(ANSWER).encode()))
 
                 other.execute("BEGIN IMMEDIATE")
                 asyncio.get_running_loop().call_later(1, other.execute, "ROLLBACK")
@@ -69,10 +69,10 @@ def test_nothing_that_was_told_is_lost_when_a_process_ends_with_a_slow_store(tmp
             run.client.write(b"one\n\n")
             held = store.read(gate)
             await gate.passed_by_nobody()
-            store.post(lambda tables: tables.responses.note(ALICE, "r2", "chat"))
+            store.post(lambda tables: tables.responses.record_owner(ALICE, "r2", "chat"))
             ending = [asyncio.ensure_future(state.close(0.0))]
             # Behind the post there is the end of the response.
-            await wait_until_async(lambda: store._thread._line.qsize() >= 2, "two units wait in the line")
+            await wait_until_async(lambda: store._thread._queue.qsize() >= 2, "two units wait in the line")
             if hurried:
                 ending.append(asyncio.ensure_future(state.background.finish(0.0)))
                 await wait_until_async(lambda: not state.background.running, "nothing runs in the background")
@@ -84,6 +84,6 @@ def test_nothing_that_was_told_is_lost_when_a_process_ends_with_a_slow_store(tmp
         found = tables.responses.find(ALICE, "resp_1")
         assert found is not None and (found.status, found.alive) == ("failed", 0)
         assert b"".join(data for _, data in tables.events.after("resp_1", 0)) == b"one\n\n"
-        assert tables.responses.known("r2")
+        assert tables.responses.exists("r2")
         assert tables.conversations.lease(ALICE, "c1", "another")
     assert '"level":"info"' in log.getvalue() and "could not be" not in log.getvalue()

@@ -14,7 +14,7 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import ProviderRequest, outline_of, prepare
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.stored_responses.background_start import begun_of, kept_request
+from dragoman.gateway.stored_responses.background_start import begun_of, with_storage_fields
 from dragoman.gateway.stored_responses.leases import Leases
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest
 from dragoman.gateway.stored_responses.response_writer import Task
@@ -24,7 +24,7 @@ from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
 from dragoman.store import Tables
 from dragoman.store.conversations import LEASE
-from dragoman.translate import asked_by
+from dragoman.translate import translation_context
 from tests.gateway.harness import CHAT, RESPONSES
 from tests.gateway.stored_responses.recalling import recall
 from tests.store.in_place import InPlace
@@ -51,7 +51,7 @@ def _task(store: Tables, recalled: ResolvedRequest | None, response_id: str = "r
     return Task(
         store=InPlace(store),
         owner=ALICE,
-        recalled=recalled,
+        resolved=recalled,
         response_id=response_id,
         provider="p",
         holder=response_id or "mine",
@@ -64,19 +64,19 @@ def _leases(store: Tables) -> Leases:
 
 async def reserve(task: Task, leases: Leases) -> Callable[[], None]:
     """Have the conversation of a task."""
-    recalled = task.recalled
+    recalled = task.resolved
     assert recalled is not None and recalled.conversation is not None
-    return await leases.take(task.owner, recalled.conversation, task.holder, recalled.found)
+    return await leases.take(task.owner, recalled.conversation, task.holder, recalled.stored_weight)
 
 
 def test_an_answer_says_its_id_and_what_the_client_referred_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1_800_000_000.5)
     with opened() as store:
-        recalled = ResolvedRequest(body=b"", keeps=True, previous="resp_0", background=True)
+        recalled = ResolvedRequest(body=b"", is_stored=True, previous="resp_0", background=True)
         task = _task(store, recalled)
-        question = kept_request(_question(), task)
-        asked = asked_by(question.translated, codec_of(CHAT))
-        assert (asked.answer_id, asked.request.continues) == ("resp_ours", "resp_0")
+        question = with_storage_fields(_question(), task)
+        asked = translation_context(question.translated, codec_of(CHAT))
+        assert (asked.response_id, asked.request.continues) == ("resp_ours", "resp_0")
         begun = begun_of(question, task)
     said: JsonObject = {
         "id": "resp_ours",
@@ -94,25 +94,25 @@ def test_an_answer_says_its_id_and_what_the_client_referred_to(monkeypatch: pyte
 
 def test_an_answer_that_is_not_kept_has_the_id_that_it_would_have() -> None:
     with opened() as store:
-        recalled = ResolvedRequest(body=b"", keeps=False, conversation="conv_1")
-        question = kept_request(_question(store=False), _task(store, recalled))
-        asked = asked_by(question.translated, codec_of(CHAT))
-        assert (asked.answer_id, asked.request.conversation) == ("", "conv_1")
+        recalled = ResolvedRequest(body=b"", is_stored=False, conversation="conv_1")
+        question = with_storage_fields(_question(store=False), _task(store, recalled))
+        asked = translation_context(question.translated, codec_of(CHAT))
+        assert (asked.response_id, asked.request.conversation) == ("", "conv_1")
 
 
 def test_a_relayed_question_is_left_alone() -> None:
     with opened() as store:
         question = _question(RESPONSES)
-        assert kept_request(question, _task(store, None, "")) is question
-        recalled = ResolvedRequest(body=b"", keeps=True, previous="resp_0")
-        assert kept_request(question, _task(store, recalled, "")) is question
+        assert with_storage_fields(question, _task(store, None, "")) is question
+        recalled = ResolvedRequest(body=b"", is_stored=True, previous="resp_0")
+        assert with_storage_fields(question, _task(store, recalled, "")) is question
 
 
 @pytest.mark.parametrize("response_id", ["", "resp_ours"])
 def test_a_conversation_is_had_alone_until_it_is_let_go(response_id: str) -> None:
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
-        recalled = ResolvedRequest(body=b"", keeps=True, conversation="conv_1")
+        recalled = ResolvedRequest(body=b"", is_stored=True, conversation="conv_1")
         other = _task(store, recalled, "resp_other")
 
         async def main() -> None:
@@ -131,7 +131,7 @@ def test_a_conversation_whose_process_is_gone_is_free_within_seconds() -> None:
     clock = Clock()
     with opened(clock=clock) as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
-        recalled = ResolvedRequest(body=b"", keeps=True, conversation="conv_1")
+        recalled = ResolvedRequest(body=b"", is_stored=True, conversation="conv_1")
 
         async def main() -> None:
             await reserve(_task(store, recalled), _leases(store))
@@ -143,7 +143,7 @@ def test_a_conversation_whose_process_is_gone_is_free_within_seconds() -> None:
 
 def test_a_conversation_that_a_provider_keeps_is_its_own_to_order() -> None:
     with opened() as store:
-        recalled = ResolvedRequest(body=b"", keeps=True, conversation="conv_theirs")
+        recalled = ResolvedRequest(body=b"", is_stored=True, conversation="conv_theirs")
 
         async def main() -> None:
             for _ in range(2):
@@ -157,7 +157,7 @@ def test_a_release_that_meets_a_failing_store_hinders_nobody() -> None:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
 
         async def main() -> None:
-            task = _task(store, ResolvedRequest(body=b"", keeps=True, conversation="conv_1"))
+            task = _task(store, ResolvedRequest(body=b"", is_stored=True, conversation="conv_1"))
             let_go = await reserve(task, _leases(store))
             store._db.execute("DROP TABLE conversations")
             let_go()

@@ -113,7 +113,7 @@ def test_a_conversation_goes_on_with_the_provider_that_compacted_it() -> None:
 
     def settings(port: int) -> Settings:
         line = RouteConfig(pattern="two", targets=(model_of(CHAT), "responses/served"))
-        return replace(settings_for(port), routes=(line,), prices={"responses/served": Override(window=1000)})
+        return replace(settings_for(port), routes=(line,), prices={"responses/served": Override(context_window=1000)})
 
     def script(received: Received) -> Reply:
         if received.target == "/v1/responses/compact":
@@ -183,7 +183,7 @@ def test_half_a_summary_is_an_error_where_nothing_could_say_that_it_is_half() ->
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_limits_answer_holds_for_a_summary_on_its_way(stream: bool) -> None:
     def settings(port: int) -> Settings:
-        return settings_for(port, limits=Limits(answer=10_000))
+        return settings_for(port, limits=Limits(response_body=10_000))
 
     with running([streams(CHAT, "x" * 20_000)], settings) as house:
         body = {"model": model_of(CHAT), "input": [*SAID, {"type": "compaction_trigger"}], "stream": stream}
@@ -270,7 +270,7 @@ def test_a_target_in_cooldown_is_not_asked_first_for_a_compaction() -> None:
 
 
 def test_rules_of_a_route_hold_for_a_compaction() -> None:
-    rule = RouteRule(when=RuleCondition(input_over=1), targets=(model_of(CHAT),))
+    rule = RouteRule(when=RuleCondition(input_tokens_over=1), targets=(model_of(CHAT),))
     with running(compacting(frozenset()), line_of(RESPONSES, CHAT, rules=(rule,))) as house:
         assert house.post("/v1/responses/compact", {"model": "line", "input": SAID}).status == 200
         assert [received.target for received in house.provider.received] == [COMPACTING[CHAT]]

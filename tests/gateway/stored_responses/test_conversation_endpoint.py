@@ -235,10 +235,10 @@ def test_nothing_of_a_conversation_is_there_for_another_key() -> None:
 
 
 def test_where_nothing_is_kept_conversations_are_those_of_the_provider_that_keeps_them() -> None:
-    with keeping(lambda received: whole({"id": "conv_theirs"}), storage=Storage(keep=False)) as house:
+    with keeping(lambda received: whole({"id": "conv_theirs"}), storage=Storage(store_responses=False)) as house:
         assert house.post("/v1/conversations", {}, x_dragoman_provider="responses").json() == {"id": "conv_theirs"}
         assert error_in(house.get("/v1/conversations/conv_theirs"))[0] == 404
-    with keeping(storage=Storage(keep=False), keys=(ALICE, BOB)) as house:
+    with keeping(storage=Storage(store_responses=False), keys=(ALICE, BOB)) as house:
         answer = house.post("/v1/conversations", {}, authorization=f"Bearer {BOB}", x_dragoman_provider="responses")
         assert answer.status == 404
 

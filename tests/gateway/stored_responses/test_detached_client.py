@@ -10,7 +10,7 @@ def test_a_whole_reply_is_taken_in() -> None:
     detached = DetachedClient()
     client: Client = detached
     client.respond(404, [(b"a", b"b")], b"no")
-    assert (detached.status, detached.answer, detached.headers) == (404, b"no", [(b"a", b"b")])
+    assert (detached.status, detached.body, detached.headers) == (404, b"no", [(b"a", b"b")])
     assert detached.started and detached.ended and not detached.broken
 
 
@@ -19,7 +19,7 @@ def test_the_pieces_of_a_stream_go_to_whoever_wants_them() -> None:
     client = DetachedClient()
     client.start(200, [])
     client.write(b"nobody listens yet")
-    client.told = pieces.append
+    client.on_data = pieces.append
     client.write(b"")
     client.write(b"one")
     client.write(b"two")

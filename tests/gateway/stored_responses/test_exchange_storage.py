@@ -16,8 +16,8 @@ from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses import response_writer as keeping_module
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage, look
-from dragoman.gateway.stored_responses.reference_resolver import recalled_of
+from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage, parse_request
+from dragoman.gateway.stored_responses.reference_resolver import resolve_request
 from dragoman.gateway.stored_responses.response_writer import renamed
 from tests.gateway.harness import RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.keeping_house import ECHO, create, keeping, on_loop, store_of
@@ -34,17 +34,17 @@ RELAY = "echo/text@openai-responses"
 async def _begun(house: House, memory: ExchangeStorage, **body: object) -> tuple[ProviderRequest, Object]:
     """A request as it goes on, and the body that was said."""
     raw = json.dumps({"model": ECHO, "input": "Hello.", **body}).encode()
-    service, looked = house.app.service, look(raw, PLACE)
+    service, looked = house.app.runtime, parse_request(raw, PLACE)
     target = target_of(service.routes, looked.model, RESPONSES)
-    found = await memory.recall(None, raw, looked, target)
+    found = await memory.resolve(None, raw, looked, target)
     prepared = memory.prepare(ASKED, raw, looked, found, target, False)
-    assert looked.said is not None
-    said = raw if found is None else recalled_of(raw, looked.said, found).body
+    assert looked.references is not None
+    said = raw if found is None else resolve_request(raw, looked.references, found).body
     return await memory.begin(None, prepared), {**json.loads(said)}
 
 
 def _memory(house: House) -> ExchangeStorage:
-    return ExchangeStorage(house.app.service, PLACE)
+    return ExchangeStorage(house.app.runtime, PLACE)
 
 
 def _nothing() -> None:
@@ -61,14 +61,14 @@ def test_a_request_that_refers_back_says_everything_itself() -> None:
 
 
 def test_without_a_store_every_step_leaves_things_as_they_are() -> None:
-    with keeping(storage=Storage(keep=False)) as house:
+    with keeping(storage=Storage(store_responses=False)) as house:
         memory = _memory(house)
         prepared, said = house.run(_begun(house, memory))
-        house.run(memory.keep(prepared, b"{}"))
+        house.run(memory.store_response(prepared, b"{}"))
         memory.end()
         assert house.run(memory.named(b"{}")) == b"{}"
     assert said == {"model": ECHO, "input": "Hello."}
-    assert (memory.kept_answer, memory.in_background) == (None, False)
+    assert (memory.writer, memory.in_background) == (None, False)
 
 
 def test_a_conversation_is_reserved_until_it_is_released() -> None:
@@ -97,7 +97,7 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
             assert task is not None
             held = store.read(gate)
             await gate.passed_by_nobody()
-            leaving = asyncio.ensure_future(memory.leave(prepared, DetachedClient(), for_ever, lambda: _nothing))
+            leaving = asyncio.ensure_future(memory.detach(prepared, DetachedClient(), for_ever, lambda: _nothing))
             await asyncio.sleep(0)
             # Asked for right behind it: before anybody runs it, and says so.
             written = store.read(lambda tables: tables.responses.find(b"", task.response_id))
@@ -141,14 +141,14 @@ def test_what_is_kept_is_made_once_whoever_answers() -> None:
         conversation = house.post("/v1/conversations", {}).json()["id"]
         memory = _memory(house)
         house.run(_begun(house, memory, conversation=conversation))
-        first, keeper, release = memory._task, memory.kept_answer, memory._release
+        first, keeper, release = memory._task, memory.writer, memory._release
         assert first is not None and keeper is not None and release is not None
         memory.retarget()
-        assert (memory.kept_answer, memory._recalled) == (None, None)
+        assert (memory.writer, memory._resolved) == (None, None)
         house.run(_begun(house, memory, conversation=conversation, model=RELAY))
         second = memory._task
         assert second is not None and (second.response_id, second.holder) == (first.response_id, first.holder)
-        assert memory.kept_answer is keeper and memory._release is release
+        assert memory.writer is keeper and memory._release is release
         on_loop(house, memory.end)
 
 
@@ -156,17 +156,17 @@ def test_what_an_earlier_target_recalled_or_said_is_not_the_next_ones() -> None:
     with keeping() as house:
         memory = _memory(house)
         house.run(_begun(house, memory, model=RELAY))
-        keeper = memory.kept_answer
+        keeper = memory.writer
         assert keeper is not None
         keeper.under_name(b'data: {"type":"response.output_item.done","item":{"id":"msg_first"}}\n\n')
         memory.retarget()
         house.run(_begun(house, memory, store=False))
-        assert (memory.kept_answer, memory._task) == (None, None)
+        assert (memory.writer, memory._task) == (None, None)
         memory.retarget()
         house.run(_begun(house, memory, model=RELAY))
-        assert memory.kept_answer is keeper
+        assert memory.writer is keeper
         taken = keeper.ending(b'data: {"type":"response.completed","response":{"id":"x","output":[]}}\n\n')
-        assert taken is not None and taken.answered == ()
+        assert taken is not None and taken.output_items == ()
 
 
 def test_a_conversation_that_a_provider_keeps_goes_to_it_alone_and_is_noted() -> None:

@@ -30,7 +30,7 @@ def _add(tables: Tables, count: int, owner: bytes = ALICE) -> None:
 
 def _quota(tables: Tables, total: int = 0, own: int = 0, path: str = "file") -> Quota:
     storage = Storage(path=path, max_bytes=total, max_bytes_per_key=own)
-    return Quota(storage, InPlace(tables), Log(io.StringIO()), virtual_loop().time, tables.sums())
+    return Quota(storage, InPlace(tables), Log(io.StringIO()), virtual_loop().time, tables.bytes_by_owner())
 
 
 def _with_tables(work: Callable[[Tables, Clock], Coroutine[None, None, None]], path: Path | str = MEMORY) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.errors import ClientError
-from dragoman.gateway.stored_responses.reference_resolver import added, keeper_of
+from dragoman.gateway.stored_responses.reference_resolver import items_to_add, storing_provider_of
 from dragoman.gateway.stored_responses.references import items_of, named_in, references_in
 from dragoman.store import Tables
 from dragoman.store.responses import Item, StoredResponse
@@ -48,8 +48,8 @@ def test_what_was_said_before_goes_before_the_input_as_it_was_said() -> None:
     second = b'{"type":"message","role":"user","content":"second \\u00e9"}'
     assert found.body == b'{"model":"m", "x": 1.50,"input":[' + b",".join((QUESTION, REASONING, ANSWER, second)) + b"]}"
     assert [item.body for item in found.before] == [QUESTION, REASONING, ANSWER]
-    assert [item.body for item in found.said] == [second]
-    assert (found.keeps, found.previous, found.conversation, found.background) == (True, "resp_1", None, False)
+    assert [item.body for item in found.new_items] == [second]
+    assert (found.is_stored, found.previous, found.conversation, found.background) == (True, "resp_1", None, False)
 
 
 @pytest.mark.parametrize("written", [b'"conv_1"', b'{"id":"conv_1"}', b' { "id" : "conv_1" } '])
@@ -59,8 +59,8 @@ def test_a_conversation_may_be_named_in_both_forms(written: bytes) -> None:
         found = recall(store, ALICE, b'{"conversation":' + written + b',"input":[' + ANSWER + b'],"store":false}')
     assert found is not None
     assert found.body == b'{"store":false,"input":[' + QUESTION + b"," + ANSWER + b"]}"
-    assert (found.conversation, found.previous, found.keeps) == ("conv_1", None, False)
-    assert [item.id for item in found.said] == ["msg_a"]
+    assert (found.conversation, found.previous, found.is_stored) == ("conv_1", None, False)
+    assert [item.id for item in found.new_items] == ["msg_a"]
 
 
 @pytest.mark.parametrize("input", [b"", b',"input":null', b',"input":[]'])
@@ -70,7 +70,7 @@ def test_a_reference_alone_is_input_enough(input: bytes) -> None:
         found = recall(store, ALICE, b'{"previous_response_id":"resp_1"' + input + b"}")
     assert found is not None
     assert found.body == b'{"input":[' + b",".join((QUESTION, REASONING, ANSWER)) + b"]}"
-    assert found.said == ()
+    assert found.new_items == ()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_item_stands_in_the_place_of_its_reference(reference: bytes) -> None:
         found = recall(store, ALICE, b'{"input":[' + QUESTION + b"," + reference + b"," + ANSWER + b"]}")
     assert found is not None
     assert found.body == b'{"input":[' + b",".join((QUESTION, REASONING, ANSWER)) + b"]}"
-    assert [item.body for item in found.said] == [QUESTION, REASONING, ANSWER]
+    assert [item.body for item in found.new_items] == [QUESTION, REASONING, ANSWER]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_what_leads_nowhere_is_refused_with_its_name(body: bytes, status: int, p
     with opened() as store:
         _told(store)
         store.responses.add(ALICE, _kept("resp_runs", status="in_progress"))
-        store.responses.note(ALICE, "resp_far", "second")
+        store.responses.record_owner(ALICE, "resp_far", "second")
         told = _refused(store, body)
     assert (told.status, told.param, told.code) == (status, param, code)
 
 
 def test_who_keeps_a_response_is_told_to_those_who_ask_another_provider_for_it() -> None:
     with opened() as store:
-        store.responses.note(ALICE, "resp_far", "second")
+        store.responses.record_owner(ALICE, "resp_far", "second")
         assert "second" in _refused(store, b'{"input":"x","previous_response_id":"resp_far"}').message
 
 
@@ -156,7 +156,7 @@ def test_what_a_provider_keeps_is_its_own_to_know(body: bytes) -> None:
 
 def test_where_several_have_state_at_a_provider_only_what_is_known_to_be_ones_own_goes_on() -> None:
     with opened() as store:
-        store.responses.note(ALICE, "resp_far", "second", ["msg_far"])
+        store.responses.record_owner(ALICE, "resp_far", "second", ["msg_far"])
         own = b'{"input":[{"id":"msg_far"}],"previous_response_id":"resp_far"}'
         assert recall(store, ALICE, own, native=True, shared=True) is None
         for body in (b'{"previous_response_id":"resp_9"}', b'{"conversation":"c"}', b'{"input":[{"id":"msg_9"}]}'):
@@ -238,7 +238,7 @@ def test_a_response_is_kept_unless_the_client_says_no(body: bytes, keeps: bool, 
     with opened() as store:
         found = recall(store, ALICE, body)
     assert found is not None
-    assert (found.keeps, found.background) == (keeps, background)
+    assert (found.is_stored, found.background) == (keeps, background)
     assert json.loads(found.body).get("background") is (False if b"false" in body else None)
 
 
@@ -269,8 +269,8 @@ def test_an_item_that_was_kept_can_be_referred_to_by_the_id_that_was_made_for_it
         said = items_of([QUESTION])
         store.responses.add(ALICE, _kept("resp_1"), said)
         found = recall(store, ALICE, b'{"input":[{"id":"' + said[0].id.encode() + b'"}]}')
-        assert found is not None and found.said[0].body == QUESTION
-        assert isinstance(found.said[0], Item)
+        assert found is not None and found.new_items[0].body == QUESTION
+        assert isinstance(found.new_items[0], Item)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_an_item_that_was_kept_can_be_referred_to_by_the_id_that_was_made_for_it
 def test_where_several_have_state_at_a_provider_an_odd_form_is_a_reference_all_the_same(said: bytes) -> None:
     with opened() as store:
         assert "not found" in _refused(store, b"{" + said + b"}", native=True, shared=True).message
-        store.responses.note(ALICE, "resp_9", "second", ["msg_9", "rs_9", "ig_9"])
+        store.responses.record_owner(ALICE, "resp_9", "second", ["msg_9", "rs_9", "ig_9"])
         store.conversations.create(ALICE, "conv_9", b"{}", ())
         recall(store, ALICE, b"{" + said + b"}", native=True, shared=True)
 
@@ -359,17 +359,17 @@ def test_a_compaction_stands_for_what_was_said_before_it_was_asked_for(said: lis
 def test_references_in_a_conversation_are_looked_up_when_they_are_said() -> None:
     with opened() as store:
         _told(store)
-        store.responses.note(ALICE, "resp_far", "second", ["msg_far"])
+        store.responses.record_owner(ALICE, "resp_far", "second", ["msg_far"])
         far, unknown = b'{"type":"item_reference","id":"msg_far"}', b'{"id":"msg_9"}'
-        said = added(store, ALICE, "conv_1", [b'{"id":"rs_1"}', far, QUESTION], native=True, shared=True)
+        said = items_to_add(store, ALICE, "conv_1", [b'{"id":"rs_1"}', far, QUESTION], native=True, shared=True)
         assert [item.body for item in said] == [REASONING, far, QUESTION]
-        assert added(store, ALICE, "conv_1", [unknown], native=True, shared=False)[0].body == unknown
+        assert items_to_add(store, ALICE, "conv_1", [unknown], native=True, shared=False)[0].body == unknown
         for owner, reference in ((ALICE, unknown), (BOB, b'{"id":"rs_1"}'), (BOB, far)):
             with pytest.raises(ClientError) as told:
-                added(store, owner, "conv_1", [reference], native=False, shared=True)
+                items_to_add(store, owner, "conv_1", [reference], native=False, shared=True)
             assert (told.value.status, told.value.param) == (404, "items")
         with pytest.raises(ClientError) as told:
-            added(store, ALICE, "conv_1", [QUESTION], native=False, shared=True, limit=80)
+            items_to_add(store, ALICE, "conv_1", [QUESTION], native=False, shared=True, limit=80)
         assert told.value.code == "context_length_exceeded"
 
 
@@ -378,13 +378,13 @@ def test_what_a_provider_would_complete_is_said_in_a_conversation_by_those_whose
     with opened() as store:
         _told(store)
         # What was told of an answer comes back.
-        added(store, ALICE, "conv_1", [own, REASONING], native=True, shared=True)
+        items_to_add(store, ALICE, "conv_1", [own, REASONING], native=True, shared=True)
         with pytest.raises(ClientError) as told:
-            added(store, ALICE, "conv_1", [bare], native=True, shared=True)
+            items_to_add(store, ALICE, "conv_1", [bare], native=True, shared=True)
         assert (told.value.status, told.value.param) == (404, "items")
         # Where nobody would complete it, it is as good as any.
         for native, shared in ((False, True), (True, False)):
-            assert added(store, ALICE, "conv_1", [bare], native=native, shared=shared)[0].id == "rs_9"
+            assert items_to_add(store, ALICE, "conv_1", [bare], native=native, shared=shared)[0].id == "rs_9"
 
 
 BARE = (
@@ -405,7 +405,7 @@ def test_an_id_that_a_client_said_in_its_own_words_was_not_given_by_a_provider(i
         "reference": b'{"input":[{"id":"x_far"}]}',
     }
     with opened() as store:
-        store.responses.note(ALICE, "resp_far", "second", ["x_far"])
+        store.responses.record_owner(ALICE, "resp_far", "second", ["x_far"])
         for owner, name in ((ALICE, "a"), (BOB, "b")):
             store.responses.add(owner, _kept(f"resp_{name}"), items_of([item]))
             store.conversations.create(owner, f"conv_{name}", b"{}", items_of([item]))
@@ -440,12 +440,12 @@ def test_who_keeps_what_a_request_refers_to_is_found(said: bytes, keeper: str | 
     references = references_in(said)
     assert references is not None
     with opened() as store:
-        store.responses.note(ALICE, "resp_far", "second", ["msg_far", "rs_far"])
-        store.responses.note(ALICE, "conv_far", "second")
+        store.responses.record_owner(ALICE, "resp_far", "second", ["msg_far", "rs_far"])
+        store.responses.record_owner(ALICE, "conv_far", "second")
         store.conversations.create(ALICE, "conv_here", b"{}", ())
         store.responses.add(ALICE, _kept("resp_here"), [Item("msg_here", b'{"id":"msg_here"}')])
-        assert keeper_of(store, ALICE, references) == keeper
-        assert keeper_of(store, BOB, references) == (None if references.conversation else "")
+        assert storing_provider_of(store, ALICE, references) == keeper
+        assert storing_provider_of(store, BOB, references) == (None if references.conversation else "")
 
 
 @pytest.mark.parametrize(
@@ -464,4 +464,4 @@ def test_where_nothing_is_noted_nobody_knows_who_keeps_what_is_not_here(said: by
     assert references is not None
     with opened() as store:
         store.responses.add(ALICE, _kept("resp_here"), [Item("msg_here", b'{"id":"msg_here"}')])
-        assert keeper_of(store, ALICE, references, noted=False) == keeper
+        assert storing_provider_of(store, ALICE, references, owners_recorded=False) == keeper

@@ -31,7 +31,7 @@ def test_a_request_is_taken_apart_without_a_store() -> None:
     }
     said = references_in(json.dumps(body).encode())
     assert said is not None and said.inputs is not None
-    assert (said.previous, said.conversation, said.keeps, said.background) == ("resp_1", None, True, True)
+    assert (said.previous, said.conversation, said.is_stored, said.background) == ("resp_1", None, True, True)
     assert (len(said.inputs), said.silent) == (5, False)
     assert said.referred == {1: "msg_1", 2: "msg_2"}
     assert said.looked_up == ("rs_1",)
@@ -41,7 +41,7 @@ def test_a_request_is_taken_apart_without_a_store() -> None:
 def test_what_is_not_to_be_kept_and_where_it_is_said(written: str) -> None:
     said = references_in(b'{"store":false,"conversation":%b}' % written.encode())
     assert said is not None
-    assert (said.conversation, said.keeps, said.inputs, said.silent) == ("conv_1", False, None, True)
+    assert (said.conversation, said.is_stored, said.inputs, said.silent) == ("conv_1", False, None, True)
 
 
 def test_text_alone_is_one_item() -> None:

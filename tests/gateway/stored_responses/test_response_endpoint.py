@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from dragoman.config.settings import Storage, Timeouts
-from dragoman.gateway.stored_responses.response_endpoint import item_shown
+from dragoman.gateway.stored_responses.response_endpoint import full_item
 from dragoman.store import Tables
 from dragoman.store.responses import Item
 from tests.gateway.harness import RESPONSES, House, whole
@@ -151,7 +151,7 @@ def test_other_paths_below_a_response_are_none(house: House, method: str, below:
     ],
 )
 def test_an_item_is_shown_in_full(body: bytes, more: Object) -> None:
-    shown = item_shown(Item("own" if b"own" in body else "made", body))
+    shown = full_item(Item("own" if b"own" in body else "made", body))
     assert {**shown, **more} == shown
     assert shown["id"] in ("made", "own")
 
@@ -246,7 +246,7 @@ def test_a_deleted_response_stops_running_and_leaves_nothing() -> None:
         body = {"model": SLOW, "input": "word " * 400, "background": True, "stream": False}
         made = create(house, **body)
         assert house.ask("DELETE", f"/v1/responses/{made['id']}", b"").status == 200
-        background = house.app.service.state.background
+        background = house.app.runtime.state.background
         wait_until(lambda: not background.running, "nothing runs in the background")
         left = [tell_sqlite(house, f"SELECT count(*) FROM {table}") for table in ("responses", "items", "events")]
         assert left == [[0], [0], [0]]
@@ -264,7 +264,7 @@ def test_an_id_of_nobody_is_asked_of_the_one_provider_that_keeps_responses() -> 
         assert len(house.provider.received) == 1
 
 
-@pytest.mark.parametrize("storage", [Storage(), Storage(keep=False)])
+@pytest.mark.parametrize("storage", [Storage(), Storage(store_responses=False)])
 def test_with_several_keys_no_id_is_asked_of_a_provider_that_is_not_known_to_be_ones_own(storage: Storage) -> None:
     with keeping(lambda received: whole({}), keys=(ALICE, BOB), storage=storage) as house:
         for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")):
@@ -280,7 +280,7 @@ def test_with_several_keys_no_id_is_asked_of_a_provider_that_is_not_known_to_be_
 
 
 def test_where_nothing_is_kept_a_reference_is_refused_and_nothing_is_found() -> None:
-    with keeping(storage=Storage(keep=False)) as house:
+    with keeping(storage=Storage(store_responses=False)) as house:
         made = create(house)
         assert error_in(house.get(f"/v1/responses/{made['id']}"))[0] == 404
         body = {"model": "echo/text@openai-chat", "input": "x"}
@@ -413,7 +413,7 @@ def test_input_items_are_all_there_or_none() -> None:
 
 
 def test_a_null_id_is_none() -> None:
-    assert item_shown(Item("msg_1", b'{"id":null,"type":null,"status":null,"role":"user","content":"x"}')) == {
+    assert full_item(Item("msg_1", b'{"id":null,"type":null,"status":null,"role":"user","content":"x"}')) == {
         "id": "msg_1",
         "type": "message",
         "role": "user",

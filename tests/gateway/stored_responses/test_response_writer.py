@@ -18,7 +18,7 @@ from dragoman.gateway.stored_responses.response_writer import (
     ResponseWriter,
     Taken,
     Task,
-    answered_in,
+    output_items_in,
     parted,
     renamed,
     status_of,
@@ -47,7 +47,7 @@ def _keeping(
     task = Task(
         store=InPlace(store),
         owner=ALICE,
-        recalled=recalled,
+        resolved=recalled,
         response_id=response_id,
         provider="chat",
         native=native,
@@ -61,7 +61,7 @@ def _write(store: Tables, keeping: ResponseWriter, taken: Taken | None) -> None:
     unit = keeping.unit(taken)
     with store.transaction():
         alone = unit is None or unit(store)
-    keeping.took(taken, alone=alone)
+    keeping.mark_written(taken, alone=alone)
 
 
 def _named(keeping: ResponseWriter, out: bytes) -> bytes:
@@ -70,7 +70,7 @@ def _named(keeping: ResponseWriter, out: bytes) -> bytes:
     async def named() -> bytes:
         told = keeping.named(out)
         await asyncio.sleep(0)
-        assert keeping.noting is None
+        assert keeping.recording_owner is None
         return told
 
     return asyncio.run(named())
@@ -88,7 +88,7 @@ def test_item_13_an_answer_cut_inside_a_surrogate_pair_is_kept(streamed: bool) -
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
         frames, whole = _frames("response.incomplete", answer), json.dumps(answer).encode()
-        _write(store, keeping, keeping.ending(frames) if streamed else keeping.whole(whole))
+        _write(store, keeping, keeping.ending(frames) if streamed else keeping.full_response(whole))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and "cut\ufffd" in found.body.decode()
 
@@ -96,7 +96,7 @@ def test_item_13_an_answer_cut_inside_a_surrogate_pair_is_kept(streamed: bool) -
 def test_a_whole_answer_is_kept_with_what_was_said() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
-        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.full_response(json.dumps(ANSWER).encode()))
         found = store.responses.find(ALICE, "resp_ours")
         assert found is not None and json.loads(found.body) == ANSWER
         assert (found.status, found.provider, found.background) == ("completed", "chat", False)
@@ -120,9 +120,9 @@ def test_frames_without_an_answer_leave_nothing(frames: bytes) -> None:
     with opened() as store:
         keeping, log = _keeping(store, _recalled())
         _write(store, keeping, keeping.ending(frames))
-        _write(store, keeping, keeping.whole(b"no JSON"))
+        _write(store, keeping, keeping.full_response(b"no JSON"))
         assert keeping.taken is None
-        assert not store.responses.known("resp_ours")
+        assert not store.responses.exists("resp_ours")
         assert log.getvalue() == ""
 
 
@@ -157,7 +157,7 @@ def test_in_a_conversation_the_items_go_there_and_what_was_said_before_is_kept_w
         store.conversations.lease(ALICE, "conv_1", "resp_ours")
         before = tuple(store.conversations.items("conv_1"))
         keeping, _ = _keeping(store, _recalled(conversation="conv_1", before=before))
-        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.full_response(json.dumps(ANSWER).encode()))
         assert names(store.conversations.items("conv_1")) == ["old", "q", "msg_a"]
         assert names(store.responses.chain(ALICE, "resp_ours")) == ["old", "q", "msg_a"]
 
@@ -168,8 +168,8 @@ def test_an_answer_is_not_kept_where_another_one_was_given_in_its_conversation()
         store.conversations.lease(ALICE, "conv_1", "resp_another")
         keeping, _ = _keeping(store, _recalled(conversation="conv_1"))
         with pytest.raises(LeaseLost):
-            _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
-        assert (store.conversations.items("conv_1"), store.responses.known("resp_ours")) == ([], False)
+            _write(store, keeping, keeping.full_response(json.dumps(ANSWER).encode()))
+        assert (store.conversations.items("conv_1"), store.responses.exists("resp_ours")) == ([], False)
 
 
 def test_in_a_conversation_an_answer_that_is_not_stored_is_said_all_the_same() -> None:
@@ -177,9 +177,9 @@ def test_in_a_conversation_an_answer_that_is_not_stored_is_said_all_the_same() -
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         store.conversations.lease(ALICE, "conv_1", "resp_ours")
         keeping, _ = _keeping(store, _recalled(conversation="conv_1", keeps=False))
-        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.full_response(json.dumps(ANSWER).encode()))
         assert names(store.conversations.items("conv_1")) == ["q", "msg_a"]
-        assert not store.responses.known("resp_ours")
+        assert not store.responses.exists("resp_ours")
 
 
 def test_of_an_answer_that_its_provider_keeps_only_the_ids_are_noted() -> None:
@@ -194,10 +194,10 @@ def test_of_an_answer_that_its_provider_keeps_only_the_ids_are_noted() -> None:
 def test_an_answer_of_a_provider_that_keeps_nothing_is_kept_under_the_id_it_has_there() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled(), "")
-        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.full_response(json.dumps(ANSWER).encode()))
         assert names(store.responses.chain(ALICE, "resp_theirs")) == ["q", "msg_a"]
         keeping, log = _keeping(store, _recalled(), "")
-        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.full_response(json.dumps(ANSWER).encode()))
         assert store.responses.chain(ALICE, "resp_theirs") is None
         assert "the same id" in log.getvalue()
 
@@ -214,7 +214,7 @@ def test_a_relayed_answer_says_what_it_goes_on_from() -> None:
 def test_a_store_that_fails_is_no_secret_and_the_same_answer_can_be_written_later() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled())
-        taken = keeping.whole(json.dumps(ANSWER).encode())
+        taken = keeping.full_response(json.dumps(ANSWER).encode())
         store._db.execute("ALTER TABLE items RENAME TO others")
         with pytest.raises(sqlite3.OperationalError):
             _write(store, keeping, taken)
@@ -246,14 +246,14 @@ def test_in_place_of_what_could_not_be_kept_the_stream_ends_in_its_error_form() 
 def test_an_answer_in_the_background_is_written_by_whoever_runs_it() -> None:
     with opened() as store:
         keeping, _ = _keeping(store, _recalled(background=True))
-        _write(store, keeping, keeping.whole(json.dumps(ANSWER).encode()))
+        _write(store, keeping, keeping.full_response(json.dumps(ANSWER).encode()))
         assert keeping.taken is not None and keeping.taken.response == ANSWER
-        assert not store.responses.known("resp_ours")
+        assert not store.responses.exists("resp_ours")
 
 
 def test_the_items_and_the_status_of_an_answer() -> None:
-    assert [item.id for item in answered_in(ANSWER)] == ["msg_a"]
-    assert answered_in({"output": None}) == ()
+    assert [item.id for item in output_items_in(ANSWER)] == ["msg_a"]
+    assert output_items_in({"output": None}) == ()
     assert status_of({"status": "incomplete"}) == "incomplete"
     assert status_of({}) == "completed"
 
@@ -329,8 +329,8 @@ def test_an_id_that_a_failing_store_did_not_take_is_tried_again_with_the_end_alo
 def test_half_a_summary_does_not_stand_for_a_conversation() -> None:
     compaction: JsonObject = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
     response: JsonObject = {"status": "incomplete", "output": [compaction, OUTPUT]}
-    assert names([*answered_in(response)]) == ["msg_a"]
-    assert names([*answered_in({**response, "status": "completed"})]) == ["cmp_1", "msg_a"]
+    assert names([*output_items_in(response)]) == ["msg_a"]
+    assert names([*output_items_in({**response, "status": "completed"})]) == ["cmp_1", "msg_a"]
 
 
 BEFORE = b'event: response.output_text.delta\ndata: {"delta":"say \\"type\\":\\"error\\"","type":"x"}\n\n: beat\n\n'

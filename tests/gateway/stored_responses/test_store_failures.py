@@ -13,7 +13,7 @@ import pytest
 from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.stored_responses.store_failures import NotStored, change, check, heard, unreadable
+from dragoman.gateway.stored_responses.store_failures import NotStored, await_result, change, check, unreadable
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.store import MEMORY, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.responses import Item
@@ -44,7 +44,7 @@ def test_what_could_not_be_kept_is_refused_while_the_store_still_fails(tmp_path:
                 await check(store, Log(log))
                 other.execute("BEGIN IMMEDIATE")
                 with pytest.raises(StoreError):
-                    await store.write(add("r1"), 0.2, answer=lambda: 1)
+                    await store.write(add("r1"), 0.2, response_size=lambda: 1)
                 with pytest.raises(ClientError, match="at present") as told:
                     await check(store, Log(log))
                 assert told.value.status == 503 and "the store still fails" in log.getvalue()
@@ -71,7 +71,7 @@ def test_a_store_that_stays_busy_has_failed_until_an_answer_is_kept(tmp_path: Pa
             # What was written for a try is no answer, nor is anything else.
             await store.write(add("r1"))
             assert store.failed
-            await store.write(add("r2"), answer=lambda: 9)
+            await store.write(add("r2"), response_size=lambda: 9)
             assert not store.failed
 
     virtual_time.run(main())
@@ -87,11 +87,11 @@ def test_a_full_disk_refuses_what_is_to_be_kept_until_there_is_room_for_as_much(
         async with asking(tables) as store:
             with pytest.raises(StoreError, match="full"):
                 await store.write(
-                    lambda tables: tables.responses.add(ALICE, kept("r1"), large), answer=lambda: 1_000_000
+                    lambda tables: tables.responses.add(ALICE, kept("r1"), large), response_size=lambda: 1_000_000
                 )
             # The least that is tried would find room.
-            await store.write(lambda tables: tables.try_answer(64 * 1024))
-            await store.write(Tables.take_back)
+            await store.write(lambda tables: tables.write_trial(64 * 1024))
+            await store.write(Tables.remove_trial)
             with pytest.raises(ClientError) as told:
                 await check(store, Log(log))
             assert told.value.status == 503
@@ -116,7 +116,9 @@ def test_a_store_that_fails_for_answers_is_not_tried_with_anything_else(table: s
         tables.connection.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT raise(FAIL, 'no'); END")
         async with asking(tables) as store:
             with pytest.raises(StoreError):
-                await store.write(lambda tables: tables.responses.add(ALICE, kept("r1"), [item("q")]), answer=lambda: 1)
+                await store.write(
+                    lambda tables: tables.responses.add(ALICE, kept("r1"), [item("q")]), response_size=lambda: 1
+                )
             # Something else that is kept says nothing about it.
             await store.write(lambda tables: tables.conversations.create(ALICE, "c1", b"{}", ()))
             for _ in range(3):
@@ -135,7 +137,7 @@ def test_to_look_something_up_says_nothing_about_writing() -> None:
             store.failed = True
             await store.read(known("r1"))
             assert store.failed
-            await store.write(add("r1"), answer=lambda: 0)
+            await store.write(add("r1"), response_size=lambda: 0)
             assert not store.failed
             await store.write(lambda tables: tables.connection.execute("DROP TABLE responses") and None)
             with pytest.raises(StoreError, match="no such table"):
@@ -171,12 +173,12 @@ def test_what_is_left_at_the_end_is_done_or_told_to_the_log(tmp_path: Path, free
 
     virtual_time.run(main())
     with opened(path) as tables:
-        assert [tables.responses.known(name) for name in ("r1", "r2")] == [free, free]
+        assert [tables.responses.exists(name) for name in ("r1", "r2")] == [free, free]
     assert log.getvalue().count("what was left to be kept could not be") == (0 if free else 2)
 
 
 def _note(name: str, tables: Tables) -> None:
-    tables.responses.note(ALICE, name, "chat")
+    tables.responses.record_owner(ALICE, name, "chat")
 
 
 def test_what_a_store_that_fails_was_left_to_do_is_told_to_the_log_and_not_repeated() -> None:
@@ -205,7 +207,7 @@ def test_what_comes_in_the_moment_in_which_its_waiter_leaves_is_not_lost() -> No
     async def main() -> None:
         left: list[int] = []
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        waiting = asyncio.ensure_future(heard(future, left.append))
+        waiting = asyncio.ensure_future(await_result(future, left.append))
         await asyncio.sleep(0)
         future.set_result(7)
         waiting.cancel()

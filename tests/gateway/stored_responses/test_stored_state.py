@@ -16,11 +16,11 @@ from dragoman.gateway.stored_responses.references import references_in
 from dragoman.gateway.stored_responses.store_failures import unreadable
 from dragoman.gateway.stored_responses.stored_state import (
     StoredState,
-    keepers,
-    looked_up,
-    notes_ids,
+    look_up_references,
+    must_record_owners,
     owner_of,
     several_owners,
+    storing_providers,
 )
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
@@ -31,7 +31,7 @@ from tests.store.opened import kept
 
 async def _closed(store: Store) -> None:
     with pytest.raises(StoreError, match="closed"):
-        await store.read(lambda tables: tables.responses.known("r"))
+        await store.read(lambda tables: tables.responses.exists("r"))
 
 
 def _state(storage: Storage) -> StoredState:
@@ -45,7 +45,7 @@ def test_the_store_is_a_file_or_lasts_as_long_as_the_process_or_is_not_there(tmp
         asyncio.run(state.close(0.0))
         asyncio.run(_closed(state.store))
     assert {file.name for file in tmp_path.iterdir()} == {"state.db", "state.db-turns"}
-    nothing = _state(Storage(keep=False, path=str(tmp_path / "other.db")))
+    nothing = _state(Storage(store_responses=False, path=str(tmp_path / "other.db")))
     assert nothing.store is None
     asyncio.run(nothing.close(0.0))
     assert not (tmp_path / "other.db").exists()
@@ -87,7 +87,7 @@ def test_ids_are_noted_where_keys_are_in_use_or_several_providers_have_them(
 ) -> None:
     settings = settings_for(1, keys=[f"key-{count}" for count in range(keys)])
     settings = replace(settings, providers={name: settings.providers[name] for name in providers})
-    assert notes_ids(settings) is noted
+    assert must_record_owners(settings) is noted
     assert several_owners(settings) is (keys > 1)
     # One of the command line belongs to nobody else.
     ours = Key(name="launch", digest=b"digest", owner=b"")
@@ -97,8 +97,10 @@ def test_ids_are_noted_where_keys_are_in_use_or_several_providers_have_them(
 
 
 def test_a_provider_may_speak_responses_and_keep_none() -> None:
-    provider = Provider(name="local", endpoints=(Endpoint(protocol=RESPONSES, base_url="http://x"),), stores=False)
-    assert keepers(Settings(providers={"local": provider})) == []
+    provider = Provider(
+        name="local", endpoints=(Endpoint(protocol=RESPONSES, base_url="http://x"),), stores_responses=False
+    )
+    assert storing_providers(Settings(providers={"local": provider})) == []
 
 
 def test_a_reference_is_looked_up_where_it_is_kept() -> None:
@@ -112,10 +114,10 @@ def test_a_reference_is_looked_up_where_it_is_kept() -> None:
             end = Endpoint(protocol=protocol, base_url="http://x")
             target = Target(provider=Provider(name="p", endpoints=(end,)), endpoint=end, model="m", strict=False)
             said = references_in(body)
-            assert await looked_up(state, settings, None, said, body, target) is not None
+            assert await look_up_references(state, settings, None, said, body, target) is not None
             with pytest.raises(ClientError):
                 key = Key(name="b", digest=b"b")
-                await looked_up(state, settings_for(1, keys=["a", "b"]), key, said, body, target)
+                await look_up_references(state, settings_for(1, keys=["a", "b"]), key, said, body, target)
         await state.close(0.0)
 
     asyncio.run(main())

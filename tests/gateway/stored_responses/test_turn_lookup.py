@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
-from dragoman.gateway.exchange.events_commands import Command, ExchangeEvent, Finalize, KeepTurn, Respond, Write
+from dragoman.gateway.exchange.events_commands import CacheTurn, Command, ExchangeEvent, Finalize, Respond, Write
 from dragoman.gateway.exchange.state_machine import Machine
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses import turn_lookup as module
@@ -81,7 +81,7 @@ def _house(
 ) -> Iterator[House]:
     def settings(port: int) -> Settings:
         made = settings_for(port, keys=keys)
-        providers = {name: replace(one, streams=streams) for name, one in made.providers.items() if name != "echo"}
+        providers = {name: replace(one, streaming=streams) for name, one in made.providers.items() if name != "echo"}
         made = replace(made, providers=providers, storage=storage or Storage())
         return made if change is None else change(made)
 
@@ -165,7 +165,7 @@ def test_nothing_is_lost_in_strict_mode_that_was_not_without_it(provider: str) -
 
 def _unkept(provider: str, *, streaming: bool = False) -> bytes:
     """What a provider is asked of which nothing is kept."""
-    with _house(storage=Storage(keep=False)) as house:
+    with _house(storage=Storage(store_responses=False)) as house:
         session = Session(house, provider, streaming=streaming).begin()
         asked = session.go_on(session.bare)
     assert PROOFS[provider].encode() not in asked
@@ -198,7 +198,7 @@ def test_another_text_is_another_turn(provider: str) -> None:
     with _house() as house:
         session = Session(house, provider).begin()
         asked = session.go_on({**session.bare, "content": "Let me see."})
-    with _house(storage=Storage(keep=False)) as house:
+    with _house(storage=Storage(store_responses=False)) as house:
         other = Session(house, provider).begin()
         assert other.go_on({**other.bare, "content": "Let me see."}) == asked
 
@@ -210,7 +210,7 @@ def test_the_relay_stays_as_it_is(streaming: bool) -> None:
         asked = session.go_on(session.bare)
         assert json.loads(asked)["messages"][1] == session.bare
         assert in_store(house, lambda tables: tables.turns.find(b"", ["call_1"])) == {}
-    with _house(storage=Storage(keep=False)) as house:
+    with _house(storage=Storage(store_responses=False)) as house:
         other = Session(house, CHAT, streaming=streaming).begin()
         assert other.go_on(other.bare) == asked
 
@@ -302,7 +302,7 @@ def test_what_would_be_too_large_goes_on_as_it_is(limit: str, monkeypatch: pytes
         if limit == "values":
             monkeypatch.setattr(module, "MOST_ASKED", 10)
     with _house(
-        change=lambda made: replace(made, limits=replace(made.limits, body=most)) if limit == "bytes" else made
+        change=lambda made: replace(made, limits=replace(made.limits, request_body=most)) if limit == "bytes" else made
     ) as house:
         session = Session(house, MESSAGES).begin()
         assert session.go_on(session.bare) == unkept
@@ -322,9 +322,9 @@ def test_another_target_of_the_clients_own_protocol_gets_what_the_client_said() 
     with _house() as house:
         session = Session(house, MESSAGES).begin()
         session.go_on(session.bare)
-        body, service = session.sent, house.app.service
+        body, service = session.sent, house.app.runtime
         turns = module.TurnLookup(service, api_path_of(PATHS[CHAT]))
-        house.run(turns.recall(b"", body, "k"))
+        house.run(turns.look_up(b"", body, "k"))
         messages, chat = (target_of(service.routes, model_of(provider), CHAT) for provider in (MESSAGES, CHAT))
         assert turns.may_lack(b"", body, messages) and not turns.may_lack(b"", body, chat)
         assert not turns.may_lack(b"somebody else", body, messages)
@@ -349,6 +349,6 @@ def test_a_turn_is_left_to_the_store_before_its_client_can_send_it_back(
     with _house() as house:
         Session(house, MESSAGES, streaming=streaming).begin()
     order = [type(command) for command in commands]
-    at = order.index(KeepTurn)
-    assert order.count(KeepTurn) == 1
-    assert order[at : at + 3] == [KeepTurn, Finalize, Write if streaming else Respond]
+    at = order.index(CacheTurn)
+    assert order.count(CacheTurn) == 1
+    assert order[at : at + 3] == [CacheTurn, Finalize, Write if streaming else Respond]

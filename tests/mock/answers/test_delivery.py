@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.mock.answers.delivery import Delivery, at_once, deliver
 from dragoman.mock.answers.models import Ending
-from dragoman.mock.answers.response import answer_to
+from dragoman.mock.answers.response import build_response
 from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import Text
@@ -19,11 +19,16 @@ from tests.sdk.oracles import check_answer, check_stream
 
 
 def delivered(
-    protocol: str, *, stream: bool, pace: float = 0.0, ending: Ending = Ending.WHOLE, text: str = "one two three four"
+    protocol: str,
+    *,
+    stream: bool,
+    pace: float = 0.0,
+    ending: Ending = Ending.COMPLETE,
+    text: str = "one two three four",
 ) -> Delivery | Failure:
     asked = request(protocol, "Go.", stream=stream)
     mint = derived_mint(b"")
-    return deliver(answer_to(asked, (Text(text=text),), mint), asked, mint, pace=pace, ending=ending)
+    return deliver(build_response(asked, (Text(text=text),), mint), asked, mint, pace=pace, ending=ending)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mock.answers.last_turn import LastTurn, ToolOutput, hear, orphan, shown
+from dragoman.mock.answers.last_turn import LastTurn, ToolOutput, describe_media, orphan, read_last_turn
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Audio, Document, FileRef, Image, Inline, Part, Passages, PlainText, Text, Url
 from dragoman.model.request import Request
@@ -19,7 +19,7 @@ def request(protocol: str, **members: object) -> Request:
 
 
 def heard(protocol: str, **members: object) -> LastTurn:
-    return hear(request(protocol, **members))
+    return read_last_turn(request(protocol, **members))
 
 
 def user(text: str) -> dict[str, object]:
@@ -103,4 +103,4 @@ SHOWN: list[tuple[Part, str | None]] = [
 
 @pytest.mark.parametrize(("part", "words"), SHOWN, ids=lambda value: str(value)[:40])
 def test_media_are_told_by_type_and_size(part: Part, words: str | None) -> None:
-    assert shown(part) == words
+    assert describe_media(part) == words

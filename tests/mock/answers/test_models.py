@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.mock.answers.last_turn import LastTurn, ToolOutput
-from dragoman.mock.answers.models import ECHO_MODELS, LONGEST, echo_models
+from dragoman.mock.answers.models import ECHO_MODELS, MAX_OUTPUT_TOKENS, echo_models
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.request import OutputFormat, OutputKind
@@ -19,7 +19,7 @@ WRITE = TextTool(name="write")
 
 
 def said(model: str, heard: LastTurn) -> tuple[Part, ...]:
-    answer = ECHO_MODELS[model].answer(heard)
+    answer = ECHO_MODELS[model].respond(heard)
     assert not isinstance(answer, Failure)
     return answer
 
@@ -32,7 +32,7 @@ def text(model: str, heard: LastTurn) -> str:
 
 def test_every_model_has_a_name_and_one_line_about_it() -> None:
     assert echo_models() == tuple(ECHO_MODELS)
-    assert all(model.words and "\n" not in model.words for model in ECHO_MODELS.values())
+    assert all(model.description and "\n" not in model.description for model in ECHO_MODELS.values())
 
 
 def test_text_says_what_was_said() -> None:
@@ -44,7 +44,7 @@ def test_who_says_nothing_is_greeted() -> None:
 
 
 def test_text_says_what_it_was_shown() -> None:
-    heard = LastTurn(text="Look", shown=("an image (image/png, 8 bytes)", "a sound (audio/wav, 3 bytes)"))
+    heard = LastTurn(text="Look", attachments=("an image (image/png, 8 bytes)", "a sound (audio/wav, 3 bytes)"))
     expected = "You said: Look\n\nYou showed me an image (image/png, 8 bytes) and a sound (audio/wav, 3 bytes)."
     assert text("text", heard) == expected
 
@@ -114,7 +114,9 @@ def test_a_refusal_has_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "number"), [("", 2000), ("Say 12 words", 12), ("0", 1), ("9999999", LONGEST)], ids=lambda v: str(v) or "-"
+    ("words", "number"),
+    [("", 2000), ("Say 12 words", 12), ("0", 1), ("9999999", MAX_OUTPUT_TOKENS)],
+    ids=lambda v: str(v) or "-",
 )
 def test_long_says_as_many_words_as_it_is_asked_for(words: str, number: int) -> None:
     assert len(text("long", LastTurn(text=words)).split()) == number
@@ -132,6 +134,6 @@ def test_long_says_as_many_words_as_it_is_asked_for(words: str, number: int) -> 
     ],
 )
 def test_the_number_chooses_the_error(words: str, status: int, kind: FailureKind) -> None:
-    failure = ECHO_MODELS["error"].answer(LastTurn(text=words))
+    failure = ECHO_MODELS["error"].respond(LastTurn(text=words))
     assert isinstance(failure, Failure)
     assert (failure.status, failure.kind) == (status, kind)

@@ -9,15 +9,15 @@ import pytest
 from dragoman.errors import WireError
 from dragoman.http.upstream_call import header
 from dragoman.mock.answers.delivery import Delivery
-from dragoman.mock.answers.replies import NOWHERE, MockReply, Outcome, not_allowed, reply_of, unreadable
+from dragoman.mock.answers.replies import NOWHERE, MockHttpResponse, Outcome, http_response, not_allowed, unreadable
 from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.translate import derived_mint
 from tests.mock.calling import PROTOCOLS
 
 
-def replied(outcome: Outcome, protocol: str) -> MockReply:
-    return reply_of(outcome, protocol, "req_1", derived_mint(b""))
+def replied(outcome: Outcome, protocol: str) -> MockHttpResponse:
+    return http_response(outcome, protocol, "req_1", derived_mint(b""))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.mint import system_mint
 from dragoman.mock.answers.signatures import RESPONSES
-from dragoman.mock.stored.conversations import created, item, items, name_of, remember, whole
+from dragoman.mock.stored.conversations import conversation_object, created, item, items, name_of, remember
 from dragoman.mock.stored.memory import MockStore
 from dragoman.mock.stored.responses import expanded
 from dragoman.model.failure import Failure
@@ -34,11 +34,15 @@ def test_a_conversation_is_named_by_its_id_or_an_object_with_it() -> None:
 
 def test_a_conversation_is_read_changed_and_deleted() -> None:
     memory, name = held()
-    changed = whole(name, "POST", {"metadata": {"c": "d"}}, memory)
-    assert changed == whole(name, "GET", {}, memory)
+    changed = conversation_object(name, "POST", {"metadata": {"c": "d"}}, memory)
+    assert changed == conversation_object(name, "GET", {}, memory)
     assert isinstance(changed, dict) and changed["metadata"] == {"c": "d"}
-    assert whole(name, "DELETE", {}, memory) == {"id": name, "object": "conversation.deleted", "deleted": True}
-    assert status(whole(name, "GET", {}, memory)) == 404
+    assert conversation_object(name, "DELETE", {}, memory) == {
+        "id": name,
+        "object": "conversation.deleted",
+        "deleted": True,
+    }
+    assert status(conversation_object(name, "GET", {}, memory)) == 404
     assert status(items(name, "GET", "", {}, memory, MINT)) == 404
     assert status(item(f"{name}/msg_1", "GET", memory)) == 404
 

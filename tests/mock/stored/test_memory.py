@@ -10,7 +10,7 @@ from dragoman.mock.stored.memory import MockResponse, MockStore, Thread
 
 
 def test_something_happens_for_the_first_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_ONCE", 2)
+    monkeypatch.setattr(module, "_MAX_ONCE_KEYS", 2)
     memory = MockStore()
     assert [memory.once(key) for key in "aab"] == [True, False, True]
     assert memory.once("c")
@@ -39,8 +39,8 @@ def test_items_of_a_response_are_known_as_long_as_it_is() -> None:
 
 
 def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_KEPT", 2)
-    monkeypatch.setattr(module, "_MOST_BYTES", 100)
+    monkeypatch.setattr(module, "_MAX_STORED", 2)
+    monkeypatch.setattr(module, "_MAX_STORED_BYTES", 100)
     memory = MockStore()
     for name in "abc":
         memory.store(name, stored(name))

@@ -7,7 +7,16 @@ import pytest
 from dragoman.mint import system_mint
 from dragoman.mock.answers.signatures import RESPONSES, opened
 from dragoman.mock.stored.memory import MockStore
-from dragoman.mock.stored.responses import cancelled, compacted, deleted, expanded, input_items, inputs, remember, shown
+from dragoman.mock.stored.responses import (
+    cancelled,
+    compacted,
+    deleted,
+    expanded,
+    input_items,
+    inputs,
+    remember,
+    retrieved,
+)
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from tests.mock.asking import read
@@ -65,9 +74,9 @@ def test_nothing_is_kept_that_should_not_be() -> None:
 
 def test_a_response_is_shown_and_deleted() -> None:
     memory = kept()
-    assert shown("resp_1", memory) == ANSWER
+    assert retrieved("resp_1", memory) == ANSWER
     assert deleted("resp_1", memory) == {"id": "resp_1", "object": "response", "deleted": True}
-    for outcome in (shown("resp_1", memory), deleted("resp_1", memory), cancelled("resp_1", memory)):
+    for outcome in (retrieved("resp_1", memory), deleted("resp_1", memory), cancelled("resp_1", memory)):
         assert failed(outcome)[0] == 404
 
 
@@ -79,7 +88,7 @@ def test_a_promise_is_kept_or_cancelled() -> None:
     stopped = cancelled("resp_1", memory)
     assert isinstance(stopped, dict) and stopped["status"] == "cancelled"
     remember(body, ANSWER, memory, system_mint(), 10)
-    done = shown("resp_1", memory)
+    done = retrieved("resp_1", memory)
     assert isinstance(done, dict) and done["status"] == "completed"
     assert cancelled("resp_1", memory) == done, "what is done cannot be cancelled"
     assert failed(cancelled("resp_1", kept()))[0] == 400

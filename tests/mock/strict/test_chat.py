@@ -78,7 +78,7 @@ def test_a_compatible_server_knows_the_core_alone() -> None:
 
 def test_reasoning_comes_back_as_it_was_said_or_not_at_all() -> None:
     issued = Issued()
-    issued.note_completion({"choices": [{"message": {"reasoning_content": "Hm."}}]})
+    issued.record_completion({"choices": [{"message": {"reasoning_content": "Hm."}}]})
     body = good(CHAT)
     for told, taken in (("Hm.", True), ("", True), ("Hm!", False), (3, False)):
         _messages(body)[2]["reasoning_content"] = told

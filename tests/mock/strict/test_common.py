@@ -66,12 +66,12 @@ def test_names_and_schemas_of_tools_are_looked_at() -> None:
 
 
 def test_the_past_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_KEPT", 2)
+    monkeypatch.setattr(module, "_MAX_ISSUED", 2)
     issued = Issued()
     for number in range(4):
-        issued.note_message({"content": [{"type": "thinking", "thinking": "", "signature": str(number)}]})
-        issued.note_completion({"choices": [{"message": {"reasoning_content": str(number)}}]})
-        issued.note_response({"output": [{"type": "reasoning", "id": f"rs_{number}"}, {"id": f"msg_{number}"}]})
+        issued.record_message({"content": [{"type": "thinking", "thinking": "", "signature": str(number)}]})
+        issued.record_completion({"choices": [{"message": {"reasoning_content": str(number)}}]})
+        issued.record_response({"output": [{"type": "reasoning", "id": f"rs_{number}"}, {"id": f"msg_{number}"}]})
     assert list(issued.turns) == list(issued.reasoning) == ["2", "3"]
     assert list(issued.items) == ["rs_3", "msg_3"]
     assert issued.followers["rs_3"] == "msg_3" and issued.leaders["msg_3"] == "rs_3"

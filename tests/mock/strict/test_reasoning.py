@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dragoman.mock.answers.signatures import RESPONSES, encrypted
-from dragoman.mock.strict.checks import note
+from dragoman.mock.strict.checks import record_response
 from dragoman.mock.strict.common import Issued
 from dragoman.wire.json import decode_object
 from tests.mock.judging import Spoil, judged
@@ -24,7 +24,7 @@ CALL: Object = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "nam
 
 def issued() -> Issued:
     known = Issued()
-    note(RESPONSES, decode_object(json.dumps({"output": [REASONING, CALL, {**CALL, "id": "fc_9"}]})), known)
+    record_response(RESPONSES, decode_object(json.dumps({"output": [REASONING, CALL, {**CALL, "id": "fc_9"}]})), known)
     return known
 
 

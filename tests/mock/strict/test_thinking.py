@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.mock.reasoning import sign
-from dragoman.mock.strict.checks import note
+from dragoman.mock.strict.checks import record_response
 from dragoman.mock.strict.common import Issued
 from dragoman.mock.strict.thinking import merged, model_named
 from dragoman.wire.json import decode_object
@@ -79,7 +79,7 @@ def after(blocks: list[Object], **more: object) -> Object:
 
 def remembered(text: str = "Hm.") -> Issued:
     issued = Issued()
-    note(MESSAGES, decode_object(json.dumps({"content": turn(text, sign(text, NONCE))})), issued)
+    record_response(MESSAGES, decode_object(json.dumps({"content": turn(text, sign(text, NONCE))})), issued)
     return issued
 
 

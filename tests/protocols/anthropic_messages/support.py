@@ -29,7 +29,7 @@ OTHER = "some-model"
 
 def target(model: str = ADAPTIVE, upstream: str = "anthropic") -> TargetModel:
     """A provider of this protocol."""
-    return TargetModel(model=model, upstream=upstream, abilities=capabilities_of(NAME, model, upstream))
+    return TargetModel(model=model, vendor=upstream, capabilities=capabilities_of(NAME, model, upstream))
 
 
 def plain(value: JsonObject) -> JsonObject:

@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import CacheMark, Extras
+from dragoman.model.parts import CacheBreakpoint, Extras
 from dragoman.protocols.anthropic_messages import NAME
 from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from tests.protocols.anthropic_messages.support import losses, target
@@ -28,8 +28,8 @@ def test_the_last_four_marks_are_kept_and_the_others_reported() -> None:
     shared = writing()
     blocks: list[JsonObject] = [{"type": "text", "text": str(number)} for number in range(6)]
     for number, block in enumerate(blocks):
-        shared.mark(block, CacheMark(origin="openai-chat"), ("tools", number))
-    assert shared.settle_marks() == 4
+        shared.add_breakpoint(block, CacheBreakpoint(origin="openai-chat"), ("tools", number))
+    assert shared.limit_breakpoints() == 4
     assert ["cache_control" in block for block in blocks] == [False, False, True, True, True, True]
     assert losses(shared.ledger) == [("dropped", "cache_mark", f"tools[{number}].cache") for number in (0, 1)]
 
@@ -37,7 +37,7 @@ def test_the_last_four_marks_are_kept_and_the_others_reported() -> None:
 @pytest.mark.parametrize("origin", ["openai-chat", "openai-responses", NAME])
 def test_every_mark_of_the_client_is_a_breakpoint_of_its_own(origin: str) -> None:
     shared = writing()
-    shared.mark({}, CacheMark(origin=origin), ())
+    shared.add_breakpoint({}, CacheBreakpoint(origin=origin), ())
     assert shared.breakpoints
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.losses import Ledger
-from dragoman.protocols.anthropic_messages.missing_reasoning import settle_thinking
+from dragoman.protocols.anthropic_messages.missing_reasoning import repair_reasoning
 from dragoman.rules.capabilities import Capabilities, capabilities_of
 
 MANUAL = capabilities_of("anthropic-messages", "claude-sonnet-4-5", "anthropic")
@@ -55,7 +55,7 @@ def test_item_4_a_turn_without_its_thinking_is_not_asked_for_more(
     messages: tuple[bytes, ...], abilities: Capabilities
 ) -> None:
     ledger = Ledger()
-    assert settle_thinking(body(*messages), abilities, ledger) == body(*messages, thinking=b'{"type":"disabled"}')
+    assert repair_reasoning(body(*messages), abilities, ledger) == body(*messages, thinking=b'{"type":"disabled"}')
     assert lines(ledger) == [("approximated", "thinking", "reasoning")]
 
 
@@ -75,7 +75,7 @@ def test_item_4_a_turn_without_its_thinking_is_not_asked_for_more(
 )
 def test_what_is_allowed_keeps_every_byte(written: bytes) -> None:
     ledger = Ledger()
-    assert settle_thinking(written, MANUAL, ledger) is written
+    assert repair_reasoning(written, MANUAL, ledger) is written
     assert not len(ledger)
 
 
@@ -87,10 +87,10 @@ def test_item_5_what_a_provider_missed_in_an_earlier_turn_it_is_not_asked_for(mo
     written = (
         body(*EARLIER, thinking=mode) if mode == ENABLED else b'{"messages":[' + b",".join(EARLIER) + b"]" + mode + b"}"
     )
-    settled = settle_thinking(written, OTHER, Ledger(), demanded=True)
+    settled = repair_reasoning(written, OTHER, Ledger(), demanded=True)
     assert b'"thinking":{"type":"disabled"}' in settled.replace(b" ", b"") and b"enabled" not in settled
-    assert settle_thinking(written, OTHER, Ledger()) is written
-    assert settle_thinking(settled, OTHER, Ledger(), demanded=True) is settled
+    assert repair_reasoning(written, OTHER, Ledger()) is written
+    assert repair_reasoning(settled, OTHER, Ledger(), demanded=True) is settled
 
 
 @pytest.mark.parametrize("abilities", [BOTH, ADAPTIVE], ids=["both", "adaptive only"])
@@ -99,7 +99,7 @@ def test_item_4_adaptive_models_think_without_what_went_before(abilities: Capabi
     thinking = ENABLED[:-1] + b',"display":"omitted"}'
     expected = body(*LOOP, thinking=b'{"type":"adaptive","display":"omitted"}')
     expected = expected[:-2] + b',"output_config":{"effort":"low"}' + expected[-2:]
-    assert settle_thinking(body(*LOOP, thinking=thinking), abilities, ledger) == expected
+    assert repair_reasoning(body(*LOOP, thinking=thinking), abilities, ledger) == expected
     assert lines(ledger) == [("approximated", "thinking", "reasoning")]
 
 
@@ -108,7 +108,7 @@ def test_item_4_adaptive_models_think_without_what_went_before(abilities: Capabi
     [(b'{"effort":"max"}', b'{"effort":"max"}'), (b'{"format":1 }', b'{"format":1,"effort":"low" }')],
 )
 def test_an_effort_that_was_said_stays(config: bytes, expected: bytes) -> None:
-    written = settle_thinking(body(*LOOP, more=b',"output_config":' + config), BOTH, Ledger())
+    written = repair_reasoning(body(*LOOP, more=b',"output_config":' + config), BOTH, Ledger())
     assert written == body(*LOOP, thinking=b'{"type":"adaptive"}', more=b',"output_config":' + expected)
 
 
@@ -128,12 +128,12 @@ MANAGEMENT = b',"context_management":{"edits":[%b]}'
 )
 def test_item_4_thinking_that_is_off_is_not_cleared(management: bytes, left: bytes) -> None:
     ledger = Ledger()
-    written = settle_thinking(body(*LOOP, more=management), MANUAL, ledger)
+    written = repair_reasoning(body(*LOOP, more=management), MANUAL, ledger)
     assert written.replace(b" ", b"") == body(*LOOP, thinking=b'{"type":"disabled"}', more=left).replace(b" ", b"")
     cut = [("dropped", "context_management", "context_management")] if left != management else []
     assert lines(ledger) == [("approximated", "thinking", "reasoning"), *cut]
     # Adaptive thinking may be cleared.
-    assert management in settle_thinking(body(*LOOP, more=management), BOTH, Ledger())
+    assert management in repair_reasoning(body(*LOOP, more=management), BOTH, Ledger())
 
 
 # A step that was answered by a server without reasoning, and one of Claude's own.
@@ -153,10 +153,10 @@ RESULTS = LOOP[2]
 )
 def test_a_tool_loop_of_a_server_without_reasoning_is_settled_before_the_call(messages: tuple[bytes, ...]) -> None:
     ledger = Ledger()
-    settled = settle_thinking(body(*messages), MANUAL, ledger, whole=True)
+    settled = repair_reasoning(body(*messages), MANUAL, ledger, intact=True)
     assert settled == body(*messages, thinking=b'{"type":"disabled"}')
     assert lines(ledger) == [("approximated", "thinking", "reasoning")]
-    assert b'"type":"adaptive"' in settle_thinking(body(*messages), BOTH, Ledger(), whole=True)
+    assert b'"type":"adaptive"' in repair_reasoning(body(*messages), BOTH, Ledger(), intact=True)
 
 
 @pytest.mark.parametrize(
@@ -181,10 +181,10 @@ def test_a_tool_loop_of_a_server_without_reasoning_is_settled_before_the_call(me
 def test_what_a_provider_may_accept_keeps_every_byte(messages: tuple[bytes, ...], abilities: Capabilities) -> None:
     ledger = Ledger()
     written = body(*messages)
-    assert settle_thinking(written, abilities, ledger, whole=True) is written
+    assert repair_reasoning(written, abilities, ledger, intact=True) is written
     assert not len(ledger)
 
 
 def test_a_loop_with_thinking_in_an_earlier_step_is_not_asked_for_none() -> None:
     written = body(LOOP[0], THOUGHTFUL, RESULTS, BARE, RESULTS)
-    assert settle_thinking(written, MANUAL, Ledger()) is written
+    assert repair_reasoning(written, MANUAL, Ledger()) is written

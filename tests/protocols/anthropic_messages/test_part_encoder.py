@@ -9,7 +9,7 @@ from dragoman.errors import RefusedError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import (
     Audio,
-    CacheMark,
+    CacheBreakpoint,
     Citation,
     Compaction,
     Document,
@@ -204,7 +204,7 @@ def test_pitfall_103_thinking_stands_first_and_in_order() -> None:
 
 
 def test_pitfall_106_thinking_is_never_marked() -> None:
-    marked = replace(CALL, cache=CacheMark(origin="openai-chat"))
+    marked = replace(CALL, cache=CacheBreakpoint(origin="openai-chat"))
     sealed = Thinking(text="t", seal=Seal(origin=NAME, kind="thinking", body=BLOCK))
     written = messages(user("q"), assistant(sealed, marked), user(RESULT))
     assert at(written, 1, "content", 0) == BLOCK

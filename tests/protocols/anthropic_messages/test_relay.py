@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
 from dragoman.protocols.anthropic_messages.relay import (
-    ask_usage,
+    include_usage,
     plain_end,
     repair_request,
     resume_request,
@@ -24,7 +24,7 @@ from dragoman.wire.json import decode
 
 
 def envelope(kind: str = "item", origin: str = "r", **data: str) -> bytes:
-    return seal(Envelope(origin=origin, model="m", upstream="u", kind=kind, data=dict(data))).encode()
+    return seal(Envelope(origin=origin, model="m", vendor="u", kind=kind, data=dict(data))).encode()
 
 
 OURS = envelope(type="reasoning")
@@ -222,7 +222,7 @@ def test_a_body_of_another_shape_is_left_to_its_reader() -> None:
 
 
 def test_usage_is_told_without_being_asked_for() -> None:
-    assert ask_usage(b'{"stream":true}') is None
+    assert include_usage(b'{"stream":true}') is None
     assert withhold_usage(b'data: {"choices":[],"usage":{}}\n\n') == b'data: {"choices":[],"usage":{}}\n\n'
 
 

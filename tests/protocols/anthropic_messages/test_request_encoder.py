@@ -9,7 +9,7 @@ from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import CacheMark, Text
+from dragoman.model.parts import CacheBreakpoint, Text
 from dragoman.model.request import CacheOptions, Demand, OutputFormat, OutputKind, Request, Sampling
 from dragoman.model.tools import WebSearchTool
 from dragoman.protocols.anthropic_messages import CODEC
@@ -133,7 +133,7 @@ def marks(body: JsonObject) -> int:
 
 
 def test_pitfall_173_at_most_four_marks_are_kept() -> None:
-    mark = CacheMark(origin="openai-chat")
+    mark = CacheBreakpoint(origin="openai-chat")
     parts = [Text(text=str(number), cache=mark) for number in range(5)]
     result, ledger = encoded(replace(chat(user(*parts)), instructions=(Text(text="s", cache=mark),)))
     assert marks(result.body) == 4
@@ -143,7 +143,7 @@ def test_pitfall_173_at_most_four_marks_are_kept() -> None:
 
 @pytest.mark.parametrize(("ttl", "told"), [(None, None), ("5m", "5m"), ("1h", "1h"), ("30m", "1h"), ("12h", "1h")])
 def test_lifetimes_of_marks(ttl: str | None, told: str | None) -> None:
-    body = body_of(chat(user(Text(text="x", cache=CacheMark(origin="openai-chat", ttl=ttl)))))
+    body = body_of(chat(user(Text(text="x", cache=CacheBreakpoint(origin="openai-chat", ttl=ttl)))))
     control = at(body, "messages", 0, "content", 0, "cache_control")
     assert control == ({"type": "ephemeral"} if told is None else {"type": "ephemeral", "ttl": told})
 
@@ -206,12 +206,14 @@ def test_pitfall_130_only_the_users_id_is_metadata() -> None:
 
 def test_pitfall_151_who_cannot_enforce_a_schema_is_asked_in_words() -> None:
     output = OutputFormat(kind=OutputKind.SCHEMA, schema={"type": "object", "properties": {}}, strict=True)
-    abilities = replace(target().abilities, output_schema=False)
-    result = CODEC.encode_request(replace(chat(), output=output), replace(target(), abilities=abilities), Ledger())
+    capabilities = replace(target().capabilities, output_schema=False)
+    result = CODEC.encode_request(
+        replace(chat(), output=output), replace(target(), capabilities=capabilities), Ledger()
+    )
     assert "output_config" not in result.body
     assert "must conform to this JSON schema" in str(result.body["system"])
 
 
 def test_a_mark_of_the_clients_own_leaves_no_room_for_the_automatic_one() -> None:
-    marked = user(Text(text="hi", cache=CacheMark(origin="anthropic-messages")))
+    marked = user(Text(text="hi", cache=CacheBreakpoint(origin="anthropic-messages")))
     assert "cache_control" not in body_of(chat(marked))

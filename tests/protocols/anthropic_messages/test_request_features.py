@@ -8,14 +8,16 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import ConversationStart, RequestFeatures
-from dragoman.protocols.anthropic_messages.request_features import opening_of, signs_of
+from dragoman.protocols.anthropic_messages.request_features import conversation_start_of, request_features_of
 from dragoman.wire.duplicate_keys import OBJECT
 
 BASE64: JsonObject = {"type": "base64", "media_type": "image/png", "data": "A" * 1000}
 
 
 def signs(**members: object) -> RequestFeatures:
-    return signs_of(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}).encode())
+    return request_features_of(
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}).encode()
+    )
 
 
 def blocks(*found: JsonObject) -> list[JsonObject]:
@@ -23,7 +25,7 @@ def blocks(*found: JsonObject) -> list[JsonObject]:
 
 
 def test_a_plain_request_has_none_but_its_cap() -> None:
-    assert signs(max_tokens=9) == RequestFeatures(most_output=9)
+    assert signs(max_tokens=9) == RequestFeatures(max_output=9)
     assert signs(tools=[], thinking={"type": "disabled"}) == RequestFeatures()
 
 
@@ -60,11 +62,11 @@ def test_what_a_tool_is_given_is_no_media() -> None:
     "body", [b"", b"[]", b'{"messages":1}', b'{"messages":[1]}', b'{"messages":[{"content":[1]}]}']
 )
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
-    assert signs_of(body) == RequestFeatures()
+    assert request_features_of(body) == RequestFeatures()
 
 
 def opening(**members: object) -> ConversationStart:
-    return opening_of(OBJECT.decode(json.dumps({"model": "m", **members})))
+    return conversation_start_of(OBJECT.decode(json.dumps({"model": "m", **members})))
 
 
 def test_a_conversation_is_known_by_its_beginning() -> None:
@@ -74,13 +76,13 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     assert begun == ConversationStart(instructions="Be brief.", text="Hi")
     later: JsonObject = {"role": "user", "content": "And now?"}
     assert opening(system="Be brief.", messages=[{"role": "user", "content": [plain]}, later]) == begun
-    assert opening(messages=[]) == opening_of({}) == ConversationStart()
+    assert opening(messages=[]) == conversation_start_of({}) == ConversationStart()
 
 
 def test_what_its_provider_keeps_is_seen() -> None:
-    assert signs(messages=blocks({"type": "document", "source": {"type": "file", "file_id": "f"}})).kept
-    assert not signs(tools=[{"name": "f", "input_schema": {"properties": {"container": {}}}}]).kept
-    assert signs(container="container_1").kept
+    assert signs(messages=blocks({"type": "document", "source": {"type": "file", "file_id": "f"}})).references_stored
+    assert not signs(tools=[{"name": "f", "input_schema": {"properties": {"container": {}}}}]).references_stored
+    assert signs(container="container_1").references_stored
 
 
 @pytest.mark.parametrize(

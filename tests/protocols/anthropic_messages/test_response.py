@@ -27,7 +27,7 @@ from dragoman.rules.tool_table import ToolTable, Wrapped
 from tests.protocols.anthropic_messages.support import ADAPTIVE, asked, at, losses, mint, written
 
 CALL: JsonObject = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
-ITEM = Seal(origin="openai-responses", kind="item", body={"id": "rs_1"}, model="g", upstream="openai")
+ITEM = Seal(origin="openai-responses", kind="item", body={"id": "rs_1"}, model="g", vendor="openai")
 
 
 def answer(*blocks: JsonObject, stop: str | None = "end_turn", **members: JsonValue) -> JsonObject:
@@ -104,7 +104,7 @@ def test_seals_name_their_issuer() -> None:
     (part,) = decoded(answer({"type": "thinking", "thinking": "t", "signature": "s"})).parts
     assert isinstance(part, Thinking)
     assert part.seal is not None
-    assert (part.seal.model, part.seal.upstream) == (ADAPTIVE, "anthropic")
+    assert (part.seal.model, part.seal.vendor) == (ADAPTIVE, "anthropic")
 
 
 @pytest.mark.parametrize(

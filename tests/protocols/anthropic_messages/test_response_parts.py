@@ -27,7 +27,7 @@ from tests.protocols.anthropic_messages.support import SEARCH, at, losses, writt
 
 CALL: JsonObject = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
 ITEM = Seal(
-    origin="openai-responses", kind="item", body={"type": "reasoning", "id": "rs_1"}, model="g", upstream="openai"
+    origin="openai-responses", kind="item", body={"type": "reasoning", "id": "rs_1"}, model="g", vendor="openai"
 )
 
 

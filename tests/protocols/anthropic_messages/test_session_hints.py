@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
-from dragoman.protocols.anthropic_messages.session_hints import speech_of
+from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
+from dragoman.protocols.anthropic_messages.session_hints import session_hints_of
 
-SOUGHT = HintQuery(key=b"k" * 32, telling=frozenset({"Agent"}), spawning={"Agent": "prompt"})
+SOUGHT = HintQuery(key=b"k" * 32, distinctive_tools=frozenset({"Agent"}), spawning={"Agent": "prompt"})
 CALL: dict[str, object] = {"type": "tool_use", "id": "c1", "name": "Agent", "input": {"prompt": "look"}}
 
 
 def speech(*messages: object, **members: object) -> SessionHints:
-    return speech_of(json.dumps({"model": "m", "messages": [*messages], **members}).encode(), SOUGHT)
+    return session_hints_of(json.dumps({"model": "m", "messages": [*messages], **members}).encode(), SOUGHT)
 
 
 def said(role: str, *blocks: object) -> dict[str, object]:
@@ -32,10 +32,10 @@ def test_the_shape_is_told() -> None:
         tools=[{"name": "Agent"}, {"name": "Bash"}],
         metadata={"user_id": "u"},
     )
-    assert (found.instructions, found.tools, found.messages, found.telling) == (5, 2, 1, ("Agent",))
+    assert (found.instructions, found.tools, found.messages, found.distinctive_tools) == (5, 2, 1, ("Agent",))
     assert found.user == "u"
     assert speech(said("user", text("a")), metadata={"user_id": "u" * 3000}).user == ""
-    assert speech(said("user", text("a")), tools=[{"name": "Agent"}] * 1000).telling == ("Agent",)
+    assert speech(said("user", text("a")), tools=[{"name": "Agent"}] * 1000).distinctive_tools == ("Agent",)
 
 
 def test_pitfall_506_marks_and_forms_of_the_same_words_change_nothing() -> None:
@@ -43,15 +43,15 @@ def test_pitfall_506_marks_and_forms_of_the_same_words_change_nothing() -> None:
     marked = speech(said("user", text("a", cache_control={"type": "ephemeral"})), system=[text("S")])
     reminded = speech(said("user", text("<system-reminder>x</system-reminder>"), text("a")), system="S")
     renewed = speech({"role": "user", "content": "a"}, system=[text("x-anthropic-billing-header: cch=2;"), text("S")])
-    assert plain.tip == marked.tip == reminded.tip == renewed.tip
-    assert plain.asks == reminded.asks
+    assert plain.head == marked.head == reminded.head == renewed.head
+    assert plain.first_prompt == reminded.first_prompt
 
 
 def test_thinking_arguments_and_results_change_nothing_but_ids_do() -> None:
     begun: dict[str, object] = {"role": "user", "content": "a"}
 
     def tip(call: object, result: object, *thoughts: object) -> str:
-        return speech(begun, said("assistant", *thoughts, call), said("user", result)).tip
+        return speech(begun, said("assistant", *thoughts, call), said("user", result)).head
 
     result: dict[str, object] = {"type": "tool_result", "tool_use_id": "c1", "content": "long"}
     cleared: dict[str, object] = {"type": "tool_result", "tool_use_id": "c1", "content": [text("[cleared]")]}
@@ -65,7 +65,7 @@ def test_media_are_told_apart() -> None:
     def image(data: str) -> dict[str, object]:
         return {"type": "image", "source": {"type": "base64", "data": data}}
 
-    tips = {speech(said("user", text("a"), image(data))).tip for data in ("aaaa", "aaab", "aaaaa")}
+    tips = {speech(said("user", text("a"), image(data))).head for data in ("aaaa", "aaab", "aaaaa")}
     assert len(tips) == 3
 
 
@@ -86,11 +86,11 @@ def test_late_instructions_and_other_blocks_are_read() -> None:
         begun, said("assistant", hosted, text("b")), {"role": "system", "content": "late"}, said("user", text("c"))
     )
     again = speech(begun, said("assistant", hosted, text("b")), said("user", text("c")))
-    assert found.tip == again.tip
+    assert found.head == again.head
     assert speech(said("system", text("lead")), begun).instructions == 4
-    assert speech({"role": "user"}, {"role": "assistant"}).tip == ""
+    assert speech({"role": "user"}, {"role": "assistant"}).head == ""
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages":1}', b'{"messages":[{"content":[1]}]}', b"\xff"])
 def test_what_cannot_be_read_shows_nothing(body: bytes) -> None:
-    assert speech_of(body, SOUGHT) == SILENT
+    assert session_hints_of(body, SOUGHT) == NO_HINTS

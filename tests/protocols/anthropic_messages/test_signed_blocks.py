@@ -19,7 +19,7 @@ from dragoman.wire.fields import Fields
 from tests.protocols.anthropic_messages.support import block
 
 ITEM = Seal(
-    origin="openai-responses", kind="item", body={"id": "rs_1", "type": "reasoning"}, model="g", upstream="openai"
+    origin="openai-responses", kind="item", body={"id": "rs_1", "type": "reasoning"}, model="g", vendor="openai"
 )
 
 

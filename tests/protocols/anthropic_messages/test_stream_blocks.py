@@ -129,7 +129,7 @@ def _parsed(body: bytes) -> JsonObject:
 def test_a_block_of_no_known_kind_is_told_whole_at_its_end() -> None:
     reading = BlockContext(asked(), mint(), Ledger())
     block = BLOCKS.get("hologram", Block)(reading, {"type": "hologram"})
-    assert block.open() == block.say("x") == block.grow("hologram_delta", {}) == []
+    assert block.open() == block.add_text("x") == block.grow("hologram_delta", {}) == []
     (opened, _) = block.close()
     assert isinstance(opened, PartStarted)
     assert isinstance(opened.part, Foreign)

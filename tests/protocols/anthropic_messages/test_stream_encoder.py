@@ -49,7 +49,7 @@ from tests.protocols.anthropic_messages.support import (
 EVENTS: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 
 
-ITEM = Seal(origin="openai-responses", kind="item", body={"id": "rs_1"}, model="g", upstream="openai")
+ITEM = Seal(origin="openai-responses", kind="item", body={"id": "rs_1"}, model="g", vendor="openai")
 ANSWER = Response(
     origin="openai-responses",
     id="resp_0123456789abcdef",

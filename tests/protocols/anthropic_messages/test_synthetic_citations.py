@@ -8,7 +8,7 @@ from dragoman.model.parts import Citation, Text
 from dragoman.model.request import Message, Request, Role
 from dragoman.protocols.anthropic_messages import CODEC, NAME
 from dragoman.protocols.anthropic_messages.relay import repair_request
-from dragoman.protocols.anthropic_messages.synthetic_citations import is_made_up
+from dragoman.protocols.anthropic_messages.synthetic_citations import is_synthetic
 from dragoman.protocols.codec import TargetModel
 from dragoman.rules.capabilities import capabilities_of
 from dragoman.wire.json import decode_object, encode
@@ -62,7 +62,7 @@ def test_item_20_made_up_citations_are_cut_on_translation() -> None:
     said = Message(role=Role.ASSISTANT, parts=(Text(text="It is so.", citations=citations),))
     user = Message(role=Role.USER, parts=(Text(text="Is it?"),))
     asking = Request(origin="openai-chat", model="m", messages=(user, said, user))
-    target = TargetModel(model="m", upstream="anthropic", abilities=capabilities_of(NAME, "m", "anthropic"))
+    target = TargetModel(model="m", vendor="anthropic", capabilities=capabilities_of(NAME, "m", "anthropic"))
     ledger = Ledger()
     body = decode_object(encode(CODEC.encode_request(asking, target, ledger).body))
     assert b'"encrypted_index":""' not in encode(body)
@@ -71,7 +71,7 @@ def test_item_20_made_up_citations_are_cut_on_translation() -> None:
 
 
 def test_only_pages_without_proof_are_ours() -> None:
-    assert is_made_up(OURS)
-    assert not is_made_up(THEIRS)
-    assert not is_made_up({"type": "char_location", "encrypted_index": ""})
-    assert not is_made_up("x")
+    assert is_synthetic(OURS)
+    assert not is_synthetic(THEIRS)
+    assert not is_synthetic({"type": "char_location", "encrypted_index": ""})
+    assert not is_synthetic("x")

@@ -10,7 +10,7 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.anthropic_messages.usage import (
     decode_usage,
-    encode_home_usage,
+    encode_native_usage,
     encode_streamed_usage,
     encode_usage,
     merged_usage,
@@ -36,7 +36,7 @@ def test_each_token_is_counted_once() -> None:
 
 def test_counts_come_home_as_they_were() -> None:
     given: JsonObject = {**COUNTS, "cache_creation": {"ephemeral_1h_input_tokens": 2}, "inference_geo": "eu"}
-    assert encode_home_usage(decode_usage(Fields(given))) == given
+    assert encode_native_usage(decode_usage(Fields(given))) == given
 
 
 def test_counts_of_others_have_all_members() -> None:

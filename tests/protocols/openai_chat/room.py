@@ -29,7 +29,7 @@ R = "openai-responses"
 def target(model: str = "m", upstream: str = "", **changes: object) -> TargetModel:
     """A provider of this protocol."""
     known = capabilities_of(C, model, upstream)
-    return TargetModel(model=model, upstream=upstream, abilities=replace(known, **changes))
+    return TargetModel(model=model, vendor=upstream, capabilities=replace(known, **changes))
 
 
 def mint() -> Mint:
@@ -54,7 +54,7 @@ def ask(
         table.add(tool, Wrapped.INPUT if type(tool).__name__ == "TextTool" else Wrapped.NOT)
     asked = request or Request(origin=origin, model="alias", tools=tuple(tools), include_usage=True)
     there = target()
-    there = replace(there, abilities=replace(there.abilities, **changes))
+    there = replace(there, capabilities=replace(there.capabilities, **changes))
     return TranslationContext(request=asked, target=there, table=table, origin=provider)
 
 

@@ -55,7 +55,7 @@ class Conversation:
             body |= {"store": False, "include": ["reasoning.encrypted_content"]}
         body["stream"] = stream
         asked = translate_request(
-            body, source=self.client, target=C, model=model, upstream=self.upstream, rows=self.rows
+            body, source=self.client, target=C, model=model, vendor=self.upstream, capability_rows=self.rows
         )
         self.losses += asked.losses
         return asked

@@ -8,8 +8,8 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Stop, StopReason
-from dragoman.protocols.openai_chat.finish_reasons import finish_word, report_stop, stop_of, stop_string
-from dragoman.protocols.openai_chat.shapes import FINISH_WORDS
+from dragoman.protocols.openai_chat.finish_reasons import finish_reason_of, report_stop, stop_of, stop_sequence
+from dragoman.protocols.openai_chat.shapes import FINISH_REASONS
 from tests.protocols.openai_chat.room import A, C, losses
 
 
@@ -23,7 +23,7 @@ from tests.protocols.openai_chat.room import A, C, losses
     ],
 )
 def test_the_stop_string_is_found_where_servers_say_it(choice: JsonObject, found: tuple[str, str] | None) -> None:
-    assert stop_string(choice) == found
+    assert stop_sequence(choice) == found
 
 
 def test_a_stop_string_that_counts_comes_home_in_its_member() -> None:
@@ -40,11 +40,11 @@ def test_a_stop_string_that_counts_comes_home_in_its_member() -> None:
 @pytest.mark.parametrize("word", ["", None, "stop", "made_up"])
 def test_pitfall_132_every_word_ends_in_a_reason(word: str | None) -> None:
     stop = stop_of(word, calls=False, refusal=None, sequence=None)
-    assert finish_word(stop, calls=False, refusal=False, legacy=False) == "stop"
+    assert finish_reason_of(stop, calls=False, refusal=False, legacy=False) == "stop"
 
 
 def test_every_reason_has_a_word() -> None:
-    assert set(FINISH_WORDS) == set(StopReason)
+    assert set(FINISH_REASONS) == set(StopReason)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.losses import Ledger
-from dragoman.protocols.openai_chat.missing_reasoning import settle_thinking
+from dragoman.protocols.openai_chat.missing_reasoning import repair_reasoning
 from dragoman.rules.capabilities import Capabilities
 
 HEAD = b'{ "model":"m", "messages":[{"role":"user","content":"assistant"}, '
@@ -14,7 +14,7 @@ CALL = b'{"role":"assistant","content":null, "tool_calls":[{"id":"c","n":1.0}]%b
 
 
 def settled(body: bytes, ledger: Ledger) -> bytes:
-    return settle_thinking(body, Capabilities(), ledger, demanded=True)
+    return repair_reasoning(body, Capabilities(), ledger, demanded=True)
 
 
 def told(ledger: Ledger) -> list[tuple[str, str, str]]:
@@ -43,4 +43,4 @@ def test_item_5_where_that_is_not_taken_thinking_is_off(said: bytes) -> None:
 
 def test_what_nobody_demanded_keeps_every_byte() -> None:
     body = HEAD + CALL % b"" + TAIL % b""
-    assert settle_thinking(body, Capabilities(), Ledger(), demanded=False) is body
+    assert repair_reasoning(body, Capabilities(), Ledger(), demanded=False) is body

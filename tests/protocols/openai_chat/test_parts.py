@@ -7,13 +7,25 @@ import pytest
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import Audio, CacheMark, Citation, Document, Extras, Foreign, Image, Inline, Part, Text, Url
+from dragoman.model.parts import (
+    Audio,
+    CacheBreakpoint,
+    Citation,
+    Document,
+    Extras,
+    Foreign,
+    Image,
+    Inline,
+    Part,
+    Text,
+    Url,
+)
 from dragoman.protocols.openai_chat.parts import (
     PartEncoder,
     decode_annotation,
     decode_part,
     encode_annotation,
-    encode_part_home,
+    encode_native_part,
     file_name,
     is_plain,
     joined,
@@ -41,7 +53,7 @@ PARTS: list[tuple[JsonObject, type[Part]]] = [
 def test_a_part_comes_home_as_it_was(wire: JsonObject, kind: type[Part]) -> None:
     part = decode_part(Fields(wire))
     assert type(part) is kind
-    assert encode_part_home(part) == wire
+    assert encode_native_part(part) == wire
 
 
 def test_a_part_without_a_type_is_told_by_its_members() -> None:
@@ -67,7 +79,7 @@ def test_the_members_of_others_are_not_written() -> None:
     ("part", "plain"),
     [
         (Text(text="a"), True),
-        (Text(text="a", cache=CacheMark(origin=A)), False),
+        (Text(text="a", cache=CacheBreakpoint(origin=A)), False),
         (Text(text="a", extras=Extras(origin=A, fields={"x": 1})), False),
         (Text(text="a", logprobs=[]), False),
         (Text(text="a", citations=(Citation(origin=A, native={}),)), False),
@@ -88,7 +100,7 @@ def test_a_pdf_is_called_one() -> None:
 def test_a_mark_is_written_in_this_protocols_words() -> None:
     ledger = Ledger()
     encoder = PartEncoder(target(breakpoints=True), ledger)
-    written = encoder.text(Text(text="a", cache=CacheMark(origin=A, ttl="1h")), ("messages", 0, "parts", 0))
+    written = encoder.text(Text(text="a", cache=CacheBreakpoint(origin=A, ttl="1h")), ("messages", 0, "parts", 0))
     assert written == {"type": "text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}}
     assert losses(ledger) == {("approximated", "cache_mark", "messages[0].parts[0].cache")}
 

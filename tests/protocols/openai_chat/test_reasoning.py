@@ -41,7 +41,7 @@ WHOLE = Seal(
     kind="item",
     body={"id": "rs_2", "type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "r"}]},
     model="gpt",
-    upstream="openai",
+    vendor="openai",
 )
 
 

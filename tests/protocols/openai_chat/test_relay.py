@@ -6,17 +6,17 @@ import pytest
 
 from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_chat.relay import (
-    ask_usage,
+    include_usage,
     plain_end,
-    prove_calls,
     rename_cap,
     repair_request,
+    sign_calls,
     withhold_usage,
     without_reasoning,
 )
 from dragoman.rules.envelope import Envelope, seal
 
-OURS = seal(Envelope(origin="r", model="m", upstream="u", kind="item", data={"type": "reasoning"})).encode()
+OURS = seal(Envelope(origin="r", model="m", vendor="u", kind="item", data={"type": "reasoning"})).encode()
 HEAD = b'{"messages":[{"role":"user","content":"hi"} , '
 TAIL = b' ], "model" : "m", "temperature":1.0}'
 MESSAGE = b'{"role":"assistant", "content":"yes","reasoning_details":[%b] , "tool_calls":[]}'
@@ -159,8 +159,8 @@ def test_item_5_proofs_of_calls_under_any_name_make_room_for_none(proof: bytes) 
         sent = HEAD + CALLING % (b"", call % (proof % stand_in)) + TAIL
         assert without_reasoning(body, Ledger()) == sent
         assert without_reasoning(sent, Ledger()) is None
-        assert prove_calls(body, Ledger()) is None
-        assert prove_calls(sent, Ledger()) is None
+        assert sign_calls(body, Ledger()) is None
+        assert sign_calls(sent, Ledger()) is None
 
 
 def test_item_5_calls_whose_proof_is_missed_get_what_stands_for_one() -> None:
@@ -169,10 +169,10 @@ def test_item_5_calls_whose_proof_is_missed_get_what_stands_for_one() -> None:
     proven = CALLING % (b"", CALL % (proof % b"EqQB") + b"," + CALL % b"")
     body = HEAD + proven + b"," + CALLING % (b"", CALL % b"" + b"," + CALL % b"") + TAIL
     stand_in = CALL % (proof % b"skip_thought_signature_validator") + b"," + CALL % b""
-    assert prove_calls(body, ledger) == HEAD + proven + b"," + CALLING % (b"", stand_in) + TAIL
+    assert sign_calls(body, ledger) == HEAD + proven + b"," + CALLING % (b"", stand_in) + TAIL
     assert told(ledger) == [("invented", "thinking_seal", "messages[2]")]
-    assert prove_calls(HEAD + proven + TAIL, Ledger()) is None
-    assert prove_calls(HEAD + CALLING % (b"", stand_in) + TAIL, Ledger()) is None
+    assert sign_calls(HEAD + proven + TAIL, Ledger()) is None
+    assert sign_calls(HEAD + CALLING % (b"", stand_in) + TAIL, Ledger()) is None
 
 
 @pytest.mark.parametrize("message", [MESSAGE % b"", b'{"role":"user","content":"\\"reasoning_details\\""}'])
@@ -210,7 +210,7 @@ def test_without_details_there_is_nothing_to_try_again(message: bytes) -> None:
     ],
 )
 def test_pitfall_070_usage_is_asked_for_where_it_is_not_told(body: bytes, expected: bytes | None) -> None:
-    assert ask_usage(body) == expected
+    assert include_usage(body) == expected
 
 
 def frame(data: bytes, end: bytes = b"\n") -> bytes:

@@ -8,14 +8,16 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import ConversationStart, RequestFeatures
-from dragoman.protocols.openai_chat.request_features import opening_of, signs_of
+from dragoman.protocols.openai_chat.request_features import conversation_start_of, request_features_of
 from dragoman.wire.duplicate_keys import OBJECT
 
 DATA = "data:image/png;base64," + "A" * 1000
 
 
 def signs(**members: object) -> RequestFeatures:
-    return signs_of(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}).encode())
+    return request_features_of(
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **members}).encode()
+    )
 
 
 def parts(*found: JsonObject) -> list[JsonObject]:
@@ -33,8 +35,8 @@ def test_each_sign_is_seen() -> None:
     assert signs(reasoning_effort="low").thinking
     assert signs(response_format={"type": "json_schema", "json_schema": {"name": "x"}}).structured
     assert signs(response_format={"type": "json_object"}).structured
-    assert signs(max_tokens=5).most_output == 5
-    assert signs(max_tokens=5, max_completion_tokens=7).most_output == 7
+    assert signs(max_tokens=5).max_output == 5
+    assert signs(max_tokens=5, max_completion_tokens=7).max_output == 7
 
 
 def test_media_are_counted_and_are_no_text() -> None:
@@ -58,11 +60,11 @@ def test_words_and_arguments_are_no_media(text: str) -> None:
     "body", [b"", b"[]", b'{"messages":1}', b'{"messages":[1]}', b'{"messages":[{"content":[1]}]}']
 )
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
-    assert signs_of(body) == RequestFeatures()
+    assert request_features_of(body) == RequestFeatures()
 
 
 def opening(**members: object) -> ConversationStart:
-    return opening_of(OBJECT.decode(json.dumps({"model": "m", **members})))
+    return conversation_start_of(OBJECT.decode(json.dumps({"model": "m", **members})))
 
 
 def test_a_conversation_is_known_by_its_beginning() -> None:
@@ -71,7 +73,7 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     later: JsonObject = {"role": "user", "content": "And now?"}
     assert opening(messages=[system, first]) == ConversationStart(instructions="Be brief.", text="Hi")
     assert opening(messages=[system, first, later]) == opening(messages=[system, first])
-    assert opening(messages=[system]) == opening(messages=1) == opening_of({}) == ConversationStart()
+    assert opening(messages=[system]) == opening(messages=1) == conversation_start_of({}) == ConversationStart()
 
 
 def test_or_by_the_key_of_its_cache() -> None:
@@ -79,13 +81,15 @@ def test_or_by_the_key_of_its_cache() -> None:
 
 
 def test_what_its_provider_keeps_is_seen() -> None:
-    assert signs(messages=parts({"type": "file", "file": {"file_id": "file-1"}})).kept
-    assert not signs(tools=[{"type": "function", "function": {"name": "f", "parameters": {"file_id": {}}}}]).kept
+    assert signs(messages=parts({"type": "file", "file": {"file_id": "file-1"}})).references_stored
+    assert not signs(
+        tools=[{"type": "function", "function": {"name": "f", "parameters": {"file_id": {}}}}]
+    ).references_stored
 
 
 @pytest.mark.parametrize(("n", "answers"), [(3, 3), (None, 1), (0, 1), ("3", 1), (-2, 1), (10**9, 128)])
 def test_how_many_answers_are_asked_for_is_seen(n: object, answers: int) -> None:
-    assert signs(n=n).answers == answers
+    assert signs(n=n).choices == answers
 
 
 @pytest.mark.parametrize(

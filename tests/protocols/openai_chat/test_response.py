@@ -128,7 +128,7 @@ def test_pitfall_114_reasoning_is_read_from_every_member_once(message: JsonObjec
     assert isinstance(thinking, Thinking) and thinking.seal is not None
     assert thinking.text == text
     assert thinking.seal.body["field"] == field
-    assert (thinking.seal.model, thinking.seal.upstream) == ("m", "")
+    assert (thinking.seal.model, thinking.seal.vendor) == ("m", "")
 
 
 def test_pitfall_115_a_bare_signature_completes_the_earlier_entry() -> None:
@@ -385,7 +385,7 @@ def test_what_wraps_every_answer_is_no_loss_abroad() -> None:
     response = CODEC.decode_response(body, ask(), Ledger())
     assert isinstance(response, Response)
     ledger = Ledger()
-    drop_extras(response.extras, (), ledger, answer=True)
+    drop_extras(response.extras, (), ledger, is_response=True)
     assert not ledger.losses
     assert response.stop.sequence == "b"
     assert dig(CODEC.encode_response(response, ask(), mint(), Ledger()), "choices", 0, "stop_reason") == "b"
@@ -441,7 +441,7 @@ def test_item_9_an_empty_call_is_none(message: JsonObject) -> None:
     assert response.parts == (Text(text="Hi"),)
     assert response.stop.reason is StopReason.END
     assert losses(ledger) == set() and response.extras is not None
-    drop_extras(response.extras, (), ledger, answer=True)
+    drop_extras(response.extras, (), ledger, is_response=True)
     assert losses(ledger) == set()
 
 

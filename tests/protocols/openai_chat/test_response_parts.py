@@ -21,13 +21,13 @@ from dragoman.model.parts import (
 )
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.openai_chat.response_parts import (
-    AnswerText,
     Paragraphs,
+    ResponseText,
     annotate,
     client_name,
     completion_id,
     report_hidden,
-    restored,
+    restore_call,
     seal_turn,
 )
 from tests.protocols.openai_chat.room import A, C, R, ask, losses, mint
@@ -42,14 +42,14 @@ AT = ("parts", 1)
 def test_custom_input_is_unwrapped_and_what_was_bent_is_reported(arguments: str, text: str, bent: bool) -> None:
     ledger = Ledger()
     call = ToolCall(call_id="a", name="sql", arguments=arguments)
-    part = restored(call, ask(TextTool(name="sql")), AT, ledger)
+    part = restore_call(call, ask(TextTool(name="sql")), AT, ledger)
     assert (part.arguments, part.form) == (text, InputForm.TEXT)
     assert losses(ledger) == ({("approximated", "arguments", "parts[1]")} if bent else set())
 
 
 def test_wrapped_raw_arguments_are_unwrapped_for_a_declared_function() -> None:
     call = ToolCall(call_id="a", name="f", arguments='{"_raw_arguments":"{"}')
-    assert restored(call, ask(FunctionTool(name="f")), AT, Ledger()).arguments == "{"
+    assert restore_call(call, ask(FunctionTool(name="f")), AT, Ledger()).arguments == "{"
 
 
 def test_pitfall_039_ids_carry_no_state() -> None:
@@ -102,7 +102,7 @@ def test_paragraphs_stand_apart_after_something_else_or_in_another_unit() -> Non
 
 
 def test_spoken_text_is_joined_and_no_text_is_null() -> None:
-    spoken = AnswerText()
+    spoken = ResponseText()
     assert spoken.content() is None
     spoken.add(Text(text="a"), 0, Ledger())
     spoken.interrupt()

@@ -7,7 +7,7 @@ import pytest
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Text, ToolCall, ToolResult
-from dragoman.protocols.openai_chat.sequential_tool_calls import told_apart
+from dragoman.protocols.openai_chat.sequential_tool_calls import split_parallel_calls
 from tests.protocols.openai_chat.room import assistant, losses, said, target, user, written
 
 
@@ -26,7 +26,7 @@ def result(call_id: str) -> JsonObject:
 def test_every_result_stands_after_its_own_call() -> None:
     ledger = Ledger()
     first = {**calls("a", "b", content="Both."), "reasoning": "Two."}
-    told = told_apart([first, result("b"), result("a"), {"role": "user", "content": "go on"}], ledger)
+    told = split_parallel_calls([first, result("b"), result("a"), {"role": "user", "content": "go on"}], ledger)
     assert told == [
         {**first, "tool_calls": [call("a")]},
         result("a"),
@@ -51,7 +51,7 @@ def test_every_result_stands_after_its_own_call() -> None:
 )
 def test_what_does_not_pair_stays_as_it_is(messages: JsonList) -> None:
     ledger = Ledger()
-    assert told_apart(messages, ledger) == messages
+    assert split_parallel_calls(messages, ledger) == messages
     assert len(ledger) == 0
 
 

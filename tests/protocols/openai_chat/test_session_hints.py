@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
-from dragoman.protocols.openai_chat.session_hints import speech_of
+from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
+from dragoman.protocols.openai_chat.session_hints import session_hints_of
 
-SOUGHT = HintQuery(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt"})
+SOUGHT = HintQuery(key=b"k" * 32, distinctive_tools=frozenset({"task"}), spawning={"task": "prompt"})
 USER: dict[str, object] = {"role": "user", "content": "a"}
 
 
 def speech(*messages: object, **members: object) -> SessionHints:
-    return speech_of(json.dumps({"model": "m", "messages": [*messages], **members}).encode(), SOUGHT)
+    return session_hints_of(json.dumps({"model": "m", "messages": [*messages], **members}).encode(), SOUGHT)
 
 
 def call(call_id: str, tool: str = "task", arguments: str = '{"prompt":"look"}') -> dict[str, object]:
@@ -26,10 +26,10 @@ def test_the_shape_is_told() -> None:
     found = speech(
         {"role": "system", "content": "12345"}, USER, tools=[*tools, {"type": "custom"}], prompt_cache_key="ses_1"
     )
-    assert (found.instructions, found.tools, found.messages, found.telling) == (5, 3, 1, ("task",))
+    assert (found.instructions, found.tools, found.messages, found.distinctive_tools) == (5, 3, 1, ("task",))
     assert found.cache_key == "ses_1"
     assert speech(USER, prompt_cache_key="x" * 1000).cache_key == ""
-    assert speech(USER, tools=[*tools] * 1000).telling == ("task",)
+    assert speech(USER, tools=[*tools] * 1000).distinctive_tools == ("task",)
 
 
 def test_pitfall_506_reminders_and_late_instructions_change_nothing() -> None:
@@ -37,10 +37,10 @@ def test_pitfall_506_reminders_and_late_instructions_change_nothing() -> None:
     reminded: list[object] = [{"type": "text", "text": "<system-reminder>x</system-reminder>"}, *parts]
     late: dict[str, object] = {"role": "developer", "content": "late"}
     tips = {
-        speech(USER).tip,
-        speech({"role": "user", "content": [*parts]}).tip,
-        speech({"role": "user", "content": [*reminded]}).tip,
-        speech(USER, late).tip,
+        speech(USER).head,
+        speech({"role": "user", "content": [*parts]}).head,
+        speech({"role": "user", "content": [*reminded]}).head,
+        speech(USER, late).head,
     }
     assert len(tips) == 1
 
@@ -49,17 +49,17 @@ def test_history_grows() -> None:
     answer: dict[str, object] = {"role": "assistant", "content": None, "tool_calls": [call("c1")]}
     result: dict[str, object] = {"role": "tool", "tool_call_id": "c1", "content": "task_id: ses_1\nwell"}
     found = speech(USER, answer, result)
-    assert found.before == (speech(USER).tip,)
+    assert found.before == (speech(USER).head,)
     assert len(found.prompts) == 1 and found.tasks == ("ses_1",)
     assert found.call
     other = speech(USER, {"role": "assistant", "content": "", "tool_calls": [call("c2")]}, result)
-    assert other.tip != found.tip
+    assert other.head != found.head
     listed: dict[str, object] = {
         "role": "tool",
         "tool_call_id": "c1",
         "content": [{"type": "text", "text": "task_id: ses_2"}],
     }
-    assert speech(USER, answer, listed).tip == found.tip
+    assert speech(USER, answer, listed).head == found.head
     assert speech(USER, answer, listed).tasks == ("ses_2",)
 
 
@@ -70,7 +70,7 @@ def test_media_are_told_apart() -> None:
             "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": url}}],
         }
 
-    assert speech(seen("x")).tip != speech(seen("y")).tip
+    assert speech(seen("x")).head != speech(seen("y")).head
 
 
 def test_calls_without_a_function_are_calls() -> None:
@@ -80,4 +80,4 @@ def test_calls_without_a_function_are_calls() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages":1}', b'{"messages":[{"content":[1]}]}', b"\xff"])
 def test_what_cannot_be_read_shows_nothing(body: bytes) -> None:
-    assert speech_of(body, SOUGHT) == SILENT
+    assert session_hints_of(body, SOUGHT) == NO_HINTS

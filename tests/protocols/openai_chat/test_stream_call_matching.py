@@ -15,7 +15,7 @@ def owners(*calls: tuple[str, str]) -> CallMatcher:
         call = StreamedCall(place, place, given, custom=False, extras=None)
         call.name = "f"
         if arguments:
-            call.said.take(arguments, "/x")
+            call.arguments.take(arguments, "/x")
         found.calls.append(call)
         found.grew(call)
         found.by_index[place] = call
@@ -46,5 +46,5 @@ def test_item_7_the_owner_of_a_fragment(
 def test_a_call_lacks_arguments_until_some_stand_in() -> None:
     (call,) = owners(("a", "")).calls
     assert lacks(call)
-    call.said.take("{}", "/x")
+    call.arguments.take("{}", "/x")
     assert not lacks(call)

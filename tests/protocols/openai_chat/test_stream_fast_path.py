@@ -14,7 +14,7 @@ from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_fast_path import ChunkFastPath
 from dragoman.protocols.registry import codec_of
-from dragoman.translate import asked_by, derived_mint
+from dragoman.translate import derived_mint, translation_context
 from dragoman.wire.json import read_json
 from dragoman.wire.sse import Frame
 
@@ -33,12 +33,12 @@ def learned(data: bytes, name: str = "content") -> ChunkFastPath:
 
 
 def decoder() -> ChatStreamDecoder:
-    return ChatStreamDecoder(asked_by(None, codec_of("openai-chat")), derived_mint(b""), Ledger())
+    return ChatStreamDecoder(translation_context(None, codec_of("openai-chat")), derived_mint(b""), Ledger())
 
 
 def told(data: list[bytes], *, lessons: int) -> list[Event]:
     reader = decoder()
-    reader._likeness.lessons = lessons
+    reader._fast_path.lessons = lessons
     return [event for each in data for event in reader.feed(Frame(None, each))]
 
 
@@ -46,7 +46,7 @@ def told(data: list[bytes], *, lessons: int) -> list[Event]:
 @pytest.mark.parametrize("text", ["b", ' "quoted" \\ and\nmore', "\u00e9\U0001f600", '","content":"', "}]}"])
 def test_the_text_of_a_chunk_that_is_alike_is_read(text: str, spaced: bool) -> None:
     likeness = learned(chunk("a", spaced=spaced))
-    assert likeness.known
+    assert likeness.is_ready
     assert likeness.text(chunk(text, spaced=spaced)) == text
 
 
@@ -81,24 +81,24 @@ def test_any_other_chunk_is_left_to_be_read(data: bytes) -> None:
     ],
 )
 def test_nothing_is_learned_where_it_is_not_certain_what_the_text_is(data: bytes) -> None:
-    assert not learned(data).known
+    assert not learned(data).is_ready
 
 
 def test_lessons_end_where_every_chunk_is_another() -> None:
     reader = decoder()
     for number in range(20):
         reader.feed(Frame(None, chunk("a", nonce=f"n{number}")))
-    assert reader._likeness.lessons == 0
+    assert reader._fast_path.lessons == 0
 
 
 def test_what_is_not_alike_is_read_and_then_nothing_is_known() -> None:
     reader = decoder()
     for text in "abcde":
-        assert not reader._likeness.known
+        assert not reader._fast_path.is_ready
         reader.feed(Frame(None, chunk(text)))
-    assert reader._likeness.known
+    assert reader._fast_path.is_ready
     reader.feed(Frame(None, chunk("think", name="reasoning_content")))
-    assert not reader._likeness.known
+    assert not reader._fast_path.is_ready
     assert reader.feed(Frame(None, chunk("d")))[-1] == PartGrew(2, TextDelta("d"))
 
 

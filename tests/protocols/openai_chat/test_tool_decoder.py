@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.parts import CacheMark, Extras
+from dragoman.model.parts import CacheBreakpoint, Extras
 from dragoman.model.tools import ChoiceMode, ForeignTool, FunctionTool, TextTool, ToolChoice, ToolRef, ToolSpec
 from dragoman.protocols.openai_chat import NAME
 from dragoman.protocols.openai_chat.tool_decoder import (
@@ -57,7 +57,9 @@ TOOLS: list[tuple[JsonObject, ToolSpec]] = [
     ),
     (
         {"type": "function", "function": {"name": "f", "mood": 1}, "cache_control": {"type": "ephemeral"}},
-        FunctionTool(name="f", cache=CacheMark(origin=A), extras=Extras(origin=NAME, fields={"function": {"mood": 1}})),
+        FunctionTool(
+            name="f", cache=CacheBreakpoint(origin=A), extras=Extras(origin=NAME, fields={"function": {"mood": 1}})
+        ),
     ),
     ({"type": "custom", "custom": {"name": "c"}}, TextTool(name="c")),
     (

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.errors import RefusedError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.parts import CacheMark, Extras, Text
+from dragoman.model.parts import CacheBreakpoint, Extras, Text
 from dragoman.model.tools import (
     ChoiceMode,
     CodeTool,
@@ -55,7 +55,7 @@ def test_pitfall_146_keys_of_messages_tools_are_not_forwarded() -> None:
         examples=({"a": 1},),
         deferred=True,
         callers=("direct", "code"),
-        cache=CacheMark(origin=A),
+        cache=CacheBreakpoint(origin=A),
         extras=Extras(origin=A, fields={"eager_input_streaming": True}),
     )
     body, ledger, _ = written(said(HI, tools=(tool,)))

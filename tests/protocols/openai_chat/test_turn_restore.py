@@ -24,7 +24,7 @@ from tests.sdk.streams import check_stream
 
 Blocks: TypeAlias = list[JsonObject]
 
-TURNS = codec_of(C).kept_turns
+TURNS = codec_of(C).turn_restorer
 assert TURNS is not None
 MODELS = {A: "claude-opus-5", R: "gpt-5"}
 UPSTREAMS = {A: "anthropic", R: "openai"}
@@ -91,8 +91,8 @@ class Turn:
         body = encode(self.answered(said))
         if mode == "whole":
             told = translate_response(body, source=provider, target=C, request=self.asked)
-            assert told.answer is not None
-            answer, seen = told.answer, check_answer(C, json.loads(told.body)).model_dump(mode="json")
+            assert told.response is not None
+            answer, seen = told.response, check_answer(C, json.loads(told.body)).model_dump(mode="json")
         else:
             frames = self._frames(body)
             folding = Fold(provider)
@@ -110,8 +110,8 @@ class Turn:
             assert isinstance(inner, dict)
             inner.pop("parsed_arguments", None)
             call.pop("index", None)
-        assert self.asked.asked is not None
-        self.kept = TURNS.keep(answer, self.asked.asked) if TURNS is not None else None
+        assert self.asked.context is not None
+        self.kept = TURNS.build_cached_turn(answer, self.asked.context) if TURNS is not None else None
 
     def _frames(self, body: bytes) -> bytes:
         if self.provider == R:
@@ -161,17 +161,17 @@ class Turn:
             source=C,
             target=self.provider,
             model=MODELS[self.provider],
-            upstream=UPSTREAMS[self.provider],
+            vendor=UPSTREAMS[self.provider],
             strict=strict,
         )
 
     def restored(self, body: bytes, kept: CachedTurn | None = None, **target: str) -> bytes:
         """The client's request, completed with what was kept."""
-        assert TURNS is not None and self.asked.asked is not None
+        assert TURNS is not None and self.asked.context is not None
         kept = kept or self.kept
         assert kept is not None
         found = {kept.call_id: kept.body}
-        whom = replace(self.asked.asked.target, **{key: value for key, value in target.items() if key != "protocol"})
+        whom = replace(self.asked.context.target, **{key: value for key, value in target.items() if key != "protocol"})
         return TURNS.restore(body, found, target.get("protocol", self.provider), whom)
 
 
@@ -181,8 +181,8 @@ def _lacking(body: bytes) -> list[str]:
 
 
 def _asked(turn: Turn) -> TranslationContext:
-    assert turn.asked.asked is not None
-    return turn.asked.asked
+    assert turn.asked.context is not None
+    return turn.asked.context
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -401,11 +401,11 @@ def test_calls_without_ids_are_not_kept() -> None:
     turn = Turn(A, STORIES["thinking, text and a call"][1])
     response = translate_response(
         encode(turn.answered(STORIES["thinking, text and a call"][1])), source=A, target=C, request=turn.asked
-    ).answer
+    ).response
     assert response is not None and TURNS is not None
     legacy = replace(_asked(turn), request=Request(origin=C, model="m", legacy_functions=True))
-    assert TURNS.keep(response, legacy) is None
-    assert TURNS.keep(replace(response, origin=C), _asked(turn)) is None
+    assert TURNS.build_cached_turn(response, legacy) is None
+    assert TURNS.build_cached_turn(replace(response, origin=C), _asked(turn)) is None
 
 
 @pytest.mark.parametrize(
@@ -445,15 +445,15 @@ def test_a_manual_budget_goes_on_as_if_the_client_had_said_all() -> None:
     turn = Turn(A, said)
 
     def translated(body: bytes) -> TranslatedRequest:
-        return translate_request(body, source=C, target=A, model="claude-sonnet-4-5", upstream="anthropic")
+        return translate_request(body, source=C, target=A, model="claude-sonnet-4-5", vendor="anthropic")
 
     bare, full = turn.body(turn.history(turn.bare)), turn.body(turn.history(_of_model(turn.message)))
     without = translated(bare)
-    told = translate_response(encode(turn.answered(said)), source=A, target=C, request=without).answer
-    assert told is not None and without.asked is not None and TURNS is not None
-    kept = TURNS.keep(told, without.asked)
+    told = translate_response(encode(turn.answered(said)), source=A, target=C, request=without).response
+    assert told is not None and without.context is not None and TURNS is not None
+    kept = TURNS.build_cached_turn(told, without.context)
     assert kept is not None
-    restored = translated(TURNS.restore(bare, {kept.call_id: kept.body}, A, without.asked.target))
+    restored = translated(TURNS.restore(bare, {kept.call_id: kept.body}, A, without.context.target))
     assert (restored.body, restored.losses) == (translated(full).body, translated(full).losses)
     assert decode_object(restored.body)["thinking"] != decode_object(without.body)["thinking"]
     assert "thinking" in [loss["feature"] for loss in without.losses]

@@ -7,7 +7,7 @@ import pytest
 from dragoman.errors import RefusedError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import (
-    CacheMark,
+    CacheBreakpoint,
     Compaction,
     Document,
     FileRef,
@@ -62,7 +62,7 @@ def test_pitfall_006_instruction_blocks_are_joined_with_blank_lines() -> None:
 def test_an_instruction_for_the_output_is_a_text_part_behind_a_cache_breakpoint() -> None:
     request = said(
         user(Text(text="hi")),
-        instructions=(Text(text="a", cache=CacheMark(origin=A)),),
+        instructions=(Text(text="a", cache=CacheBreakpoint(origin=A)),),
         output=OutputFormat(kind=OutputKind.JSON),
     )
     content = messages(request, breakpoints=True, json_mode=False)[0]["content"]
@@ -273,7 +273,7 @@ def test_a_refusal_stays_a_refusal() -> None:
 
 
 def thinking(model: str = "m", upstream: str = "", field: str = "reasoning") -> Thinking:
-    seal = Seal(origin="openai-chat", kind="text", body={"field": field, "text": "t"}, model=model, upstream=upstream)
+    seal = Seal(origin="openai-chat", kind="text", body={"field": field, "text": "t"}, model=model, vendor=upstream)
     return Thinking(text="t", seal=seal)
 
 
@@ -346,7 +346,7 @@ def test_a_compaction_becomes_a_user_message_in_its_place() -> None:
 
 
 def test_pitfall_175_cache_marks_only_where_the_model_takes_breakpoints() -> None:
-    request = said(user(Text(text="a", cache=CacheMark(origin=A, ttl="1h"))))
+    request = said(user(Text(text="a", cache=CacheBreakpoint(origin=A, ttl="1h"))))
     body, ledger, _ = written(request)
     assert body["messages"] == [{"role": "user", "content": "a"}]
     assert losses(ledger) == {("dropped", "cache_mark", "messages[0].parts[0].cache")}
@@ -391,13 +391,13 @@ def test_pitfall_028_035_every_result_keeps_its_id_in_the_order_of_the_calls(ord
 
 
 def test_plain_parts_are_written_as_marked_ones_are_but_for_the_mark() -> None:
-    def conversation(mark: CacheMark | None = None) -> list[JsonObject]:
+    def conversation(mark: CacheBreakpoint | None = None) -> list[JsonObject]:
         call = ToolCall(call_id="a", name="f", arguments="{}")
         result = ToolResult(call_id="a", parts=(Text(text="1"),), cache=mark)
         messages = (user(Text(text="hi", cache=mark)), assistant(Text(text="so", cache=mark), call), user(result))
         return objects(written(said(*messages))[0], "messages")
 
-    assert conversation() == conversation(CacheMark(origin=A))
+    assert conversation() == conversation(CacheBreakpoint(origin=A))
 
 
 # Servers that take no user message after a tool's (T15).

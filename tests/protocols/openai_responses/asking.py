@@ -28,7 +28,7 @@ def target(**changes: JsonValue) -> TargetModel:
     """OpenAI's own endpoint, with other abilities where a test says so."""
     known = capabilities_of(NAME, "gpt-5", "openai")
     members = {name: object.__getattribute__(known, name) for name in Capabilities.__struct_fields__}
-    return TargetModel(model="gpt-5", upstream="openai", abilities=Capabilities(**{**members, **changes}))
+    return TargetModel(model="gpt-5", vendor="openai", capabilities=Capabilities(**{**members, **changes}))
 
 
 def decoded(body: JsonObject) -> Request:
@@ -84,7 +84,7 @@ def asked_here(body: JsonObject | None = None) -> TranslationContext:
     """A client of this protocol asked a provider of another."""
     return TranslationContext(
         request=CODEC.decode_request({"model": "alias", "input": "hi", **(body or {})}),
-        target=TargetModel(model="claude", upstream="anthropic", abilities=Capabilities()),
+        target=TargetModel(model="claude", vendor="anthropic", capabilities=Capabilities()),
         table=ToolTable(),
         origin=MESSAGES,
     )

@@ -33,7 +33,7 @@ from tests.protocols.openai_responses.asking import MESSAGES, from_chat, from_me
 CALL = ToolCall(call_id="toolu_1", name="f", arguments='{"a":1}')
 RESULT = ToolResult(call_id="toolu_1", parts=(Text(text="ok"),))
 ITEM: JsonObject = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gA"}
-SEAL = Seal(origin=NAME, kind="item", body=ITEM, model="gpt-5", upstream="openai")
+SEAL = Seal(origin=NAME, kind="item", body=ITEM, model="gpt-5", vendor="openai")
 
 
 def assistant(*parts: Part) -> Message:

@@ -13,7 +13,7 @@ def test_deltas_and_frames_are_numbered_together() -> None:
     written = frames.item_added({"id": "msg_1"})
     frames.prepare("response.output_text.delta", {"content_index": 0}, b',"logprobs":[]')
     written += frames.delta('a "b"\n\u2028') + frames.delta("c")
-    written += frames.in_item("response.output_text.done", {"text": frames.said()})
+    written += frames.in_item("response.output_text.done", {"text": frames.part_text()})
     written += frames.item_done({"id": "msg_1"})
     read = SseReader().feed(written)
     bodies = [decode_object(frame.data) for frame in read]

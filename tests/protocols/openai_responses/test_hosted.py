@@ -24,7 +24,7 @@ def test_a_search_tells_its_query_and_seals_its_sources() -> None:
         "action": {"type": "search", "query": "q", "sources": [SOURCE]},
     }
     call, result = decode_hosted(Fields(item), "web_search_call", "gpt-5", "openai")
-    seal = Seal(origin=NAME, kind="web", body=SOURCE, model="gpt-5", upstream="openai")
+    seal = Seal(origin=NAME, kind="web", body=SOURCE, model="gpt-5", vendor="openai")
     assert (call.call_id, call.name, call.arguments) == ("ws_1", "web_search", '{"query":"q"}')
     assert result.sources == (WebSource(url="https://a.example", seal=seal),)
     assert encode_hosted(call, result) is item

@@ -84,7 +84,7 @@ def test_reasoning_is_read_by_its_summary_first(members: JsonObject, text: str, 
 
 
 def test_an_envelope_gives_back_what_another_issuer_sealed() -> None:
-    seal = Seal(origin=MESSAGES, kind="thinking", body={"type": "thinking"}, model="claude", upstream="anthropic")
+    seal = Seal(origin=MESSAGES, kind="thinking", body={"type": "thinking"}, model="claude", vendor="anthropic")
     item: JsonObject = {
         "type": "reasoning",
         "id": "rs_1",

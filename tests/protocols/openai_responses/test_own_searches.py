@@ -26,7 +26,7 @@ ANSWER: JsonObject = {
 
 def asked(source: str) -> TranslatedRequest:
     body: JsonObject = {"model": "grok-4", "max_tokens": 9, "messages": [{"role": "user", "content": "Which line?"}]}
-    return translate_request(json.dumps(body), source=source, target=RESPONSES, upstream="xai")
+    return translate_request(json.dumps(body), source=source, target=RESPONSES, vendor="xai")
 
 
 def stream() -> bytes:
@@ -69,7 +69,7 @@ def test_item_23_nor_is_it_one_in_a_stream(client: str) -> None:
 def test_item_23_a_tool_in_free_text_that_was_declared_is_still_called() -> None:
     body: JsonObject = {"model": "grok-4", "messages": [{"role": "user", "content": "Which line?"}]}
     body["tools"] = [{"type": "custom", "custom": {"name": "x_keyword_search"}}]
-    request = translate_request(json.dumps(body), source=CHAT, target=RESPONSES, upstream="openai")
+    request = translate_request(json.dumps(body), source=CHAT, target=RESPONSES, vendor="openai")
     answer = translate_response(json.dumps(ANSWER), source=RESPONSES, target=CHAT, request=request)
     assert b"x_keyword_search" in answer.body
     translator = StreamPipeline(source=RESPONSES, target=CHAT, request=request)

@@ -9,7 +9,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import (
     Audio,
-    CacheMark,
+    CacheBreakpoint,
     Citation,
     Document,
     Extras,
@@ -25,7 +25,7 @@ from dragoman.model.parts import (
     Url,
 )
 from dragoman.protocols.openai_responses import NAME
-from dragoman.protocols.openai_responses.parts import InputWriter, decode_part, encode_annotation, encode_home
+from dragoman.protocols.openai_responses.parts import InputWriter, decode_part, encode_annotation, encode_native
 from dragoman.wire.fields import Fields
 from tests.protocols.openai_responses.asking import MESSAGES, lines, target
 
@@ -34,7 +34,7 @@ ROUND: list[tuple[JsonObject, Part]] = [
     ({"type": "input_text", "text": "x"}, Text(text="x")),
     (
         {"type": "input_text", "text": "x", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}},
-        Text(text="x", cache=CacheMark(origin=NAME, ttl="30m")),
+        Text(text="x", cache=CacheBreakpoint(origin=NAME, ttl="30m")),
     ),
     (
         {"type": "input_image", "image_url": "data:image/png;base64,AAEC", "detail": "low"},
@@ -62,14 +62,14 @@ def test_parts_are_read(body: JsonObject, part: Part) -> None:
 
 
 def test_parts_of_an_answer_are_written_as_they_were() -> None:
-    mark = CacheMark(origin=NAME, ttl="30m")
+    mark = CacheBreakpoint(origin=NAME, ttl="30m")
     written: JsonObject = {"type": "output_text", "text": "x", "annotations": []}
-    assert encode_home(Text(text="x")) == written
+    assert encode_native(Text(text="x")) == written
     marked: JsonObject = {**written, "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}}
-    assert encode_home(Text(text="x", cache=mark)) == marked
-    assert encode_home(Refusal(text="no")) == {"type": "refusal", "refusal": "no"}
+    assert encode_native(Text(text="x", cache=mark)) == marked
+    assert encode_native(Refusal(text="no")) == {"type": "refusal", "refusal": "no"}
     body: JsonObject = {"type": "brand_new", "x": 1}
-    assert encode_home(Foreign(origin=NAME, kind="brand_new", body=body)) == body
+    assert encode_native(Foreign(origin=NAME, kind="brand_new", body=body)) == body
 
 
 @pytest.mark.parametrize("body", [{"type": "input_file"}, {"type": "input_image", "image_url": "data:image/png"}])

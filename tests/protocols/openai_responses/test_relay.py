@@ -7,18 +7,18 @@ import pytest
 from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
 from dragoman.protocols.openai_responses.relay import (
-    ask_usage,
-    keep_nothing,
+    include_usage,
     plain_end,
     repair_request,
     withhold_usage,
     without_reasoning,
+    without_storage,
 )
 from dragoman.rules.envelope import Envelope, seal
 
 
 def envelope(kind: str, origin: str = "a", **data: str) -> bytes:
-    return seal(Envelope(origin=origin, model="m", upstream="u", kind=kind, data=dict(data))).encode()
+    return seal(Envelope(origin=origin, model="m", vendor="u", kind=kind, data=dict(data))).encode()
 
 
 HEAD = b'{ "model":"m" ,"input":[ {"role":"user","content":"hi"}, '
@@ -127,7 +127,7 @@ def test_without_encrypted_reasoning_there_is_nothing_to_try_again(body: bytes) 
 
 
 def test_usage_is_told_without_being_asked_for() -> None:
-    assert ask_usage(b'{"stream":true}') is None
+    assert include_usage(b'{"stream":true}') is None
     assert withhold_usage(b"data: {}\n\n") == b"data: {}\n\n"
 
 
@@ -161,4 +161,4 @@ def test_item_10_ids_that_only_another_server_gives_go_after_a_refusal(own: byte
     ],
 )
 def test_an_answer_that_is_kept_elsewhere_is_asked_for_as_one_that_can_go_on(body: bytes, sent: bytes) -> None:
-    assert keep_nothing(body) == sent
+    assert without_storage(body) == sent

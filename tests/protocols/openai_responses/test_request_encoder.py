@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.parts import CacheMark, Extras, Text
+from dragoman.model.parts import CacheBreakpoint, Extras, Text
 from dragoman.model.request import (
     CacheOptions,
     Demand,
@@ -163,7 +163,7 @@ def test_pitfall_006_007_instructions_are_joined_without_the_telemetry_line() ->
 
 
 def test_pitfall_175_breakpoints_stand_on_parts_where_the_model_takes_them() -> None:
-    mark = CacheMark(origin=MESSAGES, ttl="1h")
+    mark = CacheBreakpoint(origin=MESSAGES, ttl="1h")
     request = replace(ASKED, instructions=(Text(text="one", cache=mark),))
     body, losses = written(request)
     assert (body["instructions"], losses) == ("one", ["dropped cache_mark instructions[0].cache"])

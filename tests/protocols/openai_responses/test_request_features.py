@@ -8,14 +8,14 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import ConversationStart, RequestFeatures
-from dragoman.protocols.openai_responses.request_features import opening_of, signs_of
+from dragoman.protocols.openai_responses.request_features import conversation_start_of, request_features_of
 from dragoman.wire.duplicate_keys import OBJECT
 
 DATA = "data:image/png;base64," + "A" * 1000
 
 
 def signs(**members: object) -> RequestFeatures:
-    return signs_of(json.dumps({"model": "m", "input": "Hi", **members}).encode())
+    return request_features_of(json.dumps({"model": "m", "input": "Hi", **members}).encode())
 
 
 def test_a_plain_request_has_none() -> None:
@@ -28,7 +28,7 @@ def test_each_sign_is_seen() -> None:
     assert signs(reasoning={"effort": "low"}).thinking
     assert signs(reasoning={"summary": "auto"}).thinking
     assert signs(text={"format": {"type": "json_schema", "name": "x", "schema": {}}}).structured
-    assert signs(max_output_tokens=7).most_output == 7
+    assert signs(max_output_tokens=7).max_output == 7
 
 
 def test_media_are_counted_wherever_they_stand() -> None:
@@ -46,11 +46,11 @@ def test_what_a_tool_is_given_is_no_media() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"input":1}', b'{"input":[1]}', b'{"input":[{"content":[1]}]}'])
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
-    assert signs_of(body) == RequestFeatures()
+    assert request_features_of(body) == RequestFeatures()
 
 
 def opening(**members: object) -> ConversationStart:
-    return opening_of(OBJECT.decode(json.dumps({"model": "m", **members})))
+    return conversation_start_of(OBJECT.decode(json.dumps({"model": "m", **members})))
 
 
 def test_a_conversation_is_known_by_its_beginning() -> None:
@@ -59,7 +59,7 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     assert opening(instructions="Be brief.", input=[first]) == ConversationStart(instructions="Be brief.", text="Hi")
     assert opening(input=[system, first, first]) == ConversationStart(instructions="Be brief.", text="Hi")
     assert opening(input="Hi") == ConversationStart(text="Hi")
-    assert opening(input=[{"type": "reasoning"}]) == opening_of({}) == ConversationStart()
+    assert opening(input=[{"type": "reasoning"}]) == conversation_start_of({}) == ConversationStart()
 
 
 def test_or_by_the_key_of_its_cache() -> None:
@@ -67,10 +67,10 @@ def test_or_by_the_key_of_its_cache() -> None:
 
 
 def test_what_its_provider_keeps_is_seen() -> None:
-    assert signs(input=[{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]).kept
-    assert not signs(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]).kept
-    assert signs(tools=[{"type": "code_interpreter", "container": "cntr_1"}]).kept
-    assert signs(tools=[{"type": "file_search", "vector_store_ids": ["vs_1"]}]).kept
+    assert signs(input=[{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]).references_stored
+    assert not signs(tools=[{"type": "code_interpreter", "container": {"type": "auto"}}]).references_stored
+    assert signs(tools=[{"type": "code_interpreter", "container": "cntr_1"}]).references_stored
+    assert signs(tools=[{"type": "file_search", "vector_store_ids": ["vs_1"]}]).references_stored
 
 
 @pytest.mark.parametrize(

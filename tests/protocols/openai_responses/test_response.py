@@ -107,7 +107,7 @@ def test_reasoning_is_sealed_by_its_provider() -> None:
     item: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gA"}
     part = read(item, TEXT).parts[0]
     assert isinstance(part, Thinking)
-    assert part.seal == Seal(origin=NAME, kind="item", body=item, model="gpt-5", upstream="openai")
+    assert part.seal == Seal(origin=NAME, kind="item", body=item, model="gpt-5", vendor="openai")
 
 
 def test_pitfall_042_091_ids_have_this_protocols_form() -> None:
@@ -182,7 +182,7 @@ def test_thinking_carries_an_envelope_for_its_issuer() -> None:
         kind="thinking",
         body={"type": "thinking", "signature": "s"},
         model="claude",
-        upstream="anthropic",
+        vendor="anthropic",
     )
     body, _ = told(answer(Thinking(text="t", seal=seal), Thinking(text="", seal=seal), Text(text="a")))
     first, second, _ = output(body)

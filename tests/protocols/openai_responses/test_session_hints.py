@@ -6,16 +6,18 @@ import json
 
 import pytest
 
-from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
-from dragoman.protocols.openai_responses.session_hints import speech_of
+from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
+from dragoman.protocols.openai_responses.session_hints import session_hints_of
 from dragoman.wire.history_digest import digest
 
-SOUGHT = HintQuery(key=b"k" * 32, telling=frozenset({"task"}), spawning={"task": "prompt", "spawn_agent": "message"})
+SOUGHT = HintQuery(
+    key=b"k" * 32, distinctive_tools=frozenset({"task"}), spawning={"task": "prompt", "spawn_agent": "message"}
+)
 USER: dict[str, object] = {"role": "user", "content": "a"}
 
 
 def speech(given: object, **members: object) -> SessionHints:
-    return speech_of(json.dumps({"model": "m", "input": given, **members}).encode(), SOUGHT)
+    return session_hints_of(json.dumps({"model": "m", "input": given, **members}).encode(), SOUGHT)
 
 
 def test_the_shape_is_told() -> None:
@@ -25,8 +27,8 @@ def test_the_shape_is_told() -> None:
         "tools": [{"name": "spawn_agent"}, {"name": "task"}],
     }
     found = speech([USER], instructions="12345", tools=[{"type": "function", "name": "shell"}, namespace])
-    assert (found.instructions, found.tools, found.messages, found.telling) == (5, 3, 1, ("task",))
-    assert speech([USER], tools=[namespace] * 1000).telling == ("task",)
+    assert (found.instructions, found.tools, found.messages, found.distinctive_tools) == (5, 3, 1, ("task",))
+    assert speech([USER], tools=[namespace] * 1000).distinctive_tools == ("task",)
 
 
 def test_what_it_goes_on_from_is_told() -> None:
@@ -41,7 +43,11 @@ def test_what_it_goes_on_from_is_told() -> None:
 
 def test_a_text_and_a_message_of_it_are_the_same() -> None:
     parts: list[object] = [{"type": "input_text", "text": "a"}]
-    tips = {speech("a").tip, speech([USER]).tip, speech([{"type": "message", "role": "user", "content": [*parts]}]).tip}
+    tips = {
+        speech("a").head,
+        speech([USER]).head,
+        speech([{"type": "message", "role": "user", "content": [*parts]}]).head,
+    }
     assert len(tips) == 1
 
 
@@ -55,10 +61,10 @@ def test_history_grows_over_items() -> None:
     }
     output: dict[str, object] = {"type": "function_call_output", "call_id": "c1", "output": "task_id: ses_1"}
     found = speech([USER, reasoning, call, output])
-    assert found.before == (speech([USER]).tip,)
+    assert found.before == (speech([USER]).head,)
     assert found.prompts == (digest(SOUGHT.key, "prompt", "look"),)
     assert found.tasks == ("ses_1",)
-    assert speech([USER, call, {**output, "output": [{"type": "input_text", "text": "cleared"}]}]).tip == found.tip
+    assert speech([USER, call, {**output, "output": [{"type": "input_text", "text": "cleared"}]}]).head == found.head
     custom: dict[str, object] = {"type": "custom_tool_call", "call_id": "c2", "name": "task", "input": '{"prompt":"x"}'}
     assert len(speech([USER, custom]).prompts) == 1
 
@@ -70,13 +76,13 @@ def test_an_answer_of_several_items_is_one() -> None:
         {"type": "function_call", "call_id": "c1", "name": "shell", "arguments": "{}"},
     ]
     found = speech([USER, *answer, {"type": "function_call_output", "call_id": "c1", "output": "x"}])
-    assert found.before == (speech([USER]).tip,)
+    assert found.before == (speech([USER]).head,)
 
 
 def test_pitfall_506_late_instructions_and_reminders_change_nothing() -> None:
     late: dict[str, object] = {"role": "developer", "content": "late"}
     reminder: dict[str, object] = {"role": "user", "content": "<system-reminder>x</system-reminder>"}
-    assert speech([USER]).tip == speech([USER, late]).tip == speech([reminder, USER]).tip
+    assert speech([USER]).head == speech([USER, late]).head == speech([reminder, USER]).head
 
 
 def test_media_are_told_apart() -> None:
@@ -86,9 +92,9 @@ def test_media_are_told_apart() -> None:
             "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": url}],
         }
 
-    assert speech([seen("x")]).tip != speech([seen("y")]).tip
+    assert speech([seen("x")]).head != speech([seen("y")]).head
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"input":1}', b'{"input":[1]}', b"\xff"])
 def test_what_cannot_be_read_shows_nothing(body: bytes) -> None:
-    assert speech_of(body, SOUGHT) == SILENT
+    assert session_hints_of(body, SOUGHT) == NO_HINTS

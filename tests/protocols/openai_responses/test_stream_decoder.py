@@ -137,7 +137,7 @@ def test_pitfall_102_the_seal_is_that_of_the_done_item() -> None:
         event.delta.seal for event in read(stream) if isinstance(event, PartGrew) and isinstance(event.delta, SealSet)
     ]
     assert [seal.body for seal in seals] == [done]
-    assert (seals[0].model, seals[0].upstream) == ("gpt-5", "openai")
+    assert (seals[0].model, seals[0].vendor) == ("gpt-5", "openai")
 
 
 def test_a_second_summary_is_set_apart_and_the_reasoning_itself_not_repeated() -> None:

@@ -50,7 +50,7 @@ SEAL = Seal(
     kind="thinking",
     body={"type": "thinking", "thinking": "Need the weather.", "signature": "EosnCkYICxIMMb3L"},
     model="m",
-    upstream="anthropic",
+    vendor="anthropic",
 )
 BEGIN = Started(id="msg_0123456789abcdefgh", model="claude")
 END: tuple[Event, ...] = (UsageReported(Usage(input=1, output=1)), Stopped(Stop(reason=StopReason.END)), Ended())

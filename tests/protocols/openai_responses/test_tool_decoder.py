@@ -19,7 +19,7 @@ from dragoman.model.tools import (
     ToolSpec,
     WebSearchTool,
 )
-from dragoman.protocols.openai_responses.tool_decoder import encode_home_choice, encode_home_tools
+from dragoman.protocols.openai_responses.tool_decoder import encode_native_choice, encode_native_tools
 from tests.protocols.openai_responses.asking import decoded
 
 FUNCTION: JsonObject = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
@@ -56,7 +56,7 @@ GRAMMAR: JsonObject = {"type": "grammar", "syntax": "lark", "definition": "start
 )
 def test_a_declaration_is_read_and_told_back(body: JsonObject, tool: ToolSpec) -> None:
     assert decoded({"tools": [body]}).tools == (tool,)
-    assert encode_home_tools((tool,)) == [with_nulls(body)]
+    assert encode_native_tools((tool,)) == [with_nulls(body)]
 
 
 def with_nulls(body: JsonObject) -> JsonObject:
@@ -80,7 +80,7 @@ def with_nulls(body: JsonObject) -> JsonObject:
     ],
 )
 def test_every_declaration_goes_home_whole(body: JsonObject) -> None:
-    assert encode_home_tools(decoded({"tools": [body]}).tools) == [body]
+    assert encode_native_tools(decoded({"tools": [body]}).tools) == [body]
 
 
 def test_a_tool_that_only_home_knows_is_kept_whole() -> None:
@@ -106,11 +106,11 @@ def test_pitfall_156_the_members_of_a_namespace_are_tools() -> None:
     ]
     lookup: JsonObject = {"type": "function", "name": "lookup"}
     told: JsonObject = {**body, "tools": [with_nulls(lookup), {"type": "custom", "name": "note"}]}
-    assert encode_home_tools(tools) == [told, with_nulls(lookup)]
+    assert encode_native_tools(tools) == [told, with_nulls(lookup)]
 
 
 def test_an_echo_names_the_members_of_functions_even_where_they_are_null() -> None:
-    assert encode_home_tools((FunctionTool(name="f"),)) == [
+    assert encode_native_tools((FunctionTool(name="f"),)) == [
         {"type": "function", "name": "f", "description": None, "parameters": None, "strict": None}
     ]
 
@@ -141,7 +141,7 @@ def test_an_echo_names_the_members_of_functions_even_where_they_are_null() -> No
 )
 def test_a_choice_is_read_and_goes_home(body: JsonValue, choice: ToolChoice) -> None:
     assert decoded({"tool_choice": body}).tool_choice == choice
-    assert encode_home_choice(choice) == body
+    assert encode_native_choice(choice) == body
 
 
 def test_a_hosted_choice_of_a_server_goes_home_whole() -> None:
@@ -149,7 +149,7 @@ def test_a_hosted_choice_of_a_server_goes_home_whole() -> None:
     choice = decoded({"tool_choice": body}).tool_choice
     assert choice is not None
     assert choice.mode is ChoiceMode.HOSTED
-    assert encode_home_choice(choice) == body
+    assert encode_native_choice(choice) == body
 
 
 @pytest.mark.parametrize(

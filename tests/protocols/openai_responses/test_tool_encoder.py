@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import RefusedError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.parts import CacheMark, Extras, Text
+from dragoman.model.parts import CacheBreakpoint, Extras, Text
 from dragoman.model.request import Request
 from dragoman.model.tools import (
     ChoiceMode,
@@ -68,7 +68,7 @@ def test_pitfall_146_options_of_messages_tools_do_not_leak() -> None:
         examples=({"a": "x"},),
         deferred=True,
         callers=("direct", "code"),
-        cache=CacheMark(origin=MESSAGES),
+        cache=CacheBreakpoint(origin=MESSAGES),
         extras=Extras(origin=MESSAGES, fields={"eager_input_streaming": True}),
     )
     tools, losses = tools_of(tool)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import (
-    CacheMark,
+    CacheBreakpoint,
     Foreign,
     Image,
     Part,
@@ -25,7 +25,7 @@ from tests.protocols.openai_responses.asking import MESSAGES, from_chat, from_me
 CALL = ToolCall(call_id="toolu_1", name="f", arguments='{"a":1}')
 RESULT = ToolResult(call_id="toolu_1", parts=(Text(text="ok"),))
 ITEM: JsonObject = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "gA"}
-SEAL = Seal(origin=NAME, kind="item", body=ITEM, model="gpt-5", upstream="openai")
+SEAL = Seal(origin=NAME, kind="item", body=ITEM, model="gpt-5", vendor="openai")
 
 
 def assistant(*parts: Part) -> Message:
@@ -88,7 +88,7 @@ def test_pitfall_017_the_text_of_a_result_is_one_string() -> None:
 
 
 def test_a_marked_result_carries_its_breakpoint_on_its_last_part() -> None:
-    result = replace(RESULT, cache=CacheMark(origin=MESSAGES))
+    result = replace(RESULT, cache=CacheBreakpoint(origin=MESSAGES))
     body, _ = written(from_messages(assistant(CALL), said(result)), breakpoints=True)
     assert items(body)[1]["output"] == [
         {"type": "input_text", "text": "ok", "prompt_cache_breakpoint": {"mode": "explicit"}}

@@ -8,7 +8,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, Text
 from dragoman.model.response import Usage
-from dragoman.protocols.openai_responses.usage import decode_usage, encode_home_usage, encode_usage
+from dragoman.protocols.openai_responses.usage import decode_usage, encode_native_usage, encode_usage
 from tests.protocols.openai_responses.asking import answer, lines, told
 
 COUNTS: JsonObject = {
@@ -22,15 +22,15 @@ COUNTS: JsonObject = {
 
 def test_cached_tokens_that_a_server_counts_apart_are_added_and_reported() -> None:
     ledger = Ledger()
-    usage = decode_usage({"usage": COUNTS}, ledger, home=False)
+    usage = decode_usage({"usage": COUNTS}, ledger, native=False)
     assert usage is not None and (usage.input, usage.cache_read, usage.cache_write) == (80, 64, 6)
     assert lines(ledger) == ["approximated usage usage.input"]
 
 
 def test_at_home_they_stay_as_they_were_said() -> None:
     ledger = Ledger()
-    usage = decode_usage({"usage": COUNTS}, ledger, home=True)
-    assert usage is not None and encode_home_usage(usage) == COUNTS
+    usage = decode_usage({"usage": COUNTS}, ledger, native=True)
+    assert usage is not None and encode_native_usage(usage) == COUNTS
     assert lines(ledger) == []
 
 

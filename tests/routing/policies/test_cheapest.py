@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Behind, Dice, PlanInputs, Why, explain, plan
+from dragoman.routing.plan import Deprioritized, PlanInputs, RandomDraws, Why, explain, plan
 from tests.routing.lines import ALL_DICE, DICE, A, B, C, D, Told, line, names, seen, worlds
 
 CHEAPEST = line(A, B, C, D, policy="cheapest")
@@ -19,14 +19,14 @@ def test_the_cheapest_leads_and_equals_stay_as_written() -> None:
 
 
 @given(worlds(), ALL_DICE)
-def test_cheapest_is_minimal_among_those_that_are_equally_well(view: PlanInputs, dice: Dice) -> None:
+def test_cheapest_is_minimal_among_those_that_are_equally_well(view: PlanInputs, dice: RandomDraws) -> None:
     made = plan(CHEAPEST, NEEDS, view, dice)
     order = [next(found for found in made.candidates if found.target is target) for target in made.order]
-    if made.why is Why.PINNED:
+    if made.why is Why.AFFINITY:
         order = order[1:]
     for ahead, after in pairwise(order):
         # Targets in cooldown are a last resort, in the order in which their cooldowns end.
-        if ahead.behind is after.behind and ahead.behind is not Behind.COOLDOWN:
+        if ahead.deprioritized is after.deprioritized and ahead.deprioritized is not Deprioritized.COOLDOWN:
             assert after.cost is None or (ahead.cost is not None and ahead.cost <= after.cost)
 
 

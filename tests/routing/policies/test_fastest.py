@@ -9,14 +9,14 @@ from hypothesis import given
 
 from dragoman.model.request_features import RequestFeatures
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Dice, Why, explain, plan
-from dragoman.routing.plan_inputs import EXPLORING
+from dragoman.routing.plan import RandomDraws, Why, explain, plan
+from dragoman.routing.plan_inputs import EXPLORATION_RATE
 from dragoman.routing.speed import Speed
 from tests.routing.lines import DICE, SPEEDS, A, B, C, D, fast, line, names, seen
 
 FASTEST = line(A, B, C, D, policy="fastest")
 NEEDS = Requirements(size=4000)
-CURIOUS = Dice(weight=0.0, explore=EXPLORING / 2, ramp=0.5)
+CURIOUS = RandomDraws(weight=0.0, explore=EXPLORATION_RATE / 2, slow_start=0.5)
 
 
 def test_the_fastest_leads() -> None:
@@ -31,7 +31,7 @@ def test_a_short_answer_is_worth_its_first_token() -> None:
     }
     both = line(A, B, policy="fastest")
     assert names(plan(both, NEEDS, seen(speeds=speeds), DICE)) == "b a"
-    short = Requirements(size=4000, signs=RequestFeatures(most_output=10))
+    short = Requirements(size=4000, request_features=RequestFeatures(max_output=10))
     assert names(plan(both, short, seen(speeds=speeds), DICE)) == "a b"
 
 
@@ -71,14 +71,14 @@ def test_where_all_was_measured_the_oldest_is_looked_at_again() -> None:
 
 def test_how_often_is_a_setting() -> None:
     view = seen(speeds={"b": fast(1.0)})
-    assert plan(FASTEST, NEEDS, view, Dice(0.0, 0.0, 0.5, exploring=0.0)).why is Why.POLICY
-    assert plan(FASTEST, NEEDS, view, Dice(0.0, 0.99, 0.5, exploring=1.0)).why is Why.EXPLORED
+    assert plan(FASTEST, NEEDS, view, RandomDraws(0.0, 0.0, 0.5, exploration_rate=0.0)).why is Why.POLICY
+    assert plan(FASTEST, NEEDS, view, RandomDraws(0.0, 0.99, 0.5, exploration_rate=1.0)).why is Why.EXPLORED
 
 
 def test_a_conversation_explores_nothing() -> None:
     speeds = {"a": fast(1.0), "b": fast(2.0)}
     made = plan(FASTEST, NEEDS, seen(speeds=speeds, pin="b"), CURIOUS)
-    assert (names(made), made.why) == ("b c a d", Why.PINNED)
+    assert (names(made), made.why) == ("b c a d", Why.AFFINITY)
 
 
 @pytest.mark.parametrize("figure", [0.0, -1.0, 5e-324, 1e308, inf, -inf, nan])

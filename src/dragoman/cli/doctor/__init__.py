@@ -40,39 +40,39 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.cli.doctor.environment import environment
     from dragoman.cli.doctor.gateway import gateway
     from dragoman.cli.doctor.machine import machine
-    from dragoman.cli.doctor.providers import ask, clock, providers
-    from dragoman.cli.doctor.report import as_json, as_text, veil_of
+    from dragoman.cli.doctor.providers import clock, probe_providers, providers
+    from dragoman.cli.doctor.report import as_json, as_text, redactor_for
     from dragoman.cli.doctor.service import service
     from dragoman.system_service.installed import find_installed
     from dragoman.wire.json import encode_text
 
-    with progress() as say:
-        say("reading the configuration …")
+    with progress() as show_step:
+        show_step("reading the configuration …")
         settings, section = configuration(options.config, os.environ)
         sections = [machine(), section]
-        say("looking at the environment …")
+        show_step("looking at the environment …")
         sections.append(environment(os.environ))
         if settings is not None:
-            say(f"asking {len(settings.providers)} providers …")
-            answers = None if options.offline else ask(settings)
-            sections.append(providers(settings, answers, os.environ))
-            sections += [clock(answers)] if answers is not None else []
-        say("looking at the disk …")
+            show_step(f"asking {len(settings.providers)} providers …")
+            responses = None if options.offline else probe_providers(settings)
+            sections.append(providers(settings, responses, os.environ))
+            sections += [clock(responses)] if responses is not None else []
+        show_step("looking at the disk …")
         sections.append(disk(settings, os.environ))
         if settings is not None:
             sections += [store(settings), gateway(settings)]
         installed = find_installed(os.environ)
         if installed is not None:
             sections.append(service(installed, os.environ)[1])
-        say("asking clients for their versions …")
+        show_step("asking clients for their versions …")
         sections.append(clients(os.environ))
     # None of them is told by anybody above; this is for words of others.
     called = settings.providers.values() if settings is not None else ()
     secrets = [secret for provider in called for secret in (*provider.keys, *provider.headers.values())]
-    veil = veil_of(os.environ, [*secrets, os.environ.get("DRAGOMAN_KEY", "")])
+    redactor = redactor_for(os.environ, [*secrets, os.environ.get("DRAGOMAN_KEY", "")])
     if options.json:
-        documents.write(encode_text(as_json(sections, veil)).encode() + b"\n")
+        documents.write(encode_text(as_json(sections, redactor)).encode() + b"\n")
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.say(as_text(sections, screen, veil), screen)
+        documents.write_text(as_text(sections, screen, redactor), screen)
     return WRONG if any(section.wrong for section in sections) else 0

@@ -7,12 +7,12 @@ import threading
 from urllib.parse import urlsplit
 
 # A machine nearby answers at once; one that does not exist may take for ever, and so may whoever knows the names.
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 _PORTS = {"http": 80, "https": 443}
 _LATE = "nobody answers there in time"
 
 
-def problem_at(url: str, patience: float = _PATIENCE) -> str:
+def problem_at(url: str, timeout: float = _TIMEOUT) -> str:
     """Why nobody can be reached at an address, in words without the address; "" if somebody can."""
     try:
         place = urlsplit(url)
@@ -21,17 +21,17 @@ def problem_at(url: str, patience: float = _PATIENCE) -> str:
         host, port = None, None
     if not host or port is None:
         return "it is no address"
-    found: list[str] = []
+    problems: list[str] = []
     # Looking a name up cannot be ended; nobody waits for it longer than for the rest.
-    thread = threading.Thread(target=lambda: found.append(_tried(host, port, patience)), daemon=True)
+    thread = threading.Thread(target=lambda: problems.append(_tried(host, port, timeout)), daemon=True)
     thread.start()
-    thread.join(patience)
-    return found[0] if found else _LATE
+    thread.join(timeout)
+    return problems[0] if problems else _LATE
 
 
-def _tried(host: str, port: int, patience: float) -> str:
+def _tried(host: str, port: int, timeout: float) -> str:
     try:
-        socket.create_connection((host, port), timeout=patience).close()
+        socket.create_connection((host, port), timeout=timeout).close()
     except ConnectionRefusedError:
         return "nobody listens there"
     except TimeoutError:

@@ -18,28 +18,28 @@ from dragoman.launching.clients import CLIENTS, LaunchableClient
 from dragoman.wire.json import decode
 
 # How long a client may take to say its version.
-_PATIENCE = 5.0
-_LARGEST = 4 * 1024 * 1024
-_LONGEST = 80
+_VERSION_TIMEOUT = 5.0
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+_MAX_VERSION_LENGTH = 80
 
 
 def clients(
-    environ: Mapping[str, str], problem: Callable[[str], str] = problem_at, patience: float = _PATIENCE
+    environ: Mapping[str, str], problem: Callable[[str], str] = problem_at, timeout: float = _VERSION_TIMEOUT
 ) -> Section:
     """The clients that can be launched, and settings of theirs that point at nothing."""
     with ThreadPoolExecutor() as pool:
-        told = pool.map(lambda client: _version(client, environ, patience), CLIENTS.values())
-        facts = tuple(zip(CLIENTS, told, strict=True))
+        versions = pool.map(lambda client: _version(client, environ, timeout), CLIENTS.values())
+        facts = tuple(zip(CLIENTS, versions, strict=True))
     findings = []
     for file, key, url in _addresses(environ):
         why = problem(url)
         if why:
             words = f"{key} in {file} leads a client elsewhere, and {why}"
-            findings.append(DoctorFinding(words=words, advice=f"take {key} out of {file}", heading=BLOCKED))
+            findings.append(DoctorFinding(message=words, advice=f"take {key} out of {file}", heading=BLOCKED))
     return Section(title="Clients", facts=facts, findings=tuple(findings))
 
 
-def _version(client: LaunchableClient, environ: Mapping[str, str], patience: float) -> str:
+def _version(client: LaunchableClient, environ: Mapping[str, str], timeout: float) -> str:
     try:
         program = program_of(client, environ)
     except DragomanError:
@@ -50,15 +50,15 @@ def _version(client: LaunchableClient, environ: Mapping[str, str], patience: flo
             env=environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=patience,
+            timeout=timeout,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"{program}, which did not say its version within {patience:g} s"
+        return f"{program}, which did not say its version within {timeout:g} s"
     except OSError as error:
         return f"{program}, which cannot be run: {error.strerror}"
-    said = done.stdout.decode("utf-8", "replace").strip().splitlines()
-    return f"{said[0][:_LONGEST] if said else 'of an unknown version'}, {program}"
+    lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
+    return f"{lines[0][:_MAX_VERSION_LENGTH] if lines else 'of an unknown version'}, {program}"
 
 
 def _addresses(environ: Mapping[str, str]) -> Iterator[tuple[Path, str, str]]:
@@ -78,8 +78,8 @@ def _addresses(environ: Mapping[str, str]) -> Iterator[tuple[Path, str, str]]:
         url = provider.get("base_url") if isinstance(provider, dict) else None
         if isinstance(url, str):
             yield file, f"model_providers.{name}.base_url", url
-    folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
-    for file in (folder / "opencode.json", Path("opencode.json")):
+    directory = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
+    for file in (directory / "opencode.json", Path("opencode.json")):
         for name, provider in _table(_read_json(file), "provider").items():
             url = _table(provider, "options").get("baseURL")
             if isinstance(url, str):
@@ -87,8 +87,8 @@ def _addresses(environ: Mapping[str, str]) -> Iterator[tuple[Path, str, str]]:
 
 
 def _table(value: object, name: str) -> dict[str, object]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    table = value.get(name) if isinstance(value, dict) else None
+    return table if isinstance(table, dict) else {}
 
 
 def _read(file: Path) -> bytes:
@@ -97,7 +97,7 @@ def _read(file: Path) -> bytes:
         if not file.is_file():
             return b""
         with file.open("rb") as stream:
-            return stream.read(_LARGEST)
+            return stream.read(_MAX_FILE_BYTES)
     except OSError:
         return b""
 

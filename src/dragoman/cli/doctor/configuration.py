@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dragoman.cli.doctor.headings import NOT_TRUSTED, READABLE
 from dragoman.cli.doctor.report import DoctorFinding, Section
 from dragoman.config.config_file import ConfigFile, FileOrigin, find_file
-from dragoman.config.effective_settings import settings_in_force
+from dragoman.config.effective_settings import list_effective_settings
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError, ConfigErrors
@@ -27,18 +27,18 @@ def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Set
     facts = [("file", _described(file))]
     try:
         settings = read_settings(file, environ, catalogue())
-        found = settings_in_force(settings, file, environ, catalogue())
+        effective_settings = list_effective_settings(settings, file, environ, catalogue())
     except ConfigErrors as error:
         return None, Section(title=_TITLE, facts=tuple(facts), findings=tuple(map(_finding, error.problems)))
     except ConfigError as error:
         return None, Section(title=_TITLE, facts=tuple(facts), findings=(_finding(error),))
     keys = "none, but [keys] is there" if settings.keys_table else "none"
     facts.append(("gateway keys", str(len(settings.keys)) if settings.keys else keys))
-    facts += [("not default", str(setting)) for setting in found] or [("not default", "nothing")]
+    facts += [("not default", str(setting)) for setting in effective_settings] or [("not default", "nothing")]
     missing = {str(each): each.remedy for each in settings.missing}
     findings = tuple(
         DoctorFinding(
-            words=warning,
+            message=warning,
             advice=missing.get(warning, "look at it in the configuration, or in the environment"),
             heading=READABLE if "can be read by others" in warning else "",
             wrong="can be read by others" in warning or warning in missing,
@@ -56,5 +56,5 @@ def _finding(error: ConfigError) -> DoctorFinding:
     place = ":".join(part for part in (error.file, str(error.line) if error.line else "") if part)
     words = ": ".join(part for part in (place, error.key, error.problem) if part)
     return DoctorFinding(
-        words=words, advice=error.remedy, heading=NOT_TRUSTED if "not trusted" in error.problem else ""
+        message=words, advice=error.remedy, heading=NOT_TRUSTED if "not trusted" in error.problem else ""
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dragoman.cli.doctor.headings import DATABASE, READABLE
 from dragoman.cli.doctor.report import DoctorFinding, Section
-from dragoman.config.config_file import state_folder
+from dragoman.config.config_file import state_directory
 from dragoman.config.settings import Settings, Storage
 from dragoman.store import MEMORY
 from dragoman.store.file_state import inspect
@@ -19,19 +19,19 @@ from dragoman.store.file_state import inspect
 # With less than this a store or a log may soon not be written.
 _LEAST = 200 * 1024 * 1024
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_MOST_FILES = 20
+_MAX_FILES = 20
 
 
 def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LEAST) -> Section:
     """The state folder, and the file of the store if that is elsewhere."""
-    folder = state_folder(environ)
+    directory = state_directory(environ)
     store = settings.storage.path if settings is not None and _is_used(settings.storage) else ""
-    places = [folder] if folder is not None else []
+    places = [directory] if directory is not None else []
     if store not in ("", MEMORY) and Path(store).parent not in places:
         places.append(Path(store).parent)
     if not places:
         finding = DoctorFinding(
-            words="there is no home to keep anything in", advice="set HOME or XDG_STATE_HOME to an absolute path"
+            message="there is no home to keep anything in", advice="set HOME or XDG_STATE_HOME to an absolute path"
         )
         return Section(title="Disk", findings=(finding,))
     facts: list[tuple[str, str]] = []
@@ -43,41 +43,41 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
         free = shutil.disk_usage(place).free
         facts.append(("folder", f"{place}, {_size(free)} free"))
         if free < least:
-            findings.append(DoctorFinding(words=f"{_size(free)} are free at {place}", advice="make room there"))
+            findings.append(DoctorFinding(message=f"{_size(free)} are free at {place}", advice="make room there"))
         # Of a folder that is not ours alone, the store and what belongs to it.
-        files = _found(place, "*" if place == folder else f"{Path(store).name}*")
-        files |= {} if place == folder else _found(place, f"{Path(store).name}.records/*")
+        files = _list_files(place, "*" if place == directory else f"{Path(store).name}*")
+        files |= {} if place == directory else _list_files(place, f"{Path(store).name}.records/*")
         largest = sorted(files, key=lambda file: files[file].st_size, reverse=True)
-        facts += [("file", f"{path}, {_size(files[path].st_size)}") for path in largest[:_MOST_FILES]]
-        rest = largest[_MOST_FILES:]
+        facts += [("file", f"{path}, {_size(files[path].st_size)}") for path in largest[:_MAX_FILES]]
+        rest = largest[_MAX_FILES:]
         if rest:
             facts.append(("files", f"{len(rest)} more, {_size(sum(files[path].st_size for path in rest))}"))
-        own = {place: place.stat()} if place == folder else {}
+        own = {place: place.stat()} if place == directory else {}
         findings += _exposed({**own, **files})
     return Section(title="Disk", facts=tuple(facts), findings=tuple(findings))
 
 
-def _found(place: Path, pattern: str) -> dict[Path, os.stat_result]:
+def _list_files(place: Path, pattern: str) -> dict[Path, os.stat_result]:
     """The files of a folder; one that goes meanwhile is none."""
-    found: dict[Path, os.stat_result] = {}
+    files: dict[Path, os.stat_result] = {}
     for path in sorted(place.rglob(pattern)):
         with suppress(FileNotFoundError):
             state = path.stat()
             if stat.S_ISREG(state.st_mode):
-                found[path] = state
-    return found
+                files[path] = state
+    return files
 
 
-def _exposed(found: Mapping[Path, os.stat_result]) -> Iterator[DoctorFinding]:
+def _exposed(files: Mapping[Path, os.stat_result]) -> Iterator[DoctorFinding]:
     """What others of this machine may read or write."""
     if os.name != "posix":
         return
-    for path, state in found.items():
+    for path, state in files.items():
         mode = stat.S_IMODE(state.st_mode)
         if mode & _OTHERS:
             wanted = "700" if stat.S_ISDIR(state.st_mode) else "600"
             words = f"{path} has mode {mode:04o}: others of this machine can get at what it holds"
-            yield DoctorFinding(words=words, advice=f"chmod {wanted} {path}", heading=READABLE)
+            yield DoctorFinding(message=words, advice=f"chmod {wanted} {path}", heading=READABLE)
 
 
 def _size(count: int) -> str:
@@ -91,22 +91,22 @@ def _size(count: int) -> str:
 
 def _is_used(storage: Storage) -> bool:
     """Whether anything goes into the file: what is kept of Responses, or what is written down of exchanges."""
-    return storage.keep or storage.records
+    return storage.store_responses or storage.record_requests
 
 
 def store(settings: Settings) -> Section:
     """Whether the kept file can be used, and which version it has."""
     title, path = "Store", settings.storage.path
     if not _is_used(settings.storage) or path in ("", MEMORY):
-        why = "in memory, as long as a process lives" if settings.storage.keep else "nothing is kept"
+        why = "in memory, as long as a process lives" if settings.storage.store_responses else "nothing is kept"
         return Section(title=title, facts=(("kept", why),))
     place = Path(path)
     if not place.exists():
         return Section(title=title, facts=(("file", f"{path}, which the first start makes"),))
-    found = inspect(path)
-    facts = (("file", path), ("version", f"{found.version} of {found.newest}"))
-    if not found.problem:
+    state = inspect(path)
+    facts = (("file", path), ("version", f"{state.version} of {state.newest}"))
+    if not state.problem:
         return Section(title=title, facts=facts)
     advice = "run the version that wrote it, name another file in storage.path, or move this one away"
-    finding = DoctorFinding(words=f"{path}: {found.problem}", advice=advice, heading=DATABASE)
+    finding = DoctorFinding(message=f"{path}: {state.problem}", advice=advice, heading=DATABASE)
     return Section(title=title, facts=facts, findings=(finding,))

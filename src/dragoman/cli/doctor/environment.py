@@ -30,7 +30,7 @@ _SHELL_FILES = (
     ".config/fish/config.fish",
     ".config/environment.d/dragoman.conf",
 )
-_LARGEST = 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
 
 
 def environment(environ: Mapping[str, str], problem: Callable[[str], str] = problem_at) -> Section:
@@ -64,19 +64,19 @@ def _findings(environ: Mapping[str, str], problem: Callable[[str], str]) -> Iter
         advice = f"unset {name}" + (f", and take it out of {where}" if where else ", and look where it is set")
         why = problem(environ[name])
         if why:
-            yield DoctorFinding(words=f"{name} is set, and {why}", advice=advice, heading=BLOCKED)
+            yield DoctorFinding(message=f"{name} is set, and {why}", advice=advice, heading=BLOCKED)
         else:
             words = f"{name} is set: every client started here goes to that address, launched or not"
-            yield DoctorFinding(words=words, advice=f"if that is not meant, {advice}", wrong=False)
+            yield DoctorFinding(message=words, advice=f"if that is not meant, {advice}", wrong=False)
     caught = [name for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy") if environ.get(name)]
     if caught and not _past_proxy(environ):
         words = f"{' and '.join(caught)} may catch what clients send to this machine"
         advice = "add 127.0.0.1 to NO_PROXY; `dragoman launch` and `dragoman env` do it by themselves"
-        yield DoctorFinding(words=words, advice=advice, heading=BLOCKED, wrong=False)
+        yield DoctorFinding(message=words, advice=advice, heading=BLOCKED, wrong=False)
     if all(environ.get(name) for name in _CONFLICT):
         words = f"{' and '.join(_CONFLICT)} are both set, of which Claude Code wants one"
         yield DoctorFinding(
-            words=words, advice=f"unset the one that is not meant: unset {_CONFLICT[1]}", heading=AUTH_CONFLICT
+            message=words, advice=f"unset the one that is not meant: unset {_CONFLICT[1]}", heading=AUTH_CONFLICT
         )
 
 
@@ -91,17 +91,17 @@ def _where(name: str, environ: Mapping[str, str]) -> str:
     home = Path(environ.get("HOME", ""))
     if not home.is_absolute():
         return ""
-    spoken = re.compile(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])")
-    found = []
+    pattern = re.compile(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])")
+    locations = []
     for file in (home / below for below in _SHELL_FILES):
         if not file.is_file():
             continue
         try:
             with file.open(encoding="utf-8", errors="replace") as stream:
-                lines = stream.read(_LARGEST).splitlines()
+                lines = stream.read(_MAX_FILE_BYTES).splitlines()
         except OSError:
             continue
         for number, line in enumerate(lines, 1):
-            if spoken.search(line) and not line.lstrip().startswith("#"):
-                found.append(f"{file}:{number}")
-    return ", ".join(found)
+            if pattern.search(line) and not line.lstrip().startswith("#"):
+                locations.append(f"{file}:{number}")
+    return ", ".join(locations)

@@ -9,7 +9,7 @@ from dragoman import __version__
 from dragoman.cli.doctor.report import DoctorFinding, Section
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.gateway import StrangerError, find_running, status_of
+from dragoman.launching.gateway import ForeignProcessError, find_running, status_of
 from dragoman.launching.keys import find_key
 from dragoman.launching.port_owners import processes_of
 
@@ -22,26 +22,26 @@ def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Sect
         return Section(title=title, facts=(("running", "not known: the configuration takes any free port"),))
     try:
         address = find_running(settings.server)
-    except StrangerError as error:
+    except ForeignProcessError as error:
         advice = "give the gateway another port in server.port"
-        return Section(title=title, findings=(DoctorFinding(words=str(error), advice=advice),))
+        return Section(title=title, findings=(DoctorFinding(message=str(error), advice=advice),))
     pids = processes_of(port)
     if address is None:
         none = (("running", f"none at port {port}"),)
         if not pids:
             return Section(title=title, facts=none)
         words = f"port {port} is taken by another program (process {_listed(pids)})"
-        finding = DoctorFinding(words=words, advice="end that, or start with `dragoman serve --port …`")
+        finding = DoctorFinding(message=words, advice="end that, or start with `dragoman serve --port …`")
         return Section(title=title, facts=none, findings=(finding,))
     facts = (("running", address), ("process", _listed(pids) if pids else "the system does not tell"))
     try:
         key = find_key(settings, environ)
-        told = status_of(address, "" if key.is_placeholder else key.text)
+        status = status_of(address, "" if key.is_placeholder else key.text)
     except DragomanError as error:
         words = f"it does not say how it is: {error}"
-        note = DoctorFinding(words=words, advice="set DRAGOMAN_KEY to a key of it", wrong=False)
+        note = DoctorFinding(message=words, advice="set DRAGOMAN_KEY to a key of it", wrong=False)
         return Section(title=title, facts=facts, findings=(note,))
-    version, workers = str(told.get("version")), str(told.get("workers"))
+    version, workers = str(status.get("version")), str(status.get("workers"))
     more = (("version", version), ("workers", workers))
     return Section(title=title, facts=(*facts, *more), findings=_findings(version))
 
@@ -50,7 +50,7 @@ def _findings(version: str) -> tuple[DoctorFinding, ...]:
     if version == __version__:
         return ()
     words = f"it runs version {version}, and this is {__version__}"
-    return (DoctorFinding(words=words, advice="start it again", wrong=False),)
+    return (DoctorFinding(message=words, advice="start it again", wrong=False),)
 
 
 def _listed(pids: list[int]) -> str:

@@ -21,7 +21,7 @@ def machine() -> Section:
     )
     findings = []
     if sys.platform == "win32":
-        findings.append(DoctorFinding(words="the gateway does not run on Windows itself", advice="use it within WSL"))
+        findings.append(DoctorFinding(message="the gateway does not run on Windows itself", advice="use it within WSL"))
     if sys.version_info < _LEAST:
-        findings.append(DoctorFinding(words="this Python is too old", advice="use Python 3.11 or a later one"))
+        findings.append(DoctorFinding(message="this Python is too old", advice="use Python 3.11 or a later one"))
     return Section(title="Machine", facts=facts, findings=tuple(findings))

@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from dragoman.gateway.provider_probe import ProbeResponse
 
 # So long each of them may take, all at once.
-PATIENCE = 8.0
+TIMEOUT = 8.0
 # Signatures of clouds are refused from five minutes on, and certificates may seem not to hold yet.
-MOST_SECONDS = 60.0
+MAX_SKEW_SECONDS = 60.0
 # What a key that is not taken is answered with.
 _NO_KEY = frozenset({401, 403})
 
 
-def ask(settings: Settings, patience: float = PATIENCE) -> list[ProbeResponse]:
+def probe_providers(settings: Settings, timeout: float = TIMEOUT) -> list[ProbeResponse]:
     """What every provider answers."""
     # The gateway is needed for this alone.
-    from dragoman.gateway.provider_probe import ask_all
+    from dragoman.gateway.provider_probe import probe_all
 
-    return asyncio.run(ask_all(settings, patience))
+    return asyncio.run(probe_all(settings, timeout))
 
 
-def providers(settings: Settings, answers: Sequence[ProbeResponse] | None, environ: Mapping[str, str]) -> Section:
+def providers(settings: Settings, responses: Sequence[ProbeResponse] | None, environ: Mapping[str, str]) -> Section:
     """The providers that are set up; without answers nobody was asked."""
-    if answers is None:
+    if responses is None:
         named = ", ".join(settings.providers)
         return Section(title="Providers", facts=(("set up", named), ("asked", "nobody, as --offline says")))
     facts = tuple(
-        (f"{answer.provider} {answer.protocol}", ("ok: " if answer.well else "failed: ") + answer.words)
-        for answer in answers
+        (f"{answer.provider} {answer.protocol}", ("ok: " if answer.well else "failed: ") + answer.message)
+        for answer in responses
     )
-    findings = tuple(_finding(answer, environ) for answer in _failed(answers))
+    findings = tuple(_finding(answer, environ) for answer in _failed(responses))
     if not findings and all(provider.transport == "echo" for provider in settings.providers.values()):
         only = DoctorFinding(
-            words="nobody but the embedded echo is set up",
+            message="nobody but the embedded echo is set up",
             advice="set a key, such as OPENAI_API_KEY, or write a table into dragoman.toml (`dragoman providers`)",
             wrong=False,
         )
@@ -52,23 +52,25 @@ def providers(settings: Settings, answers: Sequence[ProbeResponse] | None, envir
     return Section(title="Providers", facts=facts, findings=findings)
 
 
-def _failed(answers: Sequence[ProbeResponse]) -> Iterator[ProbeResponse]:
+def _failed(responses: Sequence[ProbeResponse]) -> Iterator[ProbeResponse]:
     """One answer of each provider that failed, by what it says."""
     seen: set[tuple[str, str]] = set()
-    for answer in answers:
-        if not answer.well and (answer.provider, answer.words) not in seen:
-            seen.add((answer.provider, answer.words))
-            yield answer
+    for response in responses:
+        if not response.well and (response.provider, response.message) not in seen:
+            seen.add((response.provider, response.message))
+            yield response
 
 
-def _finding(answer: ProbeResponse, environ: Mapping[str, str]) -> DoctorFinding:
-    name, words = answer.provider, f"{answer.provider}: {answer.words}"
-    if answer.status in _NO_KEY:
-        return DoctorFinding(words=words, advice=f"look at {_key(name, environ)}", heading=REFUSED_KEY)
-    if "base_url" in answer.words:
-        return DoctorFinding(words=words, advice=f"look at providers.{name}.base_url")
+def _finding(response: ProbeResponse, environ: Mapping[str, str]) -> DoctorFinding:
+    name, words = response.provider, f"{response.provider}: {response.message}"
+    if response.status in _NO_KEY:
+        return DoctorFinding(message=words, advice=f"look at {_key(name, environ)}", heading=REFUSED_KEY)
+    if "base_url" in response.message:
+        return DoctorFinding(message=words, advice=f"look at providers.{name}.base_url")
     advice = f"is {name} running, and can it be reached from here? `dragoman check --live` asks again"
-    return DoctorFinding(words=words, advice=advice, heading=REFUSED_CONNECTION if "connect" in answer.words else "")
+    return DoctorFinding(
+        message=words, advice=advice, heading=REFUSED_CONNECTION if "connect" in response.message else ""
+    )
 
 
 def _key(name: str, environ: Mapping[str, str]) -> str:
@@ -80,28 +82,30 @@ def _key(name: str, environ: Mapping[str, str]) -> str:
     return f"{variable}, or {written}" if variable else written
 
 
-def clock(answers: Sequence[ProbeResponse]) -> Section:
+def clock(responses: Sequence[ProbeResponse]) -> Section:
     """How far this machine's clock is from those of providers that said what time it is."""
-    differences = [(answer.provider, found) for answer in answers if (found := _difference(answer)) is not None]
+    differences = [
+        (response.provider, difference) for response in responses if (difference := _difference(response)) is not None
+    ]
     if not differences:
         return Section(title="Clock", facts=(("compared", "with nobody: no provider said what time it is"),))
     provider, seconds = min(differences, key=lambda pair: abs(pair[1]))
     facts = (("compared", f"with {provider}: {seconds:+.0f} s"),)
-    if abs(seconds) <= MOST_SECONDS:
+    if abs(seconds) <= MAX_SKEW_SECONDS:
         return Section(title="Clock", facts=facts)
     ahead = "ahead" if seconds > 0 else "behind"
     finding = DoctorFinding(
-        words=f"the clock of this machine is {abs(seconds):.0f} s {ahead} of what {provider} says",
+        message=f"the clock of this machine is {abs(seconds):.0f} s {ahead} of what {provider} says",
         advice="set it, for example by `timedatectl set-ntp true`",
         heading=CLOCK,
     )
     return Section(title="Clock", facts=facts, findings=(finding,))
 
 
-def _difference(answer: ProbeResponse) -> float | None:
+def _difference(response: ProbeResponse) -> float | None:
     try:
-        said = parsedate_to_datetime(answer.date)
+        provider_time = parsedate_to_datetime(response.date)
     except ValueError:
         return None
-    said = said.replace(tzinfo=UTC) if said.tzinfo is None else said
-    return (datetime.fromtimestamp(answer.heard, UTC) - said).total_seconds()
+    provider_time = provider_time.replace(tzinfo=UTC) if provider_time.tzinfo is None else provider_time
+    return (datetime.fromtimestamp(response.received_at, UTC) - provider_time).total_seconds()

@@ -26,7 +26,7 @@ class DoctorFinding(Struct, frozen=True, kw_only=True):
     What is not `wrong` is worth knowing, and keeps nothing from working.
     """
 
-    words: str
+    message: str
     advice: str
     heading: str = ""
     wrong: bool = True
@@ -51,7 +51,7 @@ class ReportRedactor(Struct, frozen=True, kw_only=True):
     home: str = ""
     secrets: tuple[str, ...] = ()
 
-    def over(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """The text without them."""
         for secret in self.secrets:
             text = text.replace(secret, "[secret]")
@@ -61,34 +61,36 @@ class ReportRedactor(Struct, frozen=True, kw_only=True):
         return text
 
 
-def veil_of(environ: Mapping[str, str], secrets: Sequence[str]) -> ReportRedactor:
+def redactor_for(environ: Mapping[str, str], secrets: Sequence[str]) -> ReportRedactor:
     """The veil of a user; short texts are no secrets, and would blank out ordinary words."""
     long = sorted({secret for secret in secrets if len(secret) >= 8}, key=len, reverse=True)
     return ReportRedactor(home=environ.get("HOME", "").rstrip(os.sep), secrets=tuple(long))
 
 
-def as_text(sections: Sequence[Section], screen: OutputScreen, veil: ReportRedactor) -> str:
+def as_text(sections: Sequence[Section], screen: OutputScreen, redactor: ReportRedactor) -> str:
     """The report for people; it is the same in a pipe, where it goes into an issue."""
-    lines = [line for section in sections for line in (*_section(section, screen, veil), "")]
+    lines = [line for section in sections for line in (*_section(section, screen, redactor), "")]
     return "\n".join([*lines, _sum(sections, screen)])
 
 
-def _section(section: Section, screen: OutputScreen, veil: ReportRedactor) -> Iterator[str]:
+def _section(section: Section, screen: OutputScreen, redactor: ReportRedactor) -> Iterator[str]:
     state = "wrong" if section.wrong else "ok"
     yield f"{screen.painted(section.title, BOLD)}: {screen.painted(state, RED if section.wrong else GREEN)}"
     width = min(max((len(name) for name, _ in section.facts), default=0), _WIDEST_NAME)
     before = ""
     for name, words in section.facts:
         # Several of one kind have their name once.
-        head = f"{_INDENT}{'' if name == before else printable(veil.over(name)):{width}}{_INDENT}"
-        yield from _wrapped(head, veil.over(words), screen)
+        head = f"{_INDENT}{'' if name == before else printable(redactor.redact(name)):{width}}{_INDENT}"
+        yield from _wrapped(head, redactor.redact(words), screen)
         before = name
     for finding in section.findings:
         mark = "wrong" if finding.wrong else "note"
         yield from _wrapped(
-            f"{_INDENT}{screen.painted(mark, RED if finding.wrong else YELLOW)}: ", veil.over(finding.words), screen
+            f"{_INDENT}{screen.painted(mark, RED if finding.wrong else YELLOW)}: ",
+            redactor.redact(finding.message),
+            screen,
         )
-        yield from _wrapped(f"{_INDENT * 2}do: ", veil.over(finding.advice), screen)
+        yield from _wrapped(f"{_INDENT * 2}do: ", redactor.redact(finding.advice), screen)
         if finding.heading:
             yield from _wrapped(f"{_INDENT * 2}see: ", f'{PAGE}, "{finding.heading}"', screen)
 
@@ -115,19 +117,21 @@ def _sum(sections: Sequence[Section], screen: OutputScreen) -> str:
     return screen.painted(f"{'One thing is' if wrong == 1 else f'{wrong} things are'} wrong.", RED)
 
 
-def as_json(sections: Sequence[Section], veil: ReportRedactor) -> JsonObject:
+def as_json(sections: Sequence[Section], redactor: ReportRedactor) -> JsonObject:
     """The report for programs."""
     return {
         "wrong": sum(section.wrong for section in sections),
         "sections": [
             {
                 "title": section.title,
-                "facts": [{"name": veil.over(name), "value": veil.over(value)} for name, value in section.facts],
+                "facts": [
+                    {"name": redactor.redact(name), "value": redactor.redact(value)} for name, value in section.facts
+                ],
                 "findings": [
                     {
                         "wrong": finding.wrong,
-                        "words": veil.over(finding.words),
-                        "do": veil.over(finding.advice),
+                        "words": redactor.redact(finding.message),
+                        "do": redactor.redact(finding.advice),
                         "see": finding.heading or None,
                     }
                     for finding in section.findings

@@ -24,20 +24,20 @@ def service(installed: Installed, environ: Mapping[str, str]) -> tuple[bool, Sec
     try:
         state = state_of(manager, environ)
     except DragomanError as error:
-        state = ServiceState(known=False, running=False, words=str(error))
+        state = ServiceState(loaded=False, running=False, description=str(error))
     if not state.running:
-        words = f"the service does not run: {state.words}"
-        findings.append(DoctorFinding(words=words, advice=f"{manager.start_again}; or look at the log", wrong=False))
+        words = f"the service does not run: {state.description}"
+        findings.append(DoctorFinding(message=words, advice=f"{manager.start_again}; or look at the log", wrong=False))
     values: dict[str, str] = {}
     try:
         values = installed.variables()
     except ConfigError as error:
-        findings.append(DoctorFinding(words=str(error), advice=_AGAIN, heading=SERVICE))
+        findings.append(DoctorFinding(message=str(error), advice=_AGAIN, heading=SERVICE))
     else:
         findings += _compared(installed, values, environ)
     facts = (
         ("unit", str(manager.unit)),
-        ("state", state.words + (f", process {state.pid}" if state.pid else "")),
+        ("state", state.description + (f", process {state.pid}" if state.pid else "")),
         ("configuration", installed.config or "none: the environment alone"),
         ("variables", f"{', '.join(values) or 'none'} (in {installed.env_file or 'no file'})"),
         ("log", manager.show_log),
@@ -54,14 +54,14 @@ def _compared(installed: Installed, values: Mapping[str, str], environ: Mapping[
     try:
         named = named_variables(file)
     except ConfigError as error:
-        yield DoctorFinding(words=f"its configuration cannot be read: {error}", advice="mend it, or install it again")
+        yield DoctorFinding(message=f"its configuration cannot be read: {error}", advice="mend it, or install it again")
         named = ()
     missing = [name for name in named if not values.get(name)]
     if missing:
         words = f"the configuration names variables that the service has not: {', '.join(missing)}"
-        yield DoctorFinding(words=words, advice=f"set them, and {_AGAIN}", heading=SERVICE)
+        yield DoctorFinding(message=words, advice=f"set them, and {_AGAIN}", heading=SERVICE)
     here = variables_for(named, environ, catalogue())
     other = [name for name, value in here.items() if name not in missing and values.get(name) != value]
     if other:
         words = f"set in this shell, and not so for the service: {', '.join(other)}"
-        yield DoctorFinding(words=words, advice=f"if it is to have them, {_AGAIN}", heading=SERVICE, wrong=False)
+        yield DoctorFinding(message=words, advice=f"if it is to have them, {_AGAIN}", heading=SERVICE, wrong=False)

@@ -20,7 +20,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FORWARDED = b"x-forwarded-for"
 # As many bytes as are looked at, from the right; no honest chain is longer.
-_LONGEST = 1024
+_MAX_FORWARDED_BYTES = 1024
 _MAPPED = "::ffff:"
 # By which a proxy says that somebody else asks, of whom nothing is known for sure.
 _PROXIED = (
@@ -56,15 +56,15 @@ def client_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     address = _address(request.peer.partition("%")[0])
     if address is None:
         return ""
-    said = b",".join(value for name, value in request.headers if name == _FORWARDED)
+    forwarded = b",".join(value for name, value in request.headers if name == _FORWARDED)
     # The first of what is cut off may be half an address.
-    heard = said[-_LONGEST:].split(b",")[len(said) > _LONGEST :]
-    while heard and any(address in network for network in proxies):
-        told = _address(heard.pop().decode("latin-1").strip())
-        if told is None:
+    hops = forwarded[-_MAX_FORWARDED_BYTES:].split(b",")[len(forwarded) > _MAX_FORWARDED_BYTES :]
+    while hops and any(address in network for network in proxies):
+        hop = _address(hops.pop().decode("latin-1").strip())
+        if hop is None:
             # Nobody knows who said what stands left of it.
             break
-        address = told
+        address = hop
     return str(address)
 
 
@@ -74,7 +74,7 @@ def peer_address(peer: str, proxies: Sequence[Network]) -> str:
     return "" if address is None or any(address in network for network in proxies) else str(address)
 
 
-def is_near(request: Headed, address: str) -> bool:
+def is_local_client(request: Headed, address: str) -> bool:
     """Whether a request comes from this machine, and is nobody else's that a proxy here passes on."""
     return is_loopback(address) and all(request.header(name) is None for name in _PROXIED)
 

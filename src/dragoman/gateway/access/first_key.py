@@ -22,7 +22,7 @@ OPTION = "--first-key"
 # What it is called in the log.
 NAME = "first"
 # A hash and the end of its line; nobody writes more.
-_MOST = 1024
+_MAX_FILE_BYTES = 1024
 
 
 class FirstKey(Struct, frozen=True):
@@ -71,7 +71,7 @@ def _read(path: Path) -> FirstKey:
         # Unlike `os.fdopen`, this closes the descriptor of a directory.
         with open(path, "rb", opener=_opened) as file:
             _check_own(path, os.fstat(file.fileno()))
-            content = file.read(_MOST)
+            content = file.read(_MAX_FILE_BYTES)
     except OSError as error:
         raise _unusable(path, error) from None
     try:
@@ -89,13 +89,13 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _check_own(path: Path, found: os.stat_result) -> None:
+def _check_own(path: Path, file_stat: os.stat_result) -> None:
     """Refuse a file in which somebody else may have put the hash of a key of his own."""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(file_stat.st_mode):
         problem = "is not a plain file"
-    elif found.st_uid != os.geteuid():
-        problem = f"belongs to another user (uid {found.st_uid})"
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    elif file_stat.st_uid != os.geteuid():
+        problem = f"belongs to another user (uid {file_stat.st_uid})"
+    elif file_stat.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         problem = "can be written by others"
     else:
         return

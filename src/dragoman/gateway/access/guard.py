@@ -12,7 +12,7 @@ from hashlib import sha256
 from dragoman.config.keys import COMMAND_LINE_KEY
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
-from dragoman.gateway.access.client_address import Headed, is_near
+from dragoman.gateway.access.client_address import Headed, is_local_client
 from dragoman.gateway.access.protection import Protection, protection_of
 from dragoman.gateway.paths import MESSAGES
 from dragoman.gateway.processes.shared_memory import SharedMemory
@@ -35,7 +35,7 @@ class Guard:
     ) -> None:
         server = settings.server
         # Whether a key is asked for is not a matter of how many there are: all of them may have been revoked.
-        self._asks_keys = (protection or protection_of(settings)).asks_keys
+        self._requires_keys = (protection or protection_of(settings)).requires_keys
         # Where a process beside this one may have noted that keys are asked for.
         self._page = page
         self._keys = {key.digest: key for key in settings.keys}
@@ -48,22 +48,22 @@ class Guard:
     @property
     def open(self) -> bool:
         """Whether no key is asked for."""
-        return not (self._asks_keys or (self._page is not None and self._page.asks_keys))
+        return not (self._requires_keys or (self._page is not None and self._page.requires_keys))
 
     def admit(self, request: ServerRequest) -> None:
         """Refuse what a foreign web page sent."""
-        said = request.table.get
-        host = said(b"host") or b""
+        header = request.table.get
+        host = header(b"host") or b""
         if host not in self._good:
             if not self._is_ours(host):
                 raise ClientError(403, "this Host is not allowed here; add it to server.allowed_hosts if it should be")
             if len(self._good) < _HOSTS_LIMIT:
                 self._good.add(host)
-        origin = said(b"origin")
+        origin = header(b"origin")
         if origin is not None:
             if not self._is_allowed(origin, host):
                 raise ClientError(403, "web pages of this Origin are not allowed to call; see server.allowed_origins")
-        elif (site := said(b"sec-fetch-site")) is not None and site.lower() not in _LOCAL_SITES:
+        elif (site := header(b"sec-fetch-site")) is not None and site.lower() not in _LOCAL_SITES:
             raise ClientError(403, "requests from another site's web page are not allowed")
 
     def identify(self, request: ServerRequest, protocol: str) -> Key | None:
@@ -84,7 +84,7 @@ class Guard:
         The key that `launch` makes for its client is the operator's own. `key` is the name of the one that was used.
         """
         own = key == COMMAND_LINE_KEY and not self._keys_table
-        return (self.open or own) and is_near(request, address)
+        return (self.open or own) and is_local_client(request, address)
 
     def greeting(self, request: Headed) -> HeaderList:
         """The headers that let an allowed page read the answer."""
@@ -99,11 +99,11 @@ class Guard:
 
     def preflight(self, request: ServerRequest) -> HeaderList:
         """What a browser asks before it sends an allowed page's request."""
-        asked = request.header(b"access-control-request-headers") or b""
+        requested_headers = request.header(b"access-control-request-headers") or b""
         return [
             *self.greeting(request),
             (b"access-control-allow-methods", _CORS_METHODS),
-            (b"access-control-allow-headers", asked),
+            (b"access-control-allow-headers", requested_headers),
             (b"access-control-max-age", b"600"),
         ]
 

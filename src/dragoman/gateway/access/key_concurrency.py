@@ -18,10 +18,10 @@ from dragoman.errors import KeyBusy
 # The share of the latest exchange in the mean of how long they take.
 _LATEST = 0.1
 # Seconds: nobody is told to come back later than that, however long exchanges take.
-_LONGEST_WAIT = 30.0
+_MAX_WAIT_SECONDS = 30.0
 
 
-class KeyPlace:
+class KeySlot:
     """One of a key's places. It is given back once."""
 
     __slots__ = ("_counted", "_since")
@@ -36,10 +36,10 @@ class KeyPlace:
         if counted is not None:
             counted.give_back(self._since)
 
-    def hand_on(self) -> KeyPlace | None:
+    def hand_on(self) -> KeySlot | None:
         """The same place for whatever goes on; None if it was given back meanwhile."""
         counted, self._counted = self._counted, None
-        return None if counted is None else KeyPlace(counted, self._since)
+        return None if counted is None else KeySlot(counted, self._since)
 
 
 class _Counted:
@@ -53,41 +53,41 @@ class _Counted:
         # How long they take, and so how soon a place is free; 0 if that is not known.
         self._mean = 0.0
 
-    def take(self) -> KeyPlace:
+    def take(self) -> KeySlot:
         self.taken += 1
-        return KeyPlace(self, self._clock())
+        return KeySlot(self, self._clock())
 
     def give_back(self, since: float) -> None:
         took = self._clock() - since
         self._mean = self._mean + (took - self._mean) * _LATEST if self._mean else took
         self.taken -= 1
 
-    def wait(self, most: int) -> float:
+    def wait(self, limit: int) -> float:
         """After how many seconds a place is likely to be free."""
-        return min(self._mean / most, _LONGEST_WAIT)
+        return min(self._mean / limit, _MAX_WAIT_SECONDS)
 
 
 class KeyCalls:
     """The places of all keys of one process. `dice` gives numbers of [0, 1)."""
 
-    def __init__(self, clock: Callable[[], float], dice: Callable[[], float] = random.random) -> None:
+    def __init__(self, clock: Callable[[], float], rng: Callable[[], float] = random.random) -> None:
         self._clock = clock
-        self._dice = dice
+        self._rng = rng
         self._counted: dict[bytes, _Counted] = {}
 
-    def take(self, key: Key | None, workers: int = 1) -> KeyPlace | None:
+    def take(self, key: Key | None, workers: int = 1) -> KeySlot | None:
         """A place among the exchanges of a key; None where there is no limit, and `KeyBusy` where none is free.
 
         Each of several workers has its part of the limit, rounded up: nobody knows which of them a client meets.
         """
         if key is None or key.concurrency is None:
             return None
-        most = -(-key.concurrency // workers)
+        limit = -(-key.concurrency // workers)
         counted = self._counted.get(key.digest)
         if counted is None:
             counted = self._counted[key.digest] = _Counted(self._clock)
-        if counted.taken >= most:
-            wait = max(1, math.ceil(counted.wait(most) * (1 + self._dice() / 4)))
+        if counted.taken >= limit:
+            wait = max(1, math.ceil(counted.wait(limit) * (1 + self._rng() / 4)))
             calls = "1 call at a time, which is" if key.concurrency == 1 else f"{key.concurrency} calls at a time, all"
             raise KeyBusy(f"this gateway key has {calls} taken", retry_after=wait)
         return counted.take()

@@ -19,7 +19,7 @@ from dragoman.launching.local_servers import port_of
 class Protection(Struct, frozen=True, kw_only=True):
     """How closed a running gateway is."""
 
-    asks_keys: bool = False
+    requires_keys: bool = False
     # Whether the file has `[keys]`, or had. A key of the command line is there after every reading.
     keys_in_file: bool = False
     # Whether `--open` passed over a table without keys at the start.
@@ -52,7 +52,7 @@ def protection_at_start(settings: Settings, host: str, port: int = 0, *, open_to
     """What is asked for at an address; refused for one that others reach, without keys and unless insisted on."""
     protection = protection_of(settings, open_to_all=open_to_all)
     protection = replace(protection, local=protection.local and is_loopback(host), port=port or protection.port)
-    if protection.asks_keys or open_to_all or is_loopback(host):
+    if protection.requires_keys or open_to_all or is_loopback(host):
         return protection
     raise ConfigError(
         key="server.host",
@@ -70,10 +70,10 @@ def bound_host(listener: socket.socket) -> str:
 
 def tightened(protection: Protection, settings: Settings) -> Protection:
     """The protection once these settings apply: as before, or stricter."""
-    asked = bool(settings.keys) or (settings.keys_table and not protection.passed_over)
+    required = bool(settings.keys) or (settings.keys_table and not protection.passed_over)
     return replace(
         protection,
-        asks_keys=protection.asks_keys or asked,
+        requires_keys=protection.requires_keys or required,
         keys_in_file=protection.keys_in_file or settings.keys_table,
         # The key of the command line does not count: whoever has it started the gateway.
         local=protection.local and not settings.keys_table,
@@ -91,7 +91,7 @@ def judged(protection: Protection, current: Settings, new: Settings) -> Settings
             remedy="write it again; one that is to say nothing has an empty [server] table",
             file=new.file,
         )
-    if protection.asks_keys and protection.keys_in_file and not new.keys_table:
+    if protection.requires_keys and protection.keys_in_file and not new.keys_table:
         raise ConfigError(
             key="keys",
             problem="is not there any more, and keys are asked for",

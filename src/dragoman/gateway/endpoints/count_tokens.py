@@ -23,14 +23,14 @@ from dragoman.gateway.exchange.full_response import is_envelope
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import cleaned
 from dragoman.gateway.exchange.provider_request import receive
-from dragoman.gateway.json_limits import weigh_request
+from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.runtime import Runtime
-from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, look
-from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, recalled_of
-from dragoman.gateway.stored_responses.stored_state import looked_up, owner_of
-from dragoman.gateway.thread_offload import beside_loop
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, resolve_request
+from dragoman.gateway.stored_responses.stored_state import look_up_references, owner_of
+from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
@@ -44,7 +44,7 @@ from dragoman.wire.json import decode_object, encode
 ESTIMATED = b"x-dragoman-estimate"
 # To count what was said takes longer than to translate it.
 _WEIGHT = 2
-_ANSWER_LIMIT = 1024 * 1024
+_MAX_RESPONSE_BYTES = 1024 * 1024
 _NO_HEADERS: HeaderList = []
 _UNKNOWN_PATH = (404, 405)
 
@@ -80,58 +80,62 @@ _COUNTED: Mapping[str, tuple[str, ...]] = {
 
 
 async def count_tokens(
-    service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, key: Key | None
+    runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, key: Key | None
 ) -> None:
     """Answer `count_tokens` and `input_tokens`."""
-    name = account.record.key
-    body = await receive(service, request, name)
-    looked = await beside_loop(partial(look, body, api_path), len(body), name)
-    account.update(asked=looked.model, size=len(body))
-    asked = ClientRequest(api_path=api_path, headers=request.headers, key=key)
-    target = await fixed_target(service, asked, body, looked)
-    account.update(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
-    found, size = None, len(body)
-    if api_path.protocol == RESPONSES:
-        found = await looked_up(service.state, service.settings, key, looked.said, body, target)
-        size += 0 if found is None else found.size
-    asks = target.provider.counts_tokens and target.endpoint.protocol in _PATHS
-    ready = await beside_loop(
-        partial(_ready, body, looked, found, api_path.protocol, target, asks=asks), _WEIGHT * size, name
+    name = builder.record.key
+    body = await receive(runtime, request, name)
+    parsed = await offload(partial(parse_request, body, api_path), len(body), name)
+    builder.update(requested_model=parsed.model, size=len(body))
+    client_request = ClientRequest(api_path=api_path, headers=request.headers, key=key)
+    target = await fixed_target(runtime, client_request, body, parsed)
+    builder.update(
+        provider=target.provider.name, model=target.printable_model, provider_protocol=target.endpoint.protocol
     )
-    account.update(losses=ready.translated.losses)
+    references, size = None, len(body)
+    if api_path.protocol == RESPONSES:
+        references = await look_up_references(runtime.state, runtime.settings, key, parsed.references, body, target)
+        size += 0 if references is None else references.size
+    asks = target.provider.counts_tokens and target.endpoint.protocol in _PATHS
+    ready = await offload(
+        partial(_ready, body, parsed, references, api_path.protocol, target, asks=asks), _WEIGHT * size, name
+    )
+    builder.update(losses=ready.translated.losses)
     answered, given = None, _NO_HEADERS
     if asks:
-        status, answered, given = await _asked(service, request, api_path, account, target, ready, owner_of(key))
+        status, answered, given = await _query_provider(
+            runtime, request, api_path, builder, target, ready, owner_of(key)
+        )
         if answered is not None and status != 200:
-            await _refuse(service, request, api_path, account, target, status, answered, given)
+            await _refuse(runtime, request, api_path, builder, target, status, answered, given)
             return
     counted = _count_in(answered) if answered is not None else None
-    marks = []
+    estimate_headers = []
     if counted is None:
         local = ready.count
         if local is None:
             counting = partial(_counted, ready.translated.body, api_path.protocol, target.model)
-            local = await beside_loop(counting, _WEIGHT * size, name)
+            local = await offload(counting, _WEIGHT * size, name)
         answered, counted = None, local.tokens
-        marks = [(ESTIMATED, local.by.encode())]
-    told: JsonObject = {"input_tokens": counted}
+        estimate_headers = [(ESTIMATED, local.by.encode())]
+    response: JsonObject = {"input_tokens": counted}
     if api_path.protocol == RESPONSES:
-        told = {"object": "response.input_tokens", **told}
+        response = {"object": "response.input_tokens", **response}
     # A count of the client's own protocol is relayed as it is.
     relayed = answered if api_path.protocol == target.endpoint.protocol else None
-    account.finalize(status=200)
+    builder.finalize(status=200)
     request.respond(
         200,
         [
             JSON,
-            id_header(api_path.protocol, account.record.id),
-            route_header(target.provider.name, target.shown, target.endpoint.protocol),
-            losses_header(account.record.losses),
-            *marks,
+            id_header(api_path.protocol, builder.record.id),
+            route_header(target.provider.name, target.printable_model, target.endpoint.protocol),
+            losses_header(builder.record.losses),
+            *estimate_headers,
             *(given if relayed is not None else ()),
-            *service.guard.greeting(request),
+            *runtime.guard.greeting(request),
         ],
-        encode(told) if relayed is None else relayed,
+        encode(response) if relayed is None else relayed,
     )
 
 
@@ -139,18 +143,24 @@ class _Ready(Struct, frozen=True):
     """A request as it would be sent, the body that asks for a count of it, and ours where nobody is asked."""
 
     translated: TranslatedRequest
-    asked: bytes
+    count_body: bytes
     count: CountedTokens | None
 
 
 def _ready(
-    body: bytes, looked: ParsedRequest, found: ResolvedReferences | None, source: str, target: Target, *, asks: bool
+    body: bytes,
+    parsed: ParsedRequest,
+    references: ResolvedReferences | None,
+    source: str,
+    target: Target,
+    *,
+    asks: bool,
 ) -> _Ready:
     """Everything that looks at a request's body, in one go."""
-    if found is not None and looked.said is not None:
-        body = recalled_of(body, looked.said, found).body
-        weigh_request(body)
-    translated = _translated(body, source, target, renamed=target.model != looked.model)
+    if references is not None and parsed.references is not None:
+        body = resolve_request(body, parsed.references, references).body
+        check_request_values(body)
+    translated = _translated(body, source, target, renamed=target.model != parsed.model)
     if not asks:
         return _Ready(translated, b"", _counted(translated.body, source, target.model))
     protocol = target.endpoint.protocol
@@ -174,16 +184,16 @@ def _translated(body: bytes, source: str, target: Target, *, renamed: bool) -> T
         source=source,
         target=protocol,
         model=target.model,
-        upstream=target.provider.upstream,
-        rows=target.provider.rows,
+        vendor=target.provider.vendor_or_name,
+        capability_rows=target.provider.capabilities,
     )
 
 
-async def _asked(
-    service: Runtime,
+async def _query_provider(
+    runtime: Runtime,
     request: ServerRequest,
     api_path: ApiPath,
-    account: RecordBuilder,
+    builder: RecordBuilder,
     target: Target,
     ready: _Ready,
     owner: bytes,
@@ -202,51 +212,51 @@ async def _asked(
         endpoint=target.endpoint,
         model=target.model,
         stream=False,
-        body=ready.asked,
+        body=ready.count_body,
         headers=passed,
-        key=service.rotation(target.provider).next(),
+        key=runtime.rotation(target.provider).next(),
         path=_PATHS[protocol],
     )
     try:
-        async with one_call(service, account, target, order) as (flight, _):
-            raw = await flight.read(_ANSWER_LIMIT)
+        async with one_call(runtime, builder, target, order) as (call, _):
+            raw = await call.read(_MAX_RESPONSE_BYTES)
     except DragomanError as error:
-        service.log.event("warn", "a provider could not count", provider=target.provider.name, why=str(error))
+        runtime.log.event("warn", "a provider could not count", provider=target.provider.name, why=str(error))
         return 0, None, []
-    own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
-    given = header_forwarding.returned(flight.headers, limits=own) if api_path.protocol == protocol else []
-    if flight.status == 200:
+    own = len(target.provider.keys) <= 1 or runtime.settings.server.forward_pooled_rate_limits
+    given = header_forwarding.returned(call.headers, limits=own) if api_path.protocol == protocol else []
+    if call.status == 200:
         return 200, raw, given
-    service.log.event("warn", "a provider could not count", provider=target.provider.name, status=flight.status)
+    runtime.log.event("warn", "a provider could not count", provider=target.provider.name, status=call.status)
     # Who does not know the path cannot count; whatever else is wrong with a request is told as it is.
-    relayed = api_path.protocol == protocol and 400 <= flight.status < 500 and flight.status not in _UNKNOWN_PATH
+    relayed = api_path.protocol == protocol and 400 <= call.status < 500 and call.status not in _UNKNOWN_PATH
     # A client with a key of its own would take a refused one for that.
-    own = flight.status == 401 and bool(service.settings.keys)
-    return flight.status, raw if relayed and not own and is_envelope(raw, protocol) else None, given
+    own = call.status == 401 and bool(runtime.settings.keys)
+    return call.status, raw if relayed and not own and is_envelope(raw, protocol) else None, given
 
 
 async def _refuse(
-    service: Runtime,
+    runtime: Runtime,
     request: ServerRequest,
     api_path: ApiPath,
-    account: RecordBuilder,
+    builder: RecordBuilder,
     target: Target,
     status: int,
     body: bytes,
     given: HeaderList,
 ) -> None:
     """The provider's own error, to a client of its protocol."""
-    redactor = service.redactor(target.provider)
-    body = await cleaned(redactor, body, account.record.key)
-    account.finalize(status=status, failure="other")
-    told = [
+    redactor = runtime.redactor(target.provider)
+    body = await cleaned(redactor, body, builder.record.key)
+    builder.finalize(status=status, failure="other")
+    headers = [
         JSON,
-        id_header(api_path.protocol, account.record.id),
-        route_header(target.provider.name, target.shown, target.endpoint.protocol),
+        id_header(api_path.protocol, builder.record.id),
+        route_header(target.provider.name, target.printable_model, target.endpoint.protocol),
         *redactor.clean_headers(given),
-        *service.guard.greeting(request),
+        *runtime.guard.greeting(request),
     ]
-    request.respond(status, told, body)
+    request.respond(status, headers, body)
 
 
 def _counted(body: bytes, source: str, model: str) -> CountedTokens:
@@ -259,9 +269,9 @@ def _counted(body: bytes, source: str, model: str) -> CountedTokens:
     return count_request(wire, model)
 
 
-def _count_in(answer: bytes) -> int | None:
+def _count_in(response: bytes) -> int | None:
     try:
-        counted = decode_object(answer).get("input_tokens")
+        counted = decode_object(response).get("input_tokens")
     except DragomanError:
         return None
     return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted >= 0 else None

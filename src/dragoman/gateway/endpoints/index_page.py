@@ -15,7 +15,7 @@ from html import escape
 from dragoman import __version__
 from dragoman.config.values import address_to_call
 from dragoman.errors import ClientError
-from dragoman.gateway.endpoints.status import check_near
+from dragoman.gateway.endpoints.status import require_local_client
 from dragoman.gateway.exchange.error_responses import JSON
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.server import ServerRequest
@@ -26,12 +26,12 @@ from dragoman.wire.json import encode
 ENDPOINTS = ("/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/models")
 _BOTH: HeaderList = [(b"vary", b"Accept"), (b"cache-control", b"no-store")]
 # More ranges than these nobody means.
-_MOST_RANGES = 64
+_MAX_RANGES = 64
 _quality = re.compile(r"[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)[ \t]*", re.IGNORECASE).fullmatch
 # A host that can stand in a line for a shell.
 _is_plain_host = re.compile(rb"[A-Za-z0-9.-]+(?::[0-9]+)?|\[[0-9A-Fa-f:.]+\](?::[0-9]+)?").fullmatch
 _ECHO = "echo"
-_SHOWN_PROVIDERS = 50
+_MAX_PROVIDERS = 50
 
 _STYLE = """
 :root{color-scheme:light dark}
@@ -58,10 +58,10 @@ _PAGE: HeaderList = [
 ]
 
 
-def tell_home(service: Runtime, request: ServerRequest, *, ready: bool) -> None:
+def send_index_page(runtime: Runtime, request: ServerRequest, *, ready: bool) -> None:
     """Answer with the page or with JSON, whichever is preferred."""
     if prefers_html(request.header(b"accept")):
-        request.respond(200, _PAGE, page(service, request, ready=ready).encode())
+        request.respond(200, _PAGE, page(runtime, request, ready=ready).encode())
         return
     body: JsonObject = {"name": "dragoman", "version": __version__, "endpoints": [*ENDPOINTS]}
     request.respond(200, [JSON, *_BOTH], encode(body))
@@ -74,42 +74,42 @@ def prefers_html(accept: bytes | None) -> bool:
     """
     if accept is None:
         return False
-    wanted: dict[str, float] = {}
-    for said in accept.decode("latin-1").split(",", _MOST_RANGES)[:_MOST_RANGES]:
-        name, *parameters = said.lower().split(";")
+    qualities: dict[str, float] = {}
+    for media_range in accept.decode("latin-1").split(",", _MAX_RANGES)[:_MAX_RANGES]:
+        name, *parameters = media_range.lower().split(";")
         quality = 1.0
         for parameter in parameters:
             if parameter.strip().startswith("q="):
-                found = _quality(parameter)
-                quality = float(found[1]) if found is not None else 0.0
-        wanted[name.strip()] = max(quality, wanted.get(name.strip(), 0.0))
-    return _wanted(wanted, "text/html") > _wanted(wanted, "application/json")
+                match = _quality(parameter)
+                quality = float(match[1]) if match is not None else 0.0
+        qualities[name.strip()] = max(quality, qualities.get(name.strip(), 0.0))
+    return _quality_of(qualities, "text/html") > _quality_of(qualities, "application/json")
 
 
-def _wanted(wanted: dict[str, float], kind: str) -> float:
+def _quality_of(qualities: dict[str, float], kind: str) -> float:
     """How much a kind is wanted: the range that says most about it counts."""
     for name in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
-        if name in wanted:
-            return wanted[name]
+        if name in qualities:
+            return qualities[name]
     return 0.0
 
 
-def page(service: Runtime, request: ServerRequest, *, ready: bool) -> str:
+def page(runtime: Runtime, request: ServerRequest, *, ready: bool) -> str:
     """The page."""
-    is_open, known = service.guard.open, _may_know(service, request)
+    is_open, shows_providers = runtime.guard.open, _may_know(runtime, request)
     state = "It is ready." if ready else "It is stopping: nobody new should be sent here."
     if not is_open:
         state += " It asks for a gateway key, as <code>x-api-key</code> or <code>Authorization: Bearer</code>."
-    providers = list(service.settings.providers) if known else []
-    address = _address(service, request)
+    providers = list(runtime.settings.providers) if shows_providers else []
+    address = _address(runtime, request)
     body = [
         "<h1>Dragoman <small>" + escape(__version__) + "</small></h1>",
         "<p>A gateway between programs that speak Anthropic Messages, OpenAI Chat Completions or OpenAI Responses, and "
         "providers that speak another of them.</p>",
         f"<p>{state}</p>",
-        *(_providers(providers) if known else ()),
+        *(_providers(providers) if shows_providers else ()),
         "<h2>Try it</h2>",
-        f"<pre>{escape(_asking(address, providers, keyed=not is_open))}</pre>",
+        f"<pre>{escape(_curl_example(address, providers, keyed=not is_open))}</pre>",
         "<p>Run a client in front of it:</p>",
         f"<pre>{escape(f'dragoman launch claude --gateway {address}')}</pre>",
         "<h2>Look further</h2>",
@@ -123,23 +123,23 @@ def page(service: Runtime, request: ServerRequest, *, ready: bool) -> str:
     )
 
 
-def _may_know(service: Runtime, request: ServerRequest) -> bool:
+def _may_know(runtime: Runtime, request: ServerRequest) -> bool:
     """Whether somebody may be told which providers there are: who has a key, or is near if none is asked for."""
     try:
-        service.guard.identify(request, "")
-        check_near(service, request)
+        runtime.guard.identify(request, "")
+        require_local_client(runtime, request)
     except ClientError:
         return False
     return True
 
 
 def _providers(names: Sequence[str]) -> Sequence[str]:
-    more = f"<li>… {len(names)} in all</li>" if len(names) > _SHOWN_PROVIDERS else ""
-    listed = "".join(f"<li><code>{escape(name)}</code></li>" for name in names[:_SHOWN_PROVIDERS])
+    more = f"<li>… {len(names)} in all</li>" if len(names) > _MAX_PROVIDERS else ""
+    listed = "".join(f"<li><code>{escape(name)}</code></li>" for name in names[:_MAX_PROVIDERS])
     return ("<h2>Providers</h2>", f"<ul>{listed}{more}</ul>")
 
 
-def _asking(address: str, providers: Sequence[str], *, keyed: bool) -> str:
+def _curl_example(address: str, providers: Sequence[str], *, keyed: bool) -> str:
     """A line for a shell that asks something, which whoever knows no provider can do, too."""
     key = " -H 'x-api-key: '\"$DRAGOMAN_KEY\"" if keyed else ""
     if _ECHO not in providers:
@@ -148,11 +148,11 @@ def _asking(address: str, providers: Sequence[str], *, keyed: bool) -> str:
     return f"curl {address}/v1/messages -H 'content-type: application/json'{key} -d '{body}'"
 
 
-def _address(service: Runtime, request: ServerRequest) -> str:
+def _address(runtime: Runtime, request: ServerRequest) -> str:
     """Where whoever looks at the page has found it."""
     host = request.header(b"host") or b""
     if not _is_plain_host(host):
-        server = service.settings.server
+        server = runtime.settings.server
         return address_to_call(server.host, server.port)
     # A proxy in front may say that it was called more safely; this is seen by nobody but who called it.
     scheme = "https" if request.header(b"x-forwarded-proto") == b"https" else "http"

@@ -8,19 +8,19 @@ from dragoman.gateway.observability.launch_counters import WorkerLaunchCount, su
 from dragoman.model.jsonvalue import JsonObject
 
 
-def told_of(name: str, told: Sequence[WorkerLaunchCount]) -> JsonObject:
+def launch_summary(name: str, counts: Sequence[WorkerLaunchCount]) -> JsonObject:
     """A launch, of all workers together; `processes` are other ones if some have counted less than there was."""
-    processes, tally = summed(told)
+    processes, total = summed(counts)
     return {
         "name": name,
-        "requests": tally.requests,
-        "calls": tally.calls,
-        "failed": tally.failed,
-        "input_tokens": tally.input,
-        "output_tokens": tally.output,
-        "cost_nano_usd": tally.cost,
-        "unpriced_requests": tally.unpriced,
-        "losses": {**tally.losses},
-        "session": tally.session,
+        "requests": total.requests,
+        "calls": total.calls,
+        "failed": total.failed,
+        "input_tokens": total.input,
+        "output_tokens": total.output,
+        "cost_nano_usd": total.cost,
+        "unpriced_requests": total.unpriced,
+        "losses": {**total.losses},
+        "session": total.session,
         "processes": [*processes],
     }

@@ -14,36 +14,36 @@ import msgspec
 
 from dragoman.errors import ClientError
 from dragoman.gateway.exchange.error_responses import JSON
-from dragoman.gateway.model_directory import ask_for, look_up, search
-from dragoman.gateway.model_list_fetch import ask_providers, models_of
+from dragoman.gateway.model_directory import look_up, refresh_lists_for, search
+from dragoman.gateway.model_list_fetch import models_of, refresh_lists
 from dragoman.gateway.runtime import Runtime
-from dragoman.gateway.thread_offload import beside_loop
+from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
 
 # So many names may be asked for at once.
-_MOST_NAMES = 200
+_MAX_NAMES = 200
 # To look one up takes as long as to read so many bytes.
 _BYTES = 5000
 
 
-async def tell_names(service: Runtime, request: ServerRequest, protocol: str, key: str) -> None:
+async def send_names(runtime: Runtime, request: ServerRequest, protocol: str, key: str) -> None:
     """Answer `GET /names`; `key` is the name of the gateway key that asks."""
     try:
-        asked = parse_qs(request.query, max_num_fields=_MOST_NAMES)
+        query = parse_qs(request.query, max_num_fields=_MAX_NAMES)
     except ValueError:
-        raise ClientError(400, f"no more than {_MOST_NAMES} names can be asked for at once") from None
-    names, match = asked.get("name", []), "".join(asked.get("match", [])[:1])
-    providers = service.settings.callable.values()
+        raise ClientError(400, f"no more than {_MAX_NAMES} names can be asked for at once") from None
+    names, match = query.get("name", []), "".join(query.get("match", [])[:1])
+    providers = runtime.settings.callable.values()
     if names:
-        await ask_for(service, protocol, names)
+        await refresh_lists_for(runtime, protocol, names)
         size = len(names)
     else:
-        await ask_providers(service, providers)
-        size = sum(len(models_of(service, provider)) for provider in providers)
+        await refresh_lists(runtime, providers)
+        size = sum(len(models_of(runtime, provider)) for provider in providers)
 
-    def told() -> bytes:
-        found = look_up(service, protocol, names) if names else search(service, protocol, match)
-        return msgspec.json.encode({"names": found})
+    def build_body() -> bytes:
+        described = look_up(runtime, protocol, names) if names else search(runtime, protocol, match)
+        return msgspec.json.encode({"names": described})
 
-    body = await beside_loop(told, size * _BYTES, key)
-    request.respond(200, [JSON, *service.guard.greeting(request)], body)
+    body = await offload(build_body, size * _BYTES, key)
+    request.respond(200, [JSON, *runtime.guard.greeting(request)], body)

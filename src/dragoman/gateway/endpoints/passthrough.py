@@ -1,6 +1,6 @@
 """Other paths that a provider offers (embeddings, audio, files, batches …), relayed unchanged.
 
-Which ones is said in `paths`, and opened further by `server.relayed_paths`: a provider's key is good for more than
+Which ones is said in `paths`, and opened further by `server.passthrough_paths`: a provider's key is good for more than
 that.
 
 The provider is that of the body's `model`, in JSON or in a form, and of a name with several targets the first that
@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ClientError, DragomanError
-from dragoman.gateway.advice import redirected, shown
+from dragoman.gateway.advice import printable, redirected
 from dragoman.gateway.endpoints.passthrough_fallback import PATHS, Ended, SameModel
 from dragoman.gateway.endpoints.passthrough_usage import Tail, meter
 from dragoman.gateway.exchange import error_responses, header_forwarding
@@ -29,14 +29,14 @@ from dragoman.gateway.exchange.call_log import Calls
 from dragoman.gateway.exchange.error_responses import JSON, id_header, route_header
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import read_plain_error
-from dragoman.gateway.exchange.provider_request import check_said_once, receive
+from dragoman.gateway.exchange.provider_request import check_unambiguous, receive
 from dragoman.gateway.exchange.timeouts import TimeLimits
-from dragoman.gateway.json_limits import weigh_members
+from dragoman.gateway.json_limits import check_request_members
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import several_owners
-from dragoman.gateway.thread_offload import beside_loop
+from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
 from dragoman.model.failure import Failure, FailureKind
@@ -58,11 +58,11 @@ _OPENAI = ("openai-chat", "openai-responses")
 _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
 # Members of a query by which some servers take a request for one of another method.
 _OVERRIDES = frozenset({"_method", "x-http-method", "x-http-method-override", "x-method-override"})
-_LONGEST_NAME = 256
-_LONGEST_KIND = 200
+_MAX_NAME_BYTES = 256
+_MAX_CONTENT_TYPE_BYTES = 200
 
 
-_TEXT = msgspec.json.Decoder(str)
+_STRING = msgspec.json.Decoder(str)
 _NAMES = frozenset({"model"})
 
 
@@ -76,11 +76,11 @@ class Tried(Struct, frozen=True):
 ONCE = Tried()
 
 
-async def pass_on(
-    service: Runtime,
+async def forward(
+    runtime: Runtime,
     request: ServerRequest,
     api_path: ApiPath,
-    account: RecordBuilder,
+    builder: RecordBuilder,
     *,
     owner: bytes,
     provider: str = "",
@@ -93,49 +93,51 @@ async def pass_on(
     """
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
-    check_relayed(service, request, api_path, account)
+    check_relayed(runtime, request, api_path, builder)
     if body is None:
         is_sent = request.method == "POST"
-        body = await receive(service, request, account.record.key) if is_sent else b""
+        body = await receive(runtime, request, builder.record.key) if is_sent else b""
     kind = request.header(b"content-type") or b""
-    name, field = await beside_loop(partial(_named, body, kind), len(body), account.record.key)
-    account.update(size=len(body))
+    name, field = await offload(partial(_named, body, kind), len(body), builder.record.key)
+    builder.update(size=len(body))
     if name:
-        account.update(asked=name)
-        targets = (target,) if target is not None else _serving(service, name, api_path)
+        builder.update(requested_model=name)
+        targets = (target,) if target is not None else _serving(runtime, name, api_path)
         _check_family(targets[0].provider, api_path)
         targets = tuple(_in_family(each, api_path) for each in targets)
         if targets[0].model != name:
             renaming = partial(_renamed, body, field, targets[0].model)
-            body = await beside_loop(renaming, len(body), account.record.key)
+            body = await offload(renaming, len(body), builder.record.key)
     else:
-        targets = (_nameless(_provider(service, request, api_path, provider), api_path),)
+        targets = (_nameless(_provider(runtime, request, api_path, provider), api_path),)
     ordered = partial(order_for, request, api_path, owner, kind, body)
     if len(targets) > 1:
-        account.update(route=name, policy=FALLBACK, reason=Why.POLICY.value)
-        await ask_in_turn(service, request, account, SameModel(service, account, targets), ordered)
+        builder.update(route=name, policy=FALLBACK, reason=Why.POLICY.value)
+        await try_in_turn(runtime, request, builder, SameModel(runtime, builder, targets), ordered)
         return
     target = targets[0]
-    account.update(provider=target.provider.name, model=target.shown, served=target.endpoint.protocol)
-    attempt = Attempt(target, service.rotation(target.provider))
-    attempt.ask(b"")
+    builder.update(
+        provider=target.provider.name, model=target.printable_model, provider_protocol=target.endpoint.protocol
+    )
+    attempt = Attempt(target, runtime.rotation(target.provider))
+    attempt.begin_request(b"")
     order = ordered(target, attempt.key)
     # There is nobody else to ask, however this one fares.
     works = bool(name) and request.method == "POST"
-    calls = Calls(service, account, conversation=False, works=works, learns=False)
+    calls = Calls(runtime, builder, conversation=False, works=works, learns=False)
     calls.begin()
     calls.queued()
     ended = partial(calls.close, attempt)
     try:
-        async with one_call(service, account, target, order, placed=calls.admitted) as (flight, time_limits):
-            attempt.status, attempt.headers = flight.status, flight.headers
-            await _hand_over(service, request, account, target, flight, time_limits, ended=ended)
+        async with one_call(runtime, builder, target, order, on_admitted=calls.admitted) as (call, time_limits):
+            attempt.status, attempt.headers = call.status, call.headers
+            await _hand_over(runtime, request, builder, target, call, time_limits, ended=ended)
     except DragomanError as error:
         ended(kind_of(error))
         raise
     finally:
         # Whatever ended it; what was said before stays.
-        ended(AttemptOutcome.LEFT)
+        ended(AttemptOutcome.CLIENT_DISCONNECTED)
 
 
 def order_for(
@@ -159,163 +161,165 @@ def order_for(
     )
 
 
-async def ask_in_turn(
-    service: Runtime,
+async def try_in_turn(
+    runtime: Runtime,
     request: ServerRequest,
-    account: RecordBuilder,
-    asking: SameModel,
+    builder: RecordBuilder,
+    fallback: SameModel,
     ordered: Callable[[Target, str | None], Order],
 ) -> None:
     """Have the first of several targets answer that can."""
-    policy = asking.course.policy or FALLBACK
+    policy = fallback.retry_state.policy or FALLBACK
 
-    async def answered(target: Target, flight: UpstreamCall, time_limits: TimeLimits, ended: Ended) -> None:
-        tried = Tried(asking.course.tries, policy)
-        await _hand_over(service, request, account, target, flight, time_limits, tried=tried, ended=ended)
+    async def on_response(target: Target, call: UpstreamCall, time_limits: TimeLimits, ended: Ended) -> None:
+        tried = Tried(fallback.retry_state.tries, policy)
+        await _hand_over(runtime, request, builder, target, call, time_limits, tried=tried, ended=ended)
 
-    missed = await asking.ask(ordered, answered)
+    missed = await fallback.run(ordered, on_response)
     if missed is None:
         return
-    attempt, answer = missed.attempt, missed.answer
+    attempt, response = missed.attempt, missed.response
     assert attempt is not None
-    tried = Tried(asking.course.tries, policy)
-    if answer is not None:
-        told = _headers(service, request, account, attempt.target, answer.status, answer.headers, tried)
-        _refuse(request, account, answer.status, told, answer.body or b"")
+    tried = Tried(fallback.retry_state.tries, policy)
+    if response is not None:
+        headers = _headers(runtime, request, builder, attempt.target, response.status, response.headers, tried)
+        _refuse(request, builder, response.status, headers, response.body or b"")
         return
-    _tell_bad_key(service, request, account, attempt.target, missed.failure, tried)
+    _send_bad_key(runtime, request, builder, attempt.target, missed.failure, tried)
 
 
-def _tell_bad_key(
-    service: Runtime,
+def _send_bad_key(
+    runtime: Runtime,
     request: ServerRequest,
-    account: RecordBuilder,
+    builder: RecordBuilder,
     target: Target,
     failure: Failure,
     tried: Tried = ONCE,
 ) -> None:
     """Say that it is the gateway's own credential that a provider refuses, and not the client's."""
-    redactor, record = service.redactor(target.provider), account.record
-    words = redactor.clean_text(failure.message[: redactor.longest])
-    refused = replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502, message=words)
-    said = error_responses.told(refused, record.dialect, record.id, program=record.program)
-    headers = _headers(service, request, account, target, said.status, [JSON], tried)
-    account.finalize(status=said.status, failure=FailureKind.UPSTREAM_AUTH.value)
-    request.respond(said.status, [*headers, *header_forwarding.written(said.headers)], said.body)
+    redactor, record = runtime.redactor(target.provider), builder.record
+    message = redactor.clean_text(failure.message[: redactor.max_error_bytes])
+    refused = replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502, message=message)
+    response = error_responses.encode_error(refused, record.client_protocol, record.id, program=record.program)
+    headers = _headers(runtime, request, builder, target, response.status, [JSON], tried)
+    builder.finalize(status=response.status, failure=FailureKind.UPSTREAM_AUTH.value)
+    request.respond(response.status, [*headers, *header_forwarding.written(response.headers)], response.body)
 
 
-def check_relayed(service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder) -> None:
+def check_relayed(runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder) -> None:
     """Refuse what is not open; no provider hears of it."""
     if not is_plain(api_path.rest):
-        raise ClientError(404, f"there is no path {shown(api_path.rest)} here")
-    settings = service.settings
-    opened = settings.server.relayed_paths
+        raise ClientError(404, f"there is no path {printable(api_path.rest)} here")
+    settings = runtime.settings
+    opened = settings.server.passthrough_paths
     if not is_relayed(request.method, api_path.rest, shared=several_owners(settings), opened=opened):
-        asked = f"{request.method} {shown(api_path.rest)}"
-        words = f"{asked} is not relayed here; server.relayed_paths opens it if it should be"
+        requested = f"{request.method} {printable(api_path.rest)}"
+        message = f"{requested} is not relayed here; server.passthrough_paths opens it if it should be"
         # Whoever could open it reads the log.
-        account.update(why=words, at_door=True)
-        raise ClientError(403, words)
+        builder.update(refusal=message, at_door=True)
+        raise ClientError(403, message)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
         raise ClientError(400, "a query cannot say another method")
 
 
 async def _hand_over(
-    service: Runtime,
+    runtime: Runtime,
     request: ServerRequest,
-    account: RecordBuilder,
+    builder: RecordBuilder,
     target: Target,
-    flight: UpstreamCall,
+    call: UpstreamCall,
     time_limits: TimeLimits,
     *,
     tried: Tried = ONCE,
     ended: Ended,
 ) -> None:
     """The answer as it comes; an error without the provider's secrets. `ended` hears what became of it."""
-    if 300 <= flight.status < 400:
-        raise redirected(flight.headers)
-    told = _headers(service, request, account, target, flight.status, flight.headers, tried)
-    if flight.status >= 400:
-        redactor = service.redactor(target.provider)
-        body = await flight.read(redactor.longest)
-        error = await read_plain_error(redactor, target.endpoint.protocol, flight.status, body, account.record.key)
-        became = kind_of(error.failure, cloud=False)
-        ended(became)
-        if service.settings.keys and became is AttemptOutcome.BAD_KEY:
-            _tell_bad_key(service, request, account, target, error.failure)
+    if 300 <= call.status < 400:
+        raise redirected(call.headers)
+    headers = _headers(runtime, request, builder, target, call.status, call.headers, tried)
+    if call.status >= 400:
+        redactor = runtime.redactor(target.provider)
+        body = await call.read(redactor.max_error_bytes)
+        error = await read_plain_error(redactor, target.endpoint.protocol, call.status, body, builder.record.key)
+        outcome = kind_of(error.failure, cloud=False)
+        ended(outcome)
+        if runtime.settings.keys and outcome is AttemptOutcome.INVALID_KEY:
+            _send_bad_key(runtime, request, builder, target, error.failure)
             return
-        _refuse(request, account, flight.status, told, error.body)
+        _refuse(request, builder, call.status, headers, error.body)
         return
-    account.update(status=flight.status)
-    clock, tail = service.clock, Tail()
+    builder.update(status=call.status)
+    clock, tail = runtime.clock, Tail()
 
-    streams = is_stream(flight)
+    streams = is_stream(call)
 
     def take(piece: bytes) -> None:
-        time_limits.heard = clock()
+        time_limits.received_at = clock()
         if streams and has_data(piece) is not None:
             # Nobody reads these streams: any data may be content.
-            time_limits.spoken()
+            time_limits.content_received()
         tail.take(piece)
         request.write(piece)
 
-    request.start(flight.status, told)
-    request.on_pause, request.on_resume = flight.pause, flight.resume
+    request.start(call.status, headers)
+    request.on_pause, request.on_resume = call.pause, call.resume
     try:
-        await flight.pump(take)
+        await call.pump(take)
     except DragomanError:
         # The status is out: all that is left to say is that this is not the whole.
-        ended(AttemptOutcome.BROKEN)
-        account.finalize(failure="truncated")
+        ended(AttemptOutcome.STREAM_BROKEN)
+        builder.finalize(failure="truncated")
         request.abort()
         return
     finally:
         request.on_pause = request.on_resume = None
     ended(AttemptOutcome.ANSWERED)
     if request.method == "POST":
-        meter(service, account, target, tail)
-    account.finalize()
+        meter(runtime, builder, target, tail)
+    builder.finalize()
     request.end()
 
 
 def _headers(
-    service: Runtime,
+    runtime: Runtime,
     request: ServerRequest,
-    account: RecordBuilder,
+    builder: RecordBuilder,
     target: Target,
     status: int,
-    answered: HeaderList,
+    response_headers: HeaderList,
     tried: Tried,
 ) -> HeaderList:
     """What goes with an answer."""
-    own = len(target.provider.keys) <= 1 or service.settings.server.pooled_limits
-    kind = (header(answered, b"content-type") or b"application/octet-stream")[:_LONGEST_KIND]
-    given = header_forwarding.returned(answered, limits=own)
+    own = len(target.provider.keys) <= 1 or runtime.settings.server.forward_pooled_rate_limits
+    kind = (header(response_headers, b"content-type") or b"application/octet-stream")[:_MAX_CONTENT_TYPE_BYTES]
+    given = header_forwarding.returned(response_headers, limits=own)
     if status >= 400:
-        redactor = service.redactor(target.provider)
+        redactor = runtime.redactor(target.provider)
         kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)
     return [
         (b"content-type", kind),
-        id_header(account.record.dialect, account.record.id),
-        route_header(target.provider.name, target.shown, target.endpoint.protocol, tried.policy, tried.attempts),
+        id_header(builder.record.client_protocol, builder.record.id),
+        route_header(
+            target.provider.name, target.printable_model, target.endpoint.protocol, tried.policy, tried.attempts
+        ),
         *given,
-        *service.guard.greeting(request),
+        *runtime.guard.greeting(request),
     ]
 
 
-def _refuse(request: ServerRequest, account: RecordBuilder, status: int, told: HeaderList, body: bytes) -> None:
+def _refuse(request: ServerRequest, builder: RecordBuilder, status: int, headers: HeaderList, body: bytes) -> None:
     """A provider's error, from which its secrets were taken."""
-    account.update(status=status)
-    account.finalize(failure="other")
-    request.respond(status, told, body)
+    builder.update(status=status)
+    builder.finalize(failure="other")
+    request.respond(status, headers, body)
 
 
-def _serving(service: Runtime, name: str, api_path: ApiPath) -> tuple[Target, ...]:
+def _serving(runtime: Runtime, name: str, api_path: ApiPath) -> tuple[Target, ...]:
     """Whom a model's name leads to: of several targets the first that has the path, and all others if any will do.
 
     All of them serve one model: what another one computes (embeddings above all) is not comparable.
     """
-    targets = service.routes.alike(name, api_path.protocol)
+    targets = runtime.routes.alike(name, api_path.protocol)
     able = tuple(target for target in targets if _speaks(target.provider, api_path)) or targets
     return able if api_path.rest in PATHS else able[:1]
 
@@ -347,22 +351,22 @@ def _is_json(body: bytes, kind: bytes) -> bool:
 
 def _form_model(body: bytes, field: JsonSpan) -> str:
     """The model that a form names."""
-    value = body[field.start : min(field.end, field.start + _LONGEST_NAME + 1)]
+    value = body[field.start : min(field.end, field.start + _MAX_NAME_BYTES + 1)]
     try:
         name = value.decode()
     except UnicodeError:
         name = "\0"
-    if len(value) > _LONGEST_NAME or not name.isprintable():
+    if len(value) > _MAX_NAME_BYTES or not name.isprintable():
         raise ClientError(400, "the form's model is not the name of one")
     return name
 
 
 def _model_in(body: bytes) -> str:
-    weigh_members(body)
+    check_request_members(body)
     try:
         members = OBJECT.decode(body)
-        check_said_once(body, members, _NAMES)
-        return _TEXT.decode(members["model"]) if "model" in members else ""
+        check_unambiguous(body, members, _NAMES)
+        return _STRING.decode(members["model"]) if "model" in members else ""
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise ClientError(400, "the body is not a JSON object with a model's name as text") from None
 
@@ -377,7 +381,7 @@ def _speaks(provider: Provider, api_path: ApiPath) -> bool:
 
 def _check_family(provider: Provider, api_path: ApiPath) -> None:
     if not _speaks(provider, api_path):
-        raise ClientError(404, f"{provider.name} has no path {shown(api_path.rest)}")
+        raise ClientError(404, f"{provider.name} has no path {printable(api_path.rest)}")
 
 
 def _in_family(target: Target, api_path: ApiPath) -> Target:
@@ -388,18 +392,18 @@ def _in_family(target: Target, api_path: ApiPath) -> Target:
     return target
 
 
-def _provider(service: Runtime, request: ServerRequest, api_path: ApiPath, known: str) -> Provider:
-    named = known or (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
-    providers = service.settings.providers
+def _provider(runtime: Runtime, request: ServerRequest, api_path: ApiPath, provider_name: str) -> Provider:
+    named = provider_name or (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
+    providers = runtime.settings.providers
     if named:
-        found = service.settings.callable.get(named)
-        if found is None:
-            if named in service.settings.absent:
+        match = runtime.settings.callable.get(named)
+        if match is None:
+            if named in runtime.settings.absent:
                 raise ClientError(404, f"{named} is not set up here")
-            raise ClientError(404, f"no provider {shown(named)} is configured")
-        _check_family(found, api_path)
-        return found
+            raise ClientError(404, f"no provider {printable(named)} is configured")
+        _check_family(match, api_path)
+        return match
     able = [provider for provider in providers.values() if provider.transport != "echo" and _speaks(provider, api_path)]
     if len(able) == 1:
         return able[0]
-    raise ClientError(404, f"there is no path {shown(api_path.rest)} here, or x-dragoman-provider must say whose")
+    raise ClientError(404, f"there is no path {printable(api_path.rest)} here, or x-dragoman-provider must say whose")

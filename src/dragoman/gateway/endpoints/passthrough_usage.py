@@ -14,17 +14,17 @@ from dragoman.gateway.runtime import Runtime
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.registry import PROTOCOLS, codec_of
-from dragoman.records.journal_entry import Money
+from dragoman.records.journal_entry import CostBreakdown
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 
 # Counts stand at the end of an answer, behind vectors and pictures.
-_KEPT = 64 * 1024
-_LONGEST = 4096
+_TAIL_BYTES = 64 * 1024
+_MAX_USAGE_BYTES = 4096
 # Of what looks like counts so many are tried, from the last one on, and so many places as the end of each: others wait
 # meanwhile.
-_MOST_TRIED = 8
-_MOST_ENDS = 128
+_MAX_CANDIDATES = 8
+_MAX_ENDS = 128
 # Kinds of counts that are no tokens.
 _DURATION = "duration"
 _find_usages = re.compile(rb'"usage"[ \t\r\n]*+:[ \t\r\n]*+(?=\{)').finditer
@@ -43,14 +43,14 @@ class Tail:
         """Know of a piece, and let go of what is too long ago."""
         self._pieces.append(piece)
         self._size += len(piece)
-        while self._size - len(self._pieces[0]) >= _KEPT:
+        while self._size - len(self._pieces[0]) >= _TAIL_BYTES:
             self._size -= len(self._pieces.popleft())
 
     def usage(self) -> JsonObject | None:
         """The last counts in it."""
-        data = b"".join(self._pieces)[-_KEPT:]
-        for found in list(_find_usages(data))[: -_MOST_TRIED - 1 : -1]:
-            value = _object_at(data, found.end())
+        data = b"".join(self._pieces)[-_TAIL_BYTES:]
+        for match in list(_find_usages(data))[: -_MAX_CANDIDATES - 1 : -1]:
+            value = _object_at(data, match.end())
             if value is not None:
                 return value
         return None
@@ -59,8 +59,8 @@ class Tail:
 def _object_at(data: bytes, start: int) -> JsonObject | None:
     """The object that begins at a place; None if it cannot be read."""
     end = start
-    for _ in range(_MOST_ENDS):
-        end = data.find(b"}", end, start + _LONGEST) + 1
+    for _ in range(_MAX_ENDS):
+        end = data.find(b"}", end, start + _MAX_USAGE_BYTES) + 1
         if not end:
             return None
         try:
@@ -71,33 +71,33 @@ def _object_at(data: bytes, start: int) -> JsonObject | None:
     return None
 
 
-def meter(service: Runtime, account: RecordBuilder, target: Target, tail: Tail) -> None:
+def meter(runtime: Runtime, builder: RecordBuilder, target: Target, tail: Tail) -> None:
     """Have it in the record what the last call took, if that was told; what a model does is not free for that."""
-    told = tail.usage()
-    attempts = account.record.attempts
+    reported = tail.usage()
+    attempts = builder.record.attempts
     if not attempts:
         return
-    usage = None if told is None else _read(told, target.endpoint.protocol)
+    usage = None if reported is None else _read(reported, target.endpoint.protocol)
     if usage is not None:
-        tokens, money = service.costs.spent(target, usage)
-        closed = replace(attempts[-1], usage=usage, tokens=tokens, money=money)
-    elif told is not None and told.get("type") == _DURATION:
-        closed = replace(attempts[-1], money=Money(unpriced=(_DURATION,)))
+        tokens, cost = runtime.costs.spent(target, usage)
+        closed = replace(attempts[-1], usage=usage, tokens=tokens, cost=cost)
+    elif reported is not None and reported.get("type") == _DURATION:
+        closed = replace(attempts[-1], cost=CostBreakdown(unpriced=(_DURATION,)))
     elif target.model:
-        closed = replace(attempts[-1], money=service.costs.unreported(target))
+        closed = replace(attempts[-1], cost=runtime.costs.unreported(target))
     else:
         return
     attempts = (*attempts[:-1], closed)
-    account.update(**together(attempts))
-    account.update(usage=usage)
+    builder.update(**together(attempts))
+    builder.update(usage=usage)
 
 
-def _read(told: JsonObject, protocol: str) -> Usage | None:
+def _read(reported: JsonObject, protocol: str) -> Usage | None:
     """Counts in the words of a protocol, or of another one: older paths have other words than newer ones."""
-    if told.get("type") == _DURATION:
+    if reported.get("type") == _DURATION:
         return None
     for codec in (codec_of(protocol), *PROTOCOLS):
-        usage = codec.usage_of({"usage": told})
+        usage = codec.usage_of({"usage": reported})
         if usage is not None and usage.unreported != (INPUT, OUTPUT):
             return usage
     return None

@@ -10,17 +10,17 @@ from dragoman.gateway.observability.usage_recorder import UsageRecorder
 _UNITS = {"backlog": " bytes"}
 
 
-def readiness(accounting: UsageRecorder, *, verbose: bool) -> tuple[int, bytes]:
+def readiness(usage_recorder: UsageRecorder, *, verbose: bool) -> tuple[int, bytes]:
     """A status, and lines; the first of them is one word where all is well."""
     lines: list[str] = []
-    if accounting.problem:
-        lines.append(f"exchanges cannot be written down: {accounting.problem}")
-    if accounting.delay:
-        lines.append(f"what exchanges came to waits in journals: {accounting.delay}")
-    recorded = accounting.recorded()
+    if usage_recorder.problem:
+        lines.append(f"exchanges cannot be written down: {usage_recorder.problem}")
+    if usage_recorder.delay:
+        lines.append(f"what exchanges came to waits in journals: {usage_recorder.delay}")
+    recorded = usage_recorder.recorded()
     if verbose and recorded is not None:
         lines += [f"records {name}: {count}{_UNITS.get(name, '')}" for name, count in asdict(recorded).items()]
     elif lines and recorded is not None:
         lines.append(f"records backlog: {recorded.backlog}{_UNITS['backlog']}")
-    refuses = accounting.refuses
+    refuses = usage_recorder.refuses
     return 503 if refuses else 200, "\n".join(["refusing" if refuses else "ready", *lines, ""]).encode()

@@ -11,9 +11,9 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.errors import ClientError
-from dragoman.gateway.access.client_address import client_address, is_near
+from dragoman.gateway.access.client_address import client_address, is_local_client
 from dragoman.gateway.admission import Load
-from dragoman.gateway.advice import shown
+from dragoman.gateway.advice import printable
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.observability.metrics import OTHER, Snapshot
@@ -24,28 +24,28 @@ from dragoman.providers.provider import Provider
 
 _NONE = Load(0, None, 0)
 # Bytes of a wish, and rests that are shown of one provider.
-_LARGEST = 64 * 1024
-_MOST_RESTS = 100
+_MAX_BODY_BYTES = 64 * 1024
+_MAX_COOLDOWNS = 100
 
 
-class _Wish(msgspec.Struct, forbid_unknown_fields=True):
+class _ResetRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What somebody wants done."""
 
     clear: str
 
 
-_WISH = msgspec.json.Decoder(_Wish)
+_RESET_REQUEST = msgspec.json.Decoder(_ResetRequest)
 
 
-def check_near(service: Runtime, request: ServerRequest) -> None:
+def require_local_client(runtime: Runtime, request: ServerRequest) -> None:
     """Refuse who asks from another machine, where no key is asked for."""
-    if not service.guard.open:
+    if not runtime.guard.open:
         return
-    if not is_near(request, client_address(request, ())):
+    if not is_local_client(request, client_address(request, ())):
         raise ClientError(403, "the status is told on the gateway's own machine, or to who has a gateway key")
 
 
-def status_of(service: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
+def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
     """What is known, of all workers together; standings are the same in all."""
     return {
         "version": __version__,
@@ -53,92 +53,92 @@ def status_of(service: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
         "in_flight": sum(snapshot.in_flight for snapshot in snapshots),
         "providers": [
             {
-                **_provider(service, provider, [snapshot.loads.get(name, _NONE) for snapshot in snapshots]),
-                "check": _check(service, provider, snapshots),
+                **_provider(runtime, provider, [snapshot.loads.get(name, _NONE) for snapshot in snapshots]),
+                "check": _check(runtime, provider, snapshots),
             }
-            for name, provider in (*service.settings.providers.items(), *_local(service))
+            for name, provider in (*runtime.settings.providers.items(), *_local(runtime))
         ],
-        "targets": [_target(known) for known in service.standings()],
+        "targets": [_target(view) for view in runtime.health_views()],
         # How many stand how whose names only those know who asked for them.
-        "unnamed": {**service.unnamed()},
+        "unnamed": {**runtime.unnamed()},
     }
 
 
-def _local(service: Runtime) -> list[tuple[str, Provider]]:
+def _local(runtime: Runtime) -> list[tuple[str, Provider]]:
     """Servers of this machine that have no table and answered when they were last looked for."""
-    return [(name, provider) for name, provider in service.settings.local.items() if models_of(service, provider)]
+    return [(name, provider) for name, provider in runtime.settings.local.items() if models_of(runtime, provider)]
 
 
-async def clear(service: Runtime, request: ServerRequest) -> JsonObject:
+async def reset(runtime: Runtime, request: ServerRequest) -> JsonObject:
     """Take a target for good that somebody names; say what was held against it."""
-    body = await receive(service, request, "", _LARGEST)
+    body = await receive(runtime, request, "", _MAX_BODY_BYTES)
     try:
-        target = _WISH.decode(body).clear
+        target = _RESET_REQUEST.decode(body).clear
     except (msgspec.DecodeError, UnicodeError):
         raise ClientError(400, 'say which target is to be cleared, as {"clear": "provider/model"}') from None
     provider, slash, model = target.partition("/")
-    if not slash or not model or provider not in service.settings.callable:
+    if not slash or not model or provider not in runtime.settings.callable:
         raise ClientError(404, "there is no such target; it is provider/model, with a provider of the configuration")
-    cleared = service.clear(target)
-    service.log.event(
-        "info", "a target was cleared", target=shown(target), standing=cleared.standing, keys=cleared.keys
+    cleared = runtime.reset_target(target)
+    runtime.log.event(
+        "info", "a target was cleared", target=printable(target), standing=cleared.health, keys=cleared.keys
     )
-    return {"target": target, "standing": cleared.standing, "keys": cleared.keys}
+    return {"target": target, "standing": cleared.health, "keys": cleared.keys}
 
 
-def _target(known: TargetHealthView) -> JsonObject:
+def _target(view: TargetHealthView) -> JsonObject:
     return {
-        "target": known.target,
-        "standing": known.standing,
-        "seconds": round(known.seconds, 1),
-        "since": round(known.since, 1),
-        "last": known.last,
-        "failed": None if known.failed is None else round(known.failed, 1),
-        "in_a_row": known.in_a_row,
-        "rests": known.rests,
+        "target": view.target,
+        "standing": view.health,
+        "seconds": round(view.seconds, 1),
+        "since": round(view.since, 1),
+        "last": view.last,
+        "failed": None if view.failed is None else round(view.failed, 1),
+        "in_a_row": view.consecutive_failures,
+        "rests": view.cooldowns,
     }
 
 
-def _resting(service: Runtime, provider: Provider) -> JsonList:
+def _key_cooldowns(runtime: Runtime, provider: Provider) -> JsonList:
     """The rests of a provider's keys, which go by their places, from 0, as in the record of an exchange."""
-    now = service.clock()
+    now = runtime.clock()
     return [
         {
             "key": place,
-            "model": _model(service, provider, notice.model),
-            "seconds": round(notice.until - now, 1),
-            "since": round(now - notice.since, 1),
-            "why": notice.why,
-            "hint": notice.hint or None,
+            "model": _model(runtime, provider, update.model),
+            "seconds": round(update.until - now, 1),
+            "since": round(now - update.since, 1),
+            "why": update.why,
+            "hint": update.hint or None,
         }
-        for place, notice in service.rotation(provider).resting()[:_MOST_RESTS]
+        for place, update in runtime.rotation(provider).active_cooldowns()[:_MAX_COOLDOWNS]
     ]
 
 
-def _check(service: Runtime, provider: Provider, snapshots: Sequence[Snapshot]) -> JsonObject | None:
+def _check(runtime: Runtime, provider: Provider, snapshots: Sequence[Snapshot]) -> JsonObject | None:
     """How often a provider is checked while its targets rest, and what the last check found; only one worker checks."""
-    if provider.check_every is None:
+    if provider.health_check_interval is None:
         return None
-    found = [snapshot.checked[provider.name] for snapshot in snapshots if provider.name in snapshot.checked]
-    result, at = max(found, key=lambda each: each[1], default=("", 0.0))
-    ago = round(max(service.clock() - at, 0.0), 1) if result else None
-    return {"every": provider.check_every, "found": result or None, "ago": ago}
+    results = [snapshot.checked[provider.name] for snapshot in snapshots if provider.name in snapshot.checked]
+    result, at = max(results, key=lambda each: each[1], default=("", 0.0))
+    ago = round(max(runtime.clock() - at, 0.0), 1) if result else None
+    return {"every": provider.health_check_interval, "found": result or None, "ago": ago}
 
 
-def _model(service: Runtime, provider: Provider, model: str) -> str | None:
+def _model(runtime: Runtime, provider: Provider, model: str) -> str | None:
     """The model that a key rests for; None for all."""
     if not model:
         return None
-    return model if service.may_name(f"{provider.name}/{model}") else OTHER
+    return model if runtime.may_name(f"{provider.name}/{model}") else OTHER
 
 
-def _provider(service: Runtime, provider: Provider, loads: Sequence[Load]) -> JsonObject:
+def _provider(runtime: Runtime, provider: Provider, loads: Sequence[Load]) -> JsonObject:
     limits = [load.most for load in loads if load.most is not None]
     return {
         "name": provider.name,
         "protocols": [endpoint.protocol for endpoint in provider.endpoints],
         "keys": len(provider.keys),
-        "resting": _resting(service, provider),
+        "resting": _key_cooldowns(runtime, provider),
         "calls": sum(load.calls for load in loads),
         # A worker that has had no call yet knows as much as the others.
         "concurrency": sum(limits) if limits else None,

@@ -38,9 +38,9 @@ _UNFRAMED = (b"application/json", b"text/event-stream")
 # Headers that say when to try again.
 _DELAYS = (b"retry-after", b"retry-after-ms")
 # A longer name comes from outside, and nothing is remembered of it.
-_LONGEST_MODEL = 512
+_MAX_MODEL_LENGTH = 512
 # No error says more than this; what is longer is told by its beginning.
-LONGEST_ERROR = 256 * 1024
+MAX_ERROR_BYTES = 256 * 1024
 
 
 class ResponseMode(Enum):
@@ -50,10 +50,10 @@ class ResponseMode(Enum):
     # A stream for a client that asked for one, one for a client that did not, and a whole answer.
     STREAM = "stream"
     COLLECTED = "collected"
-    WHOLE = "whole"
+    FULL = "whole"
 
 
-class ErrorAnswer(Struct, frozen=True, kw_only=True):
+class ErrorResponse(Struct, frozen=True, kw_only=True):
     """A provider's answer that is an error, as far as anybody needs to know it."""
 
     status: int
@@ -67,7 +67,7 @@ class ErrorAnswer(Struct, frozen=True, kw_only=True):
     body: bytes | None = None
 
 
-class AnswerNames(Struct, frozen=True):
+class ResponseMetadata(Struct, frozen=True):
     """What an answer calls itself, which model it names, and why it ended."""
 
     id: str = ""
@@ -75,7 +75,7 @@ class AnswerNames(Struct, frozen=True):
     stop: str = ""
 
 
-UNNAMED = AnswerNames()
+UNNAMED = ResponseMetadata()
 
 
 class Missed(Struct, frozen=True, kw_only=True):
@@ -87,35 +87,35 @@ class Missed(Struct, frozen=True, kw_only=True):
 
     failure: Failure
     attempt: Attempt | None = None
-    answer: ErrorAnswer | None = None
-    kind: AttemptOutcome = AttemptOutcome.OURS
+    response: ErrorResponse | None = None
+    kind: AttemptOutcome = AttemptOutcome.GATEWAY_ERROR
     final: bool = False
     # Seconds after which to ask again is worth it, where it is the gateway that says so.
     retry_after: int = 0
     # Whether there was no place for a call, so that there was none.
-    unasked: bool = False
+    queue_full: bool = False
     # What to do about it; and whether it was an error of our own making, whose words that takes the place of.
     advice: Advice | None = None
     broke: bool = False
     # Whether to ask again within seconds, anybody, can only fail again.
-    lasting: bool = False
+    is_permanent: bool = False
     # The sentence by which the gateway itself refused the request, as it is recorded; "" if a provider failed.
     refusal: str = ""
 
 
-class _Answer(Struct, eq=False, kw_only=True):
+class _ResponseState(Struct, eq=False, kw_only=True):
     """How far an answer has come; what is not set yet is as it stands here."""
 
-    lane: ResponseMode = ResponseMode.UNKNOWN
+    mode: ResponseMode = ResponseMode.UNKNOWN
     # Whether it is a stream that something translates.
-    is_heard: bool = False
+    has_translator: bool = False
     feed: Callable[[bytes], bytes] = bytes
     unframer: Unframer | None = None
     # How much is held of which the client was not told yet.
     held_size: int = 0
     # How its stream failed, in the client's words; `tells_itself` if that is an answer that the provider gave.
     error_form: bytes = b""
-    tells_itself: bool = False
+    is_native_failure: bool = False
     size: int = 0
     # A whole answer, those that paused before it, and what goes with it.
     raw: bytes = b""
@@ -131,20 +131,20 @@ class _Answer(Struct, eq=False, kw_only=True):
     # Whether a whole answer that failed says something all the same.
     has_worked: bool = False
     # Of a whole answer: what it calls itself, which model it names, and why it ended.
-    seen: AnswerNames = UNNAMED
+    seen: ResponseMetadata = UNNAMED
     # When the first content came.
     first: float = 0.0
     # What was said, where that is to be kept: of a stream what gathers it.
-    answer: Response | None = None
+    response: Response | None = None
     # The id of the first call in a whole answer that was read.
-    whole_call: str = ""
+    full_response_call: str = ""
     fold: Fold | None = None
     # Frames that the client was not told yet, and what was gathered for one that is told all at once.
     held: list[bytes] = []
-    told: list[bytes] = []
+    collected: list[bytes] = []
 
 
-class Attempt(_Answer, eq=False):
+class Attempt(_ResponseState, eq=False):
     """One target, and how far its answer has come. Most have one answer, which comes to its end at once."""
 
     target: Target
@@ -173,8 +173,8 @@ class Attempt(_Answer, eq=False):
 
     def forget(self) -> None:
         """Begin again with another answer, in place of one that nobody was told."""
-        none = _Answer()
-        for name in _Answer.__struct_fields__:
+        none = _ResponseState()
+        for name in _ResponseState.__struct_fields__:
             setattr(self, name, getattr(none, name))
 
     def put(self, prepared: ProviderRequest) -> None:
@@ -182,7 +182,7 @@ class Attempt(_Answer, eq=False):
         self.prepared, self.is_prepared = prepared, True
 
     @property
-    def known(self) -> ProviderRequest | None:
+    def prepared_or_none(self) -> ProviderRequest | None:
         """The request as the target gets it, once it is written."""
         return self.prepared if self.is_prepared else None
 
@@ -205,38 +205,40 @@ class Attempt(_Answer, eq=False):
     @property
     def first_call(self) -> str:
         """The id of the first call in the answer, as far as that was read; "" if there is none."""
-        return self.translator.first_call if self.is_heard else self.whole_call
+        return self.translator.first_call if self.has_translator else self.full_response_call
 
-    def hear(self, translator: StreamPipeline) -> None:
+    def set_translator(self, translator: StreamPipeline) -> None:
         """Have its stream translated by this."""
-        self.translator, self.is_heard = translator, True
+        self.translator, self.has_translator = translator, True
 
-    def note_delay(self, failure: Failure) -> None:
+    def add_failure_delay(self, failure: Failure) -> None:
         """Have it among the headers when to try again, where only the error's words say so."""
-        self.note_wait(delay_of(failure))
+        self.add_retry_after(delay_of(failure))
 
-    def note_wait(self, delay: float | None) -> None:
+    def add_retry_after(self, delay: float | None) -> None:
         """Have it among the headers when to try again, where only the error itself says so (pitfall 382)."""
         if delay is None or any(name in _DELAYS for name, _ in self.headers):
             return
-        told = [(b"retry-after", b"%d" % math.ceil(delay))]
+        retry_headers = [(b"retry-after", b"%d" % math.ceil(delay))]
         if not delay.is_integer():
-            told.append((b"retry-after-ms", b"%d" % math.ceil(delay * 1000)))
-        self.headers = [*self.headers, *told]
+            retry_headers.append((b"retry-after-ms", b"%d" % math.ceil(delay * 1000)))
+        self.headers = [*self.headers, *retry_headers]
 
     def kind_of(self, what: DragomanError | Failure, *, cut: bool = False) -> AttemptOutcome:
         """What became of it, if this is how it failed; `cut` if there was less time for it than a target is due."""
         began = bool(self.held_size or self.size)
-        content = self.is_heard and self.translator.answered
+        content = self.has_translator and self.translator.answered
         # Nothing is heard of a whole answer before it is there.
         whole = self.is_prepared and not self.prepared.streams
         cloud = self.target.provider.transport not in ("http", "echo")
-        return kind_of(what, stream=self.is_heard and began, content=content, cut=cut, whole=whole, cloud=cloud)
+        return kind_of(
+            what, stream=self.has_translator and began, content=content, cut=cut, non_streaming=whole, cloud=cloud
+        )
 
     @property
     def cost(self) -> Usage | None:
         """What it says that it cost so far."""
-        if self.lane is ResponseMode.WHOLE or not self.is_heard:
+        if self.mode is ResponseMode.FULL or not self.has_translator:
             # What goes on with a whole answer as a stream has counts of its own, which `usage` adds up.
             return self.usage
         return self.translator.usage if self.translator.usage is not None else self.usage
@@ -260,7 +262,7 @@ class Attempt(_Answer, eq=False):
     @property
     def is_final(self) -> bool:
         """Whether what was told of its counts is of all of it."""
-        return not self.is_heard or (self.translator.is_counted and not self.translator.cut_short)
+        return not self.has_translator or (self.translator.is_counted and not self.translator.cut_short)
 
     @property
     def counting(self) -> Counting:
@@ -270,34 +272,34 @@ class Attempt(_Answer, eq=False):
             model=self.target.model,
             request=self.body,
             passed=self.passed,
-            whole=b"" if self.passed.size else self.raw,
+            full_body=b"" if self.passed.size else self.raw,
             client=self.prepared.client,
-            told=self.own_cost,
+            reported=self.own_cost,
             final=self.is_final,
         )
 
-    def count(self, found: Usage | None) -> None:
+    def count(self, usage: Usage | None) -> None:
         """Know what was counted; None is that it cannot be."""
-        self.estimate, self.is_uncountable = found, found is None
+        self.estimate, self.is_uncountable = usage, usage is None
 
     @property
-    def answer_named(self) -> AnswerNames:
+    def response_metadata(self) -> ResponseMetadata:
         """What the answer calls itself, which model it names, and why it ended, as far as that was told."""
-        if not self.is_heard or self.translator.started is None:
+        if not self.has_translator or self.translator.started is None:
             return self.seen
         started, stop = self.translator.started, self.translator.stop
-        return AnswerNames(started.id, started.model, "" if stop is None else stop.native or stop.reason.value)
+        return ResponseMetadata(started.id, started.model, "" if stop is None else stop.native or stop.reason.value)
 
     @property
     def turn(self) -> Response | None:
         """What was said, if it may be kept as a turn."""
         if self.fold is None:
-            return self.answer
+            return self.response
         return self.fold.response() if self.translator.failure is None else None
 
     # Keys.
 
-    def ask(self, body: bytes, *, anew: bool = True) -> None:
+    def begin_request(self, body: bytes, *, anew: bool = True) -> None:
         """Ask something: all keys may be tried, and all remedies unless it is one."""
         self._others = self._rotation.count - 1
         self._refused = ()
@@ -327,11 +329,11 @@ class Attempt(_Answer, eq=False):
         self._refused += (self.key,)
         self.use_key(self.body)
 
-    def rest_key(self, rest: Cooldown, kind: AttemptOutcome, hint: float | None) -> None:
+    def cool_key(self, cooldown: Cooldown, kind: AttemptOutcome, hint: float | None) -> None:
         """Leave the key alone for a while, for this model or for all; `hint` is how long its provider said."""
-        if self.key is not None and len(self.target.model) <= _LONGEST_MODEL:
-            model = ANY_MODEL if rest.every_model else self.target.model
-            self._rotation.cool(self.key, rest.seconds, model, why=kind.value, hint=hint)
+        if self.key is not None and len(self.target.model) <= _MAX_MODEL_LENGTH:
+            model = ANY_MODEL if cooldown.every_model else self.target.model
+            self._rotation.cool(self.key, cooldown.seconds, model, why=kind.value, hint=hint)
 
     # Remedies.
 
@@ -350,25 +352,25 @@ class Attempt(_Answer, eq=False):
 def _relieved(remedy: Remedy, body: bytes, prepared: ProviderRequest) -> bytes | None:
     codec, ledger = codec_of(prepared.target.endpoint.protocol), prepared.translated.ledger
     if remedy is Remedy.CALLS:
-        return codec.prove_calls(body, ledger) if codec.prove_calls is not None else None
+        return codec.sign_calls(body, ledger) if codec.sign_calls is not None else None
     cut = codec.without_reasoning(body, ledger) if remedy is Remedy.SEALS else body
-    if cut is None or codec.settle_thinking is None:
+    if cut is None or codec.repair_reasoning is None:
         return cut if cut is not body else None
     demanded = remedy is Remedy.LOOP
-    settled = codec.settle_thinking(cut, prepared.target.abilities, ledger, demanded=demanded)
-    return settled if settled is not body else None
+    repaired = codec.repair_reasoning(cut, prepared.target.capabilities, ledger, demanded=demanded)
+    return repaired if repaired is not body else None
 
 
-def is_stream(flight: UpstreamCall) -> bool:
+def is_stream(call: UpstreamCall) -> bool:
     """Whether an answer is a stream that everybody reads."""
-    kind = header(flight.headers, b"content-type")
+    kind = header(call.headers, b"content-type")
     return kind is not None and kind.lower().startswith(b"text/event-stream")
 
 
-def unframer_of(prepared: ProviderRequest, flight: UpstreamCall) -> Unframer | None:
+def unframer_of(prepared: ProviderRequest, call: UpstreamCall) -> Unframer | None:
     """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
     transport = prepared.target.provider.transport
     unframe = transport_of(transport).unframe if transport != "echo" and prepared.streams else None
-    if unframe is None or (header(flight.headers, b"content-type") or b"").lower().startswith(_UNFRAMED):
+    if unframe is None or (header(call.headers, b"content-type") or b"").lower().startswith(_UNFRAMED):
         return None
     return unframe()

@@ -13,19 +13,19 @@ from dragoman.gateway.observability.costs import together
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.model.response import Usage
-from dragoman.prices.classes import ASKED_COUNTS
-from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.prices.classes import BILLED_BY_REQUESTED_TIER
+from dragoman.records.journal_entry import CostBreakdown, TokenCounts
 from dragoman.routing.attempt_outcome import AttemptOutcome, maybe_billed
 from dragoman.wire.duplicate_keys import OBJECT
 
 _TEXT = msgspec.json.Decoder(str)
 # What became of a call whose provider has worked, or may have.
-_WORKED = frozenset({AttemptOutcome.ANSWERED, AttemptOutcome.LEFT})
+_WORKED = frozenset({AttemptOutcome.ANSWERED, AttemptOutcome.CLIENT_DISCONNECTED})
 # How an answer says that its provider goes on with it in the background.
 _GOES_ON = frozenset({"queued", "in_progress"})
 
 
-def asked_tier(body: bytes) -> str:
+def requested_tier(body: bytes) -> str:
     """The tier that a request asks for."""
     try:
         return _TEXT.decode(OBJECT.decode(body).get("service_tier", b'""'))
@@ -40,8 +40,8 @@ _ANSWERED = AttemptOutcome.ANSWERED
 class Calls(Struct, eq=False):
     """Counts calls, and has them in the record as they end."""
 
-    _service: Runtime
-    _account: RecordBuilder
+    _runtime: Runtime
+    _builder: RecordBuilder
     # Whether an answer without counts is looked at here: what another path tells is known later (`metering`).
     conversation: bool = True
     # Whether a model is asked to work, since nothing else costs anything; and whether it is learnt how targets fare.
@@ -59,7 +59,7 @@ class Calls(Struct, eq=False):
         """Know of a call that is about to be made."""
         self.count += 1
         self._runs = True
-        self.started = self._service.clock()
+        self.started = self._runtime.clock()
 
     def queued(self) -> None:
         """Know that the call waits for a place, and that nobody was asked yet."""
@@ -68,7 +68,7 @@ class Calls(Struct, eq=False):
     def admitted(self) -> None:
         """Know that it is made now: how long it waited is nothing that its provider took."""
         self._is_queued = False
-        self.started = self._service.clock()
+        self.started = self._runtime.clock()
 
     @property
     def runs(self) -> bool:
@@ -77,7 +77,7 @@ class Calls(Struct, eq=False):
 
     def ended(self, attempt: Attempt, kind: AttemptOutcome) -> tuple[record.RecordedAttempt, ...]:
         """The record's attempts with the last call, and what became of it; it is said once of each."""
-        attempts = self._account.record.attempts
+        attempts = self._builder.record.attempts
         if not self._runs:
             return attempts
         self._runs = False
@@ -89,7 +89,7 @@ class Calls(Struct, eq=False):
             # It broke off behind the end of its story, and was counted before that was known.
             attempt.estimate = None
         if self.learns:
-            self._service.traffic.ended(
+            self._runtime.routing_state.record_outcome(
                 target,
                 kind,
                 began=self.started,
@@ -100,45 +100,45 @@ class Calls(Struct, eq=False):
                 slowed=attempt.is_slowed,
                 permit=attempt.permit,
             )
-        tokens, money = self._spent(attempt, kind, usage)
+        tokens, cost = self._spent(attempt, kind, usage)
         provider = target.provider
         # Whatever a provider calls the exchange is logged, but not if it is a secret.
-        named = header_forwarding.upstream_id(attempt.headers)
+        named = header_forwarding.provider_request_id(attempt.headers)
         closed = record.RecordedAttempt(
             provider.name,
-            target.shown,
+            target.printable_model,
             target.endpoint.protocol,
             self.started,
             attempt.status,
-            named and self._service.redactor(provider).clean_text(named),
+            named and self._runtime.redactor(provider).clean_text(named),
             # `value` of an enumeration is a slow way to `_value_`.
             kind._value_,
-            self._service.clock(),
+            self._runtime.clock(),
             attempt.first,
             usage,
             provider.keys.index(key) if key in provider.keys else -1,
             kind is not _ANSWERED and self.works and maybe_billed(kind),
             tokens,
             attempt.estimate is not None,
-            money,
+            cost,
         )
         return (*attempts, closed)
 
     def close(self, attempt: Attempt, kind: AttemptOutcome) -> None:
         """Have it in the record what became of the last call, and what all came to; it is said once of each."""
         attempts = self.ended(attempt, kind)
-        self._account.update(**together(attempts))
+        self._builder.update(**together(attempts))
 
     def abandoned(self, attempt: Attempt) -> tuple[record.RecordedAttempt, ...]:
         """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""
-        *others, last = self.ended(attempt, AttemptOutcome.OURS)
-        if last.money is None and self.conversation and attempt.status < 300:
-            last = replace(last, money=self._service.costs.unreported(attempt.target), maybe_billed=True)
+        *others, last = self.ended(attempt, AttemptOutcome.GATEWAY_ERROR)
+        if last.cost is None and self.conversation and attempt.status < 300:
+            last = replace(last, cost=self._runtime.costs.unreported(attempt.target), maybe_billed=True)
         return (*others, last)
 
     def _spent(
         self, attempt: Attempt, kind: AttemptOutcome, usage: Usage | None
-    ) -> tuple[TokenCounts | None, Money | None]:
+    ) -> tuple[TokenCounts | None, CostBreakdown | None]:
         """What a call took and cost: as it was told, else as it was counted here; what nobody knows is not free."""
         counted = attempt.estimate or usage
         if counted is not None:
@@ -146,21 +146,21 @@ class Calls(Struct, eq=False):
             # it broke off; of one that is still being made, how much there will be.
             is_cut = (
                 attempt.estimate is not None
-                and not attempt.is_heard
+                and not attempt.has_translator
                 and (kind is not AttemptOutcome.ANSWERED or attempt.seen.stop in _GOES_ON)
             )
             is_uncounted = attempt.is_uncountable or kind is not AttemptOutcome.ANSWERED
             if is_uncounted and attempt.estimate is None and not attempt.is_final:
                 counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
-            target, costs = attempt.target, self._service.costs
-            tier = asked_tier(attempt.body) if target.provider.upstream in ASKED_COUNTS else ""
-            tokens, money = costs.spent(target, counted, attempt.answer_named.model, tier)
+            target, costs = attempt.target, self._runtime.costs
+            tier = requested_tier(attempt.body) if target.provider.vendor_or_name in BILLED_BY_REQUESTED_TIER else ""
+            tokens, cost = costs.spent(target, counted, attempt.response_metadata.model, tier)
             if is_cut:
-                money = replace(money, unpriced=(*money.unpriced, "output"))
-            return tokens, money
-        worked = kind in _WORKED if self.conversation else kind is AttemptOutcome.LEFT
+                cost = replace(cost, unpriced=(*cost.unpriced, "output"))
+            return tokens, cost
+        worked = kind in _WORKED if self.conversation else kind is AttemptOutcome.CLIENT_DISCONNECTED
         if self.works and (maybe_billed(kind) or attempt.has_worked or (worked and attempt.status < 300)):
-            return None, self._service.costs.unreported(attempt.target)
+            return None, self._runtime.costs.unreported(attempt.target)
         return None, None
 
     def _take_back(self, attempt: Attempt) -> None:
@@ -168,5 +168,5 @@ class Calls(Struct, eq=False):
         self._is_queued = False
         self.count -= 1
         if attempt.permit is not None:
-            self._service.traffic.give_back(attempt.target, attempt.permit)
+            self._runtime.routing_state.give_back(attempt.target, attempt.permit)
             attempt.permit = None

@@ -6,11 +6,11 @@ from abc import abstractmethod
 
 from msgspec.structs import replace
 
-from dragoman.errors import BadAnswer
+from dragoman.errors import BadResponse
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import (
     Attempt,
-    ErrorAnswer,
+    ErrorResponse,
     Missed,
     ResponseMode,
     is_stream,
@@ -23,8 +23,8 @@ from dragoman.gateway.exchange.events_commands import (
     Done,
     Follow,
     ReadError,
-    Recall,
     Reserve,
+    ResolveReferences,
     Resume,
 )
 from dragoman.gateway.exchange.provider_request import ProviderRequest, able
@@ -39,11 +39,11 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import strictest
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome
-from dragoman.routing.cooldown import USUAL, Cooldown, hint_of, names_the_key, rest_of
+from dragoman.routing.cooldown import DEFAULT_SECONDS, Cooldown, cooldown_of, hint_of, names_the_key
 from dragoman.routing.target import Target
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
-_RECALLING, _PREPARING, _RESERVING = State.RECALLING, State.PREPARING, State.RESERVING
+_RESOLVING, _PREPARING, _RESERVING = State.RESOLVING, State.PREPARING, State.RESERVING
 _CALLING, _UNKNOWN = State.CALLING, ResponseMode.UNKNOWN
 
 
@@ -51,72 +51,72 @@ class CallTransitions(SelectionTransitions):
     """A request on its way to a target, until that answers."""
 
     @abstractmethod
-    def _hear(self, *, comes_whole: bool) -> None:
+    def _read_response(self, *, is_full: bool) -> None:
         """Hear an answer whose head is there; `comes_whole` by its content type."""
 
     def _resume(self, event: Resume) -> None:
-        self._body, self._looked, self._course = event.body, event.looked, event.course
+        self._body, self._parsed, self._retry_state = event.body, event.parsed, event.retry_state
         self._begun(event.prepared.target)
         self.attempt.put(event.prepared)
-        self._ask(event.prepared.translated.body)
+        self._send_request(event.prepared.translated.body)
 
     # The request, as one target gets it.
 
     def _search(self) -> None:
         """Ask the next target; if there is none, tell how it went."""
-        course = self._course
-        assert course is not None
-        target = course.next()
+        retry_state = self._retry_state
+        assert retry_state is not None
+        target = retry_state.next()
         if target is not None:
             self._try(target)
             return
-        decisive = course.decisive()
+        decisive = retry_state.decisive()
         if decisive is None:
-            if course.noted is not None:
-                self._account.update(**course.noted)
-            self._account.update(asked=self._asked_for, provider="", model="", served="")
-            if self._looked is not None:
-                self._account.update(facts=self._looked.facts)
-            error = course.nobody()
+            if retry_state.record_changes is not None:
+                self._builder.update(**retry_state.record_changes)
+            self._builder.update(requested_model=self._requested_model, provider="", model="", provider_protocol="")
+            if self._parsed is not None:
+                self._builder.update(facts=self._parsed.facts)
+            error = retry_state.no_target_error()
             failure = failure_of(error)
             assert failure is not None
             decisive = self._missed(failure, error=error)
-        self._tell_failure(decisive)
+        self._return_failure(decisive)
 
     @property
-    def _asked_for(self) -> str:
-        return "" if self._looked is None else self._looked.model
+    def _requested_model(self) -> str:
+        return "" if self._parsed is None else self._parsed.model
 
     def _try(self, target: Target) -> None:
         """Ask a target: everything that is its own is made afresh."""
-        looked = self._looked
-        assert looked is not None
-        target = able(target, looked.outline)
-        self._memory.retarget()
+        parsed = self._parsed
+        assert parsed is not None
+        target = able(target, parsed.outline)
+        self._storage.retarget()
         self._begun(target)
-        course = self._course
-        if course is not None:
-            course.tries += 1
-        if course is not None and course.tries > 1:
-            self._note_target(target)
+        retry_state = self._retry_state
+        if retry_state is not None:
+            retry_state.tries += 1
+        if retry_state is not None and retry_state.tries > 1:
+            self._record_target(target)
         else:
-            known: RecordChanges = {
-                "asked": looked.model,
+            changes: RecordChanges = {
+                "requested_model": parsed.model,
                 "size": len(self._body),
-                "stream": bytes(looked.outline.stream) == b"true",
+                "stream": bytes(parsed.outline.stream) == b"true",
                 "provider": target.provider.name,
-                "model": target.shown,
-                "served": target.endpoint.protocol,
-                "facts": looked.facts,
+                "model": target.printable_model,
+                "provider_protocol": target.endpoint.protocol,
+                "facts": parsed.facts,
             }
-            if course is not None and course.noted is not None:
-                known |= course.noted
-            self._account.update(**known)
-        if self._found is not None and target.kept_here:
+            if retry_state is not None and retry_state.record_changes is not None:
+                changes |= retry_state.record_changes
+            self._builder.update(**changes)
+        if self._references is not None and target.stored_here:
             # It was looked up before the choice, and is the same whoever of the line is asked.
-            self._prepare(self._found)
-        elif self._memory.recalls(self._asked.key, self._body, looked, target):
-            self._wait(_RECALLING, Recall(self._body, looked, target))
+            self._prepare(self._references)
+        elif self._storage.needs_lookup(self._client_request.key, self._body, parsed, target):
+            self._wait(_RESOLVING, ResolveReferences(self._body, parsed, target))
         else:
             self._prepare(None)
 
@@ -125,30 +125,30 @@ class CallTransitions(SelectionTransitions):
         self._try(self.attempt.target)
 
     def _begun(self, target: Target) -> None:
-        pin = None if self._course is None else self._course.pin
-        preferred = pin.key if pin is not None and pin.target == target.id else ""
-        self.attempt, self.has_attempt = Attempt(target, self._service.rotation(target.provider), preferred), True
+        affinity = None if self._retry_state is None else self._retry_state.affinity
+        preferred = affinity.key if affinity is not None and affinity.target == target.id else ""
+        self.attempt, self.has_attempt = Attempt(target, self._runtime.rotation(target.provider), preferred), True
 
-    def _recalled(self, event: Done) -> None:
+    def _references_resolved(self, event: Done) -> None:
         assert event.value is None or isinstance(event.value, ResolvedReferences)
         self._prepare(event.value)
 
-    def _prepare(self, found: ResolvedReferences | None) -> None:
-        looked, target = self._looked, self.attempt.target
-        assert looked is not None
-        body, memory = self._body, self._memory
-        size = len(body) + memory.turns.size
-        if found is not None:
-            size += found.size
+    def _prepare(self, references: ResolvedReferences | None) -> None:
+        parsed, target = self._parsed, self.attempt.target
+        assert parsed is not None
+        body, storage = self._body, self._storage
+        size = len(body) + storage.turns.size
+        if references is not None:
+            size += references.size
         strict = strictest(target.strict, self._own_strict)
-        self._work(_PREPARING, size, memory.prepare, self._asked, body, looked, found, target, strict)
+        self._work(_PREPARING, size, storage.prepare, self._client_request, body, parsed, references, target, strict)
 
     def _prepared(self, event: Done) -> None:
         assert isinstance(event.value, ProviderRequest)
         self.attempt.put(event.value)
-        if self._looked is not None and self._looked.said is None:
+        if self._parsed is not None and self._parsed.references is None:
             # Nothing of it is kept.
-            self._ask(event.value.translated.body)
+            self._send_request(event.value.translated.body)
         else:
             self._wait(_RESERVING, Reserve(event.value))
 
@@ -156,25 +156,25 @@ class CallTransitions(SelectionTransitions):
         prepared = event.value
         assert isinstance(prepared, ProviderRequest)
         self.attempt.put(prepared)
-        if self._memory.in_background:
-            self._account.update(losses=prepared.translated.losses)
-            looked, course = self._looked, self._course
-            assert looked is not None and course is not None
-            self._wait(State.LEAVING, Detach(prepared, Resume(prepared, self._body, looked, course)))
+        if self._storage.in_background:
+            self._builder.update(losses=prepared.translated.losses)
+            parsed, retry_state = self._parsed, self._retry_state
+            assert parsed is not None and retry_state is not None
+            self._wait(State.DETACHING, Detach(prepared, Resume(prepared, self._body, parsed, retry_state)))
         else:
-            self._ask(prepared.translated.body)
+            self._send_request(prepared.translated.body)
 
-    def _left(self, event: Done) -> None:
+    def _detached(self, event: Done) -> None:
         """The client is told how the response begins, or follows its stream."""
         prepared = self.attempt.prepared
         assert isinstance(event.value, bytes)
         if prepared.stream:
             # From here on whoever follows it tells.
             self.told = SentState.ALL
-            self._wait(State.FOLLOWING, Follow(self._replies.headers(prepared, [], EVENT_STREAM)))
+            self._wait(State.FOLLOWING, Follow(self._responses.headers(prepared, [], EVENT_STREAM)))
         else:
-            reply = self._replies.answer(prepared, [], [JSON], event.value, prepared.translated.losses)
-            self._respond(reply, AttemptOutcome.ANSWERED)
+            response = self._responses.full_response(prepared, [], [JSON], event.value, prepared.translated.losses)
+            self._respond(response, AttemptOutcome.ANSWERED)
             self._over()
 
     def _followed(self, _: Done) -> None:
@@ -182,54 +182,54 @@ class CallTransitions(SelectionTransitions):
 
     # Calls.
 
-    def _ask(self, body: bytes) -> None:
-        self.attempt.ask(body)
+    def _send_request(self, body: bytes) -> None:
+        self.attempt.begin_request(body)
         self._call()
 
     def _call(self) -> None:
         attempt = self.attempt
         attempt.status, attempt.headers, attempt.passed = 0, [], Passed()
         self.calls.begin()
-        if self._course is not None and attempt.permit is None:
-            attempt.permit = self._course.use_permit()
-        first_byte = None if self._course is None else self._course.first_byte
+        if self._retry_state is not None and attempt.permit is None:
+            attempt.permit = self._retry_state.use_permit()
+        first_byte = None if self._retry_state is None else self._retry_state.first_byte
         self._wait(_CALLING, CallTarget(attempt.prepared, attempt.body, attempt.key, first_byte))
 
     def _called(self, event: Done) -> None:
-        flight: UpstreamCall = event.value  # type: ignore[assignment]  # as the driver gives it
+        call: UpstreamCall = event.value  # type: ignore[assignment]  # as the driver gives it
         attempt = self.attempt
-        attempt.status, attempt.headers = flight.status, flight.headers
+        attempt.status, attempt.headers = call.status, call.headers
         if attempt.status >= 300:
             self._wait(State.REFUSED, ReadError(self._error_reader))
             return
-        if attempt.lane is _UNKNOWN:
-            self._note_losses()
-        attempt.unframer = unframer_of(attempt.prepared, flight)
-        self._hear(comes_whole=attempt.unframer is None and not is_stream(flight))
+        if attempt.mode is _UNKNOWN:
+            self._record_losses()
+        attempt.unframer = unframer_of(attempt.prepared, call)
+        self._read_response(is_full=attempt.unframer is None and not is_stream(call))
 
     def _refused(self, event: Done) -> None:
         attempt = self.attempt
-        answer = event.value
-        assert isinstance(answer, ErrorAnswer)
+        response = event.value
+        assert isinstance(response, ErrorResponse)
         if attempt.status < 400:
             raise redirected(attempt.headers)
         if attempt.status > 599:
-            raise BadAnswer(f"the provider answered with the status {attempt.status}, which means nothing")
-        failure = answer.failure
-        attempt.note_wait(answer.delay)
+            raise BadResponse(f"the provider answered with the status {attempt.status}, which means nothing")
+        failure = response.failure
+        attempt.add_retry_after(response.delay)
         # What goes on after a pause is no answer of its own, and is told in the client's words.
-        own = replace(answer, headers=attempt.headers) if attempt.lane is ResponseMode.UNKNOWN else None
-        told = failure if own is not None else self._replies.blamed(failure, attempt.prepared)
-        self._relieve(self._missed(told, own), failure)
+        own = replace(response, headers=attempt.headers) if attempt.mode is ResponseMode.UNKNOWN else None
+        client_failure = failure if own is not None else self._responses.blamed(failure, attempt.prepared)
+        self._relieve(self._missed(client_failure, own), failure)
 
     def _relieve(self, missed: Missed, failure: Failure) -> None:
         """Ask with another key, or without what was refused, if that is what a failure says; else it has failed."""
         attempt = self.attempt
-        self._rest_key(missed, failure)
+        self._cool_key(missed, failure)
         if self._changes_key(missed):
             self._end_call(missed.kind)
             if attempt.status < 400:
-                self._forget_answer()
+                self._discard_response()
             attempt.change_key()
             self._call()
             return
@@ -241,18 +241,22 @@ class CallTransitions(SelectionTransitions):
         self._end_call(missed.kind)
         self._work(State.RELIEVING, len(attempt.body), attempt.relieved(remedy), paid=True)
 
-    def _rest_key(self, missed: Missed, failure: Failure) -> None:
+    def _cool_key(self, missed: Missed, failure: Failure) -> None:
         """Leave a key alone that was refused: of one request one key, unless it is named as the cause."""
         if not TABLE[missed.kind].keys:
             return
-        hint = hint_of(self.attempt.headers, self._service.mint.now())
-        rest = rest_of(missed.kind, failure, hint)
-        if rest is None and missed.kind is AttemptOutcome.BAD_KEY and self.attempt.target.provider.transport != "http":
+        hint = hint_of(self.attempt.headers, self._runtime.mint.now())
+        cooldown = cooldown_of(missed.kind, failure, hint)
+        if (
+            cooldown is None
+            and missed.kind is AttemptOutcome.INVALID_KEY
+            and self.attempt.target.provider.transport != "http"
+        ):
             # A cloud forbids by its credentials alone, never for what was said.
-            rest = Cooldown(seconds=USUAL)
-        if rest is not None and (not self._has_rested or names_the_key(failure)):
-            self._has_rested = True
-            self.attempt.rest_key(rest, missed.kind, hint.wait)
+            cooldown = Cooldown(seconds=DEFAULT_SECONDS)
+        if cooldown is not None and (not self._has_cooled_key or names_the_key(failure)):
+            self._has_cooled_key = True
+            self.attempt.cool_key(cooldown, missed.kind, hint.wait)
 
     def _relieved(self, event: Done) -> None:
         attempt, body = self.attempt, event.value
@@ -264,15 +268,15 @@ class CallTransitions(SelectionTransitions):
             attempt.use_key(body)
             self._call()
         else:
-            self._forget_answer()
-            attempt.ask(body, anew=False)
+            self._discard_response()
+            attempt.begin_request(body, anew=False)
             self._call()
 
-    def _forget_answer(self) -> None:
+    def _discard_response(self) -> None:
         """Begin again after an error in spite of its status, of which nobody has heard."""
         self.attempt.forget()
-        self._account.update(failure="")
-        self._memory.anew()
+        self._builder.update(failure="")
+        self._storage.anew()
 
     # Pauses.
 
@@ -281,7 +285,7 @@ class CallTransitions(SelectionTransitions):
         attempt = self.attempt
         codec = codec_of(attempt.target.endpoint.protocol)
         if codec.resume_request is None:
-            raise BadAnswer("the provider paused in a protocol that knows no pauses")
+            raise BadResponse("the provider paused in a protocol that knows no pauses")
         body = attempt.prepared.translated.body
         self._end_call(AttemptOutcome.ANSWERED)
         attempt.before, attempt.estimate = attempt.cost, None
@@ -289,4 +293,4 @@ class CallTransitions(SelectionTransitions):
 
     def _resumed(self, event: Done) -> None:
         assert isinstance(event.value, bytes)
-        self._ask(event.value)
+        self._send_request(event.value)

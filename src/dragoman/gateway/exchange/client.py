@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.config.settings import Key
-from dragoman.gateway.access.key_concurrency import KeyPlace
+from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.paths import ApiPath
 from dragoman.http.body import ByteCharge
 from dragoman.http.upstream_call import HeaderList, header
@@ -31,7 +31,7 @@ class ClientRequest(Struct, frozen=True):
     # Whom it goes to, where that was decided before.
     target: Target | None = None
     # Its place among the exchanges of its key, where those are counted.
-    place: KeyPlace | None = None
+    key_slot: KeySlot | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.advice import Advice
 from dragoman.gateway.exchange import error_responses, header_forwarding
-from dragoman.gateway.exchange.attempt import ErrorAnswer
+from dragoman.gateway.exchange.attempt import ErrorResponse
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.full_response import report_comment, with_report
@@ -34,13 +34,13 @@ from dragoman.translate import LossLine, translate_headers
 _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 
 
-class FullReply(Struct, frozen=True):
+class ClientResponse(Struct, frozen=True):
     """A whole reply, and what the record says of it."""
 
     status: int
     headers: HeaderList
     body: bytes
-    noted: RecordChanges
+    record_changes: RecordChanges
 
 
 class FailureText(Struct, frozen=True):
@@ -51,40 +51,42 @@ class FailureText(Struct, frozen=True):
 
     def added(self, failure: Failure) -> Failure:
         """The same failure with these words."""
-        told = self.text if self.alone or not failure.message else f"{failure.message} ({self.text})"
-        return replace(failure, message=told)
+        message = self.text if self.alone or not failure.message else f"{failure.message} ({self.text})"
+        return replace(failure, message=message)
 
 
-class Replies(Struct, eq=False):
+class ClientResponses(Struct, eq=False):
     """The replies of one exchange. What is told of a target is told with its own `prepared` request."""
 
-    _service: Runtime
-    _asked: ClientRequest
-    _account: RecordBuilder
+    _runtime: Runtime
+    _client_request: ClientRequest
+    _builder: RecordBuilder
     # What is tried.
-    course: RetryState | None = None
+    retry_state: RetryState | None = None
 
     @property
     def full_report(self) -> bool:
         """Whether the client wants to be told all that was lost."""
-        return (self._asked.header(b"x-dragoman-report") or b"").lower() == b"full"
+        return (self._client_request.header(b"x-dragoman-report") or b"").lower() == b"full"
 
-    def answer(
+    def full_response(
         self,
         prepared: ProviderRequest,
         provider_headers: HeaderList,
         kind: HeaderList,
         body: bytes,
         losses: Sequence[LossLine],
-    ) -> FullReply:
+    ) -> ClientResponse:
         """A whole body: an answer, or a stream that is known as a whole."""
-        noted = self._account.record.losses
-        if losses and noted[-len(losses) :] != tuple(losses):
-            noted = (*noted, *losses)
+        all_losses = self._builder.record.losses
+        if losses and all_losses[-len(losses) :] != tuple(losses):
+            all_losses = (*all_losses, *losses)
         if not prepared.relay and self.full_report:
-            body = with_report(body, noted) if kind is not EVENT_STREAM else body + report_comment(noted)
-        headers = self.headers(prepared, provider_headers, kind, noted)
-        return FullReply(200, headers, body, {"status": 200, "first": self._service.clock(), "losses": noted})
+            body = with_report(body, all_losses) if kind is not EVENT_STREAM else body + report_comment(all_losses)
+        headers = self.headers(prepared, provider_headers, kind, all_losses)
+        return ClientResponse(
+            200, headers, body, {"status": 200, "first_content": self._runtime.clock(), "losses": all_losses}
+        )
 
     def headers(
         self,
@@ -94,32 +96,34 @@ class Replies(Struct, eq=False):
         losses: Sequence[LossLine] | None = None,
     ) -> HeaderList:
         """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
-        record, target = self._account.record, prepared.target
+        record, target = self._builder.record, prepared.target
         return [
             *kind,
             error_responses.id_header(prepared.client, record.id),
             self._route(target),
             error_responses.losses_header(record.losses if losses is None else losses),
             *self._limits(prepared, provider_headers),
-            *self._service.guard.greeting(self._asked),
+            *self._runtime.guard.greeting(self._client_request),
         ]
 
     def _route(self, target: Target) -> tuple[bytes, bytes]:
         provider, protocol = target.provider.name, target.endpoint.protocol
-        course = self.course
-        if course is None or not (course.policy or course.repeats):
-            return error_responses.route_header(provider, target.shown, protocol)
-        return error_responses.route_header(provider, target.shown, protocol, course.policy, course.tries)
+        retry_state = self.retry_state
+        if retry_state is None or not (retry_state.policy or retry_state.may_retry):
+            return error_responses.route_header(provider, target.printable_model, protocol)
+        return error_responses.route_header(
+            provider, target.printable_model, protocol, retry_state.policy, retry_state.tries
+        )
 
     def pending(self) -> HeaderList:
         """The headers of a stream of which nobody knows yet who will answer, and what that loses."""
-        id_header = error_responses.id_header(self._asked.api_path.protocol, self._account.record.id)
-        return [*EVENT_STREAM, id_header, error_responses.PENDING, *self._service.guard.greeting(self._asked)]
+        id_header = error_responses.id_header(self._client_request.api_path.protocol, self._builder.record.id)
+        return [*EVENT_STREAM, id_header, error_responses.PENDING, *self._runtime.guard.greeting(self._client_request)]
 
     def _limits(self, prepared: ProviderRequest, provider_headers: HeaderList) -> HeaderList:
         provider, source = prepared.target.provider, prepared.target.endpoint.protocol
         # Where keys take turns, the limits of one of them say nothing about the next call.
-        own = len(provider.keys) <= 1 or self._service.settings.server.pooled_limits
+        own = len(provider.keys) <= 1 or self._runtime.settings.server.forward_pooled_rate_limits
         if prepared.client == source:
             return header_forwarding.returned(provider_headers, limits=own)
         limits = header_forwarding.limits_of(provider_headers, limits=own)
@@ -130,25 +134,27 @@ class Replies(Struct, eq=False):
 
     def read(self, advice: Advice) -> str:
         """An advice, as whoever asks may read it."""
-        record = self._account.record
-        is_operator = self._service.guard.is_operator(self._asked, record.address, record.key)
+        record = self._builder.record
+        is_operator = self._runtime.guard.is_operator(self._client_request, record.address, record.key)
         return advice.operator if is_operator else advice.client
 
-    def refusal(self, prepared: ProviderRequest, refusal: ErrorAnswer, advice: Advice | None = None) -> FullReply:
+    def refusal(
+        self, prepared: ProviderRequest, refusal: ErrorResponse, advice: Advice | None = None
+    ) -> ClientResponse:
         """The provider's own error: as it is on the relay, in the client's words elsewhere (mapping.md §21)."""
         failure = self.blamed(refusal.failure, prepared)
-        redactor = self._service.redactor(prepared.target.provider)
+        redactor = self._runtime.redactor(prepared.target.provider)
         if refusal.body is None or self._is_overflow_for_codex(prepared, failure):
-            words = None if advice is None else FailureText(self.read(advice))
-            return self.failure(failure, prepared, refusal.headers, words=words)
-        told = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
-        if failure.kind in _AUTH_KINDS and header(told, b"x-should-retry") is None:
+            text = None if advice is None else FailureText(self.read(advice))
+            return self.failure(failure, prepared, refusal.headers, text=text)
+        headers = self.headers(prepared, redactor.clean_headers(_few(refusal.headers)), [JSON])
+        if failure.kind in _AUTH_KINDS and header(headers, b"x-should-retry") is None:
             # No other key is left, and agents would try for minutes.
-            told.append((b"x-should-retry", b"false"))
+            headers.append((b"x-should-retry", b"false"))
         if advice is not None:
-            told.append(error_responses.advice_header(self.read(advice)))
-        noted: RecordChanges = {"failure": failure.kind.value, "status": refusal.status}
-        return FullReply(refusal.status, told, refusal.body, noted)
+            headers.append(error_responses.advice_header(self.read(advice)))
+        changes: RecordChanges = {"failure": failure.kind.value, "status": refusal.status}
+        return ClientResponse(refusal.status, headers, refusal.body, changes)
 
     def blamed(self, failure: Failure, prepared: ProviderRequest) -> Failure:
         """The same failure, but a credential that is refused is the gateway's own, not the client's."""
@@ -164,35 +170,46 @@ class Replies(Struct, eq=False):
         *,
         final: bool = False,
         retry_after: int = 0,
-        words: FailureText | None = None,
-        lasting: bool = False,
-    ) -> FullReply:
+        text: FailureText | None = None,
+        is_permanent: bool = False,
+    ) -> ClientResponse:
         """An HTTP error in the client's envelope; nothing of the provider's address or keys is in what it said.
 
         `prepared` is the request as the target got it that the failure is of; `final` says that to ask again is of no
         use; `words` are our own, and therefore said after the provider's were searched for secrets. What is `lasting`
         is told with a status by which agents end at once.
         """
-        record, protocol = self._account.record, self._asked.api_path.protocol
+        record, protocol = self._builder.record, self._client_request.api_path.protocol
         if prepared is not None:
-            redactor = self._service.redactor(prepared.target.provider)
-            failure = replace(failure, message=redactor.clean_text(failure.message[: redactor.longest]))
+            redactor = self._runtime.redactor(prepared.target.provider)
+            failure = replace(failure, message=redactor.clean_text(failure.message[: redactor.max_error_bytes]))
             extra = self.headers(prepared, redactor.clean_headers(_few([*provider_headers])), [JSON])
             if self._is_overflow_for_codex(prepared, failure):
-                noted: RecordChanges = {"failure": failure.kind.value, "status": 200}
-                return FullReply(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), noted)
+                changes: RecordChanges = {"failure": failure.kind.value, "status": 200}
+                return ClientResponse(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), changes)
         else:
-            extra = [JSON, error_responses.id_header(protocol, record.id), *self._service.guard.greeting(self._asked)]
-        if words is not None:
-            failure = words.added(failure)
-        told = error_responses.told(failure, protocol, record.id, program=record.program, lasting=lasting)
-        said = {**told.headers, "x-should-retry": "false"} if final else told.headers
+            extra = [
+                JSON,
+                error_responses.id_header(protocol, record.id),
+                *self._runtime.guard.greeting(self._client_request),
+            ]
+        if text is not None:
+            failure = text.added(failure)
+        translated = error_responses.encode_error(
+            failure, protocol, record.id, program=record.program, is_permanent=is_permanent
+        )
+        error_headers = {**translated.headers, "x-should-retry": "false"} if final else translated.headers
         if retry_after:
-            said = {**said, "retry-after": str(retry_after)}
-        own = header_forwarding.written(said)
+            error_headers = {**error_headers, "retry-after": str(retry_after)}
+        own = header_forwarding.written(error_headers)
         # What the table says about trying again goes before what the provider said.
-        kept = [pair for pair in extra if pair[0].decode("latin-1") not in said] if own else extra
-        return FullReply(told.status, [*kept, *own], told.body, {"failure": failure.kind.value, "status": told.status})
+        other_headers = [pair for pair in extra if pair[0].decode("latin-1") not in error_headers] if own else extra
+        return ClientResponse(
+            translated.status,
+            [*other_headers, *own],
+            translated.body,
+            {"failure": failure.kind.value, "status": translated.status},
+        )
 
     def _is_overflow_for_codex(self, prepared: ProviderRequest, failure: Failure) -> bool:
         """Whether an overflow must be told in the stream.
@@ -202,13 +219,13 @@ class Replies(Struct, eq=False):
         """
         if failure.kind is not FailureKind.CONTEXT_OVERFLOW or not prepared.stream or prepared.client != RESPONSES:
             return False
-        return (self._asked.header(b"originator") or b"").startswith(b"codex")
+        return (self._client_request.header(b"originator") or b"").startswith(b"codex")
 
     def failed_stream(self, prepared: ProviderRequest | None, failure: Failure) -> bytes:
         """A stream that says nothing but its failure."""
-        mint = self._service.mint_of(self._account.record)
+        mint = self._runtime.mint_of(self._builder.record)
         if prepared is None:
-            protocol = self._asked.api_path.protocol
+            protocol = self._client_request.api_path.protocol
             return StreamPipeline(source=protocol, target=protocol, mint=mint).fail(failure)
         translator = StreamPipeline(
             source=prepared.target.endpoint.protocol,

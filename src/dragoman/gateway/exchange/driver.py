@@ -18,13 +18,14 @@ from msgspec.structs import replace
 from dragoman.errors import ConfigError, DragomanError, Oversized, TimedOut, Truncated, Unconfigured, bare
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.byte_budget import ReaderCharge
-from dragoman.gateway.exchange.attempt import ErrorAnswer
+from dragoman.gateway.exchange.attempt import ErrorResponse
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.events_commands import (
     Abort,
     AwaitOwner,
     AwaitStored,
     Begin,
+    CacheTurn,
     CallTarget,
     ClientDisconnected,
     Collect,
@@ -38,23 +39,22 @@ from dragoman.gateway.exchange.events_commands import (
     Follow,
     HangUp,
     HeartbeatDue,
-    Keep,
-    KeepTurn,
-    KeepWhole,
     Limit,
     Locate,
     Name,
     Offload,
     Pause,
     ReadError,
-    ReadWhole,
-    Recall,
+    ReadFull,
     Reserve,
+    ResolveReferences,
     Respond,
     Resume,
     Start,
     StartHeartbeats,
     Stored,
+    StoreFull,
+    StoreStreamed,
     StreamThrough,
     Translated,
     WaitFailed,
@@ -63,18 +63,18 @@ from dragoman.gateway.exchange.events_commands import (
 )
 from dragoman.gateway.exchange.header_forwarding import traced
 from dragoman.gateway.exchange.large_events import LargeEvents
-from dragoman.gateway.exchange.response_reader import TOO_LARGE, GatheredCall, HungUp, collect, read_error, read_whole
+from dragoman.gateway.exchange.response_reader import TOO_LARGE, GatheredCall, HungUp, collect, read_error, read_full
 from dragoman.gateway.exchange.state_machine import Machine
 from dragoman.gateway.exchange.store_commands import StoreCommands
 from dragoman.gateway.exchange.timeouts import Overstayed
 from dragoman.gateway.exchange.usage_estimate import Counting, Passed
 from dragoman.gateway.observability.record_builder import RecordBuilder
-from dragoman.gateway.observability.unexpected_errors import places
+from dragoman.gateway.observability.unexpected_errors import traceback_summary
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage
 from dragoman.gateway.stored_responses.store_failures import unreadable
-from dragoman.gateway.thread_offload import beside_loop
+from dragoman.gateway.thread_offload import offload
 from dragoman.http.upstream_call import UpstreamCall
 from dragoman.providers.transport_interface import Order, Unframer
 from dragoman.store import StoreError
@@ -93,13 +93,13 @@ class Begun(Struct, frozen=True):
     """A request that was understood before, and what keeps its answer."""
 
     resume: Resume
-    memory: ExchangeStorage
+    storage: ExchangeStorage
 
 
 class Driver(StoreCommands):
     """Runs one exchange. Nothing here is held by what it holds once it has ended."""
 
-    _flight: UpstreamCall | None = None
+    _upstream_call: UpstreamCall | None = None
     # The right to call its provider, where calls are counted.
     _slot: Slot | None = None
     # What is buffered of its answer, as the budget of its key has it.
@@ -112,21 +112,21 @@ class Driver(StoreCommands):
     _events: LargeEvents | None = None
     _unframer: Unframer | None = None
     _passed: Passed
-    _most: float = math.inf
+    _max_bytes: float = math.inf
 
-    def __init__(self, service: Runtime, asked: ClientRequest, client: Client, account: RecordBuilder) -> None:
-        super().__init__(service, asked, client, account)
-        self._machine = Machine(service, asked, account, self._memory)
+    def __init__(self, runtime: Runtime, client_request: ClientRequest, client: Client, builder: RecordBuilder) -> None:
+        super().__init__(runtime, client_request, client, builder)
+        self._machine = Machine(runtime, client_request, builder, self._storage)
 
-    async def run(self, said: Awaitable[bytes] | Begun) -> None:
+    async def run(self, request: Awaitable[bytes] | Begun) -> None:
         """Serve a request, whose body is still to come or which was begun before."""
         try:
-            if isinstance(said, Begun):
-                self._memory.follow_up(said.memory)
-                event: ExchangeEvent = said.resume
+            if isinstance(request, Begun):
+                self._storage.follow_up(request.storage)
+                event: ExchangeEvent = request.resume
             else:
                 try:
-                    event = Begin(await said)
+                    event = Begin(await request)
                 except _OUTCOMES as error:
                     event = self._outcome(error)
             while (command := self._step(event)) is not None:
@@ -139,7 +139,7 @@ class Driver(StoreCommands):
                 await self._last_moments()
                 if not isinstance(self._client, DetachedClient):
                     # Whoever cancelled something in the background waits for its end, and has its conversation.
-                    await self._count_rest()
+                    await self._count_unfinished()
             finally:
                 await self._go()
             raise
@@ -152,7 +152,7 @@ class Driver(StoreCommands):
 
     async def _go(self) -> None:
         """Settle the exchange of a client that has gone, or under which the gateway stops."""
-        if self._step(ClientDisconnected(self._service.draining and not self._client.gone)) is not None:
+        if self._step(ClientDisconnected(self._runtime.draining and not self._client.gone)) is not None:
             try:
                 await self._last_moments()
             finally:
@@ -163,10 +163,10 @@ class Driver(StoreCommands):
         """What became of something that was waited for and failed: a value, without the frames that hold an error."""
         match error:
             case ConfigError():
-                self._service.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
+                self._runtime.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
                 return WaitFailed(Unconfigured("the provider is not configured completely", remedy=str(error)))
             case StoreError():
-                return WaitFailed(unreadable(error, self._service.log))
+                return WaitFailed(unreadable(error, self._runtime.log))
             case DragomanError():
                 return WaitFailed(bare(error), isinstance(error, TimedOut) and self._client.paused)
             case _:
@@ -189,26 +189,26 @@ class Driver(StoreCommands):
         self._limits.stop()
         self._limits.alive = None
         self._client.on_pause = self._client.on_resume = None
-        if self._flight is not None:
-            self._flight.close()
+        if self._upstream_call is not None:
+            self._upstream_call.close()
         self._give_back()
         self._discharge()
         self._forget_request()
-        self._memory.end()
+        self._storage.end()
 
     # Before the provider.
 
     def _work(self, command: Offload) -> Awaitable[object]:
-        return beside_loop(command.work, command.size, self._account.record.key, paid=command.paid)
+        return offload(command.work, command.size, self._builder.record.key, paid=command.paid)
 
-    async def _leave(self, command: Detach) -> bytes:
+    async def _detach(self, command: Detach) -> bytes:
         """Let the response run in the background, as an exchange of its own."""
-        service = self._service
-        detached, record = DetachedClient(), self._account.record
+        runtime = self._runtime
+        detached, record = DetachedClient(), self._builder.record
         # What is asked is the same: it has one id, and is one exchange in the accounts, which ends with the response.
-        its_own = service.account(replace(record, started=service.clock(), time=time.time(), losses=()))
-        other = Driver(service, replace(self._asked, query="", place=None), detached, its_own)
-        begun = Begun(command.resume, self._memory)
+        its_own = runtime.builder_of(replace(record, started=runtime.clock(), time=time.time(), losses=()))
+        other = Driver(runtime, replace(self._client_request, query="", key_slot=None), detached, its_own)
+        begun = Begun(command.resume, self._storage)
 
         async def run() -> None:
             try:
@@ -216,19 +216,21 @@ class Driver(StoreCommands):
             finally:
                 its_own.finalize()
 
-        left = encode(
-            await self._memory.leave(command.prepared, detached, run, self._hand_on_request, self._asked.place)
+        response = encode(
+            await self._storage.detach(
+                command.prepared, detached, run, self._hand_on_request, self._client_request.key_slot
+            )
         )
-        self._account.update(kind="")
-        if not its_own.is_settled:
+        self._builder.update(kind="")
+        if not its_own.is_finalized:
             # Its client is about to hear of it.
-            service.accounting.open(its_own.record, command.prepared.target, len(command.resume.body))
-        return left
+            runtime.usage_recorder.open(its_own.record, command.prepared.target, len(command.resume.body))
+        return response
 
     def _hand_on_request(self) -> Callable[[], None]:
         """What gives back the bytes of the request, which are held as long as its response runs."""
-        held = [self._client.take_charge(), self._recalled]
-        self._recalled = None
+        held = [self._client.take_charge(), self._reference_charge]
+        self._reference_charge = None
 
         def give_back() -> None:
             for charge in held:
@@ -249,9 +251,9 @@ class Driver(StoreCommands):
 
     def _hang_up_call(self) -> None:
         self._limits.pausing()
-        if self._flight is not None:
-            self._flight.close()
-            self._flight = None
+        if self._upstream_call is not None:
+            self._upstream_call.close()
+            self._upstream_call = None
 
     def _give_back(self) -> None:
         if self._slot is not None:
@@ -259,51 +261,49 @@ class Driver(StoreCommands):
             self._slot = None
 
     async def _call(self, command: CallTarget) -> UpstreamCall:
-        if self._flight is not None:
+        if self._upstream_call is not None:
             self._hang_up_call()
-        prepared, service = command.prepared, self._service
+        prepared, runtime = command.prepared, self._runtime
         target = prepared.target
-        if self._slot is None and service.admission.limits(target.provider.name):
+        if self._slot is None and runtime.admission.limits(target.provider.name):
             self._machine.calls.queued()
-            self._slot = await service.admitted(target.provider.name, self._account.record)
+            self._slot = await runtime.admitted(target.provider.name, self._builder.record)
             self._machine.calls.admitted()
-        service.accounting.open(self._account.record, target, len(command.body))
-        self._flight = flight = await service.open(
+        runtime.usage_recorder.open(self._builder.record, target, len(command.body))
+        self._upstream_call = call = await runtime.open(
             Order(
                 target.provider,
                 target.endpoint,
                 target.model,
                 prepared.streams,
                 command.body,
-                traced(prepared.headers, self._account.record, service.told_share),
+                traced(prepared.headers, self._builder.record, runtime.sample_ratio),
                 command.key,
                 query=prepared.query,
             )
         )
-        self._limits.follow(flight, command.first_byte)
-        await flight.head()
-        return flight
+        self._limits.follow(call, command.first_byte)
+        await call.head()
+        return call
 
-    async def _read_error(self, command: ReadError) -> ErrorAnswer:
+    async def _read_error(self, command: ReadError) -> ErrorResponse:
         reader = command.reader
         body = await read_error(self._called(), self._limits, self._clock)
-        return await beside_loop(
-            partial(reader.read, body), reader.work(len(body)), self._account.record.key, paid=True
-        )
+        return await offload(partial(reader.read, body), reader.work(len(body)), self._builder.record.key, paid=True)
 
-    def _read_whole(self, _: ReadWhole) -> Awaitable[bytes]:
-        return read_whole(self._reading())
+    def _read_full(self, _: ReadFull) -> Awaitable[bytes]:
+        return read_full(self._reading())
 
     def _collect(self, command: Collect) -> Awaitable[int]:
         return collect(command, self._reading())
 
     def _reading(self) -> GatheredCall:
-        most, key = self._service.settings.limits.answer, self._account.record.key
-        return GatheredCall(self._called(), self._limits, self._clock, most, key, self._open_charge())
+        max_bytes, key = self._runtime.settings.limits.response_body, self._builder.record.key
+        return GatheredCall(self._called(), self._limits, self._clock, max_bytes, key, self._open_charge())
 
     def _open_charge(self) -> ReaderCharge:
         if self._charge is None:
-            budget = self._service.buffered.of(self._account.record.key)
+            budget = self._runtime.buffered.of(self._builder.record.key)
             self._charge = budget.open(self._stop_reading, self._read_on)
         return self._charge
 
@@ -322,8 +322,8 @@ class Driver(StoreCommands):
         self._limits.resume()
         if self._events is not None:
             self._events.resume()
-        elif self._flight is not None:
-            self._flight.resume()
+        elif self._upstream_call is not None:
+            self._upstream_call.resume()
 
     def _is_held_up(self) -> bool:
         """Whether a stream is not to be read on: its client is slow, or there is no room for more of it."""
@@ -338,39 +338,39 @@ class Driver(StoreCommands):
             self._charge = None
 
     def _called(self) -> UpstreamCall:
-        assert self._flight is not None
-        return self._flight
+        assert self._upstream_call is not None
+        return self._upstream_call
 
     # Streams.
 
-    async def _hear(self, command: StreamThrough) -> None:
-        client, flight, translator = self._client, self._called(), command.translator
+    async def _stream_through(self, command: StreamThrough) -> None:
+        client, call, translator = self._client, self._called(), command.translator
         if translator is not self._translator:
             # What is only passed on is nowhere gathered.
             self._translator = translator
-            self._most = math.inf if command.relay else self._service.settings.limits.answer
+            self._max_bytes = math.inf if command.relay else self._runtime.settings.limits.response_body
         else:
             # An answer that goes on after a pause.
-            self._most -= self._passed.size
+            self._max_bytes -= self._passed.size
         self._unframer = command.unframer
         self._passed = self._machine.attempt.passed
         self._events = events = LargeEvents(
-            flight,
+            call,
             translator,
-            self._tell,
-            self._account.record.key,
+            self._deliver,
+            self._builder.record.key,
             self._limits,
             feed=command.feed,
-            kept=command.kept,
+            writer=command.writer,
             is_held=self._is_held_up,
         )
         client.on_pause, client.on_resume = self._slowed, events.resume
         if client.paused:
-            flight.pause()
-        self._limits.alive = self._keep_alive
-        if translator.speaking:
-            self._limits.hearing(stream=True)
-            self._passed.spoken()
+            call.pause()
+        self._limits.alive = self._heartbeat_due
+        if translator.is_past_opening:
+            self._limits.reading(stream=True)
+            self._passed.content_began()
         else:
             self._limits.opening()
         self._hung_up = False
@@ -379,23 +379,23 @@ class Driver(StoreCommands):
             if (unframer := self._unframer) is not None:
                 self._unframer = None
                 self._take(unframer.close())
-                await events.told()
-            told = await events.run(translator.call_ended, translator.held)
-            if told:
-                self._took(told, self._clock())
-            await self._noted()
+                await events.wait_delivered()
+            out = await events.run(translator.call_ended, translator.held)
+            if out:
+                self._translated(out, self._clock())
+            await self._wait_for_owner()
             await events.close_ahead()
         except DragomanError as error:
-            await self._noted()
+            await self._wait_for_owner()
             if isinstance(error, Truncated | Overstayed):
                 await events.close_ahead()
             if translator.answered:
-                await self._count_rest()
+                await self._count_unfinished()
             raise
         except HungUp:
-            await self._noted()
+            await self._wait_for_owner()
             if translator.answered:
-                await self._count_rest()
+                await self._count_unfinished()
             raise
         finally:
             client.on_pause = client.on_resume = None
@@ -404,22 +404,22 @@ class Driver(StoreCommands):
 
     def _count(self, command: CountUsage) -> None:
         """Count beside the loop what a stream took, and tell the machine when that is known."""
-        self._keeper = keeper = asyncio.ensure_future(self._counted(command.counting))
-        keeper.add_done_callback(self._was_kept)
+        self._store_future = future = asyncio.ensure_future(self._counted(command.counting))
+        future.add_done_callback(self._was_stored)
 
     async def _counted(self, counting: Counting) -> None:
-        found = None
+        usage = None
         try:
-            found = await beside_loop(counting.count, counting.size, self._account.record.key, paid=True)
+            usage = await offload(counting.count, counting.size, self._builder.record.key, paid=True)
         except Exception as error:
             # An answer is worth more than its count.
-            self._service.log.event(
-                "error", "tokens could not be counted", error=type(error).__name__, at=places(error)
+            self._runtime.log.event(
+                "error", "tokens could not be counted", error=type(error).__name__, at=traceback_summary(error)
             )
         finally:
-            self._machine.attempt.count(found)
+            self._machine.attempt.count(usage)
 
-    async def _count_rest(self) -> None:
+    async def _count_unfinished(self) -> None:
         """Count what an answer took that broke off, or that nobody waits for any more."""
         counting = self._machine.unfinished()
         if counting is None:
@@ -441,61 +441,61 @@ class Driver(StoreCommands):
 
     def _take(self, chunk: bytes) -> None:
         """Take what the provider sent, from the reading callback."""
-        self._limits.heard = self._clock()
+        self._limits.received_at = self._clock()
         if self._unframer is not None:
             chunk = self._unframer.feed(chunk)
         passed = self._passed
         size = passed.size + len(chunk)
-        if size > self._most:
+        if size > self._max_bytes:
             raise Oversized(TOO_LARGE)
-        if passed.size < passed.most:
-            passed.chunks.append(chunk if size <= passed.most else chunk[: passed.most - passed.size])
+        if passed.size < passed.max_size:
+            passed.chunks.append(chunk if size <= passed.max_size else chunk[: passed.max_size - passed.size])
         passed.size = size
         events = self._events
         assert events is not None and self._translator is not None
         events.take(chunk)
         self._charge_stream(self._translator)
 
-    def _tell(self, chunk: bytes, out: bytes) -> None:
+    def _deliver(self, chunk: bytes, out: bytes) -> None:
         """Tell the client what a piece of the stream came to."""
         now, translator = self._clock(), self._translator
         assert translator is not None
-        self._limits.heard = now
+        self._limits.received_at = now
         if translator.progressed():
-            self._limits.spoken()
+            self._limits.content_received()
         if self._machine.flowing and not translator.finished:
             if out:
-                self._limits.told = now
+                self._limits.sent_at = now
                 self._client.write(out)
         else:
             self._passed.hold(chunk)
-            self._took(out, now)
+            self._translated(out, now)
 
-    def _was_noted(self, noting: asyncio.Future[bool]) -> None:
+    def _owner_known(self, recording: asyncio.Future[bool]) -> None:
         task = None if self._events is None else self._events.task
         if task is None:
-            super()._was_noted(noting)
+            super()._owner_known(recording)
         else:
             # The translator is a thread's now.
-            task.add_done_callback(lambda _: StoreCommands._was_noted(self, noting))
+            task.add_done_callback(lambda _: StoreCommands._owner_known(self, recording))
 
-    def _took(self, out: bytes, now: float) -> None:
+    def _translated(self, out: bytes, now: float) -> None:
         self._step(Translated(out, now))
-        if self._translator is not None and (self._translator.speaking or self._machine.flowing):
-            self._passed.spoken()
+        if self._translator is not None and (self._translator.is_past_opening or self._machine.flowing):
+            self._passed.content_began()
         if self._hung_up:
             raise HungUp
 
-    def _keep_alive(self) -> None:
+    def _heartbeat_due(self) -> None:
         self._step(HeartbeatDue(self._clock()))
 
     # At once.
 
-    def _settle(self, command: Finalize) -> None:
-        self._account.finalize(**command.changes)
+    def _finalize(self, command: Finalize) -> None:
+        self._builder.finalize(**command.changes)
 
-    def _hold(self, command: StartHeartbeats) -> None:
-        self._limits.alive = self._keep_alive
+    def _start_heartbeats(self, command: StartHeartbeats) -> None:
+        self._limits.alive = self._heartbeat_due
         self._limits.hold(command.seconds)
 
     def _respond(self, command: Respond) -> None:
@@ -505,10 +505,10 @@ class Driver(StoreCommands):
         self._client.start(200, command.headers)
 
     def _write(self, command: Write) -> None:
-        self._limits.told = self._clock()
+        self._limits.sent_at = self._clock()
         self._client.write(command.data)
 
-    def _end_reply(self, _: End) -> None:
+    def _end_response(self, _: End) -> None:
         self._client.end()
 
     def _abort(self, _: Abort) -> None:
@@ -524,31 +524,31 @@ class Driver(StoreCommands):
 _WAITS: dict[type, Callable[..., Awaitable[object]]] = {
     Offload: Driver._work,
     Locate: Driver._locate,
-    Recall: Driver._recall,
+    ResolveReferences: Driver._resolve_references,
     Reserve: Driver._reserve,
-    Detach: Driver._leave,
+    Detach: Driver._detach,
     Follow: Driver._follow,
     CallTarget: Driver._call,
     Pause: Driver._pause,
     ReadError: Driver._read_error,
-    ReadWhole: Driver._read_whole,
+    ReadFull: Driver._read_full,
     Collect: Driver._collect,
-    StreamThrough: Driver._hear,
+    StreamThrough: Driver._stream_through,
     Name: Driver._name,
-    KeepWhole: Driver._keep_whole,
-    AwaitStored: Driver._await_kept,
+    StoreFull: Driver._store_full,
+    AwaitStored: Driver._await_stored,
 }
 _ACTS: dict[type, Callable[..., None]] = {
-    Keep: Driver._keep,
+    StoreStreamed: Driver._store_streamed,
     CountUsage: Driver._count,
-    KeepTurn: Driver._keep_turn,
-    AwaitOwner: Driver._tell_noted,
-    Finalize: Driver._settle,
-    StartHeartbeats: Driver._hold,
+    CacheTurn: Driver._cache_turn,
+    AwaitOwner: Driver._await_owner,
+    Finalize: Driver._finalize,
+    StartHeartbeats: Driver._start_heartbeats,
     Respond: Driver._respond,
     Start: Driver._start,
     Write: Driver._write,
-    End: Driver._end_reply,
+    End: Driver._end_response,
     Abort: Driver._abort,
     Drop: Driver._drop,
     HangUp: Driver._hang_up,

@@ -18,7 +18,7 @@ from dragoman.errors import (
     TooLong,
     UpstreamError,
 )
-from dragoman.gateway.exchange.header_forwarding import LONGEST, safe
+from dragoman.gateway.exchange.header_forwarding import MAX_VALUE_LENGTH, safe
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.http.upstream_call import HeaderList
@@ -42,7 +42,7 @@ PENDING: tuple[bytes, bytes] = (_ROUTE, b"pending")
 # Proxies refuse header lines that are much longer.
 _LOSSES_LIMIT = 2000
 # More of them do not fit in, however short they are.
-_MOST_LOSSES = 200
+_MAX_LOSSES = 200
 # Programs that ask again after a 5xx or a 404, whatever the headers say, by how their user agents begin (decision 29).
 _AGENTS = ("claude-cli/", "codex", "opencode/")
 
@@ -86,8 +86,8 @@ def failure_of(error: DragomanError) -> Failure | None:
     return None
 
 
-def told(
-    error: DragomanError | Failure, protocol: str, request_id: str, *, program: str = "", lasting: bool = False
+def encode_error(
+    error: DragomanError | Failure, protocol: str, request_id: str, *, program: str = "", is_permanent: bool = False
 ) -> TranslatedResponse:
     """An error as the client's protocol tells it; where no protocol is known, as OpenAI does.
 
@@ -97,8 +97,8 @@ def told(
     failure = error if isinstance(error, Failure) else failure_of(error) or error
     if isinstance(failure, Failure) and program.startswith(_AGENTS):
         is_missing = failure.kind is FailureKind.NOT_FOUND and failure.param == "model"
-        is_final = lasting or is_missing or failure.kind is FailureKind.UPSTREAM_AUTH
-        failure = replace(failure, kind=FailureKind.LASTING) if is_final else failure
+        is_final = is_permanent or is_missing or failure.kind is FailureKind.UPSTREAM_AUTH
+        failure = replace(failure, kind=FailureKind.PERMANENT) if is_final else failure
     return translate_failure(failure, target=protocol or CHAT, request_id=request_id)
 
 
@@ -112,13 +112,13 @@ def route_header(provider: str, model: str, protocol: str, policy: str = "", att
 
     Of several also by which policy, and where more than one attempt may be made, which of them it was.
     """
-    told = (_remembered if len(model) <= _REMEMBERED else _told)(provider, model, protocol)
+    value = (_remembered if len(model) <= _REMEMBERED else _route_value)(provider, model, protocol)
     if policy:
-        told += b"; policy=%b" % policy.encode()
-    return (_ROUTE, b"%b; attempts=%d" % (told, attempts) if policy or attempts else told)
+        value += b"; policy=%b" % policy.encode()
+    return (_ROUTE, b"%b; attempts=%d" % (value, attempts) if policy or attempts else value)
 
 
-def _told(provider: str, model: str, protocol: str) -> bytes:
+def _route_value(provider: str, model: str, protocol: str) -> bytes:
     # A model's name must not pose as the dialect.
     named = safe(f"{provider}/{model}").replace(b";", b"%3B")
     return b"%b; dialect=%b" % (named, protocol.encode())
@@ -126,7 +126,7 @@ def _told(provider: str, model: str, protocol: str) -> bytes:
 
 # Names come from outside, too: whoever sends many long ones must not fill the memory.
 _REMEMBERED = 256
-_remembered = lru_cache(maxsize=1024)(_told)
+_remembered = lru_cache(maxsize=1024)(_route_value)
 
 
 def advice_header(text: str) -> tuple[bytes, bytes]:
@@ -141,19 +141,19 @@ def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:
     """
     if not losses:
         return _NONE
-    told = _joined(losses)
-    if len(told) <= _LOSSES_LIMIT and len(losses) <= _MOST_LOSSES:
-        return (_LOSSES, told[:-2].encode())
-    told = _joined(heaviest_first(losses))
-    kept = told[: told.rfind(", ", 0, _LOSSES_LIMIT) + 2]
-    return (_LOSSES, f"{kept}+{len(losses) - kept.count(', ')} more".encode())
+    text = _joined(losses)
+    if len(text) <= _LOSSES_LIMIT and len(losses) <= _MAX_LOSSES:
+        return (_LOSSES, text[:-2].encode())
+    text = _joined(heaviest_first(losses))
+    truncated = text[: text.rfind(", ", 0, _LOSSES_LIMIT) + 2]
+    return (_LOSSES, f"{truncated}+{len(losses) - truncated.count(', ')} more".encode())
 
 
 def _joined(losses: Sequence[LossLine]) -> str:
     """As many losses as the header may have, each with a comma and a blank behind it."""
-    parts = [f"{loss['fate']}:{loss['feature']}@{loss['at']}" for loss in losses[:_MOST_LOSSES]]
-    told = ", ".join(parts)
-    is_plain = told.isascii() and told.isprintable() and told.count(",") < len(parts)
-    if not is_plain or max(map(len, parts)) > LONGEST:
-        told = ", ".join([safe(part).replace(b",", b"%2C").decode() for part in parts])
-    return told + ", "
+    parts = [f"{loss['fate']}:{loss['feature']}@{loss['at']}" for loss in losses[:_MAX_LOSSES]]
+    text = ", ".join(parts)
+    is_plain = text.isascii() and text.isprintable() and text.count(",") < len(parts)
+    if not is_plain or max(map(len, parts)) > MAX_VALUE_LENGTH:
+        text = ", ".join([safe(part).replace(b",", b"%2C").decode() for part in parts])
+    return text + ", "

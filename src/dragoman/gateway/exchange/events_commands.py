@@ -40,8 +40,8 @@ class Resume(Struct, frozen=True):
 
     prepared: ProviderRequest
     body: bytes
-    looked: ParsedRequest
-    course: RetryState
+    parsed: ParsedRequest
+    retry_state: RetryState
 
 
 class Done(Struct, frozen=True):
@@ -107,14 +107,14 @@ class Offload(Struct, frozen=True):
 class Locate(Struct, frozen=True):
     """Look up which provider keeps what a request refers to."""
 
-    said: References
+    references: References
 
 
-class Recall(Struct, frozen=True):
+class ResolveReferences(Struct, frozen=True):
     """Look up what a request refers to."""
 
     body: bytes
-    looked: ParsedRequest
+    parsed: ParsedRequest
     target: Target
 
 
@@ -159,7 +159,7 @@ class ReadError(Struct, frozen=True):
     reader: ErrorReader
 
 
-class ReadWhole(Struct, frozen=True):
+class ReadFull(Struct, frozen=True):
     """Read all of an answer."""
 
 
@@ -168,7 +168,7 @@ class Collect(Struct, frozen=True):
 
     translator: StreamPipeline
     unframer: Unframer | None
-    told: list[bytes]
+    collected: list[bytes]
     size: int
     passed: Passed
 
@@ -178,7 +178,7 @@ class StreamThrough(Struct, frozen=True):
 
     translator: StreamPipeline
     feed: Callable[[bytes], bytes]
-    kept: ResponseWriter | None
+    writer: ResponseWriter | None
     unframer: Unframer | None
     relay: bool
 
@@ -189,7 +189,7 @@ class Name(Struct, frozen=True):
     body: bytes
 
 
-class KeepWhole(Struct, frozen=True):
+class StoreFull(Struct, frozen=True):
     """Write down an answer that is known as a whole."""
 
     prepared: ProviderRequest
@@ -203,18 +203,18 @@ class AwaitStored(Struct, frozen=True):
 Waiting: TypeAlias = (
     Offload
     | Locate
-    | Recall
+    | ResolveReferences
     | Reserve
     | Detach
     | Follow
     | CallTarget
     | Pause
     | ReadError
-    | ReadWhole
+    | ReadFull
     | Collect
     | StreamThrough
     | Name
-    | KeepWhole
+    | StoreFull
     | AwaitStored
 )
 
@@ -222,7 +222,7 @@ Waiting: TypeAlias = (
 # Commands that are done at once.
 
 
-class Keep(Struct, frozen=True):
+class StoreStreamed(Struct, frozen=True):
     """Write down the answer that a stream's last frames hold; `Kept` tells what became of it.
 
     `at_once` if that is not waited for while another process has the store.
@@ -238,11 +238,11 @@ class CountUsage(Struct, frozen=True):
     counting: Counting
 
 
-class KeepTurn(Struct, frozen=True):
+class CacheTurn(Struct, frozen=True):
     """Leave an answer to the store, which its client may send back without its reasoning."""
 
     prepared: ProviderRequest
-    answer: Response
+    response: Response
 
 
 class AwaitOwner(Struct, frozen=True):
@@ -305,9 +305,9 @@ class Limit(Struct, frozen=True):
 
 Command: TypeAlias = (
     Waiting
-    | Keep
+    | StoreStreamed
     | CountUsage
-    | KeepTurn
+    | CacheTurn
     | AwaitOwner
     | Finalize
     | StartHeartbeats

@@ -13,110 +13,133 @@ from functools import partial
 from msgspec.structs import replace
 
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import asks_strictness
+from dragoman.gateway.exchange.provider_request import requested_strictness
 from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import (
     NOTHING_SEEN,
     Seen,
     conversation_of,
-    keepers_of,
-    kept_there,
-    needs_of,
+    requirements_of,
     seen_in,
+    storing_providers,
+    with_provider_storage,
 )
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
-from dragoman.gateway.stored_responses.stored_state import located, name_of, owner_of
-from dragoman.gateway.thread_offload import beside_loop
+from dragoman.gateway.stored_responses.stored_state import locate_provider, name_of, owner_of
+from dragoman.gateway.thread_offload import offload
 from dragoman.routing.needs import RequiredFeatures, Requirements
 from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.sessions.classes import class_of
 
-_WANTS = RequiredFeatures(signs=True, opening=True)
+_REQUIRED_FEATURES = RequiredFeatures(request_features=True, conversation_start=True)
 
 
-async def fixed_target(service: Runtime, asked: ClientRequest, body: bytes, looked: ParsedRequest) -> Target:
+async def fixed_target(runtime: Runtime, client_request: ClientRequest, body: bytes, parsed: ParsedRequest) -> Target:
     """The target of a request; one of a name that leads to no other is not looked at any further."""
-    return (await _fixed(service, asked, body, looked))[0]
+    return (await _fixed(runtime, client_request, body, parsed))[0]
 
 
-async def compaction_course(
-    service: Runtime, asked: ClientRequest, body: bytes, looked: ParsedRequest, account: RecordBuilder
+async def compaction_targets(
+    runtime: Runtime, client_request: ClientRequest, body: bytes, parsed: ParsedRequest, builder: RecordBuilder
 ) -> Target | RetryState:
     """The targets of a compaction: the same first one, then the others of its route by its rules and by their health.
 
     A single target where there is no other, or where a provider keeps what the request refers to.
     """
-    target, is_kept, seen, conversation = await _fixed(service, asked, body, looked)
-    route = service.routes.route(looked.model, asked.api_path.protocol)
-    if route.only is not None or is_kept:
+    target, is_stored, seen, conversation = await _fixed(runtime, client_request, body, parsed)
+    route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
+    if route.only is not None or is_stored:
         return target
-    settings, record = service.settings, account.record
-    strict = settings.server.strict or (asked.key is not None and asked.key.strict)
-    needs = needs_of(asked, len(body), seen, record.program, record.key, strict or asks_strictness(asked))
+    settings, record = runtime.settings, builder.record
+    strict = settings.server.strict or (client_request.key is not None and client_request.key.strict)
+    requirements = requirements_of(
+        client_request, len(body), seen, record.program, record.key, strict or requested_strictness(client_request)
+    )
     if route.ruled:
-        needs = replace(needs, client=record.facts.client, thread=class_of(record.facts).kind)
-    plan = service.traffic.glance(route, needs, service.knowledge, conversation=conversation)
+        requirements = replace(requirements, client=record.facts.client, thread=class_of(record.facts).kind)
+    plan = runtime.routing_state.glance(route, requirements, runtime.target_info, conversation=conversation)
     order = plan.order
-    if not plan.held and service.traffic.is_good(target) and any(each.id == target.id for each in order):
+    if not plan.held and runtime.routing_state.is_healthy(target) and any(each.id == target.id for each in order):
         order = (target, *(each for each in order if each.id != target.id))
-    course = RetryState(order, settings.routing, route, plan, service.traffic, settings.timeouts)
-    course.noted = {"route": route.name, "policy": plan.policy, "reason": plan.why.value}
-    course.guarded = bool(settings.keys)
-    return course
+    retry_state = RetryState(order, settings.routing, route, plan, runtime.routing_state, settings.timeouts)
+    retry_state.record_changes = {"route": route.name, "policy": plan.policy, "reason": plan.why.value}
+    retry_state.has_client_keys = bool(settings.keys)
+    return retry_state
 
 
 async def _fixed(
-    service: Runtime, asked: ClientRequest, body: bytes, looked: ParsedRequest
+    runtime: Runtime, client_request: ClientRequest, body: bytes, parsed: ParsedRequest
 ) -> tuple[Target, bool, Seen, str]:
     """The target, whether a provider keeps what is referred to, what was seen of the request, and its conversation."""
-    protocol = asked.api_path.protocol
-    route = service.routes.route(looked.model, protocol)
+    protocol = client_request.api_path.protocol
+    route = runtime.routes.route(parsed.model, protocol)
     if route.only is not None:
         return route.only, False, NOTHING_SEEN, ""
-    seen = await beside_loop(partial(seen_in, body, asked, looked, route, _WANTS), len(body), name_of(asked.key))
-    conversation = conversation_of(asked, looked, seen.opening, route.name) if route.outline.sticky else ""
-    pin = service.traffic.pins.pin(conversation, service.clock()) if conversation else None
-    pinned = None if pin is None else pin.target
-    fills = filling(Requirements(size=len(body), signs=seen.signs), service.knowledge.window)
-    keeper = await _keeper(service, asked, looked, route)
-    if keeper is None:
+    seen = await offload(
+        partial(seen_in, body, client_request, parsed, route, _REQUIRED_FEATURES),
+        len(body),
+        name_of(client_request.key),
+    )
+    conversation = (
+        conversation_of(client_request, parsed, seen.conversation_start, route.name) if route.summary.sticky else ""
+    )
+    affinity = runtime.routing_state.affinities.lookup(conversation, runtime.clock()) if conversation else None
+    affinity_target = None if affinity is None else affinity.target
+    fills = filling(Requirements(size=len(body), request_features=seen.request_features), runtime.target_info.window)
+    storing_provider = await _storing_provider(runtime, client_request, parsed, route)
+    if storing_provider is None:
         # Nobody knows whose it is: the conversation's own, else the first who may know it.
-        may = [kept_there(target) for target in route.targets if target.can_keep]
-        return next((target for target in may if target.id == pinned), may[0]), True, seen, conversation
-    if keeper:
-        able = [kept_there(target) for target in route.targets if target.can_keep and target.provider.name == keeper]
-        return next((target for target in able if target.id == pinned), max(able, key=fills)), True, seen, conversation
-    return service.routes.fixed(looked.model, protocol, pinned, fills), False, seen, conversation
+        may = [with_provider_storage(target) for target in route.targets if target.can_store]
+        return next((target for target in may if target.id == affinity_target), may[0]), True, seen, conversation
+    if storing_provider:
+        able = [
+            with_provider_storage(target)
+            for target in route.targets
+            if target.can_store and target.provider.name == storing_provider
+        ]
+        return (
+            next((target for target in able if target.id == affinity_target), max(able, key=fills)),
+            True,
+            seen,
+            conversation,
+        )
+    return runtime.routes.fixed(parsed.model, protocol, affinity_target, fills), False, seen, conversation
 
 
-async def stay(service: Runtime, asked: ClientRequest, body: bytes, looked: ParsedRequest, target: Target) -> None:
+async def set_affinity(
+    runtime: Runtime, client_request: ClientRequest, body: bytes, parsed: ParsedRequest, target: Target
+) -> None:
     """Let a conversation go on with whoever compacted it, since nobody else can read what it came to."""
-    route = service.routes.route(looked.model, asked.api_path.protocol)
-    if route.only is not None or not route.outline.sticky:
+    route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
+    if route.only is not None or not route.summary.sticky:
         return
-    seeing = partial(seen_in, body, asked, looked, route, RequiredFeatures(opening=True))
-    seen = await beside_loop(seeing, len(body), name_of(asked.key))
-    conversation = conversation_of(asked, looked, seen.opening, route.name)
+    seeing = partial(seen_in, body, client_request, parsed, route, RequiredFeatures(conversation_start=True))
+    seen = await offload(seeing, len(body), name_of(client_request.key))
+    conversation = conversation_of(client_request, parsed, seen.conversation_start, route.name)
     if conversation:
-        service.traffic.pin(owner_of(asked.key).hex(), conversation, Affinity(target.id))
+        runtime.routing_state.set_affinity(owner_of(client_request.key).hex(), conversation, Affinity(target.id))
 
 
-async def _keeper(service: Runtime, asked: ClientRequest, looked: ParsedRequest, route: Route) -> str | None:
+async def _storing_provider(
+    runtime: Runtime, client_request: ClientRequest, parsed: ParsedRequest, route: Route
+) -> str | None:
     """The provider on the line that keeps what a request refers to; "" if none of them does, None if nobody knows."""
-    keepers = keepers_of(route, looked)
-    if looked.said is None or not keepers:
+    providers = storing_providers(route, parsed)
+    if parsed.references is None or not providers:
         return ""
-    if service.state.store is None:
+    if runtime.state.store is None:
         return None
-    found = await located(service.state, asked.key, looked.said, noted=service.notes_ids)
-    return found if found is None or found in keepers else ""
+    provider = await locate_provider(
+        runtime.state, client_request.key, parsed.references, owners_recorded=runtime.records_ids
+    )
+    return provider if provider is None or provider in providers else ""
 
 
-def filling(needs: Requirements, window_of: Callable[[Target], int | None]) -> Callable[[Target], float]:
+def filling(requirements: Requirements, window_of: Callable[[Target], int | None]) -> Callable[[Target], float]:
     """Which share of a target's window a request takes.
 
     Nothing of one that is unknown; and less than that where it overflows, by as much as it does.
@@ -126,7 +149,7 @@ def filling(needs: Requirements, window_of: Callable[[Target], int | None]) -> C
         window = window_of(target)
         if window is None:
             return 0.0
-        share = needs.tokens / max(window, 1)
+        share = requirements.tokens / max(window, 1)
         return share if share <= 1.0 else 1.0 - share
 
     return fills

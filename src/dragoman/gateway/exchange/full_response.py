@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from dragoman.errors import BadAnswer, DragomanError, WireError
+from dragoman.errors import BadResponse, DragomanError, WireError
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject, Number
@@ -16,9 +16,9 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.codec import Codec
 from dragoman.rules.surrogates import SurrogateJoiner
-from dragoman.translate import LossLine, as_json, asked_by
+from dragoman.translate import LossLine, as_json, translation_context
 from dragoman.wire.duplicate_keys import OBJECT
-from dragoman.wire.json import decode_object, encode, has_halves, without_halves
+from dragoman.wire.json import decode_object, encode, has_surrogates, without_surrogates
 from dragoman.wire.json_spans import with_member
 from dragoman.wire.sse import comment
 
@@ -37,7 +37,7 @@ class _Incomplete(Struct):
     reason: str | None = None
 
 
-class _Outline(Struct):
+class _ResponseOutline(Struct):
     """What is looked at in an answer that is passed on as it is."""
 
     error: Raw = _NULL
@@ -76,7 +76,7 @@ class Relayed(Struct, frozen=True, kw_only=True):
     stop: str = ""
 
 
-_OUTLINE = msgspec.json.Decoder(_Outline, float_hook=Number)
+_OUTLINE = msgspec.json.Decoder(_ResponseOutline, float_hook=Number)
 # Members that are read by themselves where one of them is not what it is everywhere else; and what then stands for it.
 _NAME = msgspec.json.Decoder(str | None)
 _COUNTS = msgspec.json.Decoder(float_hook=Number)
@@ -91,13 +91,13 @@ _APART: dict[str, tuple[msgspec.json.Decoder[Any], object]] = {
     "tool_usage": (_COUNTS, None),
     "x_groq": (_COUNTS, None),
 }
-_ANSWERS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
+_CONTENT_FIELDS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
 _NOTHING = (b"null", b"[]")
 # What is longer is no name.
-_LONGEST_NAME = 510
+_MAX_NAME_BYTES = 510
 
 
-def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
+def relayed_response(raw: bytes, codec: Codec) -> Relayed:
     """The token counts of a relayed answer, or the error that it is in spite of its status (O2).
 
     A body that is no JSON object is no answer: a page of a proxy, half a body.
@@ -108,20 +108,20 @@ def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
         # What the reader passes over it does not look into, and no client reads JSON that is not UTF-8.
         raw.decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise BadAnswer("the provider's answer is not JSON of its protocol") from None
-    failed = _tells_failures(codec) and bytes(outline.status) == b'"failed"'
+        raise BadResponse("the provider's answer is not JSON of its protocol") from None
+    failed = _has_failed_status(codec) and bytes(outline.status) == b'"failed"'
     if outline.error != _NULL and not failed:
         # Only the protocol knows what an error without a status of its own means.
         try:
-            told = _told(raw, codec)
+            decoded = _decode_response(raw, codec)
         except DragomanError:
-            raise BadAnswer("the provider's answer could not be read") from None
-        if isinstance(told, Failure):
-            if told.message and not told.message.strip(_NO_CHARACTER):
-                raise BadAnswer("the provider's answer could not be read")
-            return Relayed(failure=told, usage=_usage_in(outline, codec))
-    if not failed and _answers_nothing(outline, codec.name, raw):
-        raise BadAnswer("the provider's answer is none of its protocol")
+            raise BadResponse("the provider's answer could not be read") from None
+        if isinstance(decoded, Failure):
+            if decoded.message and not decoded.message.strip(_NO_CHARACTER):
+                raise BadResponse("the provider's answer could not be read")
+            return Relayed(failure=decoded, usage=_usage_in(outline, codec))
+    if not failed and _is_no_response(outline, codec.name, raw):
+        raise BadResponse("the provider's answer is none of its protocol")
     return Relayed(
         usage=_usage_in(outline, codec),
         failed=failed,
@@ -131,23 +131,23 @@ def relayed_answer(raw: bytes, codec: Codec) -> Relayed:
     )
 
 
-def _usage_in(outline: _Outline, codec: Codec) -> Usage | None:
+def _usage_in(outline: _ResponseOutline, codec: Codec) -> Usage | None:
     """The counts; those that cannot be read are no reason to fail."""
     if outline.usage is None and outline.x_groq is None:
         return None
-    said: JsonObject = {
+    fields: JsonObject = {
         "usage": outline.usage,
         "service_tier": outline.service_tier,
         "tool_usage": outline.tool_usage,
         "x_groq": outline.x_groq,
     }
     try:
-        return codec.usage_of(said)
+        return codec.usage_of(fields)
     except WireError:
         return None
 
 
-def _stop_in(outline: _Outline) -> str:
+def _stop_in(outline: _ResponseOutline) -> str:
     """Why an answer ended, in its provider's own word; "" if that cannot be read."""
     if outline.stop_reason is not None:
         return _name(outline.stop_reason)
@@ -158,67 +158,67 @@ def _stop_in(outline: _Outline) -> str:
     return _name(_read(_NAME, outline.status, ""))
 
 
-def _name(said: str | None) -> str:
-    if said is None or len(said) > _LONGEST_NAME:
+def _name(name: str | None) -> str:
+    if name is None or len(name) > _MAX_NAME_BYTES:
         return ""
-    return said if said.isascii() or len(said.encode()) <= _LONGEST_NAME else ""
+    return name if name.isascii() or len(name.encode()) <= _MAX_NAME_BYTES else ""
 
 
 def own_failure(raw: bytes, codec: Codec) -> Failure | None:
     """The failure that a relayed answer tells as an answer of its own, if it does."""
-    if not _tells_failures(codec) or b'"failed"' not in raw:
+    if not _has_failed_status(codec) or b'"failed"' not in raw:
         return None
     try:
         if bytes(_outline(raw).status) != b'"failed"':
             return None
-        told = _told(raw, codec)
+        decoded = _decode_response(raw, codec)
     except (DragomanError, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    return told if isinstance(told, Failure) else None
+    return decoded if isinstance(decoded, Failure) else None
 
 
-def says_something(raw: bytes) -> bool:
+def has_content(raw: bytes) -> bool:
     """Whether an answer that failed has something of an answer in it all the same."""
     try:
         outline = _outline(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
-    return bool(outline.choices) or any(bytes(said) not in _NOTHING for said in (outline.output, outline.content))
+    return bool(outline.choices) or any(bytes(value) not in _NOTHING for value in (outline.output, outline.content))
 
 
-def _told(raw: bytes, codec: Codec) -> Response | Failure:
+def _decode_response(raw: bytes, codec: Codec) -> Response | Failure:
     """All of an answer, as its protocol reads it; an error may quote half a character, too."""
     ledger = Ledger()
-    return codec.decode_response(SurrogateJoiner(ledger).read_object(raw), asked_by(None, codec), ledger)
+    return codec.decode_response(SurrogateJoiner(ledger).read_object(raw), translation_context(None, codec), ledger)
 
 
-def _tells_failures(codec: Codec) -> bool:
+def _has_failed_status(codec: Codec) -> bool:
     """Whether a failure may be told as an answer of its own, which is passed on (S1): only Responses has that."""
     return codec.name == RESPONSES
 
 
-def _outline(raw: bytes) -> _Outline:
+def _outline(raw: bytes) -> _ResponseOutline:
     """What is looked at; half a character somewhere in the text, where the answer was cut, is no reason to fail."""
     try:
         try:
             return _OUTLINE.decode(raw)
         except msgspec.ValidationError:
-            return _outline_apart(raw)
+            return _outline_by_member(raw)
     except msgspec.DecodeError:
         text = raw.decode()
-        if not has_halves(text):
+        if not has_surrogates(text):
             raise
-        return _outline(without_halves(text).encode())
+        return _outline(without_surrogates(text).encode())
 
 
-def _outline_apart(raw: bytes) -> _Outline:
+def _outline_by_member(raw: bytes) -> _ResponseOutline:
     """The same of an answer that has something else in a place: of that nothing is known, and all of the rest."""
     members = OBJECT.decode(raw)
-    found: dict[str, Any] = {name: members[name] for name in _Outline.__struct_fields__ if name in members}
+    fields: dict[str, Any] = {name: members[name] for name in _ResponseOutline.__struct_fields__ if name in members}
     for name, (decoder, instead) in _APART.items():
-        if name in found:
-            found[name] = _read(decoder, members[name], instead)
-    return _Outline(**found)
+        if name in fields:
+            fields[name] = _read(decoder, members[name], instead)
+    return _ResponseOutline(**fields)
 
 
 def _read(decoder: msgspec.json.Decoder[T], value: Raw, instead: T) -> T:
@@ -228,13 +228,13 @@ def _read(decoder: msgspec.json.Decoder[T], value: Raw, instead: T) -> T:
         return instead
 
 
-def _answers_nothing(outline: _Outline, protocol: str, raw: bytes) -> bool:
+def _is_no_response(outline: _ResponseOutline, protocol: str, raw: bytes) -> bool:
     """Whether an object is empty, or an error in the words of a server that does not speak the protocol at all."""
-    answer = getattr(outline, _ANSWERS[protocol])
-    if answer is not None and answer != _NULL:
+    content = getattr(outline, _CONTENT_FIELDS[protocol])
+    if content is not None and content != _NULL:
         return False
-    told = outline.detail != _NULL or outline.message != _NULL or bytes(outline.object) == b'"error"'
-    return told or not raw.strip(b"{} \t\r\n")
+    is_error = outline.detail != _NULL or outline.message != _NULL or bytes(outline.object) == b'"error"'
+    return is_error or not raw.strip(b"{} \t\r\n")
 
 
 def is_envelope(body: bytes | JsonObject, protocol: str) -> bool:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dragoman.errors import BadAnswer, DragomanError, Oversized
+from dragoman.errors import BadResponse, DragomanError, Oversized
 from dragoman.gateway.exchange.attempt import (
-    AnswerNames,
+    ResponseMetadata,
     ResponseMode,
 )
 from dragoman.gateway.exchange.call_transitions import CallTransitions
 from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.events_commands import (
     Done,
-    KeepWhole,
     Name,
     Offload,
+    StoreFull,
 )
 from dragoman.gateway.exchange.failure_transitions import EMPTY
-from dragoman.gateway.exchange.full_response import says_something
+from dragoman.gateway.exchange.full_response import has_content
 from dragoman.gateway.exchange.provider_errors import Judged
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.states import State
@@ -46,15 +46,15 @@ class FullResponseTransitions(CallTransitions):
         assert isinstance(raw, bytes)
         attempt.raw = raw
         if not raw.strip():
-            self._unsaid(EMPTY)
+            self._fail_unsent(EMPTY)
         elif raw.lstrip().startswith(_EVENTS):
             # A stream that its content type does not call one; whoever asks the provider directly can read it.
-            attempt.lane = ResponseMode.COLLECTED
-            attempt.hear(self._translator(collect=not attempt.prepared.stream))
+            attempt.mode = ResponseMode.COLLECTED
+            attempt.set_translator(self._translator(collect=not attempt.prepared.stream))
             attempt.size = len(raw)
             self._work(State.FEEDING, len(raw), attempt.translator.feed, raw, paid=True)
         elif attempt.prepared.relay and not attempt.prepared.stream:
-            reader, several = self._error_reader, self._course is not None and self._course.several
+            reader, several = self._error_reader, self._retry_state is not None and self._retry_state.several
             self._work(_JUDGING, reader.work_of(raw), reader.judge, raw, several, paid=True)
         else:
             self._translate()
@@ -65,7 +65,7 @@ class FullResponseTransitions(CallTransitions):
         assert isinstance(judged, Judged)
         relayed = judged.relayed
         attempt.usage, failure = relayed.usage, relayed.failure
-        attempt.seen = AnswerNames(relayed.id, relayed.model, relayed.stop)
+        attempt.seen = ResponseMetadata(relayed.id, relayed.model, relayed.stop)
         attempt.has_worked = judged.has_worked
         if judged.own is not None:
             if judged.error is not None and self._may_go_on(judged.own):
@@ -74,63 +74,65 @@ class FullResponseTransitions(CallTransitions):
                 return
             attempt.own_failure = judged.own
         if failure is None:
-            self._name_or_keep(attempt.raw)
+            self._name_or_store(attempt.raw)
         elif judged.error is None or attempt.remedy(failure) is not None:
-            self._unsaid(failure)
+            self._fail_unsent(failure)
         else:
             self._relieve(self._missed(failure, judged.error), failure)
 
     def _translate(self) -> None:
         attempt = self.attempt
         size = len(attempt.raw) + sum(map(len, attempt.earlier))
-        if size > self._service.settings.limits.answer:
+        if size > self._runtime.settings.limits.response_body:
             raise Oversized(_TOO_LARGE)
-        asked, mint = attempt.prepared, self._service.mint_of(self._account.record)
-        self._work(_TRANSLATING, size, _translated, attempt.raw, attempt.earlier, asked, mint, paid=True)
+        prepared, mint = attempt.prepared, self._runtime.mint_of(self._builder.record)
+        self._work(_TRANSLATING, size, _translated, attempt.raw, attempt.earlier, prepared, mint, paid=True)
 
     def _translated(self, event: Done) -> None:
-        attempt, answer = self.attempt, event.value
-        assert isinstance(answer, TranslatedResponse)
-        attempt.usage, said = answer.usage, answer.answer
-        if said is not None:
-            attempt.seen = AnswerNames(said.id, said.model, said.stop.native or said.stop.reason.value)
+        attempt, translated = self.attempt, event.value
+        assert isinstance(translated, TranslatedResponse)
+        attempt.usage, response = translated.usage, translated.response
+        if response is not None:
+            attempt.seen = ResponseMetadata(
+                response.id, response.model, response.stop.native or response.stop.reason.value
+            )
         # A relayed pause is the client's own business.
-        if answer.resume is not None and not attempt.prepared.relay and len(attempt.earlier) < RESUMES:
+        if translated.resume is not None and not attempt.prepared.relay and len(attempt.earlier) < RESUMES:
             attempt.earlier += (attempt.raw,)
-            self._go_on(answer.resume)
+            self._go_on(translated.resume)
             return
-        if answer.failure is not None:
-            self._account.update(usage=answer.usage)
-            attempt.has_worked = says_something(attempt.raw)
-            self._unsaid(answer.failure)
+        if translated.failure is not None:
+            self._builder.update(usage=translated.usage)
+            attempt.has_worked = has_content(attempt.raw)
+            self._fail_unsent(translated.failure)
             return
-        attempt.losses = answer.losses
-        if answer.answer is not None:
-            calls = (part.call_id for part in answer.answer.parts if isinstance(part, ToolCall))
-            attempt.whole_call = next(calls, "")
-        if self._memory.turns.watches(attempt.prepared):
-            attempt.answer = answer.answer
-        self._name_or_keep(answer.body)
+        attempt.losses = translated.losses
+        if translated.response is not None:
+            calls = (part.call_id for part in translated.response.parts if isinstance(part, ToolCall))
+            attempt.full_response_call = next(calls, "")
+        if self._storage.turns.watches(attempt.prepared):
+            attempt.response = translated.response
+        self._name_or_store(translated.body)
 
-    def _name_or_keep(self, body: bytes) -> None:
-        if self._memory.kept_answer is not None and self.attempt.prepared.relay:
+    def _name_or_store(self, body: bytes) -> None:
+        if self._storage.writer is not None and self.attempt.prepared.relay:
             self._wait(State.NAMING, Name(body))
         else:
-            self._keep(body)
+            self._store_full(body)
 
     def _named(self, event: Done) -> None:
         assert isinstance(event.value, bytes)
-        self._keep(event.value)
+        self._store_full(event.value)
 
-    def _keep(self, body: bytes) -> None:
+    def _store_full(self, body: bytes) -> None:
         self.attempt.raw = body
-        if self._memory.kept_answer is not None:
-            self._account.update(usage=self.attempt.usage)
-            self._wait(State.KEEPING, KeepWhole(self.attempt.prepared, body))
+        if self._storage.writer is not None:
+            self._builder.update(usage=self.attempt.usage)
+            self._wait(State.STORING_FULL, StoreFull(self.attempt.prepared, body))
         else:
             self._send()
 
-    def _was_kept(self, _: Done) -> None:
+    def _was_stored(self, _: Done) -> None:
         self._send()
 
     def _counted(self, event: Done) -> None:
@@ -145,23 +147,23 @@ class FullResponseTransitions(CallTransitions):
             self._wait(State.COUNTING, Offload(counting.count, counting.size, paid=True))
             return
         kind = EVENT_STREAM if attempt.prepared.stream else _JSON
-        reply = self._replies.answer(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses)
+        response = self._responses.full_response(attempt.prepared, attempt.headers, kind, attempt.raw, attempt.losses)
         if attempt.usage is not None:
-            reply.noted["usage"] = attempt.usage
-        self._keep_turn()
-        attempt.first = self._service.clock()
+            response.record_changes["usage"] = attempt.usage
+        self._cache_turn()
+        attempt.first = self._runtime.clock()
         became, own = _ANSWERED, attempt.own_failure
         if own is not None:
             # The client reads it as an answer, and it is none.
-            became, reply.noted["failure"] = attempt.kind_of(own), own.kind.value
-        self._respond(reply, became)
+            became, response.record_changes["failure"] = attempt.kind_of(own), own.kind.value
+        self._respond(response, became)
         self._over()
 
     # Streams for one answer.
 
     def _fed(self, event: Done) -> None:
         assert isinstance(event.value, bytes)
-        self.attempt.told.append(event.value)
+        self.attempt.collected.append(event.value)
         self._conclude()
 
     def _collected(self, event: Done) -> None:
@@ -180,17 +182,17 @@ class FullResponseTransitions(CallTransitions):
     def _closed(self, event: Done) -> None:
         attempt = self.attempt
         assert isinstance(event.value, bytes)
-        body = b"".join(attempt.told) + event.value
-        self._note_translator()
+        body = b"".join(attempt.collected) + event.value
+        self._record_stream()
         attempt.losses, attempt.usage = attempt.translator.losses, attempt.translator.usage
         if (failure := attempt.translator.failure) is not None:
-            self._unsaid(failure, heard=attempt.translator.answered)
+            self._fail_unsent(failure, has_content=attempt.translator.answered)
             return
         changed = self._changed()
         if attempt.prepared.stream and changed is not None:
-            self._keep(changed(body))
+            self._store_full(changed(body))
         else:
-            self._name_or_keep(body)
+            self._name_or_store(body)
 
     def _continued(self, event: Done) -> None:
         assert isinstance(event.value, int)
@@ -199,12 +201,12 @@ class FullResponseTransitions(CallTransitions):
     def _read_on(self, event: Done) -> None:
         attempt, raw = self.attempt, event.value
         assert isinstance(raw, bytes)
-        if attempt.is_heard and (failure := attempt.translator.failure) is not None:
-            self._unsaid(failure)
+        if attempt.has_translator and (failure := attempt.translator.failure) is not None:
+            self._fail_unsent(failure)
             return
         if raw.lstrip().startswith(_EVENTS):
             # An event stream whose content type names something else, as `_gathered` reads it.
-            attempt.hear(self._native_collector())
+            attempt.set_translator(self._native_collector())
             self._work(State.READING_ON, len(raw), _collected, attempt.translator, raw, paid=True)
             return
         attempt.raw = raw
@@ -212,8 +214,8 @@ class FullResponseTransitions(CallTransitions):
 
     def _native_collector(self) -> StreamPipeline:
         """What collects the stream that continues a full response, as a full response of the provider's protocol."""
-        source, limit = self.attempt.target.endpoint.protocol, self._service.settings.limits.event
-        return StreamPipeline(source=source, target=source, mint=self._service.mint, collect=True, limit=limit)
+        source, limit = self.attempt.target.endpoint.protocol, self._runtime.settings.limits.stream_event
+        return StreamPipeline(source=source, target=source, mint=self._runtime.mint, collect=True, limit=limit)
 
 
 def _translated(raw: bytes, earlier: tuple[bytes, ...], prepared: ProviderRequest, mint: Mint) -> TranslatedResponse:
@@ -228,7 +230,7 @@ def _translated(raw: bytes, earlier: tuple[bytes, ...], prepared: ProviderReques
             earlier=earlier,
         )
     except DragomanError:
-        raise BadAnswer(_UNREADABLE) from None
+        raise BadResponse(_UNREADABLE) from None
 
 
 def _collected(translator: StreamPipeline, raw: bytes) -> bytes:
@@ -240,4 +242,4 @@ def _closed(translator: StreamPipeline) -> bytes:
     try:
         return translator.close()
     except DragomanError:
-        raise BadAnswer(_UNREADABLE) from None
+        raise BadResponse(_UNREADABLE) from None

@@ -45,10 +45,10 @@ _LIMIT_PREFIXES = (b"anthropic-ratelimit-", b"anthropic-priority-", b"anthropic-
 _RETURNED = (*_RETRY, *_LIMIT_PREFIXES)
 
 # A client's parser gives up on headers that are very long, and names from outside may be.
-LONGEST = 200
+MAX_VALUE_LENGTH = 200
 # So many of a provider's headers reach a client.
-_MOST_RETURNED = 64
-_UPSTREAM_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id"})
+_MAX_RETURNED = 64
+_PROVIDER_REQUEST_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id"})
 
 
 def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
@@ -68,7 +68,7 @@ def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
         elif _is_passed(name, target.provider.anthropic):
             passed.append((name, value))
     if once:
-        passed.append((_IDEMPOTENCY, _told_apart(once, target, owner)))
+        passed.append((_IDEMPOTENCY, _scoped_idempotency_key(once, target, owner)))
     if target.endpoint.protocol == MESSAGES and all(name != _VERSION for name, _ in passed):
         passed.append((_VERSION, _DEFAULT_VERSION))
     return passed
@@ -80,7 +80,7 @@ def _is_passed(name: bytes, anthropic: bool) -> bool:
     return False
 
 
-def _told_apart(value: bytes, target: Target, owner: bytes) -> bytes:
+def _scoped_idempotency_key(value: bytes, target: Target, owner: bytes) -> bytes:
     """A client's idempotency key as the provider gets it: what one owner says is never what another said."""
     digest = sha256()
     for part in (owner, target.provider.name.encode(), target.endpoint.base_url.encode(), value):
@@ -100,10 +100,10 @@ def traced(headers: HeaderList, record: Record, share: float | None) -> HeaderLi
         parent = record.trace
     else:
         return headers
-    told = [*headers, (PARENT, parent.encode())]
+    traced_headers = [*headers, (PARENT, parent.encode())]
     if record.trace_state:
-        told.append((STATE, record.trace_state.encode()))
-    return told
+        traced_headers.append((STATE, record.trace_state.encode()))
+    return traced_headers
 
 
 def written(headers: Mapping[str, str]) -> HeaderList:
@@ -117,9 +117,9 @@ def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
         (name, value)
         for name, value in headers
         if name.startswith(_RETURNED)
-        and len(value) <= LONGEST
+        and len(value) <= MAX_VALUE_LENGTH
         and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
-    ][:_MOST_RETURNED]
+    ][:_MAX_RETURNED]
 
 
 def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:
@@ -127,20 +127,20 @@ def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in returned(headers, limits=limits)}
 
 
-def upstream_id(headers: HeaderList) -> str:
+def provider_request_id(headers: HeaderList) -> str:
     """The provider's own id of the exchange, for the record."""
     for name, value in headers:
-        if name in _UPSTREAM_IDS:
+        if name in _PROVIDER_REQUEST_IDS:
             return value.decode("latin-1")[:120]
     return ""
 
 
-def safe(text: str, longest: int = LONGEST) -> bytes:
+def safe(text: str, max_length: int = MAX_VALUE_LENGTH) -> bytes:
     """Text from outside as a header value: short, printable ASCII, everything else percent-encoded."""
-    text = text[:longest]
+    text = text[:max_length]
     if text.isascii() and text.isprintable():
         return text.encode()
     return b"".join(
-        octet.to_bytes() if 0x20 <= octet < 0x7F and octet != 0x25 else b"%%%02X" % octet
-        for octet in text.encode("utf-8", "replace")
+        byte.to_bytes() if 0x20 <= byte < 0x7F and byte != 0x25 else b"%%%02X" % byte
+        for byte in text.encode("utf-8", "replace")
     )

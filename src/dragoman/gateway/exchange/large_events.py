@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.stored_responses.response_writer import ResponseWriter
-from dragoman.gateway.thread_offload import INLINE, beside_loop
+from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import UpstreamCall
 from dragoman.streaming import StreamPipeline
 
@@ -57,25 +57,25 @@ class LargeEvents:
 
     def __init__(
         self,
-        flight: UpstreamCall,
+        call: UpstreamCall,
         translator: StreamPipeline,
-        tell: Callable[[bytes, bytes], None],
+        deliver: Callable[[bytes, bytes], None],
         key: str,
         limits: TimeLimits,
         *,
         feed: Callable[[bytes], bytes] | None = None,
-        kept: ResponseWriter | None = None,
+        writer: ResponseWriter | None = None,
         is_held: Callable[[], bool] = lambda: False,
         is_suspended: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._flight = flight
+        self._upstream_call = call
         self._translator = translator
-        self._tell = tell
+        self._deliver = deliver
         # The name of the gateway key that waits for it.
         self._key = key
         # What small pieces are fed to; and what a relayed stream is kept as, under whose names it is told.
         self._feed = feed or translator.feed
-        self._kept = kept
+        self._writer = writer
         # Whether the stream is not to be read on for another reason, and whether the limits stand still for one.
         self._is_held = is_held
         self._limits = limits
@@ -95,7 +95,7 @@ class LargeEvents:
         translator = self._translator
         if (self._silent > _AT_ONCE or translator.gathered > _GATHERED) and translator.workload(chunk) > _AT_ONCE:
             self._waiting.append(chunk)
-            self._flight.pause()
+            self._upstream_call.pause()
             self._limits.suspend()
             self.task = asyncio.get_running_loop().create_task(self._take_waiting())
             self.task.add_done_callback(self._ended)
@@ -103,27 +103,27 @@ class LargeEvents:
         out = self._feed(chunk)
         if out:
             self._silent = 0
-        self._tell(chunk, out)
+        self._deliver(chunk, out)
 
     def resume(self) -> None:
         """Read on, unless a large event is worked on, or there is another reason not to."""
         if self.task is None and not self._is_held():
-            self._flight.resume()
+            self._upstream_call.resume()
 
     async def pump(self, take: Callable[[bytes], None]) -> None:
         """Hand the flight's answer to `take`, which hands it on to this; wait until all of it is told."""
         try:
-            await self._flight.pump(take)
+            await self._upstream_call.pump(take)
         except asyncio.CancelledError:
             await self._stop()
             raise
         except Exception:
             # What came before is told first.
-            await self.told()
+            await self.wait_delivered()
             raise
-        await self.told()
+        await self.wait_delivered()
 
-    async def told(self) -> None:
+    async def wait_delivered(self) -> None:
         """Wait until what came is told."""
         if self.task is not None:
             await self._done(self.task)
@@ -160,16 +160,16 @@ class LargeEvents:
     async def _beside(self, work: Callable[[], bytes], size: int) -> bytes:
         self._work = _Work(work)
         try:
-            return await beside_loop(self._work, size if size <= _AT_ONCE else max(size, _LEAST), self._key, paid=True)
+            return await offload(self._work, size if size <= _AT_ONCE else max(size, _LEAST), self._key, paid=True)
         finally:
             self._work = None
 
     def _feed_large(self, chunk: bytes) -> bytes:
         out = self._translator.feed(chunk)
-        return out if self._kept is None else self._kept.under_name(out)
+        return out if self._writer is None else self._writer.under_name(out)
 
     def _close_ahead(self) -> bytes:
-        self._translator.close_ahead(None if self._kept is None else self._kept.under_name)
+        self._translator.close_ahead(None if self._writer is None else self._writer.under_name)
         return b""
 
     async def close_ahead(self) -> None:
@@ -177,17 +177,17 @@ class LargeEvents:
         size = self._translator.held + self._translator.gathered
         if size > _AT_ONCE and not self._translator.paused:
             await self.run(self._close_ahead, size)
-            if self._kept is not None:
-                self._kept.note()
+            if self._writer is not None:
+                self._writer.record_owner()
 
     async def _take_waiting(self) -> bytes:
         while self._waiting:
             chunk = self._waiting.popleft()
             out = await self._beside(partial(self._feed_large, chunk), self._translator.workload(chunk))
-            if self._kept is not None:
-                self._kept.note()
+            if self._writer is not None:
+                self._writer.record_owner()
             self._silent = 0
-            self._tell(chunk, out)
+            self._deliver(chunk, out)
         return b""
 
     def _resume_limits(self) -> None:
@@ -199,6 +199,6 @@ class LargeEvents:
         self._resume_limits()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
-            self._flight.abort(error)
+            self._upstream_call.abort(error)
         elif not task.cancelled() and not self._is_held():
-            self._flight.resume()
+            self._upstream_call.resume()

@@ -20,18 +20,23 @@ from dragoman.routing.target import Target
 
 @asynccontextmanager
 async def one_call(
-    service: Runtime, account: RecordBuilder, target: Target, order: Order, *, placed: Callable[[], None] | None = None
+    runtime: Runtime,
+    builder: RecordBuilder,
+    target: Target,
+    order: Order,
+    *,
+    on_admitted: Callable[[], None] | None = None,
 ) -> AsyncIterator[tuple[UpstreamCall, TimeLimits]]:
     """Put an order on its way, and wait for the answer's head.
 
     What is posted makes the provider work, and waits for a place among its calls; what is only read does not. `placed`
     hears that it is made now, where somebody else counts the calls; else it is noted here.
     """
-    slot = await service.admitted(target.provider.name, account.record) if order.method == "POST" else None
+    slot = await runtime.admitted(target.provider.name, builder.record) if order.method == "POST" else None
     try:
-        if placed is not None:
-            placed()
-        async with _called(service, account, target, order, noted=placed is None) as called:
+        if on_admitted is not None:
+            on_admitted()
+        async with _called(runtime, builder, target, order, is_recorded=on_admitted is None) as called:
             yield called
     finally:
         if slot is not None:
@@ -40,38 +45,38 @@ async def one_call(
 
 @asynccontextmanager
 async def _called(
-    service: Runtime, account: RecordBuilder, target: Target, order: Order, *, noted: bool
+    runtime: Runtime, builder: RecordBuilder, target: Target, order: Order, *, is_recorded: bool
 ) -> AsyncIterator[tuple[UpstreamCall, TimeLimits]]:
-    time_limits = TimeLimits(service.loop, service.settings.timeouts, account.record.started)
-    service.accounting.open(account.record, target, len(order.body))
-    headers = header_forwarding.traced(order.headers, account.record, service.told_share)
-    flight = await service.open(order if headers is order.headers else replace(order, headers=headers))
+    time_limits = TimeLimits(runtime.loop, runtime.settings.timeouts, builder.record.started)
+    runtime.usage_recorder.open(builder.record, target, len(order.body))
+    headers = header_forwarding.traced(order.headers, builder.record, runtime.sample_ratio)
+    call = await runtime.open(order if headers is order.headers else replace(order, headers=headers))
     try:
-        time_limits.follow(flight)
-        started = service.clock()
+        time_limits.follow(call)
+        started = runtime.clock()
         try:
-            await flight.head()
+            await call.head()
         finally:
-            if noted:
-                note_attempt(service, account, target, flight, started)
-        time_limits.hearing(stream=is_stream(flight))
-        yield flight, time_limits
+            if is_recorded:
+                record_attempt(runtime, builder, target, call, started)
+        time_limits.reading(stream=is_stream(call))
+        yield call, time_limits
     finally:
         time_limits.stop()
-        flight.close()
+        call.close()
 
 
-def note_attempt(
-    service: Runtime, account: RecordBuilder, target: Target, flight: UpstreamCall, started: float
+def record_attempt(
+    runtime: Runtime, builder: RecordBuilder, target: Target, call: UpstreamCall, started: float
 ) -> None:
     """Note a call in the record; whatever a provider calls the exchange is logged, but not if it is a secret."""
-    named = header_forwarding.upstream_id(flight.headers)
+    named = header_forwarding.provider_request_id(call.headers)
     attempt = RecordedAttempt(
         provider=target.provider.name,
-        model=target.shown,
+        model=target.printable_model,
         protocol=target.endpoint.protocol,
         started=started,
-        status=flight.status,
-        upstream_id=named and service.redactor(target.provider).clean_text(named),
+        status=call.status,
+        provider_request_id=named and runtime.redactor(target.provider).clean_text(named),
     )
-    account.update(attempts=(*account.record.attempts, attempt))
+    builder.update(attempts=(*builder.record.attempts, attempt))

@@ -7,11 +7,11 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import WireError
-from dragoman.gateway.exchange.attempt import LONGEST_ERROR, ErrorAnswer
-from dragoman.gateway.exchange.full_response import Relayed, is_envelope, own_failure, relayed_answer, says_something
+from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES, ErrorResponse
+from dragoman.gateway.exchange.full_response import Relayed, has_content, is_envelope, own_failure, relayed_response
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.gateway.thread_offload import beside_loop
+from dragoman.gateway.thread_offload import offload
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure
 from dragoman.protocols.registry import codec_of
@@ -20,7 +20,7 @@ from dragoman.rules.retry_delays import delay_of
 from dragoman.wire.json import decode_object
 
 # What every error has in it that came with a status of success.
-_SIGNS = (b'"error"', b'"failed"')
+_ERROR_MARKERS = (b'"error"', b'"failed"')
 
 
 class Judged(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Judged(Struct, frozen=True):
     relayed: Relayed
     own: Failure | None = None
     has_worked: bool = False
-    error: ErrorAnswer | None = None
+    error: ErrorResponse | None = None
 
 
 class ErrorReader(Struct, frozen=True):
@@ -44,7 +44,7 @@ class ErrorReader(Struct, frozen=True):
         """How many bytes of JSON could be read while an error of so many bytes is read and searched."""
         return size + self.redactor.work(size)
 
-    def read(self, body: bytes, status: int = 0) -> ErrorAnswer:
+    def read(self, body: bytes, status: int = 0) -> ErrorResponse:
         """An error, of the call's own status unless another one is given."""
         status = status or self.status
         try:
@@ -56,8 +56,8 @@ class ErrorReader(Struct, frozen=True):
         # A cloud around a model has an envelope of its own, which nobody reads.
         passes = readable and (prepared.target.provider.transport == "http" or is_envelope(read, prepared.client))
         # What is longer than is searched for secrets is told by its beginning.
-        passes = passes and prepared.relay and len(body) <= self.redactor.longest
-        return ErrorAnswer(
+        passes = passes and prepared.relay and len(body) <= self.redactor.max_error_bytes
+        return ErrorResponse(
             status=status,
             headers=self.headers,
             failure=failure,
@@ -68,21 +68,21 @@ class ErrorReader(Struct, frozen=True):
 
     def work_of(self, raw: bytes) -> int:
         """The work of `judge`, which is more if there may be an error."""
-        return self.work(len(raw)) if any(sign in raw for sign in _SIGNS) else len(raw)
+        return self.work(len(raw)) if any(marker in raw for marker in _ERROR_MARKERS) else len(raw)
 
     def judge(self, raw: bytes, several: bool) -> Judged:
         """What a whole answer says on the relay; `several` if other targets may be asked in its place."""
         codec = codec_of(self.prepared.target.endpoint.protocol)
-        relayed = relayed_answer(raw, codec)
+        relayed = relayed_response(raw, codec)
         failure = relayed.failure
         if failure is None and not several and not relayed.failed:
             return Judged(relayed)
-        has_worked = (relayed.failed or failure is not None) and says_something(raw)
+        has_worked = (relayed.failed or failure is not None) and has_content(raw)
         own = own_failure(raw, codec) if failure is None else None
         error = None
         if own is not None and several:
             error = self.read(raw)
-        elif failure is not None and len(raw) <= LONGEST_ERROR:
+        elif failure is not None and len(raw) <= MAX_ERROR_BYTES:
             error = self.read(raw, failure.status)
         return Judged(relayed, own, has_worked, error)
 
@@ -99,11 +99,11 @@ async def read_plain_error(redactor: Redactor, protocol: str, status: int, body:
 
     def read() -> PlainError:
         failure = codec_of(protocol).decode_failure(status, body)
-        return PlainError(failure, redactor.clean(body[: redactor.longest]))
+        return PlainError(failure, redactor.clean(body[: redactor.max_error_bytes]))
 
-    return await beside_loop(read, len(body) + redactor.work(len(body)), key, paid=True)
+    return await offload(read, len(body) + redactor.work(len(body)), key, paid=True)
 
 
 async def cleaned(redactor: Redactor, body: bytes, key: str) -> bytes:
     """An error without its provider's secrets, for the gateway key of this name."""
-    return await beside_loop(partial(redactor.clean, body), redactor.work(len(body)), key, paid=True)
+    return await offload(partial(redactor.clean, body), redactor.work(len(body)), key, paid=True)

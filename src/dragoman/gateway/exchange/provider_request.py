@@ -12,12 +12,12 @@ from msgspec import Raw, Struct
 
 from dragoman.config.settings import Server
 from dragoman.errors import ClientError, WireError
-from dragoman.gateway.advice import shown
+from dragoman.gateway.advice import printable
 from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.json_limits import weigh_request
+from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.thread_offload import INLINE, beside_loop
+from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.coding import BodyDecoder
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
@@ -26,7 +26,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.ids import ANY
-from dragoman.translate import TranslatedRequest, asked_by, check_strict, same_request, translate_request
+from dragoman.translate import TranslatedRequest, check_strict, same_request, translate_request, translation_context
 from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined
 from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.json_spans import object_members, without
@@ -104,15 +104,15 @@ class ProviderRequest(Struct, frozen=True):
 _TRICKLE = 600.0
 
 
-async def receive(service: Runtime, request: ServerRequest, key: str, most: int | None = None) -> bytes:
+async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes: int | None = None) -> bytes:
     """The request's body, decoded; `key` is the name of the key it came with, `most` a limit of its own."""
-    limit = service.settings.limits.body if most is None else most
+    limit = runtime.settings.limits.request_body if max_bytes is None else max_bytes
     if request.content.complete:
         raw = await request.body(limit)
     else:
         try:
             async with asyncio.timeout(_TRICKLE):
-                raw = await request.body(limit, service.unfinished.of(key))
+                raw = await request.body(limit, runtime.unfinished.of(key))
         except TimeoutError:
             raise ClientError(408, "the request's body did not arrive in time") from None
     coding = request.header(b"content-encoding")
@@ -123,9 +123,9 @@ async def receive(service: Runtime, request: ServerRequest, key: str, most: int 
         return undoing.body()
     # A step is what the loop may do for one body. The rest may be a thousand times what came, and is charged instead.
     request.content.discharge()
-    async with service.unfinished.turn(key) as charge:
+    async with runtime.unfinished.turn(key) as charge:
         # While it waits it has what came, and what a step made of it.
-        await beside_loop(undoing.run, len(raw) + INLINE, key)
+        await offload(undoing.run, len(raw) + INLINE, key)
         body = undoing.body()
         charge.take(len(body))
     request.content.charge = charge
@@ -134,33 +134,35 @@ async def receive(service: Runtime, request: ServerRequest, key: str, most: int 
 
 def outline_of(body: bytes) -> tuple[RequestOutline, str]:
     """The few members of a request that decide where it goes, and the model's name."""
-    weigh_request(body)
+    check_request_values(body)
     try:
         members = OBJECT.decode(body)
         name = _TEXT.decode(members.get("model", _NULL))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         # The library's own reader says what is wrong with the body as a whole.
-        found = decode_object(body).get("model")
-        raise WireError("/model", "string", "nothing" if found is None else kind_of(found)) from None
+        model = decode_object(body).get("model")
+        raise WireError("/model", "string", "nothing" if model is None else kind_of(model)) from None
     if not name:
         raise WireError("/model", "string", "an empty one")
-    check_said_once(body, members, DECISIVE)
+    check_unambiguous(body, members, DECISIVE)
     return RequestOutline(members, *map(members.get, _OUTLINED, _NULLS)), name
 
 
-def check_said_once(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
+def check_unambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
     """Refuse an object that says one of these members twice or in other letters: providers differ in what they take."""
-    found = ambiguous(body, members, names, _JOINED)
-    if found is not None:
-        name = _JOINED.get(joined(found), folded(found))
-        raise ClientError(400, f"the member {shown(found)} is said twice, or in other letters; say it once", param=name)
+    member = ambiguous(body, members, names, _JOINED)
+    if member is not None:
+        name = _JOINED.get(joined(member), folded(member))
+        raise ClientError(
+            400, f"the member {printable(member)} is said twice, or in other letters; say it once", param=name
+        )
 
 
 # Members that tell whose something is, as those write them who join words in another way. Of options that only say how
 # to answer (`reasoningEffort`) this is usual: some SDKs say them in both ways.
 _JOINED = {"previousresponseid": "previous_response_id", "encryptedcontent": "encrypted_content"}
 # What tells whose an item is, and whether a provider completes it from what it keeps.
-_TELLING = frozenset({"id", "type", "role", "encrypted_content", "content", "result"})
+_OWNERSHIP_MEMBERS = frozenset({"id", "type", "role", "encrypted_content", "content", "result"})
 # How a reference may be written: the first bytes of it, and the same in words.
 _FORMS = {
     "previous_response_id": (b'"n', "text"),
@@ -201,7 +203,7 @@ def check_plain_items(items: Iterable[bytes], param: str) -> None:
             raise ClientError(400, "an item is an object", param=param) from None
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             raise _unreadable() from None
-        check_said_once(item, members, _TELLING)
+        check_unambiguous(item, members, _OWNERSHIP_MEMBERS)
         if any(_begins(members.get(name, _NULL)) not in b'"n' for name in ("id", "type")):
             raise ClientError(400, "id and type of an item are text", param=param)
 
@@ -214,19 +216,19 @@ def _unreadable() -> WireError:
     return WireError("", "JSON in UTF-8", "references that cannot be read")
 
 
-def asks_strictness(request: ClientRequest) -> Strict:
+def requested_strictness(request: ClientRequest) -> Strict:
     """The strict mode that the client's header asks for."""
-    asked = request.header(b"x-dragoman-strict")
-    if asked is None:
+    value = request.header(b"x-dragoman-strict")
+    if value is None:
         return False
-    word = asked.strip().lower()
+    word = value.strip().lower()
     return "all" if word == b"all" else word in _ON
 
 
 def strict_mode(server: Server, request: ClientRequest) -> Strict:
     """Strict mode as the server, the client's key and its header state it."""
     key = request.key
-    return strictest(server.strict, key is not None and key.strict, asks_strictness(request))
+    return strictest(server.strict, key is not None and key.strict, requested_strictness(request))
 
 
 _NO_TOOLS = (b"null", b"[]")
@@ -242,7 +244,7 @@ def able(target: Target, outline: RequestOutline) -> Target:
     ):
         return target
     other = target.provider.endpoint_for(RESPONSES)
-    if target.abilities.tools_with_reasoning or other.protocol != RESPONSES:
+    if target.capabilities.tools_with_reasoning or other.protocol != RESPONSES:
         return target
     return msgspec.structs.replace(target, endpoint=other)
 
@@ -257,7 +259,7 @@ _STREAMS = {"always": True, "never": False}
 
 
 def prepare(
-    asked: ClientRequest,
+    client_request: ClientRequest,
     body: bytes,
     outline: RequestOutline,
     target: Target,
@@ -267,44 +269,44 @@ def prepare(
     owner: bytes,
 ) -> ProviderRequest:
     """Write a request for the provider it leads to; `owner` is whose it is."""
-    api_path = asked.api_path
+    api_path = client_request.api_path
     source, usage = api_path.protocol, None
     if is_responses(api_path, outline):
         source = RESPONSES
         body, usage = _without_options(body)
     stream = bytes(outline.stream) == b"true"
-    streams = _STREAMS.get(target.provider.streams, stream)
+    streams = _STREAMS.get(target.provider.streaming, stream)
     protocol = target.endpoint.protocol
     metered = False
     if source == protocol:
         translated = _relayed(
-            body, target, renamed=renamed, resay=None if streams is stream else streams, strict=strict
+            body, target, renamed=renamed, set_stream=None if streams is stream else streams, strict=strict
         )
         calls = (
-            codec_of(protocol).ask_usage(translated.body)
-            if streams and target.provider.ask_usage and api_path.protocol == protocol
+            codec_of(protocol).include_usage(translated.body)
+            if streams and target.provider.include_usage and api_path.protocol == protocol
             else None
         )
         if calls is not None:
             metered, translated = True, msgspec.structs.replace(translated, body=calls)
-        passed = header_forwarding.relayed(asked.headers, target, owner)
+        passed = header_forwarding.relayed(client_request.headers, target, owner)
     else:
         translated = translate_request(
             body if streams is stream else with_stream(body, streams),
             source=source,
             target=protocol,
             model=target.model,
-            upstream=target.provider.upstream,
-            rows=target.provider.rows,
+            vendor=target.provider.vendor_or_name,
+            capability_rows=target.provider.capabilities,
             strict=strict,
         )
         passed = header_forwarding.written(translated.headers)
     if usage is not None:
-        read_by = asked_by(translated, codec_of(protocol))
-        told = msgspec.structs.replace(read_by.request, include_usage=usage)
-        translated = msgspec.structs.replace(translated, asked=msgspec.structs.replace(read_by, request=told))
+        read_by = translation_context(translated, codec_of(protocol))
+        request = msgspec.structs.replace(read_by.request, include_usage=usage)
+        translated = msgspec.structs.replace(translated, context=msgspec.structs.replace(read_by, request=request))
         metered = protocol == CHAT and streams and not usage
-    query = "beta=true" if source == protocol == MESSAGES and asked.query == "beta=true" else ""
+    query = "beta=true" if source == protocol == MESSAGES and client_request.query == "beta=true" else ""
     # By their places, here and wherever a value is made for every exchange: names take longer than all the rest.
     return ProviderRequest(
         target, api_path.protocol, source, stream, streams, translated, passed, query, metered, strict
@@ -318,31 +320,33 @@ def _without_options(body: bytes) -> tuple[bytes, bool]:
     return cut, isinstance(options, dict) and options.get("include_usage") is True
 
 
-def _relayed(body: bytes, target: Target, *, renamed: bool, resay: bool | None, strict: Strict) -> TranslatedRequest:
+def _relayed(
+    body: bytes, target: Target, *, renamed: bool, set_stream: bool | None, strict: Strict
+) -> TranslatedRequest:
     """The same protocol on both sides: the bytes as they are, but for the closed list of repairs (mapping.md §1)."""
     protocol = target.endpoint.protocol
     codec = codec_of(protocol)
     translated = same_request(body, protocol=codec.name, model=target.model if renamed else None)
     sent = codec.repair_request(translated.body, translated.ledger)
-    if codec.settle_thinking is not None:
+    if codec.repair_reasoning is not None:
         # What was cut out, or never was there, may be what the rest of the request stands on.
-        whole = sent is translated.body
-        sent = codec.settle_thinking(sent, target.abilities, translated.ledger, whole=whole)
+        intact = sent is translated.body
+        sent = codec.repair_reasoning(sent, target.capabilities, translated.ledger, intact=intact)
     # Said by a provider before, and refused by this one for as long as the client remembers them.
-    rule = ID_RULES.get((protocol, target.abilities.call_ids), ANY)
+    rule = ID_RULES.get((protocol, target.capabilities.call_ids), ANY)
     sent = codec.rename_calls(sent, rule, translated.ledger)
-    if codec.without_telemetry is not None and target.provider.upstream != codec.upstream:
+    if codec.without_telemetry is not None and target.provider.vendor_or_name != codec.vendor:
         sent = codec.without_telemetry(sent, translated.ledger)
-    if codec.rename_cap is not None and target.abilities.max_completion_tokens:
+    if codec.rename_cap is not None and target.capabilities.max_completion_tokens:
         sent = codec.rename_cap(sent)
-    if codec.keep_nothing is not None and target.kept_here and target.provider.stores:
-        sent = codec.keep_nothing(sent)
+    if codec.without_storage is not None and target.stored_here and target.provider.stores_responses:
+        sent = codec.without_storage(sent)
     check_strict(translated.ledger, strict)
-    if resay is not None:
-        sent = with_stream(sent, resay)
-        if resay:
+    if set_stream is not None:
+        sent = with_stream(sent, set_stream)
+        if set_stream:
             # What a stream costs is told only when asked for, and a whole answer always tells.
-            sent = codec.ask_usage(sent) or sent
+            sent = codec.include_usage(sent) or sent
         else:
             # Options of a stream are refused where there is none.
             sent = without(sent, [member.whole for member in named(object_members(sent), "stream_options")])

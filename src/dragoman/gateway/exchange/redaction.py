@@ -35,7 +35,7 @@ _BLANK = b"[redacted]"
 _BLANK_NUMBER = b"0"
 _is_number = re.compile(rb"[\d.,eE+-]+").fullmatch
 # Shorter ones are no secrets ("none"), and would blank out ordinary words.
-_SHORTEST = 8
+_MIN_SECRET_LENGTH = 8
 # A key that is shown cut short is still most of a key; beside a mask a few letters are enough to know it.
 _SHOWN_PREFIX = 12
 _MASKED = 4
@@ -56,7 +56,7 @@ _SLOWER = 16
 
 # Options that say nothing about whose account is used.
 _OPEN_OPTIONS = frozenset({"anthropic_version", "api_version"})
-_SHORTEST_PLACE = 5
+_MIN_PLACE_LENGTH = 5
 # What the errors of clouds name of somebody's account.
 _IDS = {
     "bedrock": rb"arn:aws[\w-]{0,10}:[^\s\"'\\,;)<>]*|(?<![\w-])\d{12}(?![\w-])",
@@ -78,21 +78,23 @@ class Redactor:
         for key in provider.keys:
             self._keys.update(dict.fromkeys((key, *key.split(":"))))
         for name, value in provider.headers.items():
-            kept = self._keys if _names_secret(name) else self._values if _is_odd(value) else {}
-            kept.update(dict.fromkeys((value, *value.split())))
+            secrets = self._keys if _names_secret(name) else self._values if _is_odd(value) else {}
+            secrets.update(dict.fromkeys((value, *value.split())))
         self._hosts = {_host(endpoint.base_url, provider): None for endpoint in provider.endpoints}
         self._learned_hosts: dict[str, None] = {}
         self._places = {value: None for name, value in provider.options.items() if name not in _OPEN_OPTIONS}
         self._ids = _IDS.get(provider.transport)
         self._compile()
 
-    def learn(self, call: UpstreamRequest) -> None:
+    def learn(self, request: UpstreamRequest) -> None:
         """Know the credentials and the address that a transport found by itself."""
-        host = urlsplit(call.url).hostname or ""
+        host = urlsplit(request.url).hostname or ""
         # The scheme stands before the credential. A signature is of one call only; what it is made with stays here.
-        found = [value.decode("latin-1").split()[-1:] for name, value in call.headers if name in _SECRET_HEADERS]
-        secrets = [words[0] for words in found if words and not words[0].startswith("Signature=")]
-        scope, project = _scope(header(call.headers, b"authorization") or b""), _project(urlsplit(call.url).path)
+        credentials = [
+            value.decode("latin-1").split()[-1:] for name, value in request.headers if name in _SECRET_HEADERS
+        ]
+        secrets = [words[0] for words in credentials if words and not words[0].startswith("Signature=")]
+        scope, project = _scope(header(request.headers, b"authorization") or b""), _project(urlsplit(request.url).path)
         places = [unquote(api_path) for api_path in project.groups()] if project is not None else []
         if scope is not None:
             secrets.append(scope[1].decode("latin-1"))
@@ -102,12 +104,12 @@ class Redactor:
         if not fresh and not new and (host in self._hosts or host in self._learned_hosts):
             return
         self._places.update(dict.fromkeys(new))
-        _keep(self._learned, fresh)
-        _keep(self._learned_hosts, [host])
+        _add_learned(self._learned, fresh)
+        _add_learned(self._learned_hosts, [host])
         self._compile()
 
     @property
-    def longest(self) -> int:
+    def max_error_bytes(self) -> int:
         """How many bytes of an error are worth searching: what that takes grows with the number of secrets."""
         return max(_LEAST_SEARCHED, _SEARCHED // max(self._secrets, 1))
 
@@ -151,8 +153,8 @@ class Redactor:
         self._in_json, self._in_text = self._compiled(json=True), self._compiled(json=False)
 
     def _compiled(self, *, json: bool) -> re.Pattern[bytes] | None:
-        keys = {secret for secret in (*self._keys, *self._learned) if len(secret) >= _SHORTEST}
-        values = {secret for secret in self._values if len(secret) >= _SHORTEST}
+        keys = {secret for secret in (*self._keys, *self._learned) if len(secret) >= _MIN_SECRET_LENGTH}
+        values = {secret for secret in self._values if len(secret) >= _MIN_SECRET_LENGTH}
         # The longest first, so that a key inside a longer one does not leave the rest of it.
         patterns = [_whole(secret, json) for secret in sorted(keys | values, key=len, reverse=True)]
         patterns += [_in_base64(secret) for secret in keys | values]
@@ -160,9 +162,9 @@ class Redactor:
         patterns += [self._ids] if self._ids is not None else []
         patterns += [_address(host) for host in (*self._hosts, *self._learned_hosts) if host and "{" not in host]
         patterns += [
-            _api_path(api_path)
+            _place_pattern(api_path)
             for api_path in self._places
-            if len(api_path) >= _SHORTEST_PLACE and not api_path.isalpha()
+            if len(api_path) >= _MIN_PLACE_LENGTH and not api_path.isalpha()
         ]
         return re.compile(b"|".join(patterns)) if patterns else None
 
@@ -177,13 +179,13 @@ def _without(secrets: re.Pattern[bytes] | None, body: bytes) -> bytes:
         return body
     pieces: list[bytes] = []
     at = 0
-    for found in secrets.finditer(body.lower()):
-        pieces += (body[at : found.start()], _BLANK_NUMBER if _is_number(found[0]) else _BLANK)
-        at = found.end()
+    for match in secrets.finditer(body.lower()):
+        pieces += (body[at : match.start()], _BLANK_NUMBER if _is_number(match[0]) else _BLANK)
+        at = match.end()
     return b"".join((*pieces, body[at:])) if pieces else body
 
 
-def _keep(into: dict[str, None], names: Iterable[str]) -> None:
+def _add_learned(into: dict[str, None], names: Iterable[str]) -> None:
     into.update(dict.fromkeys(names))
     while len(into) > _LEARNED_LIMIT:
         del into[next(iter(into))]
@@ -207,22 +209,22 @@ def _spelled(secret: str, json: bool) -> bytes:
 def _character(c: str, json: bool) -> bytes:
     if c.isascii() and c.isalnum():
         return c.lower().encode()
-    octets = c.encode("utf-8", "replace")
-    ways = [quote(octets, safe="").lower().encode() if c not in "-_.~" else b"%%%02x" % octets[0]]
-    ways.append(rb"\\" + re.escape(octets))
+    encoded = c.encode("utf-8", "replace")
+    ways = [quote(encoded, safe="").lower().encode() if c not in "-_.~" else b"%%%02x" % encoded[0]]
+    ways.append(rb"\\" + re.escape(encoded))
     ways += [rb"\\u%04x" % ord(c)] if len(c.encode("utf-16-be", "replace")) == 2 else []
     # In JSON a bare quote ends a string, and a bare backslash belongs to what follows it.
     if not json or c not in '"\\':
-        ways.append(re.escape(octets))
+        ways.append(re.escape(encoded))
     return b"(?:" + b"|".join(ways) + b")"
 
 
 def _in_base64(secret: str) -> bytes:
     """What a secret decides of something in base64, wherever it begins there."""
-    octets = secret.encode("utf-8", "replace")
+    encoded = secret.encode("utf-8", "replace")
     ways: set[bytes] = set()
     for lead, start in ((0, 0), (1, 2), (2, 3)):
-        text = b64encode(b"\0" * lead + octets)[start : 8 * (lead + len(octets)) // 6]
+        text = b64encode(b"\0" * lead + encoded)[start : 8 * (lead + len(encoded)) // 6]
         ways |= {re.escape(text.lower()), re.escape(text.translate(_URL_SAFE).lower())}
     return b"(?:" + b"|".join(sorted(ways)) + rb")[\w+/-]?={0,2}"
 
@@ -246,7 +248,7 @@ def _host(base_url: str, provider: Provider) -> str:
     return urlsplit(base_url).hostname or ""
 
 
-def _api_path(name: str) -> bytes:
+def _place_pattern(name: str) -> bytes:
     return rb"(?<![^\W_])" + re.escape(name.encode("utf-8", "replace").lower()) + rb"(?![^\W_])"
 
 

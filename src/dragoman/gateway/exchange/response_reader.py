@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from dragoman.errors import Oversized, Truncated
 from dragoman.gateway.byte_budget import ReaderCharge
-from dragoman.gateway.exchange.attempt import LONGEST_ERROR
+from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES
 from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.timeouts import Overstayed, TimeLimits
-from dragoman.gateway.json_limits import weigh_answer
-from dragoman.gateway.thread_offload import INLINE, beside_loop
+from dragoman.gateway.json_limits import check_response_values
+from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import UpstreamCall
 
 if TYPE_CHECKING:
@@ -28,51 +28,51 @@ class HungUp(Exception):
     """Nothing more is wanted of the provider."""
 
 
-async def read_error(flight: UpstreamCall, limits: TimeLimits, clock: Callable[[], float]) -> bytes:
+async def read_error(call: UpstreamCall, limits: TimeLimits, clock: Callable[[], float]) -> bytes:
     """As much of an error's body as is looked at; one that goes on is broken off, and its connection with it."""
     read = bytearray()
 
     def take(piece: bytes) -> None:
-        limits.heard = clock()
+        limits.received_at = clock()
         read.extend(piece)
-        if len(read) > LONGEST_ERROR:
+        if len(read) > MAX_ERROR_BYTES:
             raise HungUp
 
-    limits.hearing()
+    limits.reading()
     with suppress(HungUp):
-        await flight.pump(take)
-    return bytes(read[:LONGEST_ERROR])
+        await call.pump(take)
+    return bytes(read[:MAX_ERROR_BYTES])
 
 
 class GatheredCall(Struct, frozen=True):
     """A call whose answer is gathered: within `most` bytes, which are charged to the gateway key of the name `key`."""
 
-    flight: UpstreamCall
+    call: UpstreamCall
     limits: TimeLimits
     clock: Callable[[], float]
-    most: int
+    max_bytes: int
     key: str
     charge: ReaderCharge
 
 
-async def read_whole(reading: GatheredCall) -> bytes:
+async def read_full(reading: GatheredCall) -> bytes:
     """The whole body of an answer."""
     # One buffer, because pieces of two bytes each would take thirty times their size.
     read = bytearray()
-    reading.limits.hearing()
-    await _gather(reading, reading.flight, read.extend, reading.most)
+    reading.limits.reading()
+    await _gather(reading, reading.call, read.extend, reading.max_bytes)
     body = bytes(read)
     del read
     if len(body) > INLINE:
-        await beside_loop(partial(weigh_answer, body), len(body), reading.key, paid=True)
+        await offload(partial(check_response_values, body), len(body), reading.key, paid=True)
     else:
-        weigh_answer(body)
+        check_response_values(body)
     return body
 
 
 async def collect(command: Collect, reading: GatheredCall) -> int:
     """Read a stream to its end; give how much has come so far."""
-    translator, unframer, told, size = command.translator, command.unframer, command.told, command.size
+    translator, unframer, collected, size = command.translator, command.unframer, command.collected, command.size
     passed, limits = command.passed, reading.limits
 
     def take(chunk: bytes) -> None:
@@ -84,18 +84,18 @@ async def collect(command: Collect, reading: GatheredCall) -> int:
             chunk = unframer.feed(chunk)
         events.take(chunk)
 
-    def tell(chunk: bytes, out: bytes) -> None:
-        limits.heard = reading.clock()
+    def deliver(chunk: bytes, out: bytes) -> None:
+        limits.received_at = reading.clock()
         passed.take(chunk)
-        told.append(out)
+        collected.append(out)
         if translator.cut_short or translator.failure is not None:
             raise HungUp
         if translator.finished:
             limits.ending()
-        elif translator.speaking:
+        elif translator.is_past_opening:
             if translator.progressed():
-                limits.spoken()
-            passed.spoken()
+                limits.content_received()
+            passed.content_began()
 
     charge = reading.charge
 
@@ -103,17 +103,17 @@ async def collect(command: Collect, reading: GatheredCall) -> int:
         return charge.is_paused
 
     events = LargeEvents(
-        reading.flight, translator, tell, reading.key, limits, is_held=is_paused, is_suspended=is_paused
+        reading.call, translator, deliver, reading.key, limits, is_held=is_paused, is_suspended=is_paused
     )
-    if translator.speaking:
-        limits.hearing(stream=True)
-        passed.spoken()
+    if translator.is_past_opening:
+        limits.reading(stream=True)
+        passed.content_began()
     else:
         limits.opening()
     # Whether the story of a cut stream was complete is the translator's to say (S10).
     with suppress(Truncated, Overstayed, HungUp):
-        await _gather(reading, events, take, reading.most - size)
-        told.append(await events.run(translator.call_ended, translator.held))
+        await _gather(reading, events, take, reading.max_bytes - size)
+        collected.append(await events.run(translator.call_ended, translator.held))
     return size
 
 
@@ -125,7 +125,7 @@ def _gather(
 
     def measure(piece: bytes) -> None:
         nonlocal room
-        limits.heard = clock()
+        limits.received_at = clock()
         room -= len(piece)
         if room < 0:
             raise Oversized(TOO_LARGE)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Routing, Timeouts
 from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
-from dragoman.gateway.advice import shown
+from dragoman.gateway.advice import printable
 from dragoman.gateway.exchange.attempt import Missed
 from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.routing_state import RoutingState
@@ -23,9 +23,9 @@ from dragoman.routing.attempt_outcome import (
     RetryBudgets,
     SentSoFar,
     TargetResult,
-    after,
-    decisive,
+    decisive_failure,
     maybe_billed,
+    next_step,
 )
 from dragoman.routing.candidate import Filter, Plan
 from dragoman.routing.cooldown import Hint, hint_of
@@ -39,7 +39,7 @@ from dragoman.routing.target_health import Permit
 _MARGIN = 15.0
 _USUAL = Timeouts()
 # Calls of any kind that one exchange makes, with changes of keys.
-MOST_CALLS = 16
+MAX_UPSTREAM_CALLS = 16
 
 
 class RetryState:
@@ -48,21 +48,21 @@ class RetryState:
     # What is so for most requests, which have one target that answers.
     several = False
     # Whether clients have keys of their own, which they would take for bad ones.
-    guarded = False
+    has_client_keys = False
     policy = ""
     # Whether nobody had to be ranked for it.
-    is_calm = True
+    is_unranked = True
     # What a record says of how its target was chosen.
-    noted: RecordChanges | None = None
+    record_changes: RecordChanges | None = None
     # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
     # content may take, and whether it is left for another one if it refuses the content.
     tries = 0
     _retries = 0
     pauses = 0
     # Whether no target is asked again, whatever its route says.
-    asks_once = False
+    never_retries = False
     # Whether any target of it may be asked more than once.
-    repeats = False
+    may_retry = False
     first_byte: float | None = None
     _refusals = False
     # What its conversation is known by, if it stays where it is; and which rules led it there.
@@ -72,9 +72,9 @@ class RetryState:
     is_sticky = True
     rule = ""
     # Where the conversation was until now.
-    pin: Affinity | None = None
+    affinity: Affinity | None = None
     # Those that rest, and that somebody else is trying.
-    _asleep: tuple[Target, ...] = ()
+    _unavailable: tuple[Target, ...] = ()
     # The first of a calm plan, or the only one, who need not be looked at again.
     _lead: Target | None = None
     # The attempts that failed, and whom it was done without, with the reasons.
@@ -90,12 +90,12 @@ class RetryState:
         routing: Routing,
         route: Route | None = None,
         plan: Plan | None = None,
-        traffic: RoutingState | None = None,
+        routing_state: RoutingState | None = None,
         timeouts: Timeouts = _USUAL,
     ) -> None:
         self._routing = routing
         self._timeouts = timeouts
-        self._traffic = traffic
+        self._routing_state = routing_state
         # Those that were not asked yet; None are those of the plan, as long as nobody asked for them.
         self._others = targets
         if plan is None and targets is not None and len(targets) == 1:
@@ -103,14 +103,14 @@ class RetryState:
             self._lead, self._others = targets[0], ()
         self._route = route
         self._plan = plan
-        self._replays = routing.replays
+        self._replays = routing.max_billed_retries
         if plan is not None and route is not None:
             # Whether the line has several targets, of whom this request may have one alone.
             self.several = len(route.targets) > 1
             self.policy, self.rule = plan.policy, plan.held
-            self.stays, self.is_sticky = route.outline.follows, route.outline.sticky
-            self.is_calm = plan.is_calm
-            if targets is None and self.is_calm:
+            self.stays, self.is_sticky = route.summary.follows, route.summary.sticky
+            self.is_unranked = plan.is_unranked
+            if targets is None and self.is_unranked:
                 self._lead = plan.first
 
     # Targets.
@@ -123,39 +123,43 @@ class RetryState:
             target, self._lead = self._lead, None
             self._turn_to(target)
             return target
-        while others := self._left():
+        while others := self._remaining():
             target, self._others = others[0], others[1:]
             self._turn_to(target)
-            if not self.several or self._may_ask(target):
+            if not self.several or self._may_call(target):
                 return target
-            self._asleep += (target,)
+            self._unavailable += (target,)
         return None
 
     def _turn_to(self, target: Target) -> None:
         self.pauses = 0
         route = self._route
         if route is not None:
-            line = route if route.plain else route.around(target)
-            self._retries, self.first_byte, self._refusals = line.retries, line.first_byte, line.refusals
-            self.repeats = self.repeats or line.retries > 0
+            target_route = route if route.plain else route.around(target)
+            self._retries, self.first_byte, self._refusals = (
+                target_route.retries,
+                target_route.first_byte,
+                target_route.refusals,
+            )
+            self.may_retry = self.may_retry or target_route.retries > 0
 
-    def _left(self) -> tuple[Target, ...]:
+    def _remaining(self) -> tuple[Target, ...]:
         """Those that were not asked yet."""
         if self._others is None:
             assert self._plan is not None
-            self._others = self._plan.order[1:] if self._plan.is_calm else self._plan.order
+            self._others = self._plan.order[1:] if self._plan.is_unranked else self._plan.order
         return self._others
 
-    def _may_ask(self, target: Target) -> bool:
+    def _may_call(self, target: Target) -> bool:
         """Whether a target is well, or this request may find out; no outage is multiplied by those that come after."""
-        traffic = self._traffic
-        if traffic is None or traffic.is_good(target):
+        routing_state = self._routing_state
+        if routing_state is None or routing_state.is_healthy(target):
             return True
-        if self._misses and not traffic.may_ask_next(target):
+        if self._misses and not routing_state.may_try_next(target):
             return False
-        permit = traffic.permits(target, self._probe_timeout(target))
+        permit = routing_state.permits(target, self._probe_timeout(target))
         if permit is None:
-            return traffic.is_last_resort(target)
+            return routing_state.is_last_resort(target)
         self._permitted, self._permit = target, permit
         return True
 
@@ -166,7 +170,7 @@ class RetryState:
         """
         timeouts = self._timeouts
         first_byte = timeouts.first_byte if self.first_byte is None else self.first_byte
-        return target.provider.queue_time + timeouts.connect + first_byte + _MARGIN
+        return target.provider.queue_timeout + timeouts.connect + first_byte + _MARGIN
 
     def use_permit(self) -> Permit | None:
         """The right to try a target that rested, for the call by which that is found out."""
@@ -175,8 +179,8 @@ class RetryState:
 
     def give_back(self) -> None:
         """Let another request try a target that this one could not even call."""
-        if self._permitted is not None and self._traffic is not None:
-            self._traffic.give_back(self._permitted, self._permit)
+        if self._permitted is not None and self._routing_state is not None:
+            self._routing_state.give_back(self._permitted, self._permit)
             self._permit = self._permitted = None
 
     @property
@@ -187,14 +191,14 @@ class RetryState:
     @property
     def others(self) -> int:
         """How many targets were not asked yet."""
-        return len(self._left())
+        return len(self._remaining())
 
-    def leaves(self, pin: Affinity) -> bool:
+    def leaves(self, affinity: Affinity) -> bool:
         """Whether a conversation is no longer where it was: a rule has it now, or its target has failed, or rests."""
-        if self.rule and self.rule != pin.rule:
+        if self.rule and self.rule != affinity.rule:
             return True
-        failed = (missed.attempt is not None and missed.attempt.target.id == pin.target for missed in self._misses)
-        return any(failed) or self._traffic is None or self._traffic.rests(pin.target)
+        failed = (missed.attempt is not None and missed.attempt.target.id == affinity.target for missed in self._misses)
+        return any(failed) or self._routing_state is None or self._routing_state.is_in_cooldown(affinity.target)
 
     def moved(self, target: Target) -> bool:
         """Whether a target is another one than the first of its line."""
@@ -209,30 +213,32 @@ class RetryState:
         self._left_out += ((target, str(error)),)
         return True
 
-    def nobody(self) -> DragomanError:
+    def no_target_error(self) -> DragomanError:
         """What is told if nobody can be asked."""
-        if self._asleep and self._traffic is not None:
-            wait = max(1, math.ceil(min(self._traffic.wakes_in(target) for target in self._asleep)))
-            return Overloaded(f"all targets of {shown(self.name)} rest", waited=0.0, retry_after=wait)
+        if self._unavailable and self._routing_state is not None:
+            wait = max(1, math.ceil(min(self._routing_state.wakes_in(target) for target in self._unavailable)))
+            return Overloaded(f"all targets of {printable(self.name)} rest", waited=0.0, retry_after=wait)
         plan = self._plan
-        found = () if plan is None else [(each.target, reason(each, plan)) for each in plan.candidates]
-        filters = [(target, why) for target, why in found if why]
-        said = [f"{target.provider.name}/{target.shown}: {why}" for target, why in (*filters, *self._left_out)]
+        candidates = () if plan is None else [(each.target, reason(each, plan)) for each in plan.candidates]
+        filters = [(target, why) for target, why in candidates if why]
+        reasons = [
+            f"{target.provider.name}/{target.printable_model}: {why}" for target, why in (*filters, *self._left_out)
+        ]
         if self._route is not None:
-            said += (f"{name}: {ABSENT}" for name in self._route.missed)
-        words = "; ".join(said)
-        told = f"no target of {shown(self.name)} can take this request: {words}"
+            reasons += (f"{name}: {ABSENT}" for name in self._route.missed)
+        details = "; ".join(reasons)
+        message = f"no target of {printable(self.name)} can take this request: {details}"
         # Agents shorten their conversation if they are told so.
         too_long = (
             plan is not None and plan.candidates and all(each.left_out is Filter.WINDOW for each in plan.candidates)
         )
-        return TooLong(told) if too_long and not self._left_out else ClientError(400, told)
+        return TooLong(message) if too_long and not self._left_out else ClientError(400, message)
 
     @property
     def is_hopeless(self) -> bool:
         """Whether nobody is left to ask, and all who were can only fail again within seconds."""
-        lasting = (missed.advice is not None and missed.advice.lasting for missed in self._misses)
-        return not self._others and not self._asleep and all(lasting)
+        permanent = (missed.advice is not None and missed.advice.is_permanent for missed in self._misses)
+        return not self._others and not self._unavailable and all(permanent)
 
     # Failures.
 
@@ -240,46 +246,46 @@ class RetryState:
         """Know of an attempt that failed."""
         self._misses += (missed,)
 
-    def then(self, missed: Missed, heard: SentSoFar, *, calls: int, seconds: float, wall: float) -> NextStep:
+    def next_step(self, missed: Missed, sent: SentSoFar, *, calls: int, seconds: float, wall: float) -> NextStep:
         """What follows an attempt that failed, after so many calls, with so many seconds left."""
-        return after(missed.kind, heard, self._chances(missed, calls, seconds, self.hint(missed, wall)))
+        return next_step(missed.kind, sent, self._budgets(missed, calls, seconds, self.hint(missed, wall)))
 
-    def take(self, then: NextStep, missed: Missed) -> None:
+    def take(self, step: NextStep, missed: Missed) -> None:
         """Use up what a decision takes."""
-        if then is not NextStep.TELL and maybe_billed(missed.kind):
+        if step is not NextStep.RETURN_ERROR and maybe_billed(missed.kind):
             self._replays -= 1
-        if then is NextStep.AGAIN:
+        if step is NextStep.RETRY:
             self._retries -= 1
             self.pauses += 1
-            if self._traffic is not None and missed.attempt is not None:
-                self._traffic.budgets.spend(missed.attempt.target.id)
-        if then is NextStep.NEXT and missed.kind is AttemptOutcome.TOO_LONG:
+            if self._routing_state is not None and missed.attempt is not None:
+                self._routing_state.budgets.spend(missed.attempt.target.id)
+        if step is NextStep.NEXT_TARGET and missed.kind is AttemptOutcome.CONTEXT_LENGTH_EXCEEDED:
             self._others = self._larger(missed)
 
     def hint(self, missed: Missed, wall: float) -> Hint:
         """What the provider said of trying again."""
         return Hint() if missed.attempt is None else hint_of(missed.attempt.headers, wall)
 
-    def _chances(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> RetryBudgets:
+    def _budgets(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> RetryBudgets:
         return RetryBudgets(
-            retries=0 if self.asks_once else self._retries,
-            pauses=self.pauses,
+            retries=0 if self.never_retries else self._retries,
+            retry_count=self.pauses,
             has_budget=self._has_budget(missed),
-            others=bool(self._left()),
-            larger=missed.kind is AttemptOutcome.TOO_LONG and bool(self._larger(missed)),
-            attempts=self._routing.attempts - self.tries,
-            calls=MOST_CALLS - calls,
+            others=bool(self._remaining()),
+            larger=missed.kind is AttemptOutcome.CONTEXT_LENGTH_EXCEEDED and bool(self._larger(missed)),
+            attempts=self._routing.max_attempts - self.tries,
+            calls=MAX_UPSTREAM_CALLS - calls,
             seconds=seconds,
-            replays=self._replays,
+            billed_retries=self._replays,
             wait=hint.wait,
             should_retry=hint.should_retry,
-            refusals=self._refusals,
+            fallback_on_refusal=self._refusals,
         )
 
     def _has_budget(self, missed: Missed) -> bool:
-        if self._traffic is None or missed.attempt is None:
+        if self._routing_state is None or missed.attempt is None:
             return True
-        return self._traffic.budgets.has(missed.attempt.target.id)
+        return self._routing_state.budgets.has(missed.attempt.target.id)
 
     def _larger(self, missed: Missed) -> tuple[Target, ...]:
         """The others that are known to take in more than the one that found the request too long."""
@@ -287,25 +293,27 @@ class RetryState:
         window = None if missed.attempt is None else windows.get(missed.attempt.target.id)
         if window is None:
             return ()
-        return tuple(target for target in self._left() if (windows.get(target.id) or 0) > window)
+        return tuple(target for target in self._remaining() if (windows.get(target.id) or 0) > window)
 
     def _windows(self) -> dict[str, int | None]:
         """How much each target takes in, as far as that is known."""
-        return {} if self._plan is None else {found.target.id: found.window for found in self._plan.candidates}
+        return (
+            {} if self._plan is None else {candidate.target.id: candidate.window for candidate in self._plan.candidates}
+        )
 
     def decisive(self) -> Missed | None:
         """The failure that is told of all that there were; None if nobody was asked."""
         windows = self._windows()
-        verdicts = [
+        results = [
             TargetResult(kind=each.kind, window=None if each.attempt is None else windows.get(each.attempt.target.id))
             for each in self._misses
         ]
-        place = decisive(verdicts)
-        return None if place is None else self._as_told(self._misses[place])
+        index = decisive_failure(results)
+        return None if index is None else self._as_sent(self._misses[index])
 
-    def _as_told(self, missed: Missed) -> Missed:
-        if missed.kind is not AttemptOutcome.BAD_KEY or not (self.several or self.guarded):
+    def _as_sent(self, missed: Missed) -> Missed:
+        if missed.kind is not AttemptOutcome.INVALID_KEY or not (self.several or self.has_client_keys):
             return missed
         # No provider refuses the client's own credential, whatever its words (decision 14).
         failure = replace(missed.failure, kind=FailureKind.UPSTREAM_AUTH, status=502)
-        return replace(missed, failure=failure, answer=None)
+        return replace(missed, failure=failure, response=None)

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from dragoman.errors import RefusedError
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.provider_request import able, prepare
-from dragoman.gateway.json_limits import weigh_request
+from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
-from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, recalled_of
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, resolve_request
 from dragoman.gateway.stored_responses.reference_resolver import refers as may_be_kept
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.thread_offload import INLINE
@@ -40,14 +40,14 @@ _TRIES = 4
 _FITS_ALL = 32 * 1024
 
 
-_NO_SIGNS = RequestFeatures()
+_NO_FEATURES = RequestFeatures()
 
 
 class Seen(Struct, frozen=True):
     """What was found in a request."""
 
-    opening: ConversationStart | None = None
-    signs: RequestFeatures = _NO_SIGNS
+    conversation_start: ConversationStart | None = None
+    request_features: RequestFeatures = _NO_FEATURES
     # By the ids of targets: what their translation loses, and why it cannot be made.
     losses: Mapping[str, LossCounts] = NOTHING
     refused: Mapping[str, str] = NOTHING
@@ -60,125 +60,142 @@ class Seen(Struct, frozen=True):
 
 
 NOTHING_SEEN = Seen()
-_NO_OPENING = ConversationStart()
+_NO_START = ConversationStart()
 
 
-def wanted(body: bytes, asked: ClientRequest, route: Route, *, pinned: bool) -> RequiredFeatures:
+def required_features(
+    body: bytes, client_request: ClientRequest, route: Route, *, has_affinities: bool
+) -> RequiredFeatures:
     """What a line asks of a request, by the bytes of that; `pinned` if any conversation is anywhere."""
-    protocol, size = asked.api_path.protocol, len(body)
+    protocol, size = client_request.api_path.protocol, len(body)
     # What is large is looked at beside the loop now, or never.
-    usual = route.wants[pinned or size > INLINE]
+    usual = route.required_features[has_affinities or size > INLINE]
     # It may refer to what a provider keeps beside responses and conversations: its signs tell.
     refers = False
-    for mark in codec_of(protocol).keepsakes:
-        refers = refers or mark in body
+    for marker in codec_of(protocol).reference_keys:
+        refers = refers or marker in body
     # It may carry reasoning that a target sealed which is asked in another protocol.
-    sealed = route.spoken != protocol and route.outline.sticky and _ENVELOPE in body
+    sealed = route.common_protocol != protocol and route.summary.sticky and _ENVELOPE in body
     if not refers and not sealed and size <= _FITS_ALL:
         return usual
     # An image is far longer in bytes than in tokens, and a window is of tokens.
-    signs = usual.signs or refers or size > _FITS_ALL
-    return RequiredFeatures(signs, usual.opening, usual.losses, sealed)
+    needs_features = usual.request_features or refers or size > _FITS_ALL
+    return RequiredFeatures(needs_features, usual.conversation_start, usual.losses, sealed)
 
 
-def says_too_little(looked: ParsedRequest, wants: RequiredFeatures) -> bool:
+def needs_references(parsed: ParsedRequest, required: RequiredFeatures) -> bool:
     """Whether a request must be looked up before it can be weighed: it goes on from what is kept here.
 
     Where its translations are weighed also if it runs here, which in its own words could be said to few.
     """
-    said = looked.said
-    if said is None or not (wants.losses or wants.signs):
+    references = parsed.references
+    if references is None or not (required.losses or required.request_features):
         return False
-    return may_be_kept(said, native=False) or (wants.losses and said.background)
+    return may_be_kept(references, native=False) or (required.losses and references.background)
 
 
 def seen_in(
     body: bytes,
-    asked: ClientRequest,
-    looked: ParsedRequest,
+    client_request: ClientRequest,
+    parsed: ParsedRequest,
     route: Route,
-    wants: RequiredFeatures,
-    found: ResolvedReferences | None = None,
+    required: RequiredFeatures,
+    references: ResolvedReferences | None = None,
 ) -> Seen:
     """What a line asks for, found in a request; `found` is what stands for its references where that is weighed."""
-    codec = codec_of(asked.api_path.protocol)
-    opening = codec.opening_of(looked.outline.members) if wants.opening else None
-    issuer = issuer_in(body, route) if wants.issuer else ""
-    if not wants.losses and not wants.signs:
+    codec = codec_of(client_request.api_path.protocol)
+    start = codec.conversation_start_of(parsed.outline.members) if required.conversation_start else None
+    issuer = issuer_in(body, route) if required.issuer else ""
+    if not required.losses and not required.request_features:
         # Where it may refer to what somebody keeps, its signs are wanted.
-        return Seen(opening, issuer=issuer) if issuer else Seen(opening)
+        return Seen(start, issuer=issuer) if issuer else Seen(start)
     losses: dict[str, LossCounts] = {}
     refused: dict[str, str] = {}
     weighed = body
-    if found is not None and looked.said is not None:
-        weighed = recalled_of(body, looked.said, found).body
-        weigh_request(weighed)
-    if wants.losses:
+    if references is not None and parsed.references is not None:
+        weighed = resolve_request(body, parsed.references, references).body
+        check_request_values(weighed)
+    if required.losses:
         for target in route.targets:
             try:
                 prepared = prepare(
-                    asked,
+                    client_request,
                     weighed,
-                    looked.outline,
-                    able(target, looked.outline),
-                    renamed=target.model != looked.model,
+                    parsed.outline,
+                    able(target, parsed.outline),
+                    renamed=target.model != parsed.model,
                     strict=False,
-                    owner=owner_of(asked.key),
+                    owner=owner_of(client_request.key),
                 )
             except RefusedError as error:
                 refused[target.id] = str(error)
             else:
                 ledger = prepared.translated.ledger
                 losses[target.id] = LossCounts(ledger.changes, len(ledger))
-    signs = codec.signs_of(weighed) if wants.signs else RequestFeatures()
+    features = codec.request_features_of(weighed) if required.request_features else RequestFeatures()
     # What was said before was answered by somebody, and is told to anybody who can be told it.
-    alone = signs.kept if weighed is body else wants.signs and codec.signs_of(body).kept
-    return Seen(opening, signs, losses, refused, alone, issuer, max(len(weighed) - len(body), 0))
+    alone = (
+        features.references_stored
+        if weighed is body
+        else required.request_features and codec.request_features_of(body).references_stored
+    )
+    return Seen(start, features, losses, refused, alone, issuer, max(len(weighed) - len(body), 0))
 
 
-def needs_of(asked: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: Strict) -> Requirements:
+def requirements_of(
+    client_request: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: Strict
+) -> Requirements:
     """A request of so many bytes, as routing sees it; what it goes on from is said to whoever is asked."""
     losses, refused = seen.losses, seen.refused
-    protocol = asked.api_path.protocol
+    protocol = client_request.api_path.protocol
     return Requirements(
-        size + seen.before, seen.signs, protocol, program, key, strict, losses, refused, seen.alone, seen.issuer
+        size + seen.before,
+        seen.request_features,
+        protocol,
+        program,
+        key,
+        strict,
+        losses,
+        refused,
+        seen.alone,
+        seen.issuer,
     )
 
 
-def keepers_of(route: Route, looked: ParsedRequest) -> frozenset[str]:
+def storing_providers(route: Route, parsed: ParsedRequest) -> frozenset[str]:
     """The providers of a line that may keep what a request refers to; nobody, if it refers to nothing.
 
     Where there is one target alone it does not matter who does.
     """
-    if looked.said is None or len(route.targets) < 2 or not may_be_kept(looked.said, native=True):
+    if parsed.references is None or len(route.targets) < 2 or not may_be_kept(parsed.references, native=True):
         return frozenset()
-    return frozenset(target.provider.name for target in route.targets if target.can_keep)
+    return frozenset(target.provider.name for target in route.targets if target.can_store)
 
 
 def unable_to_go_on(route: Route) -> dict[str, str]:
     """The targets of a line that keep nothing, by their ids: where nothing is kept here, they cannot go on from it."""
-    return {target.id: "keeps no responses" for target in route.targets if not target.can_keep}
+    return {target.id: "keeps no responses" for target in route.targets if not target.can_store}
 
 
-def kept_there(target: Target) -> Target:
+def with_provider_storage(target: Target) -> Target:
     """The same target, as one that goes on from what its provider keeps, and keeps what it answers."""
-    return replace(target, kept_here=False) if target.kept_here else target
+    return replace(target, stored_here=False) if target.stored_here else target
 
 
 def issuer_in(body: bytes, route: Route) -> str:
     """The id of the target that sealed the latest reasoning in a request; "" if none of the line did."""
-    found, at = None, len(body)
+    seal, at = None, len(body)
     for _ in range(_TRIES):
         at = body.rfind(_ENVELOPE, 0, at)
-        found = from_envelope(body[at + 1 : body.find(b'"', at + 1)].decode("latin-1")) if at >= 0 else None
-        if at < 0 or found is not None:
+        seal = from_envelope(body[at + 1 : body.find(b'"', at + 1)].decode("latin-1")) if at >= 0 else None
+        if at < 0 or seal is not None:
             break
-    if found is None:
+    if seal is None:
         return ""
-    issued = (found.origin, found.model)
+    issued = (seal.origin, seal.model)
     able = [target for target in route.targets if (target.endpoint.protocol, target.model) == issued]
     # Another provider of the same model may be unable to open it.
-    own = (target.id for target in able if target.provider.upstream == found.upstream)
+    own = (target.id for target in able if target.provider.vendor_or_name == seal.vendor)
     return next(own, able[0].id if able else "")
 
 
@@ -188,10 +205,10 @@ def thread_of(route: Route, facts: ExchangeFacts) -> str:
 
 
 def conversation_of(
-    asked: ClientRequest,
-    looked: ParsedRequest,
-    opening: ConversationStart | None,
-    line: str,
+    client_request: ClientRequest,
+    parsed: ParsedRequest,
+    conversation_start: ConversationStart | None,
+    route_name: str,
     thread: str = "",
     named: bool = True,
 ) -> str:
@@ -199,13 +216,13 @@ def conversation_of(
 
     `named` says whether headers may name its session.
     """
-    said, found, owner = looked.said, opening or _NO_OPENING, owner_of(asked.key).hex()
-    line = f"{owner} {line} {thread}" if thread else f"{owner} {line}"
+    references, start, owner = parsed.references, conversation_start or _NO_START, owner_of(client_request.key).hex()
+    route_name = f"{owner} {route_name} {thread}" if thread else f"{owner} {route_name}"
     conversation = ""
-    if said is not None:
-        conversation = said.conversation or ""
-        if said.previous and not conversation:
+    if references is not None:
+        conversation = references.conversation or ""
+        if references.previous and not conversation:
             # An answer is where it is, whatever the line is called.
-            return response_key(owner, said.previous)
-    headers = asked.headers if named else ()
-    return conversation_key(line, conversation, "", found.cache_key, headers, found.instructions, found.text)
+            return response_key(owner, references.previous)
+    headers = client_request.headers if named else ()
+    return conversation_key(route_name, conversation, "", start.cache_key, headers, start.instructions, start.text)

@@ -80,7 +80,7 @@ from dragoman.gateway.exchange.events_commands import (
     ExchangeEvent,
     HeartbeatDue,
     OwnerKnown,
-    ReadWhole,
+    ReadFull,
     Resume,
     Stored,
     StreamThrough,
@@ -93,12 +93,12 @@ from dragoman.gateway.exchange.states import SentState, State
 from dragoman.gateway.exchange.stream_transitions import StreamTransitions
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
-_HEARING, _GATHERING, _CONTENT = State.HEARING, State.GATHERING, SentState.CONTENT
-_UNKNOWN, _STREAM, _COLLECTED, _WHOLE = (
+_STREAMING, _GATHERING, _CONTENT = State.STREAMING, State.GATHERING, SentState.CONTENT
+_UNKNOWN, _STREAM, _COLLECTED, _FULL = (
     ResponseMode.UNKNOWN,
     ResponseMode.STREAM,
     ResponseMode.COLLECTED,
-    ResponseMode.WHOLE,
+    ResponseMode.FULL,
 )
 
 
@@ -108,55 +108,55 @@ class Machine(FullResponseTransitions, StreamTransitions):
     def handle(self, event: ExchangeEvent) -> list[Command]:
         """Make the move that the table has for an event; give what is to be done, at most the last of which waits."""
         out = self._out = []
-        move: Callable[..., None] = MOVES[self.state, type(event)]
+        transition: Callable[..., None] = TRANSITIONS[self.state, type(event)]
         while True:
             try:
-                move(self, event)
+                transition(self, event)
                 break
             except DragomanError as error:
-                if self._is_telling:
+                if self._is_sending_failure:
                     # A failure that cannot be told cannot be told as another one either.
                     raise
-                move, event = Machine._failed, WaitFailed(bare(error))
+                transition, event = Machine._failed, WaitFailed(bare(error))
             # It came to nothing, and with it what was to be waited for; what was said is said.
             out[:] = [command for command in out if not isinstance(command, Waiting)]
-        self.flowing = self.state is _HEARING and self.told is _CONTENT
+        self.flowing = self.state is _STREAMING and self.sent is _CONTENT
         return out
 
-    def _move(self, event: ExchangeEvent) -> None:
-        MOVES[self.state, type(event)](self, event)
+    def _dispatch(self, event: ExchangeEvent) -> None:
+        TRANSITIONS[self.state, type(event)](self, event)
 
-    def _hear(self, *, comes_whole: bool) -> None:
+    def _read_response(self, *, is_full: bool) -> None:
         """The answer's content type decides how it is read, not what was asked (S12)."""
         attempt = self.attempt
-        if attempt.lane is _UNKNOWN:
-            if comes_whole:
-                attempt.lane = _WHOLE
+        if attempt.mode is _UNKNOWN:
+            if is_full:
+                attempt.mode = _FULL
             else:
-                attempt.lane = _STREAM if attempt.prepared.stream else _COLLECTED
-                attempt.hear(self._translator(collect=attempt.lane is _COLLECTED))
-            if attempt.lane is _STREAM:
+                attempt.mode = _STREAM if attempt.prepared.stream else _COLLECTED
+                attempt.set_translator(self._translator(collect=attempt.mode is _COLLECTED))
+            if attempt.mode is _STREAM:
                 attempt.feed = self._feed()
-        elif attempt.lane is not _WHOLE:
+        elif attempt.mode is not _FULL:
             attempt.translator.go_on()
-        if attempt.lane is _STREAM:
-            kept = self._memory.kept_answer if attempt.prepared.relay else None
-            hear = StreamThrough(attempt.translator, attempt.feed, kept, attempt.unframer, attempt.prepared.relay)
-            self._wait(_HEARING, hear)
-        elif attempt.lane is _COLLECTED:
-            self._wait(State.COLLECTING, self._collecting(attempt.told, attempt.size))
+        if attempt.mode is _STREAM:
+            writer = self._storage.writer if attempt.prepared.relay else None
+            command = StreamThrough(attempt.translator, attempt.feed, writer, attempt.unframer, attempt.prepared.relay)
+            self._wait(_STREAMING, command)
+        elif attempt.mode is _COLLECTED:
+            self._wait(State.COLLECTING, self._collecting(attempt.collected, attempt.size))
         elif not attempt.earlier:
-            self._wait(_GATHERING, ReadWhole())
-        elif comes_whole:
-            self._wait(State.READING_ON, ReadWhole())
+            self._wait(_GATHERING, ReadFull())
+        elif is_full:
+            self._wait(State.READING_ON, ReadFull())
         else:
             # What a provider goes on with, as a whole answer of its protocol, whatever the form it comes in.
-            attempt.hear(self._native_collector())
+            attempt.set_translator(self._native_collector())
             self._wait(State.CONTINUING, self._collecting([], 0))
 
-    def _collecting(self, told: list[bytes], size: int) -> Collect:
+    def _collecting(self, collected: list[bytes], size: int) -> Collect:
         attempt = self.attempt
-        return Collect(attempt.translator, attempt.unframer, told, size, attempt.passed)
+        return Collect(attempt.translator, attempt.unframer, collected, size, attempt.passed)
 
     def _feed(self) -> Callable[[bytes], bytes]:
         translator, changed = self.attempt.translator, self._changed()
@@ -168,10 +168,10 @@ _DONE: dict[State, Callable[[Machine, Done], None]] = {
     State.LOCATING: Machine._located,
     State.WEIGHING: Machine._weighed,
     State.CHOOSING: Machine._chosen,
-    State.RECALLING: Machine._recalled,
+    State.RESOLVING: Machine._references_resolved,
     State.PREPARING: Machine._prepared,
     State.RESERVING: Machine._reserved,
-    State.LEAVING: Machine._left,
+    State.DETACHING: Machine._detached,
     State.FOLLOWING: Machine._followed,
     State.CALLING: Machine._called,
     State.REFUSED: Machine._refused,
@@ -184,51 +184,51 @@ _DONE: dict[State, Callable[[Machine, Done], None]] = {
     State.FEEDING: Machine._fed,
     State.CLOSING: Machine._closed,
     State.NAMING: Machine._named,
-    State.KEEPING: Machine._was_kept,
+    State.STORING_FULL: Machine._was_stored,
     State.COUNTING: Machine._counted,
     State.RESUMING: Machine._resumed,
     State.CONTINUING: Machine._continued,
     State.READING_ON: Machine._read_on,
-    State.HEARING: Machine._ended,
+    State.STREAMING: Machine._ended,
     State.MISSED: Machine._missed_ended,
-    State.SETTLING: Machine._ended_settling,
+    State.FINALIZING: Machine._ended_finalizing,
     State.ENDING: Machine._linger_ended,
 }
 _FAILED: dict[State, Callable[[Machine, WaitFailed], None]] = {
     **dict.fromkeys(_DONE, Machine._failed),
-    State.HEARING: Machine._broke,
+    State.STREAMING: Machine._broke,
     State.MISSED: Machine._missed_ended,
-    State.SETTLING: Machine._ended_settling,
+    State.FINALIZING: Machine._ended_finalizing,
     State.ENDING: Machine._linger_ended,
 }
-_TOOK: dict[State, Callable[[Machine, Translated], None]] = {
-    State.HEARING: Machine._took,
+_TRANSLATED: dict[State, Callable[[Machine, Translated], None]] = {
+    State.STREAMING: Machine._stream_translated,
     State.MISSED: Machine._nothing,
-    State.SETTLING: Machine._hold,
+    State.FINALIZING: Machine._hold,
     State.ENDING: Machine._follow_up,
     # Whoever hears it has gone; only the store is waited for.
     State.BREAKING: Machine._nothing,
     State.OVER: Machine._nothing,
 }
-_KEPT: dict[State, Callable[[Machine, Stored], None]] = {
-    State.SETTLING: Machine._settled,
+_STORED: dict[State, Callable[[Machine, Stored], None]] = {
+    State.FINALIZING: Machine._finalized,
     State.STORING: Machine._stored,
     State.BREAKING: Machine._was_broken,
     # Whoever waited for it has gone.
     State.OVER: Machine._nothing,
 }
 # What is done when an event comes in a state; of the rest there is none.
-MOVES: dict[tuple[State, type[ExchangeEvent]], Callable[..., None]] = {
+TRANSITIONS: dict[tuple[State, type[ExchangeEvent]], Callable[..., None]] = {
     (State.FRESH, Begin): Machine._begin,
     (State.FRESH, Resume): Machine._resume,
     **{(state, Done): move for state, move in _DONE.items()},
     **{(state, WaitFailed): move for state, move in _FAILED.items()},
-    **{(state, Translated): move for state, move in _TOOK.items()},
-    **{(state, Stored): move for state, move in _KEPT.items()},
+    **{(state, Translated): move for state, move in _TRANSLATED.items()},
+    **{(state, Stored): move for state, move in _STORED.items()},
     (State.FRESH, WaitFailed): Machine._failed,
     **{(state, OwnerKnown): Machine._nothing for state in State},
-    (State.HEARING, OwnerKnown): Machine._noted,
-    **{(state, HeartbeatDue): Machine._keep_alive for state in State},
-    **{(state, ClientDisconnected): Machine._gone for state in State},
+    (State.STREAMING, OwnerKnown): Machine._owner_known,
+    **{(state, HeartbeatDue): Machine._heartbeat_due for state in State},
+    **{(state, ClientDisconnected): Machine._client_disconnected for state in State},
     **{(State.OVER, event): Machine._nothing for event in (Done, WaitFailed, HeartbeatDue, ClientDisconnected)},
 }

@@ -10,10 +10,10 @@ class State(IntEnum):
 
     FRESH = 1
     READING = 2
-    RECALLING = 3
+    RESOLVING = 3
     PREPARING = 4
     RESERVING = 5
-    LEAVING = 6
+    DETACHING = 6
     FOLLOWING = 7
     CALLING = 8
     REFUSED = 9
@@ -25,13 +25,13 @@ class State(IntEnum):
     FEEDING = 15
     CLOSING = 16
     NAMING = 17
-    KEEPING = 18
+    STORING_FULL = 18
     RESUMING = 19
     CONTINUING = 20
     READING_ON = 21
-    HEARING = 22
+    STREAMING = 22
     MISSED = 23
-    SETTLING = 24
+    FINALIZING = 24
     STORING = 25
     BREAKING = 26
     ENDING = 27

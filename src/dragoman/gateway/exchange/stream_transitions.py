@@ -16,10 +16,10 @@ from dragoman.gateway.exchange.events_commands import (
     ExchangeEvent,
     HangUp,
     HeartbeatDue,
-    Keep,
     Limit,
     OwnerKnown,
     Stored,
+    StoreStreamed,
     Translated,
     WaitFailed,
     Write,
@@ -38,7 +38,7 @@ _NO_EVENTS = Failure(
     kind=FailureKind.BAD_GATEWAY, status=502, message="the provider sent nothing but blank lines and comments"
 )
 # Members of an enumeration are slow to find, and these are looked for in every stream.
-_CONTENT, _ALL, _ENDING, _SETTLING = SentState.CONTENT, SentState.ALL, State.ENDING, State.SETTLING
+_CONTENT, _ALL, _ENDING, _FINALIZING = SentState.CONTENT, SentState.ALL, State.ENDING, State.FINALIZING
 _ANSWERED, _LINGERING = AttemptOutcome.ANSWERED, Limit(LimitPhase.ENDING)
 
 
@@ -48,24 +48,24 @@ class StreamTransitions(CallTransitions):
     # Whether it is being counted what the answer took, before all is known of it.
     _is_counting = False
 
-    def _took(self, event: Translated) -> None:
+    def _stream_translated(self, event: Translated) -> None:
         """Everything but the plain flow: the first content, the end, failures."""
         attempt, out = self.attempt, event.out
         translator = attempt.translator
         if (failure := translator.failure) is not None:
-            self._account.update(failure=failure.kind.value)
+            self._builder.update(failure=failure.kind.value)
             out = self._clean_failed(out)
-            if self.told is not _CONTENT and self._is_missed(failure, out):
+            if self.sent is not _CONTENT and self._is_missed(failure, out):
                 self.state = State.MISSED
                 self._do(HangUp())
                 return
-        if self.told is not _CONTENT:
-            if not translator.speaking or self._memory.noting is not None:
+        if self.sent is not _CONTENT:
+            if not translator.is_past_opening or self._storage.recording_owner is not None:
                 attempt.hold(out)
-                if translator.speaking:
+                if translator.is_past_opening:
                     # Its id is told only when it is known whose it is.
                     self._do(AwaitOwner())
-                elif attempt.held_size > self._service.settings.limits.event:
+                elif attempt.held_size > self._runtime.settings.limits.stream_event:
                     self._overflow(event.now)
                 return
             self._commit(event.now)
@@ -92,18 +92,18 @@ class StreamTransitions(CallTransitions):
     def _is_missed(self, failure: Failure, out: bytes) -> bool:
         """Whether a failure of which nobody has heard is no answer; one that is goes on if nothing else can be done."""
         attempt = self.attempt
-        tells_itself = self._is_native(failure, b"".join([*attempt.held, out]))
+        is_native = self._is_native(failure, b"".join([*attempt.held, out]))
         curable = not attempt.translator.answered and attempt.remedy(failure) is not None
-        if tells_itself and not curable and not self._may_go_on(failure):
+        if is_native and not curable and not self._may_go_on(failure):
             return False
-        attempt.error_form, attempt.tells_itself = out, tells_itself and not curable
+        attempt.error_form, attempt.is_native_failure = out, is_native and not curable
         return True
 
-    def _noted(self, event: OwnerKnown) -> None:
+    def _owner_known(self, event: OwnerKnown) -> None:
         held = self.attempt.held
-        if self.told is not _CONTENT and self.attempt.translator.speaking:
+        if self.sent is not _CONTENT and self.attempt.translator.is_past_opening:
             out, self.attempt.held = b"".join(held), []
-            self._took(Translated(out, event.now))
+            self._stream_translated(Translated(out, event.now))
 
     def _is_native(self, failure: Failure, out: bytes) -> bool:
         """Whether the provider told its failure as a whole answer of the client's own protocol, which is relayed."""
@@ -115,9 +115,9 @@ class StreamTransitions(CallTransitions):
         """Tell the first content, behind what was held."""
         attempt = self.attempt
         self._open(first=now)
-        self.told = _CONTENT
+        self.sent = _CONTENT
         attempt.first = now
-        self._service.traffic.speaks(attempt.target, attempt.permit, now)
+        self._runtime.routing_state.record_content_start(attempt.target, attempt.permit, now)
         if attempt.held:
             held, attempt.held = b"".join(attempt.held), []
             self._write(held)
@@ -127,30 +127,30 @@ class StreamTransitions(CallTransitions):
         attempt = self.attempt
         if attempt.translator.answered and attempt.lacks_counts:
             attempt.held, self._is_counting = [out], True
-            self.state = State.SETTLING
+            self.state = State.FINALIZING
             self._do(CountUsage(attempt.counting))
             return
-        if self._memory.kept_answer is None:
-            self._tell_end(out)
+        if self._storage.writer is None:
+            self._send_end(out)
             self.state = _ENDING
             if not self.attempt.prepared.relay:
                 # Nothing that still comes is for the client; only the provider's connection may end well.
                 self._finish()
             return
         # What says nothing of its end is no news that must be kept first; its error form needs a beginning, too.
-        said, last = parted(out)
-        self._write(said)
+        before, last = parted(out)
+        self._write(before)
         self.attempt.held = [last]
-        self.state = _SETTLING
-        self._do(Keep(last))
+        self.state = _FINALIZING
+        self._do(StoreStreamed(last))
 
-    def _tell_end(self, out: bytes) -> None:
+    def _send_end(self, out: bytes) -> None:
         """All is known before the client knows its answer complete."""
-        self._keep_turn()
+        self._cache_turn()
         failed = self.attempt.translator.failure
-        self._settle(_ANSWERED if failed is None else self.attempt.kind_of(failed), self._heard())
+        self._finalize(_ANSWERED if failed is None else self.attempt.kind_of(failed), self._stream_changes())
         self._write(out)
-        self.told = _ALL
+        self.sent = _ALL
 
     def _ended(self, _: Done) -> None:
         """The provider has ended its stream: its answer is complete, or paused."""
@@ -176,16 +176,16 @@ class StreamTransitions(CallTransitions):
         out = self._last_frames()
         failure = attempt.translator.failure
         if failure is not None:
-            self._account.update(failure=failure.kind.value)
+            self._builder.update(failure=failure.kind.value)
             out = self._clean_failed(out)
-        if self.told is not _CONTENT:
-            if failure is not None or not attempt.translator.speaking:
+        if self.sent is not _CONTENT:
+            if failure is not None or not attempt.translator.is_past_opening:
                 attempt.error_form = out
-                self._unsaid(failure or EMPTY, heard=attempt.translator.answered)
+                self._fail_unsent(failure or EMPTY, has_content=attempt.translator.answered)
                 return
-            self._commit(self._service.clock())
+            self._commit(self._runtime.clock())
         self._end_with(out)
-        if self.state is _SETTLING:
+        if self.state is _FINALIZING:
             self._wait(State.STORING, AwaitStored())
         else:
             if attempt.prepared.relay:
@@ -195,24 +195,24 @@ class StreamTransitions(CallTransitions):
     def _last_frames(self) -> bytes:
         translator = self.attempt.translator
         out = translator.close()
-        return out if translator.is_closed_ahead else self._as_told(out)
+        return out if translator.is_closed_ahead else self._as_sent(out)
 
     def _hold(self, event: Translated) -> None:
         """What comes behind the last frames belongs to them."""
         # Whatever comes behind the end was not looked at.
         self.attempt.held.append(self._clean(event.out))
 
-    def _ended_settling(self, _: ExchangeEvent) -> None:
+    def _ended_finalizing(self, _: ExchangeEvent) -> None:
         """That the provider ends, or breaks off, does no harm to an answer that is complete."""
         self.attempt.held.append(self._last_frames())
         self._wait(State.STORING, AwaitStored())
 
-    def _settled(self, event: Stored) -> None:
+    def _finalized(self, event: Stored) -> None:
         """The store has taken the answer, or it is known what that took, while the provider has not ended."""
         if self._is_counting:
             self._was_counted()
             return
-        if not self._is_kept(event):
+        if not self._send_if_stored(event):
             return
         self.state = _ENDING
         if not self.attempt.prepared.relay:
@@ -226,7 +226,7 @@ class StreamTransitions(CallTransitions):
     def _stored(self, event: Stored) -> None:
         if self._is_counting:
             self._was_counted()
-            if self.state is State.SETTLING:
+            if self.state is State.FINALIZING:
                 # Who waits for one goes on to wait for the other.
                 self.state = State.STORING
                 return
@@ -234,17 +234,17 @@ class StreamTransitions(CallTransitions):
                 self._finish()
             self._over()
             return
-        if self._is_kept(event):
+        if self._send_if_stored(event):
             self._finish()
             self._over()
 
-    def _is_kept(self, event: Stored) -> bool:
+    def _send_if_stored(self, event: Stored) -> bool:
         attempt = self.attempt
         if event.error is not None:
             self._fail(event.error)
             return False
         held, attempt.held = b"".join(attempt.held), []
-        self._tell_end(held)
+        self._send_end(held)
         return True
 
     def _follow_up(self, event: Translated) -> None:
@@ -261,16 +261,16 @@ class StreamTransitions(CallTransitions):
     def _missed_ended(self, _: ExchangeEvent) -> None:
         translator = self.attempt.translator
         assert translator.failure is not None
-        self._unsaid(translator.failure, heard=translator.answered)
+        self._fail_unsent(translator.failure, has_content=translator.answered)
 
     def _finish(self) -> None:
         """End the client's stream, with the full ledger if it asked for that."""
-        if not self.attempt.prepared.relay and self._replies.full_report:
-            self._do(Write(report_comment(self._account.record.losses)))
+        if not self.attempt.prepared.relay and self._responses.full_report:
+            self._do(Write(report_comment(self._builder.record.losses)))
         self._do(End())
 
-    def _keep_alive(self, _: HeartbeatDue) -> None:
-        streams = self._is_held or (self.has_attempt and self.attempt.lane is ResponseMode.STREAM)
-        if self.told is SentState.STATUS or (streams and self.told is not _ALL):
+    def _heartbeat_due(self, _: HeartbeatDue) -> None:
+        streams = self._is_held or (self.has_attempt and self.attempt.mode is ResponseMode.STREAM)
+        if self.sent is SentState.STATUS or (streams and self.sent is not _ALL):
             self._open(pending=self._is_held)
-            self._do(Write(codec_of(self._asked.api_path.protocol).heartbeat))
+            self._do(Write(codec_of(self._client_request.api_path.protocol).heartbeat))

@@ -30,9 +30,9 @@ class LimitPhase(Enum):
 
     WAITING = "waiting"
     OPENING = "opening"
-    HEARING = "hearing"
+    READING = "hearing"
     ENDING = "ending"
-    SETTLING = "settling"
+    STORING = "settling"
     PAUSING = "pausing"
 
 
@@ -42,9 +42,9 @@ class Overstayed(TimedOut):
 
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
 _WAITING, _OPENING = LimitPhase.WAITING, LimitPhase.OPENING
-_HEARING, _ENDING = LimitPhase.HEARING, LimitPhase.ENDING
+_READING, _ENDING = LimitPhase.READING, LimitPhase.ENDING
 # Nothing is waited for of a provider. Members of an enumeration are slow to hash, too, and quick to compare.
-_UNLIMITED = (LimitPhase.SETTLING, LimitPhase.PAUSING)
+_UNLIMITED = (LimitPhase.STORING, LimitPhase.PAUSING)
 # How long a whole answer's connection may take to end, so that it can be used again.
 _LINGER = 1.0
 
@@ -56,7 +56,6 @@ class TimeLimits:
         "_content_at",
         "_deadline",
         "_first_byte",
-        "_flight",
         "_handle",
         "_is_held",
         "_loop",
@@ -64,11 +63,12 @@ class TimeLimits:
         "_soonest",
         "_suspended",
         "_timeouts",
+        "_upstream_call",
         "_when",
         "alive",
-        "heard",
         "phase",
-        "told",
+        "received_at",
+        "sent_at",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, started: float) -> None:
@@ -76,9 +76,9 @@ class TimeLimits:
         self._timeouts = timeouts
         self._since = started
         # When the whole must be over.
-        self._deadline = started + timeouts.whole
+        self._deadline = started + timeouts.effective_total
         self._first_byte = timeouts.first_byte
-        self._flight: UpstreamCall | None = None
+        self._upstream_call: UpstreamCall | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._is_held = False
         # When content last came; only streams have a limit for that.
@@ -89,34 +89,34 @@ class TimeLimits:
         self._suspended: float | None = None
         self.phase = _WAITING
         # When the provider was last heard, and when the client was last told something.
-        self.heard = started
-        self.told = started
+        self.received_at = started
+        self.sent_at = started
         # Called when the client was told nothing for a while; only streams have one.
         self.alive: Callable[[], None] | None = None
 
-    def follow(self, flight: UpstreamCall, first_byte: float | None = None) -> None:
+    def follow(self, call: UpstreamCall, first_byte: float | None = None) -> None:
         """Wait for a flight's first bytes, for as long as is usual if nothing is said."""
         wanted = self._timeouts.first_byte if first_byte is None else first_byte
         if wanted != self._first_byte:
             self._first_byte = wanted
             self._soonest = min(wanted, self._timeouts.soonest)
-        self._flight = flight
+        self._upstream_call = call
         self._enter(_WAITING, self._loop.time())
 
     def opening(self) -> None:
         """The answer has begun, and may say nothing yet; before that there is no status to be kept alive."""
         self.phase = _OPENING
-        self.heard = now = self._loop.time()
+        self.received_at = now = self._loop.time()
         if not self._is_held:
-            self.told = now
+            self.sent_at = now
         self._arm(now)
 
-    def spoken(self) -> None:
+    def content_received(self) -> None:
         """What was heard last is content: from here on silence is limited, and nothing else."""
-        self._content_at = self.heard
+        self._content_at = self.received_at
         if self.phase is _OPENING:
             # The timer fires soon enough for either limit.
-            self.phase = _HEARING
+            self.phase = _READING
             self._go_on()
 
     def _go_on(self) -> None:
@@ -124,15 +124,15 @@ class TimeLimits:
         if self._timeouts.total is None:
             self._deadline = math.inf
 
-    def hearing(self, *, stream: bool = False) -> None:
+    def reading(self, *, stream: bool = False) -> None:
         """The answer has begun; before that there is no status to be kept alive (decision 15)."""
         if stream:
             self._go_on()
-        self.phase = _HEARING
-        self._since = self.heard = now = self._loop.time()
+        self.phase = _READING
+        self._since = self.received_at = now = self._loop.time()
         self._content_at = now if stream else math.inf
         if not self._is_held:
-            self.told = now
+            self.sent_at = now
         # The timer of what was waited for before fires soon enough, unless a client is to be kept alive.
         if self._handle is None or self.alive is not None:
             self._arm(now)
@@ -148,27 +148,27 @@ class TimeLimits:
             now = self._loop.time()
             self._since += now - self._suspended
             self._content_at += now - self._suspended
-            self.heard = now
+            self.received_at = now
             self._suspended = None
 
     def ending(self) -> None:
         """The answer is whole."""
         self._enter(_ENDING, self._loop.time())
 
-    def settling(self) -> None:
+    def storing(self) -> None:
         """The answer is being kept, and nothing is waited for of the provider."""
-        self._flight = None
-        self._enter(LimitPhase.SETTLING, self._loop.time())
+        self._upstream_call = None
+        self._enter(LimitPhase.STORING, self._loop.time())
 
     def hold(self, seconds: float) -> None:
         """Keep a client alive who hears nothing, after so many seconds at first: whoever is asked, and how often."""
         self._is_held = True
-        self.told = self._loop.time() + seconds - self._timeouts.keep_alive
+        self.sent_at = self._loop.time() + seconds - self._timeouts.heartbeat
         self.pausing()
 
     def pausing(self) -> None:
         """Nobody is waited for; whoever was told that there will be an answer is kept alive."""
-        self._flight = None
+        self._upstream_call = None
         self.phase = LimitPhase.PAUSING
         if self.alive is not None:
             self._arm(self._loop.time())
@@ -178,13 +178,13 @@ class TimeLimits:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        self._flight = None
+        self._upstream_call = None
         self.phase = _WAITING
 
     def _enter(self, phase: LimitPhase, now: float) -> None:
         self.phase = phase
         self._suspended = None
-        self._since = self.heard = now
+        self._since = self.received_at = now
         self._arm(now)
 
     def _due(self) -> tuple[float, TimedOut]:
@@ -195,18 +195,18 @@ class TimeLimits:
             case LimitPhase.WAITING | LimitPhase.OPENING:
                 due = self._since + self._first_byte
                 error = TimedOut(f"the provider did not begin to answer within {self._first_byte:g} s")
-            case LimitPhase.HEARING:
-                due = self.heard + timeouts.idle
+            case LimitPhase.READING:
+                due = self.received_at + timeouts.idle
                 error = Stalled(f"the provider fell silent for {timeouts.idle:g} s")
                 if self._content_at + timeouts.content < due:
                     due = self._content_at + timeouts.content
                     error = NoContent(f"the provider sent no content for {timeouts.content:g} s")
             case LimitPhase.ENDING:
                 return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
-            case LimitPhase.SETTLING | LimitPhase.PAUSING:
+            case LimitPhase.STORING | LimitPhase.PAUSING:
                 return math.inf, TimedOut("nothing is waited for")
         if total <= due or self._suspended is not None:
-            return total, Overdue(f"the exchange took longer than {timeouts.whole:g} s")
+            return total, Overdue(f"the exchange took longer than {timeouts.effective_total:g} s")
         return due, error
 
     def _arm(self, now: float, limit: float = math.inf) -> None:
@@ -216,30 +216,30 @@ class TimeLimits:
             due = min(now + _LINGER, self._deadline, limit)
         else:
             unlimited = self.phase in _UNLIMITED
-            due = now + self._timeouts.keep_alive if unlimited else min(now + self._soonest, self._deadline, limit)
+            due = now + self._timeouts.heartbeat if unlimited else min(now + self._soonest, self._deadline, limit)
             if self.alive is not None:
-                due = min(due, self.told + self._timeouts.keep_alive)
+                due = min(due, self.sent_at + self._timeouts.heartbeat)
         if self._handle is not None:
             if now < self._when <= due:
                 return
             self._handle.cancel()
         # A handle does not always know its time: in uvloop, none that is due at once.
         self._when = due
-        self._handle = self._loop.call_at(due, self._look)
+        self._handle = self._loop.call_at(due, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._handle = None
-        flight = self._flight
-        if flight is None and self.phase not in _UNLIMITED:
+        call = self._upstream_call
+        if call is None and self.phase not in _UNLIMITED:
             return
         now = self._loop.time()
         due, error = self._due()
-        if now >= due and flight is not None:
-            self._flight = None
-            flight.abort(error)
+        if now >= due and call is not None:
+            self._upstream_call = None
+            call.abort(error)
             return
-        silent = now >= self.told + self._timeouts.keep_alive
+        silent = now >= self.sent_at + self._timeouts.heartbeat
         if silent and self.alive is not None and self.phase is not _ENDING:
-            self.told = now
+            self.sent_at = now
             self.alive()
         self._arm(now, due)

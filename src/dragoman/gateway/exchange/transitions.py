@@ -14,15 +14,15 @@ from dragoman.gateway.exchange.attempt import (
 )
 from dragoman.gateway.exchange.call_log import Calls
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.client_responses import FullReply, Replies
+from dragoman.gateway.exchange.client_responses import ClientResponse, ClientResponses
 from dragoman.gateway.exchange.events_commands import (
+    CacheTurn,
     Command,
     Done,
     End,
     ExchangeEvent,
     Finalize,
     HangUp,
-    KeepTurn,
     Offload,
     Respond,
     Waiting,
@@ -66,36 +66,38 @@ class Transitions(ABC):
     attempt: Attempt
     has_attempt = False
     _body = b""
-    _looked: ParsedRequest | None = None
+    _parsed: ParsedRequest | None = None
     # Whom it may go to, once it is known what it asks for.
     _route: Route | None = None
     # The provider that keeps what it refers to, if that is not kept here.
-    _keeper = ""
+    _storing_provider = ""
     # Whether it goes on from what somebody keeps, and nobody knows who.
     _is_astray = False
-    _course: RetryState | None = None
+    _retry_state: RetryState | None = None
     # Whether a key rests because of it.
-    _has_rested = False
+    _has_cooled_key = False
     # Whether its client hears signs of life while targets are tried, since there are several.
     _is_held = False
     # What is told if nothing can be done about a refusal.
     _refusal: Missed | None = None
     state = State.FRESH
-    told = SentState.NOTHING
+    sent = SentState.NOTHING
     flowing = False
-    _is_telling = False
+    _is_sending_failure = False
 
-    def __init__(self, service: Runtime, asked: ClientRequest, account: RecordBuilder, memory: ExchangeStorage) -> None:
-        self._service = service
-        self._asked = asked
-        self._account = account
-        self._memory = memory
-        self._replies = Replies(service, asked, account)
-        self.calls = Calls(service, account)
+    def __init__(
+        self, runtime: Runtime, client_request: ClientRequest, builder: RecordBuilder, storage: ExchangeStorage
+    ) -> None:
+        self._runtime = runtime
+        self._client_request = client_request
+        self._builder = builder
+        self._storage = storage
+        self._responses = ClientResponses(runtime, client_request, builder)
+        self.calls = Calls(runtime, builder)
         self._out: list[Command] = []
 
     @abstractmethod
-    def _move(self, event: ExchangeEvent) -> None:
+    def _dispatch(self, event: ExchangeEvent) -> None:
         """Make the move that the table has for an event."""
 
     def _do(self, *commands: Command) -> None:
@@ -113,143 +115,163 @@ class Transitions(ABC):
             self._wait(state, Offload(partial(work, *given), size, paid))
         else:
             self.state = state
-            self._move(Done(work(*given)))
+            self._dispatch(Done(work(*given)))
 
     def _nothing(self, _: ExchangeEvent) -> None:
         """Nothing comes of it."""
         return
 
-    def _settle(self, kind: AttemptOutcome, changes: RecordChanges) -> None:
+    def _finalize(self, kind: AttemptOutcome, changes: RecordChanges) -> None:
         """All is known, also what became of the last call."""
-        if self._course is not None:
-            self._course.give_back()
+        if self._retry_state is not None:
+            self._retry_state.give_back()
         attempts = self._ended_calls(kind)
         changes["attempts"] = attempts
         if attempts:
             changes.update(together(attempts))
-            seen = self.attempt.answer_named
+            seen = self.attempt.response_metadata
             if seen is not UNNAMED:
-                changes["stop"], changes["answered_by"], changes["response_id"] = seen.stop, seen.model, seen.id
+                changes["stop_reason"], changes["response_model"], changes["response_id"] = (
+                    seen.stop,
+                    seen.model,
+                    seen.id,
+                )
         if kind is _ANSWERED and self.has_attempt:
-            call, told = self.attempt.first_call, self._memory.told_id
-            if call or told:
-                changes["facts"] = self._service.listener.answered(self._account.record, call, told)
+            call, response_id = self.attempt.first_call, self._storage.stored_id
+            if call or response_id:
+                changes["facts"] = self._runtime.session_facts.with_response(self._builder.record, call, response_id)
         self._do(Finalize(changes))
 
     def _end_call(self, kind: AttemptOutcome) -> None:
         """The last call has ended, and others may follow."""
-        self._account.update(attempts=self._ended_calls(kind))
+        self._builder.update(attempts=self._ended_calls(kind))
 
     def _ended_calls(self, kind: AttemptOutcome) -> tuple[record.RecordedAttempt, ...]:
         if not self.has_attempt:
-            return self._account.record.attempts
-        if kind is _ANSWERED and self._course is not None and self._course.stays:
-            self._pin(self._course, self.attempt)
+            return self._builder.record.attempts
+        if kind is _ANSWERED and self._retry_state is not None and self._retry_state.stays:
+            self._set_affinity(self._retry_state, self.attempt)
         return self.calls.ended(self.attempt, kind)
 
     def abandon(self) -> None:
         """Have the last call in the record although nobody hears its end: an error of our own is that of all."""
-        if self._course is not None:
-            self._course.give_back()
+        if self._retry_state is not None:
+            self._retry_state.give_back()
         if self.has_attempt and self.calls.runs:
             attempts = self.calls.abandoned(self.attempt)
-            self._account.update(**together(attempts))
+            self._builder.update(**together(attempts))
 
     def unfinished(self) -> Counting | None:
         """What is to be counted of an answer that nobody hears the end of; None if nothing came of it."""
         if not self.has_attempt or not self.calls.runs or not self.attempt.is_prepared:
             return None
         attempt = self.attempt
-        if attempt.status >= 300 or self.state in (State.SETTLING, State.STORING) or not attempt.lacks_counts:
+        if attempt.status >= 300 or self.state in (State.FINALIZING, State.STORING) or not attempt.lacks_counts:
             return None
         return attempt.counting
 
-    def _pin(self, course: RetryState, attempt: Attempt) -> None:
+    def _set_affinity(self, retry_state: RetryState, attempt: Attempt) -> None:
         """Let the conversation stay with whoever answered."""
-        traffic, target, pin = self._service.traffic, attempt.target, course.pin
-        conversation = course.conversation or self._moved_conversation(course, target)
+        routing_state, target, affinity = self._runtime.routing_state, attempt.target, retry_state.affinity
+        conversation = retry_state.conversation or self._moved_conversation(retry_state, target)
         if not conversation:
             return
-        if course.is_sticky and pin is not None and pin.target != target.id and not course.leaves(pin):
+        if (
+            retry_state.is_sticky
+            and affinity is not None
+            and affinity.target != target.id
+            and not retry_state.leaves(affinity)
+        ):
             # It was only passed over for a moment, and its cache is there.
             return
         # A conversation that does not stay has no key and no rule of its own: only its cache is there.
-        here = Affinity(target.id, attempt.key_digest(), course.rule) if course.is_sticky else Affinity(target.id)
-        told = self._memory.told_id
-        if pin is not None and pin == here and not told and traffic.pins.holds(conversation, pin):
+        here = (
+            Affinity(target.id, attempt.key_digest(), retry_state.rule)
+            if retry_state.is_sticky
+            else Affinity(target.id)
+        )
+        response_id = self._storage.stored_id
+        if (
+            affinity is not None
+            and affinity == here
+            and not response_id
+            and routing_state.affinities.holds(conversation, affinity)
+        ):
             # It is where it was, and was used when it was looked for.
             return
-        owner = owner_of(self._asked.key).hex()
-        traffic.pin(owner, conversation, here)
-        if told:
+        owner = owner_of(self._client_request.key).hex()
+        routing_state.set_affinity(owner, conversation, here)
+        if response_id:
             # The next request may refer to it, and say nothing of how it all began.
-            traffic.pin(owner, response_key(owner, told), here)
+            routing_state.set_affinity(owner, response_key(owner, response_id), here)
 
-    def _moved_conversation(self, course: RetryState, target: Target) -> str:
+    def _moved_conversation(self, retry_state: RetryState, target: Target) -> str:
         """What a conversation is known by of which nobody had to know until now, if it is not with the line's first."""
-        looked = self._looked
-        if looked is not None and course.moved(target):
-            opening = codec_of(self._asked.api_path.protocol).opening_of(looked.outline.members)
-            thread = "" if self._route is None else thread_of(self._route, looked.facts)
-            named = bool(looked.facts.session)
-            course.conversation = conversation_of(self._asked, looked, opening, course.name, thread, named)
-        return course.conversation
+        parsed = self._parsed
+        if parsed is not None and retry_state.moved(target):
+            start = codec_of(self._client_request.api_path.protocol).conversation_start_of(parsed.outline.members)
+            thread = "" if self._route is None else thread_of(self._route, parsed.facts)
+            named = bool(parsed.facts.session)
+            retry_state.conversation = conversation_of(
+                self._client_request, parsed, start, retry_state.name, thread, named
+            )
+        return retry_state.conversation
 
-    def _respond(self, reply: FullReply, kind: AttemptOutcome) -> None:
+    def _respond(self, response: ClientResponse, kind: AttemptOutcome) -> None:
         """Send a whole reply, which the last call came to."""
-        if self.told is _NOTHING:
-            self._settle(kind, reply.noted)
-            self._do(Respond(reply.status, reply.headers, reply.body))
+        if self.sent is _NOTHING:
+            self._finalize(kind, response.record_changes)
+            self._do(Respond(response.status, response.headers, response.body))
         else:
             # The status is out, and this is a stream that came as a whole.
-            self._settle(kind, {**reply.noted, "status": 200})
-            self._do(Write(reply.body), End())
-        self.told = _ALL
+            self._finalize(kind, {**response.record_changes, "status": 200})
+            self._do(Write(response.body), End())
+        self.sent = _ALL
 
     def _translator(self, *, collect: bool) -> StreamPipeline:
         attempt, prepared = self.attempt, self.attempt.prepared
         protocol = prepared.target.endpoint.protocol
-        attempt.fold = Fold(protocol) if self._memory.turns.watches(prepared) else None
+        attempt.fold = Fold(protocol) if self._storage.turns.watches(prepared) else None
         return StreamPipeline(
             source=protocol,
             target=prepared.client,
             request=prepared.translated,
-            mint=self._service.mint_of(self._account.record),
+            mint=self._runtime.mint_of(self._builder.record),
             collect=collect,
-            limit=self._service.settings.limits.event,
+            limit=self._runtime.settings.limits.stream_event,
             resumes=RESUMES,
             tap=None if attempt.fold is None else Tap(events=attempt.fold.take),
-            cleaned=self._service.redactor(prepared.target.provider).clean_failure,
+            cleaned=self._runtime.redactor(prepared.target.provider).clean_failure,
             altered=codec_of(prepared.client).withhold_usage if prepared.metered and not collect else None,
         )
 
-    def _keep_turn(self) -> None:
+    def _cache_turn(self) -> None:
         """Have what was said kept, before the client can send it back."""
         turn = self.attempt.turn
         if turn is not None and is_sealed(turn):
-            self._do(KeepTurn(self.attempt.prepared, turn))
+            self._do(CacheTurn(self.attempt.prepared, turn))
 
     def _changed(self) -> Callable[[bytes], bytes] | None:
         """What must be done to the frames of a relayed stream, if anything must."""
-        kept_answer = self._memory.kept_answer
-        return kept_answer.named if kept_answer is not None and self.attempt.prepared.relay else None
+        writer = self._storage.writer
+        return writer.named if writer is not None and self.attempt.prepared.relay else None
 
-    def _as_told(self, out: bytes) -> bytes:
+    def _as_sent(self, out: bytes) -> bytes:
         """Frames of a stream under the names that the client knows."""
         changed = self._changed()
         return out if changed is None else changed(out)
 
-    def _note_losses(self) -> None:
+    def _record_losses(self) -> None:
         translated = self.attempt.prepared.translated
         if len(translated.ledger):
-            self._account.update(losses=translated.losses)
+            self._builder.update(losses=translated.losses)
 
-    def _note_translator(self) -> None:
+    def _record_stream(self) -> None:
         """Keep what a stream told beside its text."""
-        if self.has_attempt and self.attempt.is_heard:
-            self._account.update(**self._heard())
+        if self.has_attempt and self.attempt.has_translator:
+            self._builder.update(**self._stream_changes())
 
-    def _heard(self) -> RecordChanges:
+    def _stream_changes(self) -> RecordChanges:
         translator, translated = self.attempt.translator, self.attempt.prepared.translated
         return {"usage": translator.usage, "losses": (*translated.losses, *translator.losses)}
 
@@ -257,11 +279,11 @@ class Transitions(ABC):
     def _error_reader(self) -> ErrorReader:
         """What reads the errors of the present call."""
         attempt = self.attempt
-        redactor = self._service.redactor(attempt.target.provider)
+        redactor = self._runtime.redactor(attempt.target.provider)
         return ErrorReader(attempt.prepared, attempt.status, attempt.headers, redactor)
 
     def _clean(self, out: bytes) -> bytes:
-        return self._service.redactor(self.attempt.target.provider).clean(out)
+        return self._runtime.redactor(self.attempt.target.provider).clean(out)
 
     def _clean_failed(self, out: bytes) -> bytes:
         """Frames of a stream that failed, without secrets.

@@ -24,17 +24,17 @@ from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import codec_of
 from dragoman.tokens.request import count_request
-from dragoman.tokens.response import count_answer
-from dragoman.translate import asked_by, derived_mint
+from dragoman.tokens.response import count_response
+from dragoman.translate import derived_mint, translation_context
 from dragoman.wire.json import decode_object
 from dragoman.wire.sse import SseReader
 
 # Bytes of a stream that are kept to count by: of what it says, and of what came before, in which the first words of
 # that may have begun.
-KEPT = 64 * 1024
-KEPT_BEFORE = 1024 * 1024
+SAMPLE_BYTES = 64 * 1024
+PREFIX_SAMPLE_BYTES = 1024 * 1024
 # Choices that are counted, of one answer.
-_MOST_CHOICES = 1024
+_MAX_CHOICES = 1024
 # What stands around the data of an event, about.
 _AROUND = len("event: \ndata: \n\n")
 # To count takes longer than anything else that is done with so many bytes: it is never done on the loop.
@@ -65,37 +65,37 @@ class Passed(Struct, eq=False):
     # The last before anything was said, what came then, and how much that may be with all before it; 0 is not yet.
     before: bytearray = bytearray()
     chunks: list[bytes] = []
-    most: int = 0
+    max_size: int = 0
 
     def take(self, chunk: bytes) -> None:
         """Know of a piece."""
         self.hold(chunk)
         # One read of a fast provider may be more than all that is kept.
-        if self.size < self.most:
-            self.chunks.append(chunk[: self.most - self.size])
+        if self.size < self.max_size:
+            self.chunks.append(chunk[: self.max_size - self.size])
         self.size += len(chunk)
 
     def hold(self, chunk: bytes) -> None:
         """Keep a piece in which something may begin, as long as nothing was said."""
-        if not self.most:
+        if not self.max_size:
             # One buffer, because pieces of two bytes each would take thirty times their size.
             self.before += chunk
-            del self.before[:-KEPT_BEFORE]
+            del self.before[:-PREFIX_SAMPLE_BYTES]
 
-    def spoken(self) -> None:
+    def content_began(self) -> None:
         """Know that something was said in what came until now."""
-        if not self.most:
-            self.most = self.size + KEPT
+        if not self.max_size:
+            self.max_size = self.size + SAMPLE_BYTES
 
     @property
-    def kept(self) -> bytes:
+    def sample(self) -> bytes:
         """What is kept."""
         return b"".join([self.before, *self.chunks])
 
     @property
-    def rest(self) -> int:
+    def remainder(self) -> int:
         """How much was said behind that."""
-        return max(self.size - self.most, 0) if self.most else 0
+        return max(self.size - self.max_size, 0) if self.max_size else 0
 
 
 class Counting(Struct, frozen=True, kw_only=True):
@@ -106,54 +106,56 @@ class Counting(Struct, frozen=True, kw_only=True):
     request: bytes
     # What came of a stream, or a whole answer in the client's protocol.
     passed: Passed
-    whole: bytes = b""
+    full_body: bytes = b""
     client: str = ""
     # What was told, and whether that is final but for what it leaves out.
-    told: Usage | None = None
+    reported: Usage | None = None
     final: bool = False
 
     @property
     def size(self) -> int:
         """How much work it is, in bytes."""
-        return max(len(self.request) + len(self.whole) + min(self.passed.size, KEPT_BEFORE + KEPT), LEAST)
+        return max(
+            len(self.request) + len(self.full_body) + min(self.passed.size, PREFIX_SAMPLE_BYTES + SAMPLE_BYTES), LEAST
+        )
 
     def count(self) -> Usage | None:
         """What it took; None if that cannot be read."""
-        told = self.told or Usage(unreported=(INPUT, OUTPUT))
+        reported = self.reported or Usage(unreported=(INPUT, OUTPUT))
         try:
             # A zero is a count (pitfall 388), but in the opening of a stream it stands for a count that comes later.
-            if told.input or (self.final and INPUT not in told.unreported):
-                taken = told.input
+            if reported.input or (self.final and INPUT not in reported.unreported):
+                taken = reported.input
             else:
                 taken = count_request(decode_object(self.request), self.model).tokens
         except (DragomanError, RecursionError, UnicodeError):
             return None
-        output = told.output if self.final and OUTPUT not in told.unreported else self._said()
+        output = reported.output if self.final and OUTPUT not in reported.unreported else self._output_tokens()
         if output is None:
             return None
-        return replace(told, input=taken, output=output, thinking=_most(told.thinking, output), unreported=())
+        return replace(reported, input=taken, output=output, thinking=_capped(reported.thinking, output), unreported=())
 
-    def _said(self) -> int | None:
-        if self.whole.lstrip().startswith(b"{"):
-            answers = _safely(lambda: _whole(codec_of(self.client), self.whole))
-            if answers is None:
+    def _output_tokens(self) -> int | None:
+        if self.full_body.lstrip().startswith(b"{"):
+            choices = _safely(lambda: _full_response_events(codec_of(self.client), self.full_body))
+            if choices is None:
                 return None
-            return sum(count_answer(events, self.model).tokens for events in answers)
-        if self.whole:
-            return self._streamed(self.client, self.whole)
-        return self._streamed(self.protocol, self.passed.kept)
+            return sum(count_response(events, self.model).tokens for events in choices)
+        if self.full_body:
+            return self._streamed(self.client, self.full_body)
+        return self._streamed(self.protocol, self.passed.sample)
 
-    def _streamed(self, protocol: str, kept: bytes) -> int | None:
+    def _streamed(self, protocol: str, sample: bytes) -> int | None:
         """What was said in a stream: what is kept of that stands for the rest; None if it is in what is not kept."""
-        events, speech, shares = _streamed(codec_of(protocol), kept)
-        counted = count_answer(events, self.model).tokens * shares
-        if speech:
-            return round(counted * (1 + self.passed.rest / speech))
-        return None if self.passed.most and self.passed.size > len(kept) else round(counted)
+        events, content_bytes, shares = _streamed(codec_of(protocol), sample)
+        counted = count_response(events, self.model).tokens * shares
+        if content_bytes:
+            return round(counted * (1 + self.passed.remainder / content_bytes))
+        return None if self.passed.max_size and self.passed.size > len(sample) else round(counted)
 
 
-def _most(count: int | None, most: int) -> int | None:
-    return None if count is None else min(count, most)
+def _capped(count: int | None, limit: int) -> int | None:
+    return None if count is None else min(count, limit)
 
 
 def _safely(read: Callable[[], list[list[Event]] | None]) -> list[list[Event]] | None:
@@ -163,19 +165,19 @@ def _safely(read: Callable[[], list[list[Event]] | None]) -> list[list[Event]] |
         return []
 
 
-def _whole(codec: Codec, body: bytes) -> list[list[Event]] | None:
+def _full_response_events(codec: Codec, body: bytes) -> list[list[Event]] | None:
     """The events of a whole answer, of each choice by itself where there are several: all are paid for.
 
     None if it says that it failed: how much was said until then nobody knows.
     """
-    said = decode_object(body)
-    choices = said.get("choices")
-    parts: list[JsonObject] = [said]
+    decoded = decode_object(body)
+    choices = decoded.get("choices")
+    parts: list[JsonObject] = [decoded]
     if isinstance(choices, list) and len(choices) > 1:
-        parts = [{**said, "choices": [choice]} for choice in choices[:_MOST_CHOICES]]
-    answers = [codec.decode_response(part, asked_by(None, codec), Ledger()) for part in parts]
-    read = [list(unfold(answer)) for answer in answers if not isinstance(answer, Failure)]
-    return read if len(read) == len(answers) else None
+        parts = [{**decoded, "choices": [choice]} for choice in choices[:_MAX_CHOICES]]
+    responses = [codec.decode_response(part, translation_context(None, codec), Ledger()) for part in parts]
+    read = [list(unfold(answer)) for answer in responses if not isinstance(answer, Failure)]
+    return read if len(read) == len(responses) else None
 
 
 def _streamed(codec: Codec, beginning: bytes) -> tuple[list[Event], int, float]:
@@ -183,17 +185,17 @@ def _streamed(codec: Codec, beginning: bytes) -> tuple[list[Event], int, float]:
 
     Of several choices the first is read: all of them together are so many times that.
     """
-    decoder = codec.stream_decoder(asked_by(None, codec), derived_mint(b""), Ledger())
+    decoder = codec.stream_decoder(translation_context(None, codec), derived_mint(b""), Ledger())
     reader = SseReader(limit=len(beginning))
     events: list[Event] = []
-    speech = 0
+    content_bytes = 0
     choices: dict[int, int] = {}
     try:
         for frame in reader.feed(beginning):
-            told = decoder.feed(frame)
-            events += told
-            if speech or any(isinstance(event, PartStarted | PartGrew) for event in told):
-                speech += len(frame.data) + len(frame.event or "") + _AROUND
+            frame_events = decoder.feed(frame)
+            events += frame_events
+            if content_bytes or any(isinstance(event, PartStarted | PartGrew) for event in frame_events):
+                content_bytes += len(frame.data) + len(frame.event or "") + _AROUND
                 choice = _choice_in(frame.data)
                 choices[choice] = choices.get(choice, 0) + len(frame.data)
         events += decoder.close()
@@ -201,7 +203,7 @@ def _streamed(codec: Codec, beginning: bytes) -> tuple[list[Event], int, float]:
         # What was read until here is what there is.
         pass
     first = next(iter(choices.values()), 0)
-    return events, speech, sum(choices.values()) / first if first else 1.0
+    return events, content_bytes, sum(choices.values()) / first if first else 1.0
 
 
 def _choice_in(data: bytes) -> int:

@@ -18,27 +18,27 @@ from dragoman.gateway.observability.record import RecordChanges, RecordedAttempt
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.prices import classes
-from dragoman.prices.book import Book, ModelFacts
-from dragoman.prices.classes import STANDARD, has_runs, has_too_many_runs, runs_of, tells_more, tier_of, tokens_of
-from dragoman.prices.cost import CLASSES, Cost, cost_of, ladder_of, nano, price
-from dragoman.prices.reported_cost import MEMBERS, said_of
+from dragoman.prices.book import ModelFacts, PriceBook
+from dragoman.prices.classes import STANDARD, has_details, has_runs, has_too_many_runs, runs_of, tier_of, tokens_of
+from dragoman.prices.cost import CLASSES, Cost, cost_of, nano, price, tiered_rates_of
+from dragoman.prices.reported_cost import MEMBERS, reported_cost_of
 from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
-from dragoman.records.journal_entry import Money, TokenCounts
+from dragoman.records.journal_entry import CostBreakdown, TokenCounts
 from dragoman.routing.target import Target
 
 # What was used and not reported.
-UNREPORTED = Money(unpriced=("usage",))
+UNREPORTED = CostBreakdown(unpriced=("usage",))
 # The amounts of a model without a price, and what is accounted for then.
 _UNKNOWN, _NOTHING = (None,) * len(CLASSES), (0,) * len(CLASSES)
 # What is remembered, and how long a name may be for that: some come from outside.
-_MOST_REMEMBERED = 4096
-_LONGEST_NAME = 256
+_MAX_CACHED_PRICES = 4096
+_MAX_NAME_LENGTH = 256
 # More than any call takes, and costs in nano-dollars: a provider may report anything, as often as it is asked, and
 # sums have to hold it.
-_MOST_TOKENS = 1 << 36
-_MOST_SEARCHES = 1 << 20
-_DEAREST = 10**14
+_MAX_TOKENS = 1 << 36
+_MAX_SEARCHES = 1 << 20
+_MAX_COST = 10**14
 _REGIONAL = frozenset({"bedrock", "vertex"})
 # What ran beside an answer, and what its provider says that it cost.
 _OTHERS = frozenset({"iterations", *MEMBERS})
@@ -53,35 +53,48 @@ class _Simple(Struct, frozen=True, gc=False):
     output: int
     cache_read: int | None
     cache_write: int | None
-    most: int
+    max_input: int
     # What goes with the amounts: what has no price, and where the prices are from.
     unpriced: tuple[str, ...]
     version: str
     entry: str
     tier: str
 
-    def spent(self, usage: Usage) -> tuple[TokenCounts, Money] | None:
+    def spent(self, usage: Usage) -> tuple[TokenCounts, CostBreakdown] | None:
         """What counts took and cost that tell nothing else; None if these are not so simple."""
         total, output, read, thinking = usage.input, usage.output, usage.cache_read or 0, usage.thinking or 0
         written = usage.cache_write or 0
         plain = total - read - written
         if usage.web_searches or min(plain, read, written, thinking, output - thinking) < 0:
             return None
-        if total > self.most or total + output > _MOST_TOKENS:
+        if total > self.max_input or total + output > _MAX_TOKENS:
             return None
         if (read and self.cache_read is None) or (written and self.cache_write is None):
             return None
-        paid = nano(plain, self.input)
-        said = nano(output, self.output)
-        cached = nano(read, self.cache_read or 0) if read else 0
-        kept = nano(written, self.cache_write or 0) if written else 0
-        if paid + said + cached + kept > _DEAREST:
+        input_cost = nano(plain, self.input)
+        output_cost = nano(output, self.output)
+        cache_read_cost = nano(read, self.cache_read or 0) if read else 0
+        cache_write_cost = nano(written, self.cache_write or 0) if written else 0
+        if input_cost + output_cost + cache_read_cost + cache_write_cost > _MAX_COST:
             return None
-        money = Money(paid, said, cached, kept, 0, 0, 0, 0, self.unpriced, self.version, self.entry, self.tier)
-        return TokenCounts(total, read, written, 0, output, thinking), money
+        breakdown = CostBreakdown(
+            input_cost,
+            output_cost,
+            cache_read_cost,
+            cache_write_cost,
+            0,
+            0,
+            0,
+            0,
+            self.unpriced,
+            self.version,
+            self.entry,
+            self.tier,
+        )
+        return TokenCounts(total, read, written, 0, output, thinking), breakdown
 
 
-class _Known(Struct, frozen=True):
+class _CachedPrices(Struct, frozen=True):
     """What is known of whoever answered, between two moments, and its prices if they are simple."""
 
     facts: ModelFacts | None
@@ -93,120 +106,122 @@ class _Known(Struct, frozen=True):
 class Costs:
     """Prices by one book. `wall` gives seconds since 1970."""
 
-    def __init__(self, book: Book, wall: Callable[[], float]) -> None:
-        self._book = book
+    def __init__(self, price_book: PriceBook, wall: Callable[[], float]) -> None:
+        self._price_book = price_book
         self._wall = wall
         # What is known of a target, by its id, the name in the answer and the tier, and until when.
-        self._known: dict[tuple[str, str, str], _Known] = {}
+        self._cached: dict[tuple[str, str, str], _CachedPrices] = {}
 
     def spent(
-        self, target: Target, usage: Usage, answered_by: str = "", asked_tier: str = ""
-    ) -> tuple[TokenCounts, Money]:
+        self, target: Target, usage: Usage, response_model: str = "", requested_tier: str = ""
+    ) -> tuple[TokenCounts, CostBreakdown]:
         """What a call took and cost that told its counts; `answered_by` is the model that the answer names."""
-        tier = tier_of(usage, asked_tier, target.provider.upstream)
-        known = self._of(target, answered_by, tier)
-        if known.simple is not None and (usage.extras is None or _tells_nothing(usage.extras.fields)):
-            spent = known.simple.spent(usage)
+        tier = tier_of(usage, requested_tier, target.provider.vendor_or_name)
+        cached = self._of(target, response_model, tier)
+        if cached.simple is not None and (usage.extras is None or _has_no_cost_details(usage.extras.fields)):
+            spent = cached.simple.spent(usage)
             if spent is not None:
                 return spent
-        facts = known.facts
+        facts = cached.facts
         if has_runs(usage):
             if has_too_many_runs(usage):
-                return TokenCounts(), Money(unpriced=("counts",), said=said_of(usage))
+                return TokenCounts(), CostBreakdown(unpriced=("counts",), said=reported_cost_of(usage))
             provider, now = target.provider, self._wall()
-            cost = cost_of(facts, usage, tier, find=lambda model: facts_of(self._book, provider, model, now))
+            cost = cost_of(facts, usage, tier, find=lambda model: facts_of(self._price_book, provider, model, now))
             tokens = added([_tokens(tokens_of(usage)), *(_tokens(run.tokens) for run in runs_of(usage))])
         else:
             counted = tokens_of(usage)
             cost = price(facts, counted, tier)
             tokens = _tokens(counted)
-        money = self._money(cost, said_of(usage))
-        if not _can_be(tokens) or money.total > _DEAREST:
-            return TokenCounts(), Money(unpriced=("counts",), said=money.said)
-        return tokens, money
+        breakdown = self._breakdown(cost, reported_cost_of(usage))
+        if not _can_be(tokens) or breakdown.total > _MAX_COST:
+            return TokenCounts(), CostBreakdown(unpriced=("counts",), said=breakdown.said)
+        return tokens, breakdown
 
-    def unreported(self, target: Target) -> Money:
+    def unreported(self, target: Target) -> CostBreakdown:
         """What a call cost that told nothing of what it took: nobody knows, unless what it takes costs nothing."""
         facts = self._of(target, "", STANDARD).facts
         rates = None if facts is None else facts.rates
         if rates is None or rates.input is None or rates.output is None or any(astuple(replace(rates, request=None))):
             return UNREPORTED
-        return self._money(price(facts, classes.TokenClasses(), STANDARD), None)
+        return self._breakdown(price(facts, classes.TokenClasses(), STANDARD), None)
 
-    def _money(self, cost: Cost, said: int | None) -> Money:
+    def _breakdown(self, cost: Cost, reported: int | None) -> CostBreakdown:
         amounts = astuple(cost)[: len(CLASSES)]
         if amounts == _UNKNOWN:
             amounts = _NOTHING
         elif None in amounts:
             amounts = tuple([amount or 0 for amount in amounts])
-        return Money(*(*amounts, cost.unpriced, self._version(cost), cost.entry, cost.tier, said))
+        return CostBreakdown(*(*amounts, cost.unpriced, self._version(cost), cost.entry, cost.tier, reported))
 
     def _version(self, cost: Cost) -> str:
-        return self._book.table.version if cost.entry else ""
+        return self._price_book.table.version if cost.entry else ""
 
-    def _of(self, target: Target, answered_by: str, tier: str) -> _Known:
+    def _of(self, target: Target, response_model: str, tier: str) -> _CachedPrices:
         """What is known of whoever answered, from memory within the time that it holds for."""
-        key, now = (target.id, answered_by, tier), self._wall()
-        known = self._known.get(key)
-        if known is not None and known.since <= now < known.until:
-            return known
-        facts, since, until = self._find(target, answered_by, tier, now)
-        found = _Known(facts, since, until, self._simple(facts, tier))
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        if len(target.id) + len(answered_by) <= _LONGEST_NAME:
-            self._known[key] = found
-        return found
+        key, now = (target.id, response_model, tier), self._wall()
+        cached = self._cached.get(key)
+        if cached is not None and cached.since <= now < cached.until:
+            return cached
+        facts, since, until = self._find(target, response_model, tier, now)
+        fresh = _CachedPrices(facts, since, until, self._simple(facts, tier))
+        if len(self._cached) >= _MAX_CACHED_PRICES:
+            self._cached.clear()
+        if len(target.id) + len(response_model) <= _MAX_NAME_LENGTH:
+            self._cached[key] = fresh
+        return fresh
 
     def _simple(self, facts: ModelFacts | None, tier: str) -> _Simple | None:
-        ladder, cost = ladder_of(facts, tier), price(facts, classes.TokenClasses(), tier)
+        ladder, cost = tiered_rates_of(facts, tier), price(facts, classes.TokenClasses(), tier)
         version = self._version(cost)
         if ladder is None:
-            return _Simple(0, 0, 0, 0, _MOST_TOKENS, cost.unpriced, version, cost.entry, tier)
+            return _Simple(0, 0, 0, 0, _MAX_TOKENS, cost.unpriced, version, cost.entry, tier)
         rates = ladder.base
         if rates.input is None or rates.output is None or rates.thinking is not None or rates.request:
             return None
-        most = ladder.steps[0].above if ladder.steps else _MOST_TOKENS
+        max_input = ladder.steps[0].above if ladder.steps else _MAX_TOKENS
         read, written = rates.cache_read, rates.cache_write
-        return _Simple(rates.input, rates.output, read, written, most, (), version, cost.entry, tier)
+        return _Simple(rates.input, rates.output, read, written, max_input, (), version, cost.entry, tier)
 
-    def _find(self, target: Target, answered_by: str, tier: str, now: float) -> tuple[ModelFacts | None, float, float]:
-        provider, found = target.provider, [ModelFacts()]
-        since, until = found[0].since, found[0].until
-        for name in self._names(provider, target.model, answered_by[:_LONGEST_NAME]):
-            facts = facts_of(self._book, provider, name, now)
+    def _find(
+        self, target: Target, response_model: str, tier: str, now: float
+    ) -> tuple[ModelFacts | None, float, float]:
+        provider, candidates = target.provider, [ModelFacts()]
+        since, until = candidates[0].since, candidates[0].until
+        for name in self._names(provider, target.model, response_model[:_MAX_NAME_LENGTH]):
+            facts = facts_of(self._price_book, provider, name, now)
             if facts is not None:
                 since, until = max(since, facts.since), min(until, facts.until)
-                found.append(facts)
-        priced = [facts for facts in found if facts.standard is not None]
+                candidates.append(facts)
+        priced = [facts for facts in candidates if facts.standard is not None]
         fitting = [facts for facts in priced if tier == STANDARD or tier in facts.tiers]
-        chosen = next(iter(fitting or priced or found[1:]), None)
+        chosen = next(iter(fitting or priced or candidates[1:]), None)
         return chosen, since, until
 
-    def _names(self, provider: Provider, asked: str, answered_by: str) -> Iterator[str]:
+    def _names(self, provider: Provider, requested_model: str, response_model: str) -> Iterator[str]:
         """The names by which the price is looked for, in their order, each once."""
-        family = _find_date(answered_by)
-        names = [answered_by, answered_by[: family.start()] if family is not None else "", asked]
-        own = self._has_own_price(provider, asked) and not self._has_own_price(provider, answered_by)
+        family = _find_date(response_model)
+        names = [response_model, response_model[: family.start()] if family is not None else "", requested_model]
+        own = self._has_own_price(provider, requested_model) and not self._has_own_price(provider, response_model)
         if own or provider.transport in _REGIONAL:
-            names.insert(0, asked)
+            names.insert(0, requested_model)
         yield from dict.fromkeys(name for name in names if name)
 
     def _has_own_price(self, provider: Provider, model: str) -> bool:
-        override = self._book.override_of(provider.name, model)
+        override = self._price_book.override_of(provider.name, model)
         return override is not None and override[1].has_prices
 
 
-def _tells_nothing(fields: JsonObject) -> bool:
+def _has_no_cost_details(fields: JsonObject) -> bool:
     """Whether members beside the totals say nothing of what an answer cost."""
-    return _OTHERS.isdisjoint(fields) and not tells_more(fields)
+    return _OTHERS.isdisjoint(fields) and not has_details(fields)
 
 
 def _can_be(tokens: TokenCounts) -> bool:
     """Whether a call may have taken so much: one count that is none makes up for no other."""
-    if min(astuple(tokens)) < 0 or tokens.searches > _MOST_SEARCHES:
+    if min(astuple(tokens)) < 0 or tokens.searches > _MAX_SEARCHES:
         return False
-    return tokens.input + tokens.output <= _MOST_TOKENS
+    return tokens.input + tokens.output <= _MAX_TOKENS
 
 
 def _tokens(counted: classes.TokenClasses) -> TokenCounts:
@@ -243,39 +258,39 @@ def added(tokens: Iterable[TokenCounts]) -> TokenCounts:
 
 def together(attempts: tuple[RecordedAttempt, ...]) -> RecordChanges:
     """The attempts of an exchange with their total tokens and cost."""
-    spent = [attempt for attempt in attempts if attempt.money is not None or attempt.tokens is not None]
+    spent = [attempt for attempt in attempts if attempt.cost is not None or attempt.tokens is not None]
     if not spent:
         return {"attempts": attempts}
     if len(spent) == 1:
         one = spent[0]
-        return {"attempts": attempts, "tokens": one.tokens, "estimated": one.estimated, "money": one.money}
+        return {"attempts": attempts, "tokens": one.tokens, "estimated": one.estimated, "cost": one.cost}
     tokens = [attempt.tokens for attempt in spent if attempt.tokens is not None]
     return {
         "attempts": attempts,
         "tokens": added(tokens) if tokens else None,
         "estimated": any(attempt.estimated for attempt in spent),
-        "money": _summed([attempt.money for attempt in spent if attempt.money is not None]),
+        "cost": _summed([attempt.cost for attempt in spent if attempt.cost is not None]),
     }
 
 
-def _summed(moneys: list[Money]) -> Money | None:
+def _summed(costs: list[CostBreakdown]) -> CostBreakdown | None:
     """Amounts together; where the prices are from is told of the last that had any."""
-    if not moneys:
+    if not costs:
         return None
-    last = next((money for money in reversed(moneys) if money.entry), moneys[-1])
-    said = [money.said for money in moneys if money.said is not None]
-    return Money(
-        input=sum(money.input for money in moneys),
-        output=sum(money.output for money in moneys),
-        cache_read=sum(money.cache_read for money in moneys),
-        cache_write=sum(money.cache_write for money in moneys),
-        cache_write_1h=sum(money.cache_write_1h for money in moneys),
-        thinking=sum(money.thinking for money in moneys),
-        search=sum(money.search for money in moneys),
-        request=sum(money.request for money in moneys),
-        unpriced=tuple(dict.fromkeys(name for money in moneys for name in money.unpriced)),
+    last = next((money for money in reversed(costs) if money.entry), costs[-1])
+    reported = [money.said for money in costs if money.said is not None]
+    return CostBreakdown(
+        input=sum(money.input for money in costs),
+        output=sum(money.output for money in costs),
+        cache_read=sum(money.cache_read for money in costs),
+        cache_write=sum(money.cache_write for money in costs),
+        cache_write_1h=sum(money.cache_write_1h for money in costs),
+        thinking=sum(money.thinking for money in costs),
+        search=sum(money.search for money in costs),
+        request=sum(money.request for money in costs),
+        unpriced=tuple(dict.fromkeys(name for money in costs for name in money.unpriced)),
         version=last.version,
         entry=last.entry,
         tier=last.tier,
-        said=sum(said) if said else None,
+        said=sum(reported) if reported else None,
     )

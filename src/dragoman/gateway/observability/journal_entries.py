@@ -25,23 +25,23 @@ from dragoman.translate import LossLine, heaviest_first
 
 # Members and their numbers, as `messages[1].parts[0].cache`.
 _MEMBER = r"[A-Za-z_][\w-]{0,63}(?:\[\d{1,9}\]){0,4}"
-_is_place = re.compile(rf"{_MEMBER}(?:\.{_MEMBER}){{0,15}}", re.ASCII).fullmatch
-_begins_place = re.compile(rf"(?:{_MEMBER}\.){{1,12}}", re.ASCII).match
+_is_location = re.compile(rf"{_MEMBER}(?:\.{_MEMBER}){{0,15}}", re.ASCII).fullmatch
+_match_location_prefix = re.compile(rf"(?:{_MEMBER}\.){{1,12}}", re.ASCII).match
 FULL, NETWORK, OFF = "full", "network", "off"
 # How much of an address is that of its network.
 _IPV4, _IPV6 = 24, 48
 _MICROSECONDS = 1_000_000
 # What a client says of itself is cut at so many characters.
-_LONGEST = 64
+_MAX_PRODUCT_LENGTH = 64
 # Names and paths that clients may choose are cut at so many, and so many losses have lines of their own: a request of
 # many megabytes may be one name, or lose a little in each of a hundred thousand places.
-_LONGEST_NAME = 256
-_CUT = slice(_LONGEST_NAME)
-_MOST_LOSSES = 256
-_LEFT = "cancelled"
+_MAX_NAME_LENGTH = 256
+_CUT = slice(_MAX_NAME_LENGTH)
+_MAX_LOSSES = 256
+_CLIENT_CANCELLED = "cancelled"
 
 
-def settled_entry(record: Record, addresses: str) -> JournalEntry:
+def finalized_entry(record: Record, addresses: str) -> JournalEntry:
     """What is known of an exchange that is settled."""
     started, tokens, attempts, facts = record.started, record.tokens, record.attempts, record.facts
     if tokens is None and record.usage is not None:
@@ -56,30 +56,30 @@ def settled_entry(record: Record, addresses: str) -> JournalEntry:
         record.program,
         address_of(record.address, addresses),
         record.launch,
-        record.dialect,
+        record.client_protocol,
         record.path[_CUT],
         record.stream,
-        record.asked[_CUT],
+        record.requested_model[_CUT],
         record.provider,
         record.model[_CUT],
-        record.served,
-        record.answered_by[_CUT],
+        record.provider_protocol,
+        record.response_model[_CUT],
         record.route[_CUT],
         record.policy,
         record.reason,
         record.status,
         record.failure,
-        record.why[: 2 * _LONGEST_NAME],
-        record.stop[_CUT],
-        _since(started, record.first),
+        record.refusal[: 2 * _MAX_NAME_LENGTH],
+        record.stop_reason[_CUT],
+        _since(started, record.first_content),
         _since(started, record.ended),
         tokens,
         record.estimated,
-        record.money,
+        record.cost,
         tuple([_call(attempt, started) for attempt in attempts]),
-        tuple([target[_CUT] for target in record.full]) if record.full else (),
+        tuple([target[_CUT] for target in record.queue_full]) if record.queue_full else (),
         _lost(record.losses) if record.losses else (),
-        attempts[-1].upstream_id if attempts else "",
+        attempts[-1].provider_request_id if attempts else "",
         record.response_id[_CUT],
         record.size,
         facts,
@@ -91,9 +91,9 @@ def settled_entry(record: Record, addresses: str) -> JournalEntry:
 
 def opened_entry(record: Record, addresses: str, target: Target | None, size: int) -> JournalEntry:
     """What is known of an exchange for which a target is about to be asked, with a request of so many bytes."""
-    provider, model, served = record.provider, record.model, record.served
+    provider, model, provider_protocol = record.provider, record.model, record.provider_protocol
     if target is not None:
-        provider, model, served = target.provider.name, target.shown, target.endpoint.protocol
+        provider, model, provider_protocol = target.provider.name, target.printable_model, target.endpoint.protocol
     facts, program = record.facts, record.program
     return JournalEntry(
         record.id,
@@ -105,13 +105,13 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         program,
         address_of(record.address, addresses),
         record.launch,
-        record.dialect,
+        record.client_protocol,
         record.path[_CUT],
         record.stream,
-        record.asked[_CUT],
+        record.requested_model[_CUT],
         provider,
         model[_CUT],
-        served,
+        provider_protocol,
         "",
         record.route[_CUT],
         record.policy,
@@ -128,31 +128,31 @@ def outcome_of(record: Record) -> str:
     """What became of it: refused if nothing was said before, failed if something was."""
     if not record.failure and record.status < 400:
         return ANSWERED
-    if record.failure == _LEFT:
+    if record.failure == _CLIENT_CANCELLED:
         return CANCELLED
-    return REFUSED if record.status >= 400 and not record.first else FAILED
+    return REFUSED if record.status >= 400 and not record.first_content else FAILED
 
 
 @lru_cache(maxsize=4096)
 def product_of(program: str) -> str:
     """The name of a program without its version."""
-    return program.partition("/")[0][:_LONGEST]
+    return program.partition("/")[0][:_MAX_PRODUCT_LENGTH]
 
 
 @lru_cache(maxsize=4096)
-def address_of(address: str, kept: str) -> str:
+def address_of(address: str, mode: str) -> str:
     """As much of an address as is kept."""
-    if kept == FULL or not address:
+    if mode == FULL or not address:
         return address
-    if kept == OFF:
+    if mode == OFF:
         return ""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return ""
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return str(ipaddress.ip_network(f"{found}/{_IPV4 if found.version == 4 else _IPV6}", strict=False))
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    return str(ipaddress.ip_network(f"{ip}/{_IPV4 if ip.version == 4 else _IPV6}", strict=False))
 
 
 def tokens_of(usage: Usage) -> TokenCounts:
@@ -171,7 +171,7 @@ def _call(attempt: RecordedAttempt, started: float) -> CallEntry:
     tokens = attempt.tokens
     if tokens is None and attempt.usage is not None:
         tokens = tokens_of(attempt.usage)
-    first, ended = attempt.first, attempt.ended
+    first, ended = attempt.first_content, attempt.ended
     return CallEntry(
         attempt.provider,
         attempt.model[_CUT],
@@ -181,29 +181,29 @@ def _call(attempt: RecordedAttempt, started: float) -> CallEntry:
         int((attempt.started - started) * _MICROSECONDS),
         int((first - started) * _MICROSECONDS) if first else 0,
         int((ended - started) * _MICROSECONDS) if ended else 0,
-        attempt.upstream_id,
+        attempt.provider_request_id,
         attempt.key,
         attempt.maybe_billed,
         tokens,
         attempt.estimated,
-        attempt.money,
+        attempt.cost,
     )
 
 
 def _lost(losses: Sequence[LossLine]) -> tuple[LossEntry, ...]:
-    if len(losses) > _MOST_LOSSES:
+    if len(losses) > _MAX_LOSSES:
         losses = heaviest_first(losses)
     return tuple(
-        [LossEntry(line["feature"], line["fate"], recorded_place(line["at"])) for line in losses[:_MOST_LOSSES]]
+        [LossEntry(line["feature"], line["fate"], recorded_location(line["at"])) for line in losses[:_MAX_LOSSES]]
     )
 
 
-def recorded_place(at: str) -> str:
+def recorded_location(at: str) -> str:
     """Where something was lost. Members that nobody knows may be called anything: what is no name is left out."""
-    if not at or (len(at) <= _LONGEST_NAME and _is_place(at)):
+    if not at or (len(at) <= _MAX_NAME_LENGTH and _is_location(at)):
         return at
-    found = _begins_place(at)
-    return f"{found[0] if found else ''}?"
+    prefix = _match_location_prefix(at)
+    return f"{prefix[0] if prefix else ''}?"
 
 
 def _since(started: float, moment: float) -> int:

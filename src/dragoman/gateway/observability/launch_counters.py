@@ -16,13 +16,13 @@ from dragoman.mint import random_token
 from dragoman.sessions.classes import MAIN, class_of
 
 HEADER = b"x-dragoman-launch"
-MOST_OF_A_KEY = 100
-MOST = 1000
+MAX_LAUNCHES_PER_KEY = 100
+MAX_LAUNCHES = 1000
 # More than any exchange takes; a provider may report anything.
-_MOST_TOKENS = 1 << 40
+_MAX_TOKENS = 1 << 40
 # Where models work; lists and counts are asked for beside it.
 _CALLS = frozenset({"/messages", "/chat/completions", "/responses", "/responses/compact"})
-_LEFT = "cancelled"
+_CLIENT_CANCELLED = "cancelled"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
 # Ids that people can copy into a command: UUIDs, `ses_…`.
 _is_session = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}").fullmatch
@@ -33,11 +33,11 @@ def is_launch_name(text: str) -> bool:
     return _is_name(text) is not None
 
 
-def launch_name(said: bytes | None) -> str:
+def launch_name(header: bytes | None) -> str:
     """The name in a request's header; none if it is no name."""
-    if said is None:
+    if header is None:
         return ""
-    text = said.decode("latin-1")
+    text = header.decode("latin-1")
     return text if is_launch_name(text) else ""
 
 
@@ -65,14 +65,14 @@ class LaunchCount(Struct, kw_only=True):
         if record.path in _CALLS:
             self.calls += 1
             # A client that goes away has its reasons, and ends so at times.
-            self.failed += record.failure != _LEFT and (bool(record.failure) or record.status >= 400)
+            self.failed += record.failure != _CLIENT_CANCELLED and (bool(record.failure) or record.status >= 400)
         counted = record.tokens or record.usage
         if counted is not None:
-            self.input += min(max(counted.input, 0), _MOST_TOKENS)
-            self.output += min(max(counted.output, 0), _MOST_TOKENS)
-        if record.money is not None:
-            self.cost += record.money.total
-            self.unpriced += bool(record.money.unpriced)
+            self.input += min(max(counted.input, 0), _MAX_TOKENS)
+            self.output += min(max(counted.output, 0), _MAX_TOKENS)
+        if record.cost is not None:
+            self.cost += record.cost.total
+            self.unpriced += bool(record.cost.unpriced)
         for loss in record.losses:
             self.losses[loss["feature"]] = self.losses.get(loss["feature"], 0) + 1
         session = record.facts.session
@@ -93,54 +93,54 @@ class LaunchCounters:
     def __init__(self) -> None:
         self._process = random_token(12)
         # The one that was counted last stands last.
-        self._found: dict[tuple[str, str], LaunchCount] = {}
+        self._counts: dict[tuple[str, str], LaunchCount] = {}
         self._of_key: dict[str, int] = {}
 
     def count(self, record: Record) -> None:
         """Count an exchange of a launch."""
         named = record.key, record.launch
-        tally = self._found.pop(named, None)
-        if tally is None:
-            tally = LaunchCount()
+        launch_count = self._counts.pop(named, None)
+        if launch_count is None:
+            launch_count = LaunchCount()
             self._make_room(record.key)
             self._of_key[record.key] = self._of_key.get(record.key, 0) + 1
-        tally.count(record)
-        self._found[named] = tally
+        launch_count.count(record)
+        self._counts[named] = launch_count
 
-    def told(self, key: str, name: str) -> WorkerLaunchCount:
+    def count_of(self, key: str, name: str) -> WorkerLaunchCount:
         """What was counted of a launch under a key; nothing of one that is not known."""
-        return WorkerLaunchCount(self._process, self._found.get((key, name)) or LaunchCount())
+        return WorkerLaunchCount(self._process, self._counts.get((key, name)) or LaunchCount())
 
     def _make_room(self, key: str) -> None:
         """Let the oldest go: of the same key if that has as many as it may have, else of whomever."""
-        if self._of_key.get(key, 0) >= MOST_OF_A_KEY:
-            oldest = next(named for named in self._found if named[0] == key)
-        elif len(self._found) >= MOST:
-            oldest = next(iter(self._found))
+        if self._of_key.get(key, 0) >= MAX_LAUNCHES_PER_KEY:
+            oldest = next(named for named in self._counts if named[0] == key)
+        elif len(self._counts) >= MAX_LAUNCHES:
+            oldest = next(iter(self._counts))
         else:
             return
-        del self._found[oldest]
+        del self._counts[oldest]
         self._of_key[oldest[0]] -= 1
         if not self._of_key[oldest[0]]:
             del self._of_key[oldest[0]]
 
 
-def summed(told: Iterable[WorkerLaunchCount]) -> tuple[list[str], LaunchCount]:
+def summed(worker_counts: Iterable[WorkerLaunchCount]) -> tuple[list[str], LaunchCount]:
     """What all processes counted together, and which they are."""
     processes: list[str] = []
-    whole = LaunchCount()
-    for each in told:
+    total = LaunchCount()
+    for each in worker_counts:
         processes.append(each.process)
-        tally = each.tally
-        whole.requests += tally.requests
-        whole.calls += tally.calls
-        whole.failed += tally.failed
-        whole.input += tally.input
-        whole.output += tally.output
-        whole.cost += tally.cost
-        whole.unpriced += tally.unpriced
-        for name, count in tally.losses.items():
-            whole.losses[name] = whole.losses.get(name, 0) + count
-        if tally.session_time > whole.session_time:
-            whole.session, whole.session_time = tally.session, tally.session_time
-    return sorted(processes), whole
+        launch_count = each.tally
+        total.requests += launch_count.requests
+        total.calls += launch_count.calls
+        total.failed += launch_count.failed
+        total.input += launch_count.input
+        total.output += launch_count.output
+        total.cost += launch_count.cost
+        total.unpriced += launch_count.unpriced
+        for name, count in launch_count.losses.items():
+            total.losses[name] = total.losses.get(name, 0) + count
+        if launch_count.session_time > total.session_time:
+            total.session, total.session_time = launch_count.session, launch_count.session_time
+    return sorted(processes), total

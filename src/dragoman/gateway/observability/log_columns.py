@@ -28,9 +28,9 @@ from dragoman.sessions.classes import MAIN, class_of
 from dragoman.terminal import Screen, cells, cut
 from dragoman.translate import LossLine, changes_in
 
-_SHOWN = 120
+_MAX_LABEL = 120
 # A field of an event may be a sentence, or several.
-LONGEST = 2000
+MAX_FIELD_LENGTH = 2000
 # From here on there is room for all columns; and below that, for those that are left out first.
 _WIDE, _NARROW = 120, 64
 _PATH, _WIDE_PATH = 10, 17
@@ -40,7 +40,7 @@ _FIRST = 11
 _FOR_LOSSES = 16
 # What stands below a line begins where its path does, and is at most so many lines.
 _INDENT = 13
-_MOST_LINES = 4
+_MAX_LINES = 4
 # As wide as a line is taken to be that has no limit.
 _NO_LIMIT = 100_000
 _FATES = {"dropped": "-", "approximated": "~", "invented": "+"}
@@ -52,11 +52,11 @@ _RESET = "\x1b[0m"
 _LEVELS = {"warn": _YELLOW, "error": _RED}
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Text from outside on one line of a terminal: short, printable, without blanks that could pose as fields."""
-    if len(text) <= _SHOWN and text.isprintable() and " " not in text:
+    if len(text) <= _MAX_LABEL and text.isprintable() and " " not in text:
         return text
-    return "".join(c if c.isprintable() and c != " " else "?" for c in text[:_SHOWN])
+    return "".join(c if c.isprintable() and c != " " else "?" for c in text[:_MAX_LABEL])
 
 
 class LogColumns:
@@ -65,7 +65,7 @@ class LogColumns:
     def __init__(self, screen: Screen, *, all_losses: bool = False) -> None:
         self._screen = screen
         self._all_losses = all_losses
-        self._arrow, self._mark = (" → ", "…") if screen.unicode else (" -> ", "..")
+        self._arrow, self._ellipsis = (" → ", "…") if screen.unicode else (" -> ", "..")
 
     def exchange(self, record: Record, when: str = "") -> str:
         """One exchange: a line, and what does not fit there of the reason that it failed for; it is told as of now,
@@ -82,14 +82,14 @@ class LogColumns:
         # A short reason stands on the line itself, right behind the names, and those give way to it.
         beside = bool(reason) and cells(reason) + 2 <= (width - line.cells) // 2
         losses = _losses(record.losses if self._all_losses else changes_in(record.losses))
-        kept = cells(reason) + 2 if beside else min(_FOR_LOSSES, sum(map(len, losses)) + len(losses) + 1)
-        names = self._names(record, width - line.cells - 1 - (kept if reason or losses else 0))
+        reserved = cells(reason) + 2 if beside else min(_FOR_LOSSES, sum(map(len, losses)) + len(losses) + 1)
+        names = self._names(record, width - line.cells - 1 - (reserved if reason or losses else 0))
         if names:
             line.add(" ", names)
         if reason and (beside or cells(reason) + 2 <= width - line.cells):
             line.add("  ", reason, _colour_of(record))
             reason = ""
-        lost = _as_many(losses, width - line.cells - 2, self._mark)
+        lost = _as_many(losses, width - line.cells - 2, self._ellipsis)
         if lost:
             line.add("  ", lost, _YELLOW)
         for text, shorter, colour in self._facts(record, wide):
@@ -100,7 +100,7 @@ class LogColumns:
         if wide and width - line.cells >= len(record.id) + 2:
             blanks = width - line.cells - len(record.id) if width < _NO_LIMIT else 2
             line.add(" " * blanks, record.id, _DIM)
-        for text in _wrapped(reason, max(width - _INDENT, _INDENT), self._mark) if reason else ():
+        for text in _wrapped(reason, max(width - _INDENT, _INDENT), self._ellipsis) if reason else ():
             line.add("\n" + " " * _INDENT, text, _colour_of(record))
         return line.text()
 
@@ -119,15 +119,19 @@ class LogColumns:
 
     def _add_numbers(self, line: _Line, record: Record, width: int, wide: bool) -> None:
         """The columns that stand below each other: path, times, tokens."""
-        path = shown(record.path) or "-"
+        path = printable(record.path) or "-"
         if width >= _NARROW:
             column = _WIDE_PATH if wide else _PATH
             # Where nobody was asked the path is all that there is to know, and no names follow that it would move.
-            most = column if record.asked or record.provider else max(column, width // 3)
-            line.add(" ", _padded(cut(path, min(most, _SHOWN), self._mark), column))
+            most = column if record.requested_model or record.provider else max(column, width // 3)
+            line.add(" ", _padded(cut(path, min(most, _MAX_LABEL), self._ellipsis), column))
         line.add(" ", f"{_span(record.ended - record.started):>5}")
         if wide:
-            first = f"first {_span(record.first - record.started)}" if record.first and record.stream else ""
+            first = (
+                f"first {_span(record.first_content - record.started)}"
+                if record.first_content and record.stream
+                else ""
+            )
             line.add(" ", first, _DIM)
             line.add(" " * (_FIRST - len(first)), "")
         if width >= _NARROW:
@@ -135,16 +139,16 @@ class LogColumns:
 
     def _names(self, record: Record, room: int) -> str:
         """The model that was asked for, and whom that led to, if that is not the same."""
-        asked = shown(record.asked)
+        requested_model = printable(record.requested_model)
         if not record.provider:
-            return cut(asked, room, self._mark)
-        served = shown(f"{record.provider}/{record.model}")
-        if not asked or asked in (served, record.model):
-            return cut(served, room, self._mark)
-        most = max(room - cells(asked) - len(self._arrow), room // 2)
-        served = cut(served, most, self._mark)
-        asked = cut(asked, max(room - cells(served) - len(self._arrow), 0), self._mark)
-        return f"{asked}{self._arrow}{served}" if len(asked) > len(self._mark) else served
+            return cut(requested_model, room, self._ellipsis)
+        target = printable(f"{record.provider}/{record.model}")
+        if not requested_model or requested_model in (target, record.model):
+            return cut(target, room, self._ellipsis)
+        most = max(room - cells(requested_model) - len(self._arrow), room // 2)
+        target = cut(target, most, self._ellipsis)
+        requested_model = cut(requested_model, max(room - cells(target) - len(self._arrow), 0), self._ellipsis)
+        return f"{requested_model}{self._arrow}{target}" if len(requested_model) > len(self._ellipsis) else target
 
     def _facts(self, record: Record, wide: bool) -> Iterable[tuple[str, str, str]]:
         """What is said if there is room, what is said else, and its colour; what matters most comes first."""
@@ -156,13 +160,13 @@ class LogColumns:
             missed = "" if record.failure else _missed(record.attempts, "")
             yield f"{tried}: {missed}" if missed else tried, tried, _YELLOW
         if record.key:
-            key = shown(record.key)
+            key = printable(record.key)
             yield f"key {key}", key, _CYAN
         thread = thread_in(record)
         if thread not in ("", MAIN):
             yield thread, "", _DIM
         if wide and record.address and not _is_near(record.address):
-            yield f"from {shown(record.address)}", "", _DIM
+            yield f"from {printable(record.address)}", "", _DIM
 
 
 def thread_in(record: Record) -> str:
@@ -175,11 +179,11 @@ def _in_ascii(record: Record) -> Record:
     """A record whose names a screen can show that knows no other letters."""
     return replace(
         record,
-        path=_ascii(record.path[:_SHOWN]),
-        asked=_ascii(record.asked[:_SHOWN]),
-        model=_ascii(record.model[:_SHOWN]),
-        key=_ascii(record.key[:_SHOWN]),
-        why=_ascii(record.why[:LONGEST]),
+        path=_ascii(record.path[:_MAX_LABEL]),
+        requested_model=_ascii(record.requested_model[:_MAX_LABEL]),
+        model=_ascii(record.model[:_MAX_LABEL]),
+        key=_ascii(record.key[:_MAX_LABEL]),
+        refusal=_ascii(record.refusal[:MAX_FIELD_LENGTH]),
     )
 
 
@@ -214,7 +218,7 @@ def quoted(text: str) -> str:
 
 def _sentence(text: str) -> str:
     """Words on one line of a terminal."""
-    text = text[:LONGEST]
+    text = text[:MAX_FIELD_LENGTH]
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -230,7 +234,7 @@ def _colour_of(record: Record) -> str:
 
 def _reason_of(record: Record) -> str:
     """Why an exchange failed: in words if it was refused here, else by its kind and by what became of its calls."""
-    if words := record.advice or record.why:
+    if words := record.advice or record.refusal:
         # Two blanks stand between what are fields.
         return " ".join(_sentence(words).split())
     if not record.failure:
@@ -239,19 +243,19 @@ def _reason_of(record: Record) -> str:
     return f"{record.failure}: {missed}" if missed else record.failure
 
 
-def _missed(attempts: Iterable[RecordedAttempt], known: str) -> str:
+def _missed(attempts: Iterable[RecordedAttempt], failure: str) -> str:
     """The calls that failed: whom they went to, what they were answered, and of which kind that is if not known."""
-    told: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for attempt in attempts:
         if attempt.kind in _WELL:
             continue
-        words = shown(attempt.provider)
+        words = printable(attempt.provider)
         if attempt.status >= 400:
-            words += f" answered {attempt.status}" + (f" {attempt.kind}" if attempt.kind != known else "")
+            words += f" answered {attempt.status}" + (f" {attempt.kind}" if attempt.kind != failure else "")
         else:
             words += f" {attempt.kind}"
-        told[words] = told.get(words, 0) + 1
-    return ", ".join(words if count == 1 else f"{words} ({count} times)" for words, count in told.items())
+        counts[words] = counts.get(words, 0) + 1
+    return ", ".join(words if count == 1 else f"{words} ({count} times)" for words, count in counts.items())
 
 
 def _losses(losses: Sequence[LossLine]) -> list[str]:
@@ -259,19 +263,19 @@ def _losses(losses: Sequence[LossLine]) -> list[str]:
     return list(dict.fromkeys(_FATES.get(loss["fate"], "") + loss["feature"] for loss in losses))
 
 
-def _as_many(losses: list[str], room: int, mark: str) -> str:
+def _as_many(losses: list[str], room: int, ellipsis: str) -> str:
     """As many losses as there is room for; of the rest there is a number."""
     text = " ".join(losses)
     for left in range(len(losses) - 1, -1, -1):
         if len(text) <= room:
             break
-        text = " ".join([*losses[:left], f"{mark}{len(losses) - left}"]) if left else f"{len(losses)} losses"
+        text = " ".join([*losses[:left], f"{ellipsis}{len(losses) - left}"]) if left else f"{len(losses)} losses"
     return text if len(text) <= room else ""
 
 
-def _wrapped(text: str, room: int, mark: str) -> Iterable[str]:
+def _wrapped(text: str, room: int, ellipsis: str) -> Iterable[str]:
     """A sentence in lines of so many columns, broken at blanks where there are any."""
-    for _ in range(_MOST_LINES - 1):
+    for _ in range(_MAX_LINES - 1):
         if cells(text) <= room:
             break
         most = len(cut(text, room, ""))
@@ -279,7 +283,7 @@ def _wrapped(text: str, room: int, mark: str) -> Iterable[str]:
         at = at if at > 0 else most
         yield text[:at]
         text = text[at:].lstrip(" ")
-    yield cut(text, room, mark)
+    yield cut(text, room, ellipsis)
 
 
 def _span(seconds: float) -> str:
@@ -298,10 +302,10 @@ def _tokens(record: Record, wide: bool) -> str:
 
 def _cost(record: Record) -> str:
     """What an exchange cost, as far as that is known; nothing of one that has no price at all."""
-    money = record.money
-    if money is None or (money.unpriced and not money.total):
+    cost = record.cost
+    if cost is None or (cost.unpriced and not cost.total):
         return ""
-    return f">{least_dollars(money.total)}" if money.unpriced else short_dollars(money.total)
+    return f">{least_dollars(cost.total)}" if cost.unpriced else short_dollars(cost.total)
 
 
 def _count(number: int) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 # The file and the one before it together are twice this at most.
-LARGEST = 16 * 1024 * 1024
+MAX_LOG_BYTES = 16 * 1024 * 1024
 _MODE = 0o600
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -22,17 +22,17 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW |
 class LogFile:
     """One file, opened for as long as the process runs."""
 
-    def __init__(self, path: str | Path, largest: int = LARGEST) -> None:
+    def __init__(self, path: str | Path, max_bytes: int = MAX_LOG_BYTES) -> None:
         # A worker may have another current directory some day.
         self._path = Path(path).absolute()
-        self._largest = largest
+        self._max_bytes = max_bytes
         self._descriptor = _opened(self._path)
         self.out: TextIO = os.fdopen(self._descriptor, "w", encoding="utf-8", closefd=False)
 
     def make_room(self, size: int) -> None:
         """Begin a new file if so many bytes more would be too much for this one."""
         now = os.fstat(self._descriptor)
-        if now.st_size and now.st_size + size > self._largest:
+        if now.st_size and now.st_size + size > self._max_bytes:
             # Held until the number stands for another file. Not `flock`: it is one lock for all who were forked.
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             if self._is_current(now):
@@ -51,8 +51,8 @@ class LogFile:
 
 def _opened(path: Path) -> int:
     descriptor = os.open(path, _FLAGS, _MODE)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(descriptor)
         raise OSError(errno.EPERM, "the log is written to a file of one's own alone", str(path))
     # One that was there may have been readable for others.

@@ -27,16 +27,16 @@ _GATHERED = 0.01
 _AT_ONCE = 64 * 1024
 _AT_ONCE_SHARED = select.PIPE_BUF if sys.platform != "win32" else 512
 # How long a descriptor that somebody else made non-blocking is waited for, in one go.
-_PATIENCE = 1.0
+_POLL_TIMEOUT = 1.0
 _LAST_MOMENTS = 1.0
 
 
 class LogWriter:
     """Writes lines to a descriptor. `told` words the line about those that were left out."""
 
-    def __init__(self, descriptor: int, told: Callable[[int], bytes]) -> None:
+    def __init__(self, descriptor: int, format_lost: Callable[[int], bytes]) -> None:
         self._descriptor = descriptor
-        self._told = told
+        self._format_lost = format_lost
         # Called before so many bytes are written, where what is written to is bounded.
         self.make_room: Callable[[int], None] | None = None
         self._at_once = _AT_ONCE if stat.S_ISREG(os.fstat(descriptor).st_mode) else _AT_ONCE_SHARED
@@ -56,9 +56,9 @@ class LogWriter:
         self._waiting = 0
         self._rung = False
         self._thread: threading.Thread | None = None
-        self._hurried = self._closed = False
+        self._flush_now = self._closed = False
         # What was lost and not told yet, and whether the last write ended within a line.
-        self._untold = 0
+        self._unreported = 0
         self._torn = False
 
     def put(self, line: bytes, *, own: bool) -> None:
@@ -66,7 +66,7 @@ class LogWriter:
         with self._lock:
             if self._waiting + len(line) > (_ROOM if own else _ROOM - _OWN_ROOM):
                 self.lost += 1
-                self._untold += 1
+                self._unreported += 1
                 return
             self._lines.append(line)
             self._waiting += len(line)
@@ -81,7 +81,7 @@ class LogWriter:
 
     def close(self) -> None:
         """Give what waits a moment to be written, and end the thread; a line that is put later starts another."""
-        self._hurried = True
+        self._flush_now = True
         end = time.monotonic() + _LAST_MOMENTS
         while self._waiting and time.monotonic() < end:
             time.sleep(0.002)
@@ -94,7 +94,7 @@ class LogWriter:
     def _run(self) -> None:
         while True:
             self._bell.acquire()
-            if not self._hurried:
+            if not self._flush_now:
                 time.sleep(_GATHERED)
             with self._lock:
                 lines, self._lines = self._lines, []
@@ -104,20 +104,20 @@ class LogWriter:
                 with self._lock:
                     self._waiting -= len(piece)
                     self.lost += missing
-                    self._untold += missing
-            self._tell()
+                    self._unreported += missing
+            self._report_lost()
             with self._lock:
                 if self._closed and not self._rung:
                     self._thread = None
                     return
 
-    def _tell(self) -> None:
+    def _report_lost(self) -> None:
         """Say how many lines are missing, now that it works again."""
         with self._lock:
-            untold = self._untold
-        if untold and not self._write(self._told(untold)):
+            unreported = self._unreported
+        if unreported and not self._write(self._format_lost(unreported)):
             with self._lock:
-                self._untold -= untold
+                self._unreported -= unreported
 
     def _write(self, piece: bytes) -> int:
         """Write all of these lines, however long that takes; how many of them could not be."""
@@ -156,7 +156,7 @@ def _pieces(lines: list[bytes], limit: int) -> Iterator[bytes]:
 def _wait_for(descriptor: int) -> None:
     watched = select.poll()
     watched.register(descriptor, select.POLLOUT)
-    watched.poll(_PATIENCE * 1000)
+    watched.poll(_POLL_TIMEOUT * 1000)
 
 
 _WRITERS: WeakSet[LogWriter] = WeakSet()

@@ -14,17 +14,17 @@ from functools import partial
 from typing import TextIO
 
 from dragoman.errors import WireError
-from dragoman.gateway.observability.log_columns import LONGEST, LogColumns, thread_in
+from dragoman.gateway.observability.log_columns import MAX_FIELD_LENGTH, LogColumns, thread_in
 from dragoman.gateway.observability.log_writer import LogWriter
 from dragoman.gateway.observability.record import Record, RecordedAttempt
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import NANO, in_units
-from dragoman.records.journal_entry import CandidateEntry, Money
+from dragoman.records.journal_entry import CandidateEntry, CostBreakdown
 from dragoman.terminal import Screen, descriptor_of, screen_of
 from dragoman.translate import changes_in
 from dragoman.wire.json import encode
 
-_SHOWN = 120
+_MAX_LABEL = 120
 _DELETE = b"\x7f"
 _MICROSECONDS = 1_000_000
 
@@ -49,7 +49,9 @@ class Log:
         self._event: Callable[[str, str, JsonObject], str] = _json_event if self._json else columns.event
         descriptor = descriptor_of(self._out)
         # None where lines go to a stream without a descriptor, which cannot block.
-        self._writer = LogWriter(descriptor, partial(_left_out, self._event)) if descriptor is not None else None
+        self._writer = (
+            LogWriter(descriptor, partial(_lost_lines_event, self._event)) if descriptor is not None else None
+        )
 
     @property
     def lines_lost(self) -> int:
@@ -65,7 +67,7 @@ class Log:
         """Tell what the gateway itself does."""
         self._write(self._event(level, message, fields), own=True)
 
-    def say(self, level: str, message: str, words: str, **fields: JsonValue) -> None:
+    def report(self, level: str, message: str, words: str, **fields: JsonValue) -> None:
         """Tell what the gateway itself does: by fields where programs read it, in words where people do."""
         self._write(self._event(level, message, fields) if self._json else self._event(level, words, {}), own=True)
 
@@ -81,13 +83,13 @@ class Log:
 
     def _write(self, line: str, *, own: bool) -> None:
         if self._writer is not None:
-            self._writer.put(_octets(line), own=own)
+            self._writer.put(_encode_line(line), own=own)
         else:
             self._out.write(line + "\n")
 
     def _as_json(self, record: Record) -> str:
-        usage, money = record.usage, record.money
-        cost = None if money is None else _dollars(money)
+        usage, breakdown = record.usage, record.cost
+        cost = None if breakdown is None else _dollars(breakdown)
         changes = len(changes_in(record.losses))
         line: JsonObject = {
             "time": _now(),
@@ -96,13 +98,13 @@ class Log:
             "id": record.id,
             "address": record.address,
             "key": record.key,
-            "client": record.dialect,
+            "client": record.client_protocol,
             # Of what is refused at the door the path is all that there is to know.
-            "path": record.path[: LONGEST if record.at_door else _SHOWN],
-            "asked": record.asked[:_SHOWN],
+            "path": record.path[: MAX_FIELD_LENGTH if record.at_door else _MAX_LABEL],
+            "asked": record.requested_model[:_MAX_LABEL],
             "provider": record.provider,
-            "model": record.model[:_SHOWN],
-            "dialect": record.served,
+            "model": record.model[:_MAX_LABEL],
+            "dialect": record.provider_protocol,
             "stream": record.stream,
             "status": record.status,
             "seconds": round(record.ended - record.started, 4),
@@ -112,16 +114,16 @@ class Log:
         if len(record.losses) > changes:
             line["bookkeeping_losses"] = len(record.losses) - changes
         if record.route:
-            line["route"], line["policy"], line["reason"] = record.route[:_SHOWN], record.policy, record.reason
-            line["tried"] = [_tried(attempt, money, cost) for attempt in record.attempts]
+            line["route"], line["policy"], line["reason"] = record.route[:_MAX_LABEL], record.policy, record.reason
+            line["tried"] = [_attempt_as_json(attempt, breakdown, cost) for attempt in record.attempts]
         if record.considered:
-            line["considered"] = [_considered(each) for each in record.considered]
+            line["considered"] = [_candidate_as_json(each) for each in record.considered]
             if record.considered_more:
                 line["considered_more"] = record.considered_more
-        if record.full:
-            line["full"] = [target[:_SHOWN] for target in record.full]
-        if record.first:
-            line["first"] = round(record.first - record.started, 4)
+        if record.queue_full:
+            line["full"] = [target[:_MAX_LABEL] for target in record.queue_full]
+        if record.first_content:
+            line["first"] = round(record.first_content - record.started, 4)
         if (tokens := record.tokens) is not None:
             line["input"], line["output"], line["cached"] = tokens.input, tokens.output, tokens.cache_read
         elif usage is not None:
@@ -129,12 +131,12 @@ class Log:
             line["cached"] = usage.cache_read or 0
         if record.estimated:
             line["estimated"] = True
-        if money is not None:
+        if breakdown is not None:
             line["cost"] = cost
-            if money.unpriced:
-                line["unpriced"] = list(money.unpriced)
-            if money.said is not None:
-                line["said_cost"] = in_units(money.said, NANO)
+            if breakdown.unpriced:
+                line["unpriced"] = list(breakdown.unpriced)
+            if breakdown.said is not None:
+                line["said_cost"] = in_units(breakdown.said, NANO)
         if record.program:
             line["program"] = record.program
         if record.launch:
@@ -145,64 +147,64 @@ class Log:
             line["thread"] = thread
         if record.failure:
             line["failure"] = record.failure
-        if record.why:
-            line["why"] = record.why[:LONGEST]
+        if record.refusal:
+            line["why"] = record.refusal[:MAX_FIELD_LENGTH]
         if record.advice:
-            line["advice"] = record.advice[:LONGEST]
-        if record.upstream_id:
-            line["upstream_id"] = record.upstream_id
+            line["advice"] = record.advice[:MAX_FIELD_LENGTH]
+        if record.provider_request_id:
+            line["upstream_id"] = record.provider_request_id
         return _json_line(line)
 
 
-def _dollars(money: Money) -> str | None:
+def _dollars(breakdown: CostBreakdown) -> str | None:
     """The cost in dollars, exact; None if no part of it has a price."""
-    return None if money.known is None else in_units(money.known, NANO)
+    return None if breakdown.known_total is None else in_units(breakdown.known_total, NANO)
 
 
-def _tried(attempt: RecordedAttempt, money: Money | None, cost: str | None) -> JsonValue:
+def _attempt_as_json(attempt: RecordedAttempt, breakdown: CostBreakdown | None, cost: str | None) -> JsonValue:
     """One of the calls that were made for an exchange, and what became of it; `cost` is what `money` comes to."""
-    told: JsonObject = {
-        "target": f"{attempt.provider}/{attempt.model[:_SHOWN]}",
+    fields: JsonObject = {
+        "target": f"{attempt.provider}/{attempt.model[:_MAX_LABEL]}",
         "kind": attempt.kind,
         "status": attempt.status,
         "seconds": round(max(attempt.ended - attempt.started, 0.0), 4),
     }
     counted = attempt.tokens or attempt.usage
     if counted is not None:
-        told["input"], told["output"] = counted.input, counted.output
-    if attempt.money is not None:
+        fields["input"], fields["output"] = counted.input, counted.output
+    if attempt.cost is not None:
         # Of most exchanges there is one call, which cost what the exchange did.
-        told["cost"] = cost if attempt.money is money else _dollars(attempt.money)
+        fields["cost"] = cost if attempt.cost is breakdown else _dollars(attempt.cost)
     if attempt.maybe_billed:
-        told["maybe_billed"] = True
-    return told
+        fields["maybe_billed"] = True
+    return fields
 
 
-def _considered(found: CandidateEntry) -> JsonValue:
+def _candidate_as_json(candidate: CandidateEntry) -> JsonValue:
     """One of the targets that an exchange might have gone to; what is not known is left out."""
-    told: JsonObject = {"target": found.target[:_SHOWN]}
-    if found.why:
-        told["why"] = found.why
-    if found.cost is not None:
-        told["cost"] = in_units(found.cost, NANO)
-    if found.losses is not None:
-        told["losses"] = found.losses
-    if found.first_token is not None:
-        told["first_token"] = round(found.first_token / _MICROSECONDS, 4)
-    if found.rate is not None:
-        told["tokens_per_second"] = found.rate
-    return told
+    fields: JsonObject = {"target": candidate.target[:_MAX_LABEL]}
+    if candidate.why:
+        fields["why"] = candidate.why
+    if candidate.cost is not None:
+        fields["cost"] = in_units(candidate.cost, NANO)
+    if candidate.losses is not None:
+        fields["losses"] = candidate.losses
+    if candidate.first_token is not None:
+        fields["first_token"] = round(candidate.first_token / _MICROSECONDS, 4)
+    if candidate.rate is not None:
+        fields["tokens_per_second"] = candidate.rate
+    return fields
 
 
 def _json_event(level: str, message: str, fields: JsonObject) -> str:
     return _json_line({"time": _now(), "level": level, "event": message, **_cut(fields)})
 
 
-def _left_out(event: Callable[[str, str, JsonObject], str], lines: int) -> bytes:
-    return _octets(event("warn", "lines of the log could not be written", {"lines": lines}))
+def _lost_lines_event(event: Callable[[str, str, JsonObject], str], lines: int) -> bytes:
+    return _encode_line(event("warn", "lines of the log could not be written", {"lines": lines}))
 
 
-def _octets(line: str) -> bytes:
+def _encode_line(line: str) -> bytes:
     return line.encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -232,15 +234,15 @@ def _mended(value: JsonValue) -> JsonValue:
 _unprintable = re.compile(r"[^\x20-\x7e]").sub
 
 
-def _escape(found: re.Match[str]) -> str:
-    if found[0].isprintable():
-        return found[0]
-    units = found[0].encode("utf-16-be")
+def _escape(match: re.Match[str]) -> str:
+    if match[0].isprintable():
+        return match[0]
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def _cut(fields: JsonObject) -> JsonObject:
-    return {name: value[:LONGEST] if isinstance(value, str) else value for name, value in fields.items()}
+    return {name: value[:MAX_FIELD_LENGTH] if isinstance(value, str) else value for name, value in fields.items()}
 
 
 _SECOND: list[int | str] = [0, ""]

@@ -37,15 +37,15 @@ _UNKNOWN = frozenset({400, 404})
 _TOGETHER = 32
 _LARGE = 64 * 1024
 # More than any exchange takes; a provider may report anything.
-_MOST_TOKENS = 1 << 40
+_MAX_TOKENS = 1 << 40
 # From the best to the worst.
 _LEVELS = (
-    HealthLevel.GOOD,
+    HealthLevel.HEALTHY,
     HealthLevel.SUSPECT,
-    HealthLevel.RAMPING,
-    HealthLevel.PROBED,
-    HealthLevel.KEYLESS,
-    HealthLevel.RESTING,
+    HealthLevel.SLOW_START,
+    HealthLevel.PROBING,
+    HealthLevel.NO_KEY,
+    HealthLevel.COOLDOWN,
 )
 TOKENS = ("input", "output", "cache_read", "cache_write", "thinking")
 
@@ -124,13 +124,13 @@ class Metrics:
         self._threads: dict[tuple[str, str], int] = {}
         self._checks: dict[tuple[str, str], int] = {}
         self._checked: dict[str, tuple[str, float]] = {}
-        self._told: dict[str, int] = {}
-        self._said: dict[str, int] = {}
-        self._said_beyond: dict[str, int] = {}
+        self._exports: dict[str, int] = {}
+        self._reported_costs: dict[str, int] = {}
+        self._cost_discrepancies: dict[str, int] = {}
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
         # What launches came to: no counters, but of this process, and gathered as they are.
-        self.tallies = LaunchCounters()
+        self.launches = LaunchCounters()
         self.in_flight = 0
         # Where what was left out of the log is counted.
         self.log: Log | None = None
@@ -140,7 +140,7 @@ class Metrics:
         self.loads: Callable[[], dict[str, Load]] = dict
         # How targets stand that were asked, and how many keys of each provider rest.
         self.levels: Callable[[], dict[str, HealthLevel]] = dict
-        self.resting: Callable[[], dict[str, int]] = dict
+        self.keys_in_cooldown: Callable[[], dict[str, int]] = dict
         # Whether the name of a target may be told; those of others are counted together.
         self.may_name: Callable[[str], bool] = lambda _: True
 
@@ -151,7 +151,7 @@ class Metrics:
             called = (attempt.provider, attempt.kind or OTHER)
             self._attempts[called] = self._attempts.get(called, 0) + 1
         for loss in record.losses:
-            named = (record.dialect, record.served, loss["feature"], loss["fate"])
+            named = (record.client_protocol, record.provider_protocol, loss["feature"], loss["fate"])
             self._losses[named] = self._losses.get(named, 0) + 1
         if record.usage is not None and record.tokens is None:
             self._add(record)
@@ -167,64 +167,64 @@ class Metrics:
 
     def _add(self, record: Record) -> None:
         model = self._bounded(record)
-        key = (record.dialect, record.provider, record.served, model, record.status)
+        key = (record.client_protocol, record.provider, record.provider_protocol, model, record.status)
         cell = self._cells.get(key) or self._new_cell(key)
         cell.requests += 1
         cell.duration.add(record.ended - record.started)
-        if record.first:
-            cell.first.add(record.first - record.started)
+        if record.first_content:
+            cell.first.add(record.first_content - record.started)
         if (tokens := record.tokens) is not None:
             # Whoever accounted for them saw to it that they can be.
             counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.thinking)
             cell.tokens = list(map(add, cell.tokens, counts))
         elif (usage := record.usage) is not None:
-            told = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.thinking)
+            reported = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.thinking)
             # Counters never go down.
-            counted = [min(max(0, count or 0), _MOST_TOKENS) for count in told]
+            counted = [min(max(0, count or 0), _MAX_TOKENS) for count in reported]
             cell.tokens = list(map(add, cell.tokens, counted))
-        if (money := record.money) is not None:
-            cell.cost += money.total
-            cell.unpriced += bool(money.unpriced)
-            if money.said is not None:
-                self._count_said(record, money.said)
+        if (cost := record.cost) is not None:
+            cell.cost += cost.total
+            cell.unpriced += bool(cost.unpriced)
+            if cost.said is not None:
+                self._count_reported_cost(record, cost.said)
         cell.estimated += record.estimated
         if record.failure:
-            failed = (record.dialect, record.provider, record.failure)
+            failed = (record.client_protocol, record.provider, record.failure)
             self._failures[failed] = self._failures.get(failed, 0) + 1
         if thread := thread_in(record):
             # Words of clients are no labels.
-            spoken = (record.facts.client, thread.partition(":")[0])
-            self._threads[spoken] = self._threads.get(spoken, 0) + 1
+            labels = (record.facts.client, thread.partition(":")[0])
+            self._threads[labels] = self._threads.get(labels, 0) + 1
 
-    def _count_said(self, record: Record, said: int) -> None:
+    def _count_reported_cost(self, record: Record, reported: int) -> None:
         """Count what a provider says that it cost, and what that is beyond ours, where ours is known."""
-        name, money = record.provider, record.money
-        self._said[name] = self._said.get(name, 0) + said
-        if money is not None and not money.unpriced:
-            self._said_beyond[name] = self._said_beyond.get(name, 0) + said - money.total
+        name, cost = record.provider, record.cost
+        self._reported_costs[name] = self._reported_costs.get(name, 0) + reported
+        if cost is not None and not cost.unpriced:
+            self._cost_discrepancies[name] = self._cost_discrepancies.get(name, 0) + reported - cost.total
 
-    def note_check(self, provider: str, result: str, now: float) -> None:
+    def record_check(self, provider: str, result: str, now: float) -> None:
         """Count a check of a provider, and keep what it found."""
         self._checks[provider, result] = self._checks.get((provider, result), 0) + 1
         self._checked[provider] = (result, now)
 
-    def count_told(self, result: str, number: int) -> None:
+    def count_exports(self, result: str, number: int) -> None:
         """Count exchanges that a collector was to be told of; each result is counted by one thread alone."""
-        self._told[result] = self._told.get(result, 0) + number
+        self._exports[result] = self._exports.get(result, 0) + number
 
     def _new_cell(self, key: tuple[str, str, str, str, int]) -> MetricCell:
-        client, provider, dialect, model, status = key
+        client, provider, provider_protocol, model, status = key
         if len(self._cells) >= _CELLS_LIMIT:
             # By its class alone, and of no model: of these there are few.
             model, status = OTHER, 100 * (status // 100)
-            key = (client, provider, dialect, model, status)
-        made = MetricCell(client=client, provider=provider, dialect=dialect, model=model, status=status)
+            key = (client, provider, provider_protocol, model, status)
+        made = MetricCell(client=client, provider=provider, dialect=provider_protocol, model=model, status=status)
         return self._cells.setdefault(key, made)
 
     def snapshot(self) -> Snapshot:
         """The state of the counters."""
         self._catch_up()
-        standings, unnamed = self._labelled(self.levels())
+        health, unnamed = self._labelled(self.levels())
         return Snapshot(
             cells=list(self._cells.values()),
             losses=[(*key, count) for key, count in self._losses.items()],
@@ -233,15 +233,15 @@ class Metrics:
             log_lines_lost=self.log.lines_lost if self.log is not None else 0,
             loads=self.loads(),
             attempts=[(*key, count) for key, count in self._attempts.items()],
-            standings=standings,
+            standings=health,
             unnamed=unnamed,
-            resting=self.resting(),
+            resting=self.keys_in_cooldown(),
             checks=[(*key, count) for key, count in self._checks.items()],
             checked=dict(self._checked),
-            told=dict(self._told),
+            told=dict(self._exports),
             recorded=self.recorded(),
-            said=list(self._said.items()),
-            said_beyond=list(self._said_beyond.items()),
+            said=list(self._reported_costs.items()),
+            said_beyond=list(self._cost_discrepancies.items()),
             threads=[(*key, count) for key, count in self._threads.items()],
         )
 
@@ -250,7 +250,7 @@ class Metrics:
         labelled: dict[str, HealthLevel] = {}
         unnamed: dict[HealthLevel, int] = {}
         # Those that something is wrong with are worth a label before the others.
-        for target, level in sorted(levels.items(), key=lambda known: known[1] is HealthLevel.GOOD):
+        for target, level in sorted(levels.items(), key=lambda known: known[1] is HealthLevel.HEALTHY):
             label = printable(target)
             if not self.may_name(target) or (label not in self._targets and len(self._targets) >= _TARGETS_LIMIT):
                 unnamed[level] = unnamed.get(level, 0) + 1

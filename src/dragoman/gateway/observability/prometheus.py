@@ -43,11 +43,11 @@ def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> by
                 labels = f'{_labels(cell)},status="{cell.status}",type="{name}"'
                 lines.append(f"dragoman_tokens_total{{{labels}}} {count}")
     _costs(lines, list(cells.values()), snapshots)
-    _spreads(lines, "duration_seconds", "From the request to the end of the answer.", cells.values(), first=False)
-    _spreads(lines, "first_token_seconds", "From the request to the first content.", cells.values(), first=True)
+    _histograms(lines, "duration_seconds", "From the request to the end of the answer.", cells.values(), first=False)
+    _histograms(lines, "first_token_seconds", "From the request to the first content.", cells.values(), first=True)
     _family(lines, "losses_total", "counter", "What translation dropped, approximated or invented.")
-    for (client, dialect, feature, fate), count in _summed([s.losses for s in snapshots], 4).items():
-        labels = f'client="{client}",dialect="{dialect}",feature="{feature}",fate="{fate}"'
+    for (client, provider_protocol, feature, fate), count in _summed([s.losses for s in snapshots], 4).items():
+        labels = f'client="{client}",dialect="{provider_protocol}",feature="{feature}",fate="{fate}"'
         labels += f',weight="{weight_of(feature)}"'
         lines.append(f"dragoman_losses_total{{{labels}}} {count}")
     _family(lines, "failures_total", "counter", "Exchanges that failed, by kind.")
@@ -70,16 +70,16 @@ def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> by
         _family(lines, "checks_total", "counter", "Checks of providers whose targets rested, by what they found.")
     for (provider, result), count in checks.items():
         lines.append(f'dragoman_checks_total{{provider="{_escaped(provider)}",result="{result}"}} {count}')
-    told = _summed([snapshot.told.items() for snapshot in snapshots], 1)
-    if told:
+    exports = _summed([snapshot.told.items() for snapshot in snapshots], 1)
+    if exports:
         _family(lines, "telemetry_total", "counter", "Exchanges for the collector, by what became of telling it.")
-    for (result,), count in told.items():
+    for (result,), count in exports.items():
         lines.append(f'dragoman_telemetry_total{{result="{result}"}} {count}')
     _family(lines, "in_flight", "gauge", "Exchanges under way.")
     lines.append(f"dragoman_in_flight {sum(snapshot.in_flight for snapshot in snapshots)}")
     _loads(lines, snapshots)
-    _standings(lines, snapshots)
-    _resting(lines, snapshots)
+    _target_health(lines, snapshots)
+    _keys_in_cooldown(lines, snapshots)
     if stored_bytes is not None:
         _family(
             lines, "stored_bytes", "gauge", "Bytes of stored responses and conversations, as storage.max_bytes counts."
@@ -128,33 +128,33 @@ def _costs(lines: list[str], cells: Sequence[MetricCell], snapshots: Sequence[Sn
         for cell, amount in zip(cells, amounts, strict=True):
             if amount:
                 lines.append(f'dragoman_{name}{{{_labels(cell)},status="{cell.status}"}} {amount}')
-    said = _summed([snapshot.said for snapshot in snapshots], 1)
-    if not said:
+    reported = _summed([snapshot.said for snapshot in snapshots], 1)
+    if not reported:
         return
     _family(lines, "said_cost_nano_usd_total", "counter", "What providers say that exchanges cost.")
-    for (provider,), amount in said.items():
+    for (provider,), amount in reported.items():
         lines.append(f'dragoman_said_cost_nano_usd_total{{provider="{_escaped(provider)}"}} {amount}')
     _family(lines, "said_cost_beyond_nano_usd", "gauge", "How much more that is than what is known here.")
     for (provider,), amount in _summed([snapshot.said_beyond for snapshot in snapshots], 1).items():
         lines.append(f'dragoman_said_cost_beyond_nano_usd{{provider="{_escaped(provider)}"}} {amount}')
 
 
-def _spreads(lines: list[str], name: str, words: str, cells: Iterable[MetricCell], *, first: bool) -> None:
+def _histograms(lines: list[str], name: str, words: str, cells: Iterable[MetricCell], *, first: bool) -> None:
     """One histogram by client, provider and dialect: finer labels would make very many series."""
     merged: dict[tuple[str, str, str], Histogram] = {}
     for cell in cells:
-        spread = cell.first if first else cell.duration
+        histogram = cell.first if first else cell.duration
         into = merged.setdefault((cell.client, cell.provider, cell.dialect), Histogram())
-        into.counts = [a + b for a, b in zip(into.counts, spread.counts, strict=True)]
-        into.total += spread.total
+        into.counts = [a + b for a, b in zip(into.counts, histogram.counts, strict=True)]
+        into.total += histogram.total
     _family(lines, name, "histogram", words)
-    for (client, provider, dialect), spread in merged.items():
-        labels = f'client="{client}",provider="{_escaped(provider)}",dialect="{dialect}"'
+    for (client, provider, provider_protocol), histogram in merged.items():
+        labels = f'client="{client}",provider="{_escaped(provider)}",dialect="{provider_protocol}"'
         running = 0
-        for bound, count in zip((*DURATIONS, "+Inf"), spread.counts, strict=True):
+        for bound, count in zip((*DURATIONS, "+Inf"), histogram.counts, strict=True):
             running += count
             lines.append(f'dragoman_{name}_bucket{{{labels},le="{bound}"}} {running}')
-        lines.append(f"dragoman_{name}_sum{{{labels}}} {spread.total:.6f}")
+        lines.append(f"dragoman_{name}_sum{{{labels}}} {histogram.total:.6f}")
         lines.append(f"dragoman_{name}_count{{{labels}}} {running}")
 
 
@@ -174,26 +174,26 @@ def _loads(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
         lines.append(f'dragoman_provider_waiting{{provider="{_escaped(name)}"}} {sum(load.waiting for load in loads)}')
 
 
-def _standings(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
+def _target_health(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
     """How targets stand: 1 for the level that each is at. Workers know nearly the same, and the worst is told."""
-    found: dict[str, HealthLevel] = {}
+    worst: dict[str, HealthLevel] = {}
     for snapshot in snapshots:
         for target, level in snapshot.standings.items():
-            found[target] = worse(found.get(target), level)
+            worst[target] = worse(worst.get(target), level)
     unnamed = {level: max((each.unnamed.get(level, 0) for each in snapshots), default=0) for level in HealthLevel}
-    if not found and not any(unnamed.values()):
+    if not worst and not any(unnamed.values()):
         return
     _family(lines, "target_standing", "gauge", "How a target stands: 1 for its level; for others, how many there are.")
-    for target, stands in sorted(found.items()):
+    for target, target_level in sorted(worst.items()):
         for level in HealthLevel:
             labels = f'target="{_escaped(target)}",level="{level.value}"'
-            lines.append(f"dragoman_target_standing{{{labels}}} {int(level is stands)}")
+            lines.append(f"dragoman_target_standing{{{labels}}} {int(level is target_level)}")
     if any(unnamed.values()):
         for level, count in unnamed.items():
             lines.append(f'dragoman_target_standing{{target="{OTHER}",level="{level.value}"}} {count}')
 
 
-def _resting(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
+def _keys_in_cooldown(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
     """How many keys rest; all workers know of the same ones, some a moment later."""
     names = sorted({name for snapshot in snapshots for name in snapshot.resting})
     if not names:
@@ -217,13 +217,13 @@ _RECORDED = {
 }
 
 
-def _recorded(lines: list[str], found: Sequence[RecordingStatus]) -> None:
+def _recorded(lines: list[str], statuses: Sequence[RecordingStatus]) -> None:
     """What became of what was written down, of all workers together."""
-    if not found:
+    if not statuses:
         return
     for member, (name, kind, words) in _RECORDED.items():
         _family(lines, name, kind, words)
-        lines.append(f"dragoman_{name} {sum(asdict(each)[member] for each in found)}")
+        lines.append(f"dragoman_{name} {sum(asdict(each)[member] for each in statuses)}")
 
 
 def _family(lines: list[str], name: str, kind: str, words: str) -> None:

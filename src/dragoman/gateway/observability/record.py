@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dragoman.model.failure import FailureKind
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import CONVERSATION, CandidateEntry, Money, TokenCounts
+from dragoman.records.journal_entry import CONVERSATION, CandidateEntry, CostBreakdown, TokenCounts
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.translate import LossLine
 
@@ -21,12 +21,12 @@ class RecordedAttempt(Struct, frozen=True):
     protocol: str
     started: float
     status: int = 0
-    upstream_id: str = ""
+    provider_request_id: str = ""
     # What became of it (`routing/attempt_outcome.py`), once it has ended; "" while it runs.
     kind: str = ""
     ended: float = 0.0
     # The first content that it gave, and what it says that it cost.
-    first: float = 0.0
+    first_content: float = 0.0
     usage: Usage | None = None
     # Which of the provider's keys it was made with, by its place among them; -1 is none of them.
     key: int = -1
@@ -35,14 +35,14 @@ class RecordedAttempt(Struct, frozen=True):
     # The usage as it is accounted for, whether it was counted here for want of one, and what it cost.
     tokens: TokenCounts | None = None
     estimated: bool = False
-    money: Money | None = None
+    cost: CostBreakdown | None = None
 
 
 class Record(Struct, frozen=True):
     """One exchange. It grows by replacement (`Account`); nothing here was said by the user or by the model."""
 
     id: str
-    dialect: str
+    client_protocol: str
     path: str
     # By the loop's clock, as all times here but `time`, which is the wall's.
     started: float
@@ -56,10 +56,10 @@ class Record(Struct, frozen=True):
     # The launch that it belongs to, as the client says.
     launch: str = ""
     # The model's name as the client said it, and whom it led to.
-    asked: str = ""
+    requested_model: str = ""
     provider: str = ""
     model: str = ""
-    served: str = ""
+    provider_protocol: str = ""
     # The line that the name is of, where that has several targets, by which policy they were ordered, and why so.
     route: str = ""
     policy: str = ""
@@ -70,10 +70,10 @@ class Record(Struct, frozen=True):
     stream: bool = False
     attempts: tuple[RecordedAttempt, ...] = ()
     # Targets that had no place for a call, in time or at all: nobody was asked there.
-    full: tuple[str, ...] = ()
+    queue_full: tuple[str, ...] = ()
     status: int = 0
     # The first content sent to the client, and the end.
-    first: float = 0.0
+    first_content: float = 0.0
     ended: float = 0.0
     usage: Usage | None = None
     losses: tuple[LossLine, ...] = ()
@@ -81,7 +81,7 @@ class Record(Struct, frozen=True):
     # "" if nothing did.
     failure: str = ""
     # Why the gateway itself refused a request, in words, without contents; whether it did so before it knew the client.
-    why: str = ""
+    refusal: str = ""
     at_door: bool = False
     # What to do about what went wrong, for the operator.
     advice: str = ""
@@ -89,10 +89,10 @@ class Record(Struct, frozen=True):
     # counted here, and what it cost.
     tokens: TokenCounts | None = None
     estimated: bool = False
-    money: Money | None = None
+    cost: CostBreakdown | None = None
     # Why the answer ended, which model it says it is from, and what its provider calls it.
-    stop: str = ""
-    answered_by: str = ""
+    stop_reason: str = ""
+    response_model: str = ""
     response_id: str = ""
     # Bytes of the request, as far as it was read.
     size: int = 0
@@ -108,9 +108,9 @@ class Record(Struct, frozen=True):
         return self.status >= 500 or self.failure == FailureKind.UPSTREAM_AUTH.value
 
     @property
-    def upstream_id(self) -> str:
+    def provider_request_id(self) -> str:
         """What the last provider calls the exchange."""
-        return self.attempts[-1].upstream_id if self.attempts else ""
+        return self.attempts[-1].provider_request_id if self.attempts else ""
 
 
 class RecordChanges(TypedDict, total=False):
@@ -121,10 +121,10 @@ class RecordChanges(TypedDict, total=False):
     program: str
     key: str
     launch: str
-    asked: str
+    requested_model: str
     provider: str
     model: str
-    served: str
+    provider_protocol: str
     route: str
     policy: str
     reason: str
@@ -132,20 +132,20 @@ class RecordChanges(TypedDict, total=False):
     considered_more: int | None
     stream: bool
     attempts: tuple[RecordedAttempt, ...]
-    full: tuple[str, ...]
+    queue_full: tuple[str, ...]
     status: int
-    first: float
+    first_content: float
     usage: Usage | None
     losses: tuple[LossLine, ...]
     failure: str
-    why: str
+    refusal: str
     at_door: bool
     advice: str
     tokens: TokenCounts | None
     estimated: bool
-    money: Money | None
-    stop: str
-    answered_by: str
+    cost: CostBreakdown | None
+    stop_reason: str
+    response_model: str
     response_id: str
     size: int
     facts: ExchangeFacts

@@ -19,10 +19,10 @@ class RecordBuilder(Struct, eq=False):
     # None once it is settled.
     _finish: Callable[[Record], None] | None
     # Told once it is settled and written down, and nothing of it was sent yet.
-    on_settled: Callable[[], None] | None = None
+    on_finalized: Callable[[], None] | None = None
 
     @property
-    def is_settled(self) -> bool:
+    def is_finalized(self) -> bool:
         """Whether all is known."""
         return self._finish is None
 
@@ -46,5 +46,5 @@ class RecordBuilder(Struct, eq=False):
             changes["status"] = self.record.status or 500  # Only an error of our own leaves none behind.
         self.record = replace(self.record, ended=self._clock(), **changes)
         finish(self.record)
-        if self.on_settled is not None:
-            self.on_settled()
+        if self.on_finalized is not None:
+            self.on_finalized()

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable
 
 from dragoman.errors import DragomanError, RefusedError, StrictError, Unconfigured, UpstreamError, WireError
-from dragoman.gateway.observability.journal_entries import recorded_place
+from dragoman.gateway.observability.journal_entries import recorded_location
 
 # Characters of a sentence, and losses that one names.
 MAX_TEXT = 512
 _MAX_LOSSES = 8
-_MAX_FOUND = 80
+_MAX_VALUE_LENGTH = 80
 _ANOTHER_VALUE = "another value"
 _is_name = re.compile(r"[A-Za-z_][\w-]{0,63}|\d{1,9}", re.ASCII).fullmatch
 _is_id = re.compile(r"[\w.:/@+-]{1,128}", re.ASCII).fullmatch
@@ -33,8 +33,8 @@ def refusal_of(error: DragomanError) -> str:
         case WireError():
             text = _of_wire(error)
         case RefusedError():
-            place, note = recorded_place(error.at), _values("…", error.note)
-            text = f"{place}: {note}" if place else note
+            location, note = recorded_location(error.at), _values("…", error.note)
+            text = f"{location}: {note}" if location else note
         case StrictError():
             text = _of_losses((loss.at, loss.fate.value, loss.feature.value) for loss in error.losses[:_MAX_LOSSES])
             count = len(error.losses)
@@ -45,23 +45,23 @@ def refusal_of(error: DragomanError) -> str:
         case UpstreamError() if not isinstance(error, Unconfigured):
             return ""
         case _:
-            text = _backticked(_shown_id, _values("…", str(error)))
+            text = _backticked(_printable_id, _values("…", str(error)))
     return text[:MAX_TEXT]
 
 
-def _shown_id(found: re.Match[str]) -> str:
-    return found[0] if _is_id(found[1]) else "`…`"
+def _printable_id(match: re.Match[str]) -> str:
+    return match[0] if _is_id(match[1]) else "`…`"
 
 
 def _of_wire(error: WireError) -> str:
     path = error.path
     if path.startswith("/"):
         path = "/" + "/".join(step if _is_name(step) else "?" for step in path[1:].split("/"))
-    found = error.found
-    if len(found) > _MAX_FOUND or "'" in found or '"' in found:
-        found = _ANOTHER_VALUE
-    return WireError(path, error.expected, found).words("the request")
+    value = error.actual
+    if len(value) > _MAX_VALUE_LENGTH or "'" in value or '"' in value:
+        value = _ANOTHER_VALUE
+    return WireError(path, error.expected, value).describe("the request")
 
 
 def _of_losses(losses: Iterable[tuple[str, str, str]]) -> str:
-    return "; ".join(f"{recorded_place(at)}: {fate} ({feature})" for at, fate, feature in losses)
+    return "; ".join(f"{recorded_location(at)}: {fate} ({feature})" for at, fate, feature in losses)

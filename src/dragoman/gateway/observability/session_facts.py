@@ -13,17 +13,17 @@ from dragoman.gateway.observability.record import Record
 from dragoman.model.session_hints import HintQuery
 from dragoman.protocols.registry import codec_of
 from dragoman.records.digest_key import key_of, secret_in
-from dragoman.records.journal_directory import folder_of
-from dragoman.sessions.assign import spot_of
+from dragoman.records.journal_directory import directory_of
+from dragoman.sessions.assign import thread_key_of
 from dragoman.sessions.classes import class_of
-from dragoman.sessions.fact_extraction import heard, spoken
+from dragoman.sessions.fact_extraction import body_facts, header_facts
 from dragoman.sessions.facts import ExchangeFacts
-from dragoman.sessions.rules import INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS, TELLING_TOOLS
+from dragoman.sessions.rules import DISTINCTIVE_TOOLS, INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS
 from dragoman.store import MEMORY
 from dragoman.wire.history_digest import digest, is_crowded
 
 # Names of gateway keys that are remembered; there are as many as the file has.
-_MOST_KEYS = 4096
+_MAX_KEYS = 4096
 
 
 class SessionFacts:
@@ -31,71 +31,71 @@ class SessionFacts:
 
     def __init__(self) -> None:
         self._secret = os.urandom(32)
-        self._sought: dict[str, HintQuery] = {}
+        self._queries: dict[str, HintQuery] = {}
         # Whether what is heard is kept, and whether a rule asks for it.
-        self.kept = False
-        self.asked = False
+        self.is_recorded = False
+        self.is_required = False
 
-    def keep(self, path: str, log: Log) -> None:
+    def attach_records(self, path: str, log: Log) -> None:
         """Hear for the records beside a file; where they have no secret, conversations do not outlive the process."""
         if not path or path == MEMORY:
             return
-        self.kept = True
+        self.is_recorded = True
         try:
-            self._secret = secret_in(folder_of(path))
+            self._secret = secret_in(directory_of(path))
         except OSError as error:
             log.event("warn", "conversations are not known again after a restart", why=str(error))
-        self._sought.clear()
+        self._queries.clear()
 
-    def ear(self, record: Record) -> Callable[[bytes], ExchangeFacts]:
+    def extractor(self, record: Record) -> Callable[[bytes], ExchangeFacts]:
         """What hears who speaks in a body, knowing what the headers say."""
-        if not (self.kept or self.asked) or not record.dialect:
-            return partial(_deaf, record.facts)
-        return partial(_hear, record.facts, record.dialect, self._sought_of(record.key))
+        if not (self.is_recorded or self.is_required) or not record.client_protocol:
+            return partial(_no_facts, record.facts)
+        return partial(_extract, record.facts, record.client_protocol, self._query_of(record.key))
 
-    def facts(self, headers: Iterable[tuple[bytes, bytes]], dialect: str, key: str, body: bytes) -> ExchangeFacts:
+    def facts(self, headers: Iterable[tuple[bytes, bytes]], protocol: str, key: str, body: bytes) -> ExchangeFacts:
         """Who speaks in a request, whether that is kept or not."""
-        return _hear(heard(headers), dialect, self._sought_of(key), body)
+        return _extract(header_facts(headers), protocol, self._query_of(key), body)
 
-    def answered(self, record: Record, call: str, response: str) -> ExchangeFacts:
+    def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
         """Who speaks, with what its answer is known by in later requests: its first call, and its id.
 
         Where a thread has a name, calls are not needed to find it again.
         """
         facts = record.facts
-        if not self.kept or (call and spot_of(facts, class_of(facts).kind).thread):
+        if not self.is_recorded or (call and thread_key_of(facts, class_of(facts).kind).thread):
             call = ""
-        if not self.kept or not (call or response):
+        if not self.is_recorded or not (call or response):
             return facts
-        key = self._sought_of(record.key).key
+        key = self._query_of(record.key).key
         return replace(
             facts,
             answer_call=digest(key, "call", call) if call else "",
             answer_id=digest(key, "response", response) if response else "",
         )
 
-    def _sought_of(self, key: str) -> HintQuery:
+    def _query_of(self, key: str) -> HintQuery:
         """What is looked for."""
-        found = self._sought.get(key)
-        if found is None:
-            if len(self._sought) >= _MOST_KEYS:
-                self._sought.clear()
-            found = HintQuery(
+        query = self._queries.get(key)
+        if query is None:
+            if len(self._queries) >= _MAX_KEYS:
+                self._queries.clear()
+            query = HintQuery(
                 key=key_of(self._secret, key),
-                telling=TELLING_TOOLS,
+                distinctive_tools=DISTINCTIVE_TOOLS,
                 spawning=SPAWNING_TOOLS,
                 naming=NAMING_MEMBERS,
                 insertions=INSERTIONS,
             )
-            self._sought[key] = found
-        return found
+            self._queries[key] = query
+        return query
 
 
-def _hear(facts: ExchangeFacts, dialect: str, sought: HintQuery, body: bytes) -> ExchangeFacts:
+def _extract(facts: ExchangeFacts, protocol: str, query: HintQuery, body: bytes) -> ExchangeFacts:
     if is_crowded(body):
         return facts
-    return spoken(facts, codec_of(dialect).speech_of(body, sought))
+    return body_facts(facts, codec_of(protocol).session_hints_of(body, query))
 
 
-def _deaf(facts: ExchangeFacts, _: bytes) -> ExchangeFacts:
+def _no_facts(facts: ExchangeFacts, _: bytes) -> ExchangeFacts:
     return facts

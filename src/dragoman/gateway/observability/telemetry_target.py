@@ -16,7 +16,7 @@ from dragoman.config.settings import Settings
 from dragoman.gateway.runtime import Runtime
 from dragoman.providers.provider import Provider
 from dragoman.records.journal_entry import JournalEntry
-from dragoman.records.journal_ingest import Told
+from dragoman.records.journal_ingest import OnIngested
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.telemetry import genai_attributes
 from dragoman.telemetry.export_queue import Collector, TelemetryExporter
@@ -30,8 +30,8 @@ _PORTS = {"http": 80, "https": 443}
 class TelemetryTarget:
     """The collector of the present service; another one takes its place when the configuration names another."""
 
-    def __init__(self, service: Callable[[], Runtime]) -> None:
-        self._service = service
+    def __init__(self, runtime: Callable[[], Runtime]) -> None:
+        self._runtime = runtime
         self._loop = asyncio.get_running_loop()
         self._collector: Collector | None = None
         self._telemetry: TelemetryExporter | None = None
@@ -39,7 +39,7 @@ class TelemetryTarget:
 
     def follow(self) -> None:
         """Tell whom the configuration names; whom it no longer names hears what waits for him."""
-        collector = collector_of(self._service().settings)
+        collector = collector_of(self._runtime().settings)
         if collector == self._collector:
             return
         former, self._telemetry = self._telemetry, None
@@ -47,20 +47,20 @@ class TelemetryTarget:
         if former is not None:
             self._end(former)
         if collector is not None:
-            count = self._service().metrics.count_told
+            count = self._runtime().metrics.count_exports
             self._telemetry = TelemetryExporter(collector, self._places, self._warn, count)
             self._telemetry.start()
 
     @property
-    def told(self) -> Told | None:
+    def on_ingested(self) -> OnIngested | None:
         """Who hears of exchanges in the drain's thread; None if there is nobody to be told."""
-        return self.tell if self._telemetry is not None else None
+        return self.export if self._telemetry is not None else None
 
-    def tell(self, placed: Sequence[tuple[JournalEntry, AssignedThread]]) -> None:
+    def export(self, assigned: Sequence[tuple[JournalEntry, AssignedThread]]) -> None:
         """Leave exchanges to be told that are in the tables; from the drain's thread."""
         telemetry = self._telemetry
         if telemetry is not None:
-            telemetry.export([entry for entry, _ in placed])
+            telemetry.export([entry for entry, _ in assigned])
 
     async def close(self) -> None:
         """Tell what waits, for two seconds at most; whoever does not wait for that leaves nothing behind that does."""
@@ -84,12 +84,12 @@ class TelemetryTarget:
         threading.Thread(target=end, name="telemetry-end", daemon=True).start()
 
     def _places(self) -> dict[str, ProviderPlace]:
-        return places_of(self._service().settings)
+        return places_of(self._runtime().settings)
 
     def _warn(self, words: str) -> None:
         # At the very end there is nobody left to be told.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(partial(self._service().log.event, "warn", words))
+            self._loop.call_soon_threadsafe(partial(self._runtime().log.event, "warn", words))
 
 
 def _done(ended: asyncio.Future[None]) -> None:
@@ -100,13 +100,13 @@ def _done(ended: asyncio.Future[None]) -> None:
 def collector_of(settings: Settings) -> Collector | None:
     """Whom a configuration names; None for nobody."""
     telemetry = settings.telemetry
-    if not settings.tells:
+    if not settings.has_telemetry_export:
         return None
     return Collector(
         endpoint=telemetry.endpoint,
         headers=telemetry.headers,
-        share=telemetry.sample,
-        service=telemetry.service,
+        share=telemetry.sample_ratio,
+        service_name=telemetry.service_name,
         attributes=telemetry.attributes,
     )
 
@@ -117,9 +117,11 @@ def places_of(settings: Settings) -> dict[str, ProviderPlace]:
 
 
 def _place(provider: Provider) -> ProviderPlace:
-    known = genai_attributes.PROVIDERS
+    provider_names = genai_attributes.PROVIDERS
     # A second one of its kind, or another's models behind a cloud, is the cloud's.
-    named = known.get(provider.transport) or known.get(provider.upstream) or provider.upstream
+    named = (
+        provider_names.get(provider.transport) or provider_names.get(provider.vendor_or_name) or provider.vendor_or_name
+    )
     if provider.transport == "echo":
         return ProviderPlace(provider=named, inside=True)
     url = provider.endpoints[0].base_url

@@ -28,11 +28,11 @@ class UnexpectedErrors(logging.Handler):
         fields: JsonObject = {"logger": record.name}
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            fields |= {"error": type(error).__name__, "at": places(error)}
+            fields |= {"error": type(error).__name__, "at": traceback_summary(error)}
         self._log.event("error" if record.levelno >= logging.ERROR else "warn", words, **fields)
 
 
-def places(error: BaseException) -> str:
+def traceback_summary(error: BaseException) -> str:
     """Where an exception passed through, the last place last."""
     frames = traceback.walk_tb(error.__traceback__)
     return " ".join(f"{PurePath(frame.f_code.co_filename).name}:{line}" for frame, line in frames)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.config.settings import Storage
-from dragoman.gateway.observability.journal_entries import opened_entry, settled_entry
+from dragoman.gateway.observability.journal_entries import finalized_entry, opened_entry
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.records.rows import is_unpriced
@@ -25,12 +25,12 @@ from dragoman.store import MEMORY
 if TYPE_CHECKING:
     from dragoman.records.ingest_thread import IngestThread
     from dragoman.records.journal import Journal
-    from dragoman.records.journal_ingest import Told
+    from dragoman.records.journal_ingest import OnIngested
     from dragoman.records.journal_sync import JournalSync
 
-MACHINE, REFUSE = "machine", "refuse"
+MACHINE, REJECT = "machine", "reject"
 # Who is not let in has no account: so many of them are written down in a minute, some 80 MB a day.
-_STRANGERS = 60
+_MAX_UNAUTHENTICATED_PER_MINUTE = 60
 _MINUTE = 60.0
 
 
@@ -58,76 +58,76 @@ class UsageRecorder:
         self._log = log
         self._clock = clock
         self._journal: Journal | None = None
-        self._drain: IngestThread | None = None
+        self._ingest_thread: IngestThread | None = None
         self._sync: JournalSync | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fails = False
         self._minute = 0.0
-        self._let_down = 0
-        self.strangers = 0
+        self._unauthenticated_in_minute = 0
+        self.unauthenticated_skipped = 0
         self.unpriced = 0
 
-    def start(self, told: Told | None = None) -> None:
+    def start(self, on_ingested: OnIngested | None = None) -> None:
         """Begin, if anything is to be accounted for; `told` hears in the drain's thread of what is in the tables."""
         storage = self._storage
-        if self._journal is not None or not storage.records or storage.path in ("", MEMORY):
+        if self._journal is not None or not storage.record_requests or storage.path in ("", MEMORY):
             return
         # Here: commands that make a service to look something up account for nothing.
         from dragoman.records.ingest_thread import IngestThread
         from dragoman.records.journal import Journal
-        from dragoman.records.journal_directory import folder_of
+        from dragoman.records.journal_directory import directory_of
         from dragoman.records.journal_sync import JournalSync
 
         self._loop = asyncio.get_running_loop()
-        folder = folder_of(storage.path)
+        directory = directory_of(storage.path)
         if storage.durability == MACHINE:
             self._sync = JournalSync(self._not_synced)
-            self._journal = Journal(folder, retire=self._sync.retire)
+            self._journal = Journal(directory, retire=self._sync.retire)
         else:
-            self._journal = Journal(folder)
-        self._tell_change(not self._journal.problem)
-        self._drain = IngestThread(
+            self._journal = Journal(directory)
+        self._log_change(not self._journal.problem)
+        self._ingest_thread = IngestThread(
             storage.path,
             self._journal,
             days=storage.record_days,
             tend=self._have_tended,
-            tell=self._tell_from_thread,
-            told=told,
+            log=self._log_from_thread,
+            on_ingested=on_ingested,
         )
-        self._drain.start()
+        self._ingest_thread.start()
 
-    def hear(self, told: Told | None) -> None:
+    def set_on_ingested(self, on_ingested: OnIngested | None) -> None:
         """Have somebody else told of what is in the tables from now on, or nobody."""
-        if self._drain is not None:
-            self._drain.hear(told)
+        if self._ingest_thread is not None:
+            self._ingest_thread.set_on_ingested(on_ingested)
 
     def open(self, record: Record, target: Target | None, size: int) -> None:
         """Write down that a target is about to be asked, with a request of so many bytes."""
         if self._journal is not None and record.kind:
-            self._journal.open(opened_entry(record, self._storage.addresses, target, size))
+            self._journal.open(opened_entry(record, self._storage.client_addresses, target, size))
 
-    def settle(self, record: Record) -> None:
+    def finalize(self, record: Record) -> None:
         """Write down an exchange that is settled; one without a kind is none of its own."""
         journal = self._journal
         if journal is None or not record.kind:
             return
-        entry = settled_entry(record, self._storage.addresses)
+        entry = finalized_entry(record, self._storage.client_addresses)
         if is_unpriced(entry):
             self.unpriced += 1
-        self._tell_change(journal.settle(entry))
+        self._log_change(journal.finalize(entry))
 
-    def settle_stranger(self, record: Record) -> None:
+    def finalize_unauthenticated(self, record: Record) -> None:
         """Write down somebody who was not let in, unless there are very many of them."""
         if self._journal is None or not record.kind:
             return
         now = self._clock()
         if now - self._minute >= _MINUTE:
-            self._minute, self._let_down = now, 0
-        self._let_down += 1
-        if self._let_down <= _STRANGERS:
-            self.settle(record)
+            self._minute, self._unauthenticated_in_minute = now, 0
+        self._unauthenticated_in_minute += 1
+        if self._unauthenticated_in_minute <= _MAX_UNAUTHENTICATED_PER_MINUTE:
+            self.finalize(record)
         else:
-            self.strangers += 1
+            self.unauthenticated_skipped += 1
 
     @property
     def waits(self) -> bool:
@@ -148,42 +148,42 @@ class UsageRecorder:
     @property
     def delay(self) -> str:
         """Why what was written down cannot be moved into the tables at present; "" if it can."""
-        return "" if self._drain is None else self._drain.problem
+        return "" if self._ingest_thread is None else self._ingest_thread.problem
 
     @property
     def refuses(self) -> bool:
         """Whether nobody is to be asked, since it could not be written down."""
-        return self._storage.when_full == REFUSE and bool(self.problem)
+        return self._storage.on_write_failure == REJECT and bool(self.problem)
 
     def recorded(self) -> RecordingStatus | None:
         """What became of what was written down; None if nothing is."""
-        journal, drain = self._journal, self._drain
-        if journal is None or drain is None:
+        journal, ingest_thread = self._journal, self._ingest_thread
+        if journal is None or ingest_thread is None:
             return None
         return RecordingStatus(
-            rows=drain.rows,
-            backlog=drain.backlog,
-            damaged=drain.damaged,
-            lost=journal.lost + drain.lost,
-            strangers=self.strangers,
-            errors=drain.errors,
-            removed=drain.removed,
+            rows=ingest_thread.rows,
+            backlog=ingest_thread.backlog,
+            damaged=ingest_thread.damaged,
+            lost=journal.lost + ingest_thread.lost,
+            strangers=self.unauthenticated_skipped,
+            errors=ingest_thread.errors,
+            removed=ingest_thread.removed,
             unpriced=self.unpriced,
         )
 
     async def close(self, seconds: float) -> None:
         """Move what is left into the tables, within some seconds; what remains is moved at the next start."""
-        journal, drain, sync = self._journal, self._drain, self._sync
-        if journal is None or drain is None:
+        journal, ingest_thread, sync = self._journal, self._ingest_thread, self._sync
+        if journal is None or ingest_thread is None:
             return
         journal.close()
         if journal.lost:
-            self._tell("error", f"{journal.lost} exchanges could not be written down")
+            self._log_event("error", f"{journal.lost} exchanges could not be written down")
         if sync is not None:
             await asyncio.to_thread(sync.close)
-        if not await asyncio.to_thread(drain.stop, seconds):
-            self._tell("warn", "what exchanges came to is moved into the tables at the next start")
-        self._journal = self._drain = self._sync = None
+        if not await asyncio.to_thread(ingest_thread.stop, seconds):
+            self._log_event("warn", "what exchanges came to is moved into the tables at the next start")
+        self._journal = self._ingest_thread = self._sync = None
 
     def _have_tended(self, rotate: bool) -> None:
         self._in_loop(self._tended, rotate)
@@ -194,25 +194,25 @@ class UsageRecorder:
             return
         if rotate:
             journal.rotate()
-        self._tell_change(journal.tend())
+        self._log_change(journal.tend())
 
-    def _tell_change(self, written: bool) -> None:
+    def _log_change(self, written: bool) -> None:
         """Tell the operator once that exchanges cannot be written down, and once that they can."""
         if written is not self._fails:
             return
         self._fails = not written
         if written:
-            self._tell("info", "exchanges can be written down again")
+            self._log_event("info", "exchanges can be written down again")
         else:
-            self._tell("error", f"exchanges cannot be written down: {self.problem}")
+            self._log_event("error", f"exchanges cannot be written down: {self.problem}")
 
     def _not_synced(self, error: OSError) -> None:
-        self._tell_from_thread("error", f"a journal could not be brought to the disk: {error.strerror}")
+        self._log_from_thread("error", f"a journal could not be brought to the disk: {error.strerror}")
 
-    def _tell_from_thread(self, level: str, words: str) -> None:
-        self._in_loop(self._tell, level, words)
+    def _log_from_thread(self, level: str, words: str) -> None:
+        self._in_loop(self._log_event, level, words)
 
-    def _tell(self, level: str, words: str) -> None:
+    def _log_event(self, level: str, words: str) -> None:
         self._log.event(level, words)
 
     def _in_loop(self, act: Callable[..., None], *given: object) -> None:

@@ -16,14 +16,14 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError, ConfigErrors
 from dragoman.gateway.access.protection import Protection, judged, protection_of, tightened
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.observability.unexpected_errors import places
+from dragoman.gateway.observability.unexpected_errors import traceback_summary
 from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.model.jsonvalue import JsonObject
 
 # How often the file is looked at. One that was found changed is read at the next look, if it rests by then: editors
 # write in several steps.
-LOOK_EVERY = 0.5
+POLL_INTERVAL = 0.5
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
@@ -48,19 +48,21 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     # A pipe that ends with the process at its other side.
     lifeline: int | None = None
     # After how many seconds without a turn of its loop the process ends itself; None for never.
-    longest_turn: float | None = None
+    max_turn_seconds: float | None = None
 
 
 class Configuration:
     """The settings that apply, and how closed the gateway is. `quiet` is for one whose workers tell."""
 
-    def __init__(self, duty: WorkerSettings, settings: Settings, *, quiet: bool = False) -> None:
-        self._duty = duty
+    def __init__(self, worker_settings: WorkerSettings, settings: Settings, *, quiet: bool = False) -> None:
+        self._worker_settings = worker_settings
         self._quiet = quiet
-        self.protection = protection = duty.page.closed_with(duty.protection or protection_of(settings))
-        duty.page.note(protection)
+        self.protection = protection = worker_settings.page.closed_with(
+            worker_settings.protection or protection_of(settings)
+        )
+        worker_settings.page.record(protection)
         self.settings = replace(settings, several_owners=protection.several_owners)
-        self._read = self._seen = duty.seen if duty.seen is not None else self._now()
+        self._read = self._seen = worker_settings.seen if worker_settings.seen is not None else self._now()
 
     @property
     def seen(self) -> Fingerprint | None:
@@ -71,7 +73,7 @@ class Configuration:
         """Read the file if it has changed since the settings were; tell whether others apply."""
         return self._now() != self._read and self.reload()
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Read the file again if it is another one than was read, and rests; tell whether others apply."""
         now, before = self._now(), self._seen
         self._seen = now
@@ -79,49 +81,53 @@ class Configuration:
 
     def reload(self) -> bool:
         """Read the file and apply it if it may be; tell whether it was."""
-        duty, old = self._duty, self.settings
+        worker_settings, old = self._worker_settings, self.settings
         self._read = self._seen = self._now()
-        self.protection = protection = duty.page.closed_with(self.protection)
+        self.protection = protection = worker_settings.page.closed_with(self.protection)
         try:
-            new = duty.read()
+            new = worker_settings.read()
             settings = judged(protection, old, new)
         except ConfigError as error:
             self._refuse(error)
             return False
         except Exception as error:
             # Whatever nobody foresaw in a file or in its folders ends neither a worker nor its supervisor.
-            told: JsonObject = {"error": type(error).__name__, "at": places(error)}
-            self._duty.log.event("error", "the configuration was not changed: it could not be read", **told)
+            details: JsonObject = {"error": type(error).__name__, "at": traceback_summary(error)}
+            self._worker_settings.log.event(
+                "error", "the configuration was not changed: it could not be read", **details
+            )
             return False
         self.settings, self.protection = settings, tightened(protection, settings)
-        duty.page.note(self.protection)
+        worker_settings.page.record(self.protection)
         if _fixed(new) != _fixed(settings):
-            self._tell("warn", "host, port, workers and storage change only with a restart")
+            self._log("warn", "host, port, workers and storage change only with a restart")
         for warning in settings.warnings:
-            self._tell("warn", warning)
+            self._log("warn", warning)
         return True
 
     def _now(self) -> Fingerprint | None:
-        return self._duty.fingerprint() if self._duty.fingerprint is not None else None
+        return self._worker_settings.fingerprint() if self._worker_settings.fingerprint is not None else None
 
-    def _tell(self, level: str, message: str) -> None:
+    def _log(self, level: str, message: str) -> None:
         if not self._quiet:
-            self._duty.log.event(level, message)
+            self._worker_settings.log.event(level, message)
 
     def _refuse(self, error: ConfigError) -> None:
         """Tell every problem of a configuration that is not applied."""
         if self._quiet:
             return
         for problem in error.problems if isinstance(error, ConfigErrors) else (error,):
-            told: JsonObject = {
+            details: JsonObject = {
                 "file": problem.file,
                 "line": problem.line,
                 "key": problem.key,
                 "problem": problem.problem,
                 "remedy": problem.remedy,
             }
-            said = {name: value for name, value in told.items() if value}
-            self._duty.log.event("error", "the configuration was not changed: the new one has errors", **said)
+            nonempty = {name: value for name, value in details.items() if value}
+            self._worker_settings.log.event(
+                "error", "the configuration was not changed: the new one has errors", **nonempty
+            )
 
 
 def _fixed(settings: Settings) -> tuple[str, int, int, Storage]:

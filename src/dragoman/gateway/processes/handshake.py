@@ -16,7 +16,7 @@ import secrets
 
 HOST = "127.0.0.1"
 _NONCE_BYTES = 32
-_PROOF_BYTES = 32
+_MAC_BYTES = 32
 _DIALLER, _LISTENER = b"d", b"l"
 
 
@@ -30,10 +30,10 @@ async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tok
     ours = secrets.token_bytes(_NONCE_BYTES)
     writer.write(ours)
     theirs = await reader.readexactly(_NONCE_BYTES)
-    proof = await reader.readexactly(_PROOF_BYTES)
-    if not hmac.compare_digest(proof, _proof(token, _DIALLER, port, ours, theirs)):
+    mac = await reader.readexactly(_MAC_BYTES)
+    if not hmac.compare_digest(mac, _mac(token, _DIALLER, port, ours, theirs)):
         return False
-    writer.write(_proof(token, _LISTENER, port, ours, theirs))
+    writer.write(_mac(token, _LISTENER, port, ours, theirs))
     return True
 
 
@@ -42,10 +42,8 @@ async def dial(port: int, token: bytes) -> tuple[asyncio.StreamReader, asyncio.S
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
         theirs, ours = await reader.readexactly(_NONCE_BYTES), secrets.token_bytes(_NONCE_BYTES)
-        writer.write(ours + _proof(token, _DIALLER, port, theirs, ours))
-        if not hmac.compare_digest(
-            await reader.readexactly(_PROOF_BYTES), _proof(token, _LISTENER, port, theirs, ours)
-        ):
+        writer.write(ours + _mac(token, _DIALLER, port, theirs, ours))
+        if not hmac.compare_digest(await reader.readexactly(_MAC_BYTES), _mac(token, _LISTENER, port, theirs, ours)):
             raise Unproven("a foreign process listens at the port of a worker")
     except asyncio.IncompleteReadError as error:
         writer.transport.abort()
@@ -56,5 +54,5 @@ async def dial(port: int, token: bytes) -> tuple[asyncio.StreamReader, asyncio.S
     return reader, writer
 
 
-def _proof(token: bytes, side: bytes, port: int, listener: bytes, dialler: bytes) -> bytes:
+def _mac(token: bytes, side: bytes, port: int, listener: bytes, dialler: bytes) -> bytes:
     return hmac.digest(token, side + port.to_bytes(2) + listener + dialler, "sha256")

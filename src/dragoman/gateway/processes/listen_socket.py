@@ -25,8 +25,8 @@ def bind(host: str, port: int) -> socket.socket:
         # The resolver takes larger ones, too, and leaves out what does not fit.
         raise _unusable(host, port, OSError(errno.EACCES, f"ports go from 0 to {_LAST_PORT}"))
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         raise _unusable(host, port, error) from None
@@ -50,9 +50,9 @@ def listen(listener: socket.socket) -> None:
 
 
 def _unusable(host: str, port: int, error: Exception) -> ConfigError:
-    words, number = (error.strerror, error.errno) if isinstance(error, OSError) else (None, None)
+    message, number = (error.strerror, error.errno) if isinstance(error, OSError) else (None, None)
     key, remedy = _REMEDIES.get(number or 0, _OTHER_ADDRESS)
     if number == errno.EADDRINUSE:
         holder = holder_of(host, port)
-        words, remedy = f"{words} by {holder.who}" if holder.who else words, holder.remedy
-    return ConfigError(key=key, problem=f"cannot listen on {host}:{port}: {words or error}", remedy=remedy)
+        message, remedy = f"{message} by {holder.description}" if holder.description else message, holder.remedy
+    return ConfigError(key=key, problem=f"cannot listen on {host}:{port}: {message or error}", remedy=remedy)

@@ -17,16 +17,16 @@ from dragoman.gateway.observability.launch_counters import WorkerLaunchCount
 from dragoman.gateway.observability.metrics import Metrics, Snapshot
 from dragoman.gateway.processes.handshake import HOST, accept, dial
 from dragoman.gateway.processes.shared_memory import SharedMemory
-from dragoman.gateway.processes.worker_channel import ASKING, TELLING, Malformed, WorkerChannel
+from dragoman.gateway.processes.worker_channel import SNAPSHOT, UPDATES, Malformed, WorkerChannel
 
 T = TypeVar("T")
 _COUNTERS = b"c"
 # The length of what is asked follows: key and name.
 _LAUNCH = b"l"
 _LENGTH_BYTES = 2
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 _DECODER = msgspec.json.Decoder(Snapshot)
-_TALLY = msgspec.json.Decoder(WorkerLaunchCount)
+_LAUNCH_DECODER = msgspec.json.Decoder(WorkerLaunchCount)
 _NAMED = msgspec.json.Decoder(tuple[str, str])
 _ENCODER = msgspec.json.Encoder()
 _LIMIT = 64 * 1024 * 1024
@@ -49,11 +49,11 @@ class PeerWorkers:
         self._metrics = metrics
         self.channel = WorkerChannel(page, number, token)
         self._server: asyncio.Server | None = None
-        self._heard: set[asyncio.StreamWriter] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def listen(self) -> None:
         """Be there for the others."""
-        self._server = await asyncio.start_server(self._tell, HOST, 0)
+        self._server = await asyncio.start_server(self._serve, HOST, 0)
         self._page.set_port(self._number, self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -62,29 +62,29 @@ class PeerWorkers:
         self.channel.close()
         if self._server is not None:
             self._server.close()
-        for writer in self._heard:
+        for writer in self._writers:
             writer.transport.abort()
-        while self._heard:
+        while self._writers:
             await asyncio.sleep(0)
 
     async def snapshots(self) -> list[Snapshot]:
         """What the others counted; one that does not answer has gone, and its successor counts anew."""
-        return await self._gathered(_COUNTERS, _DECODER)
+        return await self._gather(_COUNTERS, _DECODER)
 
-    async def tallies(self, key: str, name: str) -> list[WorkerLaunchCount]:
+    async def launch_counts(self, key: str, name: str) -> list[WorkerLaunchCount]:
         """What the others counted of a launch."""
         named = _ENCODER.encode((key, name))
-        return await self._gathered(_LAUNCH + len(named).to_bytes(_LENGTH_BYTES) + named, _TALLY)
+        return await self._gather(_LAUNCH + len(named).to_bytes(_LENGTH_BYTES) + named, _LAUNCH_DECODER)
 
-    async def _gathered(self, asked: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
+    async def _gather(self, request: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
         others = (self._page.port(number) for number in range(self._page.workers) if number != self._number)
-        found = await asyncio.gather(*(_ask(port, self._token, asked, reads) for port in others if port))
-        return [told for each in found for told in each]
+        responses = await asyncio.gather(*(_query(port, self._token, request, reads) for port in others if port))
+        return [value for each in responses for value in each]
 
-    async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._heard.add(writer)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 if not await accept(reader, writer, self._token):
                     return
                 wanted = await reader.readexactly(1)
@@ -93,27 +93,27 @@ class PeerWorkers:
                 elif wanted == _LAUNCH:
                     length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
                     key, name = _NAMED.decode(await reader.readexactly(length))
-                    writer.write(_ENCODER.encode(self._metrics.tallies.told(key, name)))
-                elif wanted == ASKING:
-                    writer.write(self.channel.known())
+                    writer.write(_ENCODER.encode(self._metrics.launches.count_of(key, name)))
+                elif wanted == SNAPSHOT:
+                    writer.write(self.channel.snapshot())
                 await writer.drain()
-            if wanted == TELLING:
+            if wanted == UPDATES:
                 await self.channel.listen(reader)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, Malformed, msgspec.DecodeError):
             # Whoever asked said too little, or did not wait for the answer, or said what nobody says here.
             return
         finally:
-            self._heard.discard(writer)
+            self._writers.discard(writer)
             writer.close()
 
 
-async def _ask(port: int, token: bytes, asked: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
+async def _query(port: int, token: bytes, request: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
     """What one of them says; nothing if that cannot be understood."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             reader, writer = await dial(port, token)
             try:
-                writer.write(asked)
+                writer.write(request)
                 return [reads.decode(await _read(reader))]
             finally:
                 writer.close()
@@ -123,9 +123,9 @@ async def _ask(port: int, token: bytes, asked: bytes, reads: msgspec.json.Decode
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
     """All that is said; nothing of what is more than any worker says."""
-    said = bytearray()
+    data = bytearray()
     while piece := await reader.read(_CHUNK):
-        said += piece
-        if len(said) > _LIMIT:
+        data += piece
+        if len(data) > _LIMIT:
             return b""
-    return bytes(said)
+    return bytes(data)

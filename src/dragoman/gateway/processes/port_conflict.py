@@ -19,8 +19,8 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.system_service.units import UNIT
 
 # What listens there need not speak HTTP, or at all.
-_ANSWER_SECONDS = 1.0
-_LONGEST = 60
+_TIMEOUT = 1.0
+_MAX_TEXT_LENGTH = 60
 _CONFIG = "--config"
 _ANOTHER_PORT = "choose another with --port"
 
@@ -28,14 +28,14 @@ _ANOTHER_PORT = "choose another with --port"
 class Holder(Struct, frozen=True):
     """Who has a port, in words, or nothing if nobody says; and what to do."""
 
-    who: str
+    description: str
     remedy: str
 
 
 def holder_of(host: str, port: int, tables: Sequence[Path] = TABLES, processes: Path = PROCESSES) -> Holder:
     """Who has a port of this machine."""
     address = address_to_call(host, port)
-    greeting = greeting_of(address, _ANSWER_SECONDS)
+    greeting = greeting_of(address, _TIMEOUT)
     pids = processes_of(port, tables, processes)
     # Several have nothing to do with each other, and then it is not known which of them is in the way.
     process = processes / str(pids[0]) if len(pids) == 1 else None
@@ -49,15 +49,15 @@ def holder_of(host: str, port: int, tables: Sequence[Path] = TABLES, processes: 
 
 def _gateway(greeting: JsonObject, process: Path | None) -> str:
     """A gateway, with what is known of it."""
-    known: list[str] = []
+    details: list[str] = []
     version = greeting.get("version")
     if isinstance(version, str):
-        known.append(_short(f"version {version}"))
+        details.append(_short(f"version {version}"))
     if process is not None:
-        known.append(f"pid {process.name}")
+        details.append(f"pid {process.name}")
         config = _config_of(process)
-        known += [f"configured by {config}"] if config else []
-    return f"a dragoman that runs already: {', '.join(known)}"
+        details += [f"configured by {config}"] if config else []
+    return f"a dragoman that runs already: {', '.join(details)}"
 
 
 def _stop(process: Path | None) -> str:
@@ -97,7 +97,7 @@ def _read(file: Path) -> str:
 
 
 def _short(text: str) -> str:
-    return _printable(text)[:_LONGEST]
+    return _printable(text)[:_MAX_TEXT_LENGTH]
 
 
 def _printable(text: str) -> str:

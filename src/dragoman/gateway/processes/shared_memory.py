@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from dragoman.gateway.access.protection import Protection
 
-_ASKS_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
+_REQUIRES_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
 # Numbers of eight bytes: those of the marks, then three for each worker.
-_MARKS, _SLOT, _BYTES = 3, 3, 8
+_FLAGS, _SLOT, _BYTES = 3, 3, 8
 
 
 class SharedMemory:
@@ -26,61 +26,61 @@ class SharedMemory:
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
-        self._numbers = memoryview(mmap.mmap(-1, (_MARKS + _SLOT * workers) * _BYTES)).cast("q")
+        self._numbers = memoryview(mmap.mmap(-1, (_FLAGS + _SLOT * workers) * _BYTES)).cast("q")
 
     @property
-    def asks_keys(self) -> bool:
+    def requires_keys(self) -> bool:
         """Whether any process has come to ask for keys."""
-        return self._numbers[_ASKS_KEYS] != 0
+        return self._numbers[_REQUIRES_KEYS] != 0
 
-    def note(self, protection: Protection) -> None:
+    def record(self, protection: Protection) -> None:
         """Let all processes be as closed as this one."""
-        for mark, is_so in (
-            (_ASKS_KEYS, protection.asks_keys),
-            (_KEYS_IN_FILE, protection.asks_keys and protection.keys_in_file),
+        for flag, is_so in (
+            (_REQUIRES_KEYS, protection.requires_keys),
+            (_KEYS_IN_FILE, protection.requires_keys and protection.keys_in_file),
             (_SEVERAL_OWNERS, protection.several_owners),
         ):
             if is_so:
-                self._numbers[mark] = 1
+                self._numbers[flag] = 1
 
     def closed_with(self, protection: Protection) -> Protection:
         """The protection with what other processes have noted."""
         return replace(
             protection,
-            asks_keys=protection.asks_keys or self.asks_keys,
+            requires_keys=protection.requires_keys or self.requires_keys,
             keys_in_file=protection.keys_in_file or self._numbers[_KEYS_IN_FILE] != 0,
             several_elsewhere=protection.several_elsewhere or self._numbers[_SEVERAL_OWNERS] != 0,
         )
 
     def turned(self, worker: int) -> float:
         """When a worker's loop last turned, by the monotonic clock; 0 if it has not begun, less if it need not turn."""
-        return self._numbers[_MARKS + _SLOT * worker] / 1e9
+        return self._numbers[_FLAGS + _SLOT * worker] / 1e9
 
     def turn(self, worker: int) -> None:
         """Note that a worker's loop turns."""
-        self._numbers[_MARKS + _SLOT * worker] = time.monotonic_ns()
+        self._numbers[_FLAGS + _SLOT * worker] = time.monotonic_ns()
 
-    def rest(self, worker: int) -> None:
+    def set_ending(self, worker: int) -> None:
         """Note that a worker's loop need not turn: it is about to end."""
-        self._numbers[_MARKS + _SLOT * worker] = -1
+        self._numbers[_FLAGS + _SLOT * worker] = -1
 
     def clear(self, worker: int) -> None:
         """Note that a worker is gone; the next in its place has not begun, and its port may be another's by now."""
         for number in range(_SLOT):
-            self._numbers[_MARKS + _SLOT * worker + number] = 0
+            self._numbers[_FLAGS + _SLOT * worker + number] = 0
 
     def port(self, worker: int) -> int:
         """Where a worker tells what it counted; 0 if it does not."""
-        return self._numbers[_MARKS + _SLOT * worker + 1]
+        return self._numbers[_FLAGS + _SLOT * worker + 1]
 
     def set_port(self, worker: int, port: int) -> None:
         """Note where a worker tells what it counted."""
-        self._numbers[_MARKS + _SLOT * worker + 1] = port
+        self._numbers[_FLAGS + _SLOT * worker + 1] = port
 
     def waits_for(self, worker: int) -> int | None:
         """How many exchanges a worker lets end before it does; None if it does not stop yet."""
-        return self._numbers[_MARKS + _SLOT * worker + 2] - 1 if self._numbers[_MARKS + _SLOT * worker + 2] else None
+        return self._numbers[_FLAGS + _SLOT * worker + 2] - 1 if self._numbers[_FLAGS + _SLOT * worker + 2] else None
 
     def wait_for(self, worker: int, exchanges: int) -> None:
         """Note that a worker lets nobody in any more, and for how many exchanges it waits."""
-        self._numbers[_MARKS + _SLOT * worker + 2] = exchanges + 1
+        self._numbers[_FLAGS + _SLOT * worker + 2] = exchanges + 1

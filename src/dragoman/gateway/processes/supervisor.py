@@ -18,73 +18,73 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.observability.unexpected_errors import UnexpectedErrors, places
-from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, WorkerSettings
+from dragoman.gateway.observability.unexpected_errors import UnexpectedErrors, traceback_summary
+from dragoman.gateway.processes.config_reload import POLL_INTERVAL, Configuration, WorkerSettings
 from dragoman.gateway.processes.listen_socket import listen
 from dragoman.gateway.processes.peer_workers import new_token
 from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.sighup import OnHangup
-from dragoman.gateway.processes.watchdog import WHERE, tell_where_when_asked
-from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, tell_waiting
+from dragoman.gateway.processes.watchdog import DUMP_SIGNAL, register_stack_dump
+from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, log_waiting
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import MEMORY, open_tables
 
 # A loop that has not turned for so long stands still; whoever watches from outside then waits a little longer, so that
 # the process can say where it stands.
-LONGEST_TURN = 15.0
+MAX_TURN_SECONDS = 15.0
 _GRACE = 2.0
 # So long a worker may take until its loop turns for the first time; and beyond its other times, to end.
-LONGEST_START = 60.0
+MAX_START_SECONDS = 60.0
 LAST_MOMENTS = 10.0
 # Whoever watches looks so often; after a longer gap than this its clock says nothing of others: the machine slept.
-_LONGEST_GAP = 5.0
-_FIRST_LOOK = 0.02
+_MAX_GAP_SECONDS = 5.0
+_STARTUP_POLL_INTERVAL = 0.02
 # So long workers may take to say how many exchanges they wait for.
-_LONGEST_COUNT = 1.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_MAX_COUNT_SECONDS = 1.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.5, 30.0
 _STEADY = 10.0
-_MOST_FILES = 65_536
+_MAX_FILES = 65_536
 _WATCHED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 # What a worker does not hear before it knows what to do with it.
 _HELD_BACK = _WATCHED | {END_NOW}
 
 
 def serve(
-    duty: WorkerSettings,
+    worker_settings: WorkerSettings,
     settings: Settings,
     listener: socket.socket,
     ready: Callable[[], None],
-    longest_turn: float = LONGEST_TURN,
-    longest_start: float = LONGEST_START,
+    max_turn_seconds: float = MAX_TURN_SECONDS,
+    max_start_seconds: float = MAX_START_SECONDS,
     last_moments: float = LAST_MOMENTS,
 ) -> int:
     """Serve on a bound socket until told to stop; give the exit status. `ready` is called when everybody serves."""
     raise_file_limit()
-    logging.getLogger().addHandler(UnexpectedErrors(duty.log))
+    logging.getLogger().addHandler(UnexpectedErrors(worker_settings.log))
     # Before anybody is let in: a gateway that cannot keep what it promises to keep does not start.
     check_store(settings.storage)
     listen(listener)
     workers = settings.server.workers
-    duty = replace(duty, page=SharedMemory(workers), longest_turn=longest_turn)
+    worker_settings = replace(worker_settings, page=SharedMemory(workers), max_turn_seconds=max_turn_seconds)
     try:
         if workers == 1:
-            return _work(duty, settings, listener, ready)
-        duty = replace(duty, token=new_token())
-        return Supervisor(duty, settings, listener, longest_start, last_moments).run(ready)
+            return _work(worker_settings, settings, listener, ready)
+        worker_settings = replace(worker_settings, token=new_token())
+        return Supervisor(worker_settings, settings, listener, max_start_seconds, last_moments).run(ready)
     finally:
-        duty.log.close()
+        worker_settings.log.close()
 
 
 def check_store(storage: Storage) -> None:
     """Open the store once, and close it; a `ConfigError` says why that cannot be."""
-    if storage.keep and storage.path not in ("", MEMORY):
-        open_tables(storage.path, storage.days).close()
+    if storage.store_responses and storage.path not in ("", MEMORY):
+        open_tables(storage.path, storage.response_days).close()
 
 
 def raise_file_limit() -> None:
     """Take as many open files as the system allows: the customary 1024 are used up by 500 streams, two sockets each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -93,9 +93,11 @@ def raise_file_limit() -> None:
             return
 
 
-def _work(duty: WorkerSettings, settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> int:
+def _work(
+    worker_settings: WorkerSettings, settings: Settings, listener: socket.socket, ready: Callable[[], None]
+) -> int:
     async def main() -> None:
-        await Worker(duty, settings).run(listener, ready)
+        await Worker(worker_settings, settings).run(listener, ready)
 
     factory = _loop_factory()
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -127,22 +129,22 @@ class Supervisor:
 
     def __init__(
         self,
-        duty: WorkerSettings,
+        worker_settings: WorkerSettings,
         settings: Settings,
         listener: socket.socket,
-        longest_start: float = LONGEST_START,
+        max_start_seconds: float = MAX_START_SECONDS,
         last_moments: float = LAST_MOMENTS,
     ) -> None:
-        self._duty = duty
-        self._longest_start, self._last_moments = longest_start, last_moments
-        self._page = duty.page
+        self._worker_settings = worker_settings
+        self._max_start_seconds, self._last_moments = max_start_seconds, last_moments
+        self._page = worker_settings.page
         # What a worker that is started anew begins with: what the others have, not what was true at the start.
-        self._configuration = Configuration(duty, settings, quiet=True)
+        self._configuration = Configuration(worker_settings, settings, quiet=True)
         self._listener = listener
-        self._log: Log = duty.log
+        self._log: Log = worker_settings.log
         self._workers: dict[int, WorkerProcess] = {}
         # The one that this process hangs on itself, and the one of the workers.
-        self._above = duty.lifeline
+        self._above = worker_settings.lifeline
         self._lifeline, self._held = os.pipe()
         # Signals arrive here as bytes, so that waiting for them and for the time is one thing.
         self._signals, self._wake = socket.socketpair()
@@ -150,7 +152,7 @@ class Supervisor:
         self._begun = self._failed = False
         self._stopping = False
         # When workers were last told to stop, and when those that have not are ended.
-        self._told = 0.0
+        self._stop_sent_at = 0.0
         self._end_by: float | None = None
         # When nobody was let in any more, and whether it was said how many exchanges are waited for.
         self._drain_began: float | None = None
@@ -159,7 +161,7 @@ class Supervisor:
         self._last_call: float | None = None
         self._pauses = [_FIRST_PAUSE] * settings.server.workers
         # Which workers stand still, and when they were asked where.
-        self._asked: dict[int, float] = {}
+        self._dump_requested_at: dict[int, float] = {}
         # When which worker is due to be started anew.
         self._due: dict[int, float] = {}
         # When this process last looked, and since when it has done so without a gap.
@@ -171,8 +173,8 @@ class Supervisor:
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno())
         for name in _WATCHED:
-            if name != signal.SIGHUP or self._duty.hangup is not OnHangup.IGNORED:
-                signal.signal(name, _noted)
+            if name != signal.SIGHUP or self._worker_settings.hangup is not OnHangup.IGNORED:
+                signal.signal(name, _wake_only)
         try:
             for number in range(self._page.workers):
                 self._start(number)
@@ -181,7 +183,7 @@ class Supervisor:
             if not self._stopping:
                 ready()
             while self._workers or self._due:
-                self._wait(LOOK_EVERY)
+                self._wait(POLL_INTERVAL)
         finally:
             signal.set_wakeup_fd(-1)
             self._let_go()
@@ -190,31 +192,31 @@ class Supervisor:
     def _have_begun(self) -> bool:
         """Wait until every worker serves; one that does not come up ends the start, and this is false."""
         while not all(self._page.turned(number) for number in range(self._page.workers)):
-            self._wait(_FIRST_LOOK)
+            self._wait(_STARTUP_POLL_INTERVAL)
             if self._stopping:
                 break
             if self._failed:
                 self._stop(signal.SIGINT)
                 while self._workers:
-                    self._wait(LOOK_EVERY)
+                    self._wait(POLL_INTERVAL)
                 return False
         self._begun = True
         return True
 
-    def _wait(self, retries: float) -> None:
+    def _wait(self, timeout: float) -> None:
         """Wait for a signal or some time, and do what is to be done."""
         now = time.monotonic()
         due = [*self._due.values(), *(() if self._last_call is None else (self._last_call,))]
-        if self._drains() and not self._counted:
-            retries = _FIRST_LOOK
-        retries = max(0.0, min([retries, *(at - now for at in due)]))
-        heard = [self._signals, *(() if self._above is None else (self._above,))]
-        heard = select.select(heard, [], [], retries)[0]
-        if self._above is not None and self._above in heard and has_ended(self._above):
+        if self._is_draining() and not self._counted:
+            timeout = _STARTUP_POLL_INTERVAL
+        timeout = max(0.0, min([timeout, *(at - now for at in due)]))
+        readable = [self._signals, *(() if self._above is None else (self._above,))]
+        readable = select.select(readable, [], [], timeout)[0]
+        if self._above is not None and self._above in readable and has_ended(self._above):
             self._above = None
-            if not self._drains():
+            if not self._is_draining():
                 self._stop(signal.SIGINT)
-        if self._signals in heard:
+        if self._signals in readable:
             for number in self._signals.recv(4096):
                 if number == signal.SIGHUP:
                     self._hung_up()
@@ -224,11 +226,11 @@ class Supervisor:
         now = time.monotonic()
         self._end_still(now)
         if not self._counted:
-            self._tell_waiting(now)
+            self._log_waiting(now)
         if self._last_call is not None and now >= self._last_call:
             self._close()
         if not self._stopping:
-            self._configuration.look()
+            self._configuration.poll()
         for number in [number for number, at in self._due.items() if at <= now]:
             del self._due[number]
             self._start(number)
@@ -247,23 +249,23 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for name in _WATCHED:
                 signal.signal(name, signal.SIG_DFL)
-            if self._duty.hangup is not OnHangup.RELOADS:
+            if self._worker_settings.hangup is not OnHangup.RELOADS:
                 # A terminal tells all its processes; what follows is for whoever watches over them to say.
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            tell_where_when_asked()
+            register_stack_dump()
             lifeline = os.dup(self._lifeline)
             self._let_go()
-            duty = replace(
-                self._duty,
+            worker_settings = replace(
+                self._worker_settings,
                 number=number,
                 lifeline=lifeline,
                 protection=configuration.protection,
                 seen=configuration.seen,
             )
-            status = _work(duty, configuration.settings, self._listener, _unblocked)
+            status = _work(worker_settings, configuration.settings, self._listener, _unblocked)
         except BaseException as error:
             # The outermost edge of a process: nobody above would tell it.
-            self._log.event("error", "a worker failed", **_told(error))
+            self._log.event("error", "a worker failed", **_error_fields(error))
         finally:
             self._log.close()
             # Whatever happened, a child never returns into its parent's code.
@@ -283,7 +285,7 @@ class Supervisor:
             if not pid:
                 return
             worker, now = self._workers.pop(pid), time.monotonic()
-            stood_still = self._asked.pop(pid, None) is not None
+            stood_still = self._dump_requested_at.pop(pid, None) is not None
             self._page.clear(worker.number)
             if self._stopping:
                 continue
@@ -293,7 +295,7 @@ class Supervisor:
                 self._log.event("error", "a worker died before it served", worker=worker.number, status=status)
                 continue
             steady = now - worker.started > _STEADY
-            pause = _FIRST_PAUSE if steady else min(self._pauses[worker.number] * 2, _LONGEST_PAUSE)
+            pause = _FIRST_PAUSE if steady else min(self._pauses[worker.number] * 2, _MAX_PAUSE)
             self._pauses[worker.number] = pause
             message = "a worker stood still and is replaced" if stood_still else "a worker died and is started anew"
             self._log.event("error", message, worker=worker.number, status=status, pause=pause)
@@ -303,49 +305,53 @@ class Supervisor:
         """End workers that stand still, once they could say where, and those that take too long over their end."""
         gap = now - self._looked
         self._looked = now
-        if gap > _LONGEST_GAP:
+        if gap > _MAX_GAP_SECONDS:
             self._awake = now
             if self._end_by is not None:
                 self._end_by += gap
         late = self._end_by is not None and now > self._end_by
         for pid, worker in self._workers.items():
             if not self._stands_still(worker, now):
-                self._asked.pop(pid, None)
-            elif pid not in self._asked:
-                self._asked[pid] = now
-                os.kill(pid, WHERE)
-            if late or now - self._asked.get(pid, now) > _GRACE:
+                self._dump_requested_at.pop(pid, None)
+            elif pid not in self._dump_requested_at:
+                self._dump_requested_at[pid] = now
+                os.kill(pid, DUMP_SIGNAL)
+            if late or now - self._dump_requested_at.get(pid, now) > _GRACE:
                 os.kill(pid, signal.SIGKILL)
 
     def _stands_still(self, worker: WorkerProcess, now: float) -> bool:
-        limit, since = self._duty.longest_turn, self._page.turned(worker.number)
+        limit, since = self._worker_settings.max_turn_seconds, self._page.turned(worker.number)
         if not since:
             # It does not turn yet: what it has to do first it does in time. Nobody is served there, and so its end is
             # not waited for.
-            limit, since = (self._last_moments, self._told) if self._stopping else (self._longest_start, worker.started)
+            limit, since = (
+                (self._last_moments, self._stop_sent_at)
+                if self._stopping
+                else (self._max_start_seconds, worker.started)
+            )
         return limit is not None and since > 0 and now - max(since, self._awake) > limit
 
     def _hung_up(self) -> None:
         """Read the configuration again, or stop because the terminal is gone. That may be told twice."""
-        if self._duty.hangup is OnHangup.RELOADS:
+        if self._worker_settings.hangup is OnHangup.RELOADS:
             self._configuration.reload()
             self._pass_on(signal.SIGHUP)
-        elif not self._drains():
+        elif not self._is_draining():
             self._stop(signal.SIGINT)
 
-    def _tell_waiting(self, now: float) -> None:
+    def _log_waiting(self, now: float) -> None:
         """Say how many exchanges the end waits for, once all workers have said it, or some have for a while."""
-        if not self._drains():
+        if not self._is_draining():
             return
         if self._drain_began is None:
             self._drain_began = now
         counts = [self._page.waits_for(worker.number) for worker in self._workers.values()]
-        known = [count for count in counts if count is not None]
-        if len(known) < len(counts) and now - self._drain_began < _LONGEST_COUNT:
+        reported = [count for count in counts if count is not None]
+        if len(reported) < len(counts) and now - self._drain_began < _MAX_COUNT_SECONDS:
             return
         self._counted = True
-        if sum(known):
-            tell_waiting(self._duty, sum(known), self._configuration.settings.timeouts.drain)
+        if sum(reported):
+            log_waiting(self._worker_settings, sum(reported), self._configuration.settings.timeouts.drain)
 
     def _stop(self, number: signal.Signals) -> None:
         """Have the workers stop: at once at the second signal, and at SIGINT; at a further one they end what runs.
@@ -353,25 +359,25 @@ class Supervisor:
         They count none themselves: a key that is pressed once tells them, too, and is passed on besides.
         """
         timeouts = self._configuration.settings.timeouts
-        now, before = time.monotonic(), self._told
-        if self._drains():
+        now, before = time.monotonic(), self._stop_sent_at
+        if self._is_draining():
             if now - before <= SAME_SIGNAL:
                 return
-            passed, retries, drain = END_NOW, 0.0, 0.0
+            passed, lame_duck, drain = END_NOW, 0.0, 0.0
         elif self._stopping or number == signal.SIGINT:
-            passed, retries, drain = signal.SIGINT, 0.0, timeouts.drain
+            passed, lame_duck, drain = signal.SIGINT, 0.0, timeouts.drain
         else:
-            passed, retries, drain = signal.SIGTERM, timeouts.lame_duck, timeouts.drain
-        self._told, self._stopping = now, True
+            passed, lame_duck, drain = signal.SIGTERM, timeouts.lame_duck, timeouts.drain
+        self._stop_sent_at, self._stopping = now, True
         self._due.clear()
         # As long as anybody holds it open, the system accepts connections, and so it must not outlast the workers.
-        self._last_call = now + retries
-        self._end_by = now + retries + drain + self._last_moments
-        if not retries:
+        self._last_call = now + lame_duck
+        self._end_by = now + lame_duck + drain + self._last_moments
+        if not lame_duck:
             self._close()
         self._pass_on(passed)
 
-    def _drains(self) -> bool:
+    def _is_draining(self) -> bool:
         """Whether nobody is let in any more."""
         return self._stopping and self._last_call is None
 
@@ -385,15 +391,15 @@ class Supervisor:
             os.kill(pid, number)
 
 
-def _told(error: BaseException) -> JsonObject:
+def _error_fields(error: BaseException) -> JsonObject:
     """What is said of an error: its kind and place, and its words if they are ours."""
-    told: JsonObject = {"error": type(error).__name__, "at": places(error)}
+    fields: JsonObject = {"error": type(error).__name__, "at": traceback_summary(error)}
     if isinstance(error, ConfigError):
-        told |= {"key": error.key, "problem": error.problem, "remedy": error.remedy}
-    return told
+        fields |= {"key": error.key, "problem": error.problem, "remedy": error.remedy}
+    return fields
 
 
-def _noted(number: int, frame: object) -> None:
+def _wake_only(number: int, frame: object) -> None:
     """Nothing: a signal with a handler is written to the wake-up socket, and one without is not."""
 
 

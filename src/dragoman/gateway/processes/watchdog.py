@@ -23,24 +23,24 @@ _STDERR = 2
 # So long it may take; then the system's own clock ends the process without it.
 _GRACE = 2.0
 # Asks a worker among several where it stands.
-WHERE = signal.SIGUSR2
+DUMP_SIGNAL = signal.SIGUSR2
 
 
-def tell_where_when_asked() -> None:
+def register_stack_dump() -> None:
     """Have this process write where all of its threads stand at each `WHERE`."""
-    faulthandler.register(WHERE, file=_without_waiting(_STDERR), all_threads=True)
+    faulthandler.register(DUMP_SIGNAL, file=_without_waiting(_STDERR), all_threads=True)
 
 
 class Watchdog:
     """One for a worker; without a limit, or with a supervisor, it only notes that the loop turns."""
 
     def __init__(
-        self, page: SharedMemory, worker: int, longest_turn: float | None, *, supervised: bool = False
+        self, page: SharedMemory, worker: int, max_turn_seconds: float | None, *, supervised: bool = False
     ) -> None:
         self._page = page
         self._worker = worker
-        self._limit = None if supervised else longest_turn
-        self._pace = _BEAT if longest_turn is None else min(_BEAT, longest_turn / 4)
+        self._limit = None if supervised else max_turn_seconds
+        self._pace = _BEAT if max_turn_seconds is None else min(_BEAT, max_turn_seconds / 4)
         self._out = _STDERR if self._limit is None else _without_waiting(_STDERR)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -58,7 +58,7 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
         self._disarm()
-        self._page.rest(self._worker)
+        self._page.set_ending(self._worker)
         if self._out != _STDERR:
             os.close(self._out)
             self._out = _STDERR

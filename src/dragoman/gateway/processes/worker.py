@@ -28,7 +28,7 @@ from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.health_checks import Checks
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.telemetry_target import TelemetryTarget
-from dragoman.gateway.processes.config_reload import LOOK_EVERY, Configuration, WorkerSettings
+from dragoman.gateway.processes.config_reload import POLL_INTERVAL, Configuration, WorkerSettings
 from dragoman.gateway.processes.listen_socket import BACKLOG
 from dragoman.gateway.processes.peer_workers import PeerWorkers
 from dragoman.gateway.processes.sighup import OnHangup
@@ -43,7 +43,7 @@ T = TypeVar("T")
 _LAST_MOMENTS = 5.0
 # How long the accounts may take to be moved into their tables at the end, in seconds, and where somebody is impatient;
 # what is left is in journals, for the next start.
-_LAST_DRAIN, _SHORT_DRAIN = 5.0, 1.0
+_LAST_INGEST_SECONDS, _SHORT_INGEST_SECONDS = 5.0, 1.0
 # By which a supervisor says that what runs is to end now. Whoever tells all processes does not send it.
 END_NOW = signal.SIGUSR1
 # Some tell a process and then its whole group: what comes again so soon has been heard.
@@ -55,25 +55,35 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 class Worker:
     """Serves on a socket until it is told to stop."""
 
-    def __init__(self, duty: WorkerSettings, settings: Settings) -> None:
-        self._duty = duty
-        self._configuration = Configuration(duty, settings)
+    def __init__(self, worker_settings: WorkerSettings, settings: Settings) -> None:
+        self._worker_settings = worker_settings
+        self._configuration = Configuration(worker_settings, settings)
         self._metrics = Metrics()
         settings = self._configuration.settings
-        self._service = Runtime(settings, self._metrics, duty.log, guard=self._guard())
-        self._others = PeerWorkers(duty.page, duty.number, duty.token, self._metrics) if duty.token else None
-        self.channel = self._others.channel if self._others else WorkerChannel(duty.page, duty.number, duty.token)
-        self._kept = PersistedCooldowns(lambda: self._service, time.time)
-        self._news = RoutingStateSync(self.channel, lambda: self._service, self._kept)
-        self._checks = Checks(lambda: self._service)
-        self._collector = TelemetryTarget(lambda: self._service)
+        self._runtime = Runtime(settings, self._metrics, worker_settings.log, guard=self._guard())
+        self._others = (
+            PeerWorkers(worker_settings.page, worker_settings.number, worker_settings.token, self._metrics)
+            if worker_settings.token
+            else None
+        )
+        self.channel = (
+            self._others.channel
+            if self._others
+            else WorkerChannel(worker_settings.page, worker_settings.number, worker_settings.token)
+        )
+        self._persisted_cooldowns = PersistedCooldowns(lambda: self._runtime, time.time)
+        self._state_sync = RoutingStateSync(self.channel, lambda: self._runtime, self._persisted_cooldowns)
+        self._checks = Checks(lambda: self._runtime)
+        self._collector = TelemetryTarget(lambda: self._runtime)
         supervised = self._others is not None
-        self._watchdog = Watchdog(duty.page, duty.number, duty.longest_turn, supervised=supervised)
-        self._app = App(self._service, self._others)
+        self._watchdog = Watchdog(
+            worker_settings.page, worker_settings.number, worker_settings.max_turn_seconds, supervised=supervised
+        )
+        self._app = App(self._runtime, self._others)
         self._server = HttpServer(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
         # It is to stop; to lose no time over it; and not to wait for what runs.
-        self._stop, self._hurry, self._now = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._told = 0.0
+        self._stop, self._expedite, self._now = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._signalled_at = 0.0
         self._closing: asyncio.Task[None] | None = None
         # Services of former configurations, as long as exchanges run under them.
         self._former: WeakSet[Runtime] = WeakSet()
@@ -86,25 +96,25 @@ class Worker:
         loop.add_signal_handler(signal.SIGINT, self._stop_at_once if supervised else self._interrupted)
         if supervised:
             loop.add_signal_handler(END_NOW, self._end_now)
-        if self._duty.hangup is OnHangup.RELOADS:
+        if self._worker_settings.hangup is OnHangup.RELOADS:
             loop.add_signal_handler(signal.SIGHUP, self.reload)
-        elif self._duty.hangup is OnHangup.ENDS and not supervised:
+        elif self._worker_settings.hangup is OnHangup.ENDS and not supervised:
             loop.add_signal_handler(signal.SIGHUP, self._hung_up)
-        if self._duty.lifeline is not None:
-            loop.add_reader(self._duty.lifeline, self._cut_loose)
+        if self._worker_settings.lifeline is not None:
+            loop.add_reader(self._worker_settings.lifeline, self._cut_loose)
         if self._configuration.catch_up():
             self._apply()
-        await self._kept.take_up()
-        storage = self._service.settings.storage
-        if storage.records:
-            self._service.listener.keep(storage.path, self._duty.log)
+        await self._persisted_cooldowns.load()
+        storage = self._runtime.settings.storage
+        if storage.record_requests:
+            self._runtime.session_facts.attach_records(storage.path, self._worker_settings.log)
         self._collector.follow()
-        self._service.accounting.start(self._collector.told)
+        self._runtime.usage_recorder.start(self._collector.on_ingested)
         if self._others is not None:
             await self._others.listen()
             await self.channel.catch_up()
-            if self._duty.page.workers > 1:
-                self._news.start()
+            if self._worker_settings.page.workers > 1:
+                self._state_sync.start()
         self._follow_checks()
         accepting = await loop.create_server(self._server, sock=listener, backlog=BACKLOG)
         gc.collect()
@@ -116,23 +126,25 @@ class Worker:
             ready()
             await self._until_stopped()
             await self._serve_on()
-            self._hurry.set()
+            self._expedite.set()
             accepting.close()
             await self._drain()
             if self._others is not None:
                 await self._others.close()
         finally:
-            self._news.stop()
+            self._state_sync.stop()
             self._watchdog.stop()
             await self._checks.close()
-        self._news.tell()
-        await self._service.close()
-        await self._service.state.close(0.0)
-        await self._service.accounting.close(_LAST_DRAIN if not self._now.is_set() else _SHORT_DRAIN)
+        self._state_sync.broadcast()
+        await self._runtime.close()
+        await self._runtime.state.close(0.0)
+        await self._runtime.usage_recorder.close(
+            _LAST_INGEST_SECONDS if not self._now.is_set() else _SHORT_INGEST_SECONDS
+        )
         # The very last: what is not told by now is in the accounts all the same.
-        telling = asyncio.ensure_future(self._collector.close())
-        if not await self._before_told(telling):
-            telling.cancel()
+        exporting = asyncio.ensure_future(self._collector.close())
+        if not await self._wait_unless_ended(exporting):
+            exporting.cancel()
 
     def reload(self) -> None:
         """Apply the configuration as it is now, if it may be."""
@@ -141,45 +153,45 @@ class Worker:
 
     def _apply(self) -> None:
         """Serve by the settings as they are now; what is under way goes on under the old ones."""
-        settings, old, log = self._configuration.settings, self._service, self._duty.log
+        settings, old, log = self._configuration.settings, self._runtime, self._worker_settings.log
         self._former.add(old)
-        self._app.service = self._service = Runtime(
+        self._app.runtime = self._runtime = Runtime(
             settings, self._metrics, log, old.state, guard=self._guard(), former=old
         )
         self._server.limits = server_limits(settings.limits, settings.timeouts)
         self._closing = asyncio.get_running_loop().create_task(old.close())
         self._follow_checks()
         self._collector.follow()
-        self._service.accounting.hear(self._collector.told)
+        self._runtime.usage_recorder.set_on_ingested(self._collector.on_ingested)
         log.event("info", "the configuration was changed", providers=len(settings.providers))
 
     def _follow_checks(self) -> None:
         """Check providers as the configuration says: one worker is enough, and tells the others what it found."""
-        if self._duty.number == 0:
+        if self._worker_settings.number == 0:
             self._checks.follow()
 
     def _guard(self) -> Guard:
         configuration = self._configuration
-        return Guard(configuration.settings, configuration.protection, self._duty.page)
+        return Guard(configuration.settings, configuration.protection, self._worker_settings.page)
 
     def _terminated(self) -> None:
         if self._stop.is_set():
             self._interrupted()
         else:
-            self._told = time.monotonic()
+            self._signalled_at = time.monotonic()
             self._stop.set()
 
     def _interrupted(self) -> None:
-        now, before = time.monotonic(), self._told
-        self._told = now
-        if not self._hurry.is_set():
+        now, before = time.monotonic(), self._signalled_at
+        self._signalled_at = now
+        if not self._expedite.is_set():
             self._stop_at_once()
         elif now - before > SAME_SIGNAL:
             self._end_now()
 
     def _hung_up(self) -> None:
         """Stop, because the terminal is gone. That may be told twice, and nobody is impatient."""
-        self._told = time.monotonic()
+        self._signalled_at = time.monotonic()
         self._stop_at_once()
 
     def _end_now(self) -> None:
@@ -187,12 +199,12 @@ class Worker:
         self._now.set()
 
     def _stop_at_once(self) -> None:
-        self._hurry.set()
+        self._expedite.set()
         self._stop.set()
 
     def _cut_loose(self) -> None:
         """Stop, because nobody watches over this process any more."""
-        lifeline = self._duty.lifeline
+        lifeline = self._worker_settings.lifeline
         assert lifeline is not None
         if has_ended(lifeline):
             asyncio.get_running_loop().remove_reader(lifeline)
@@ -201,68 +213,68 @@ class Worker:
     async def _until_stopped(self) -> None:
         while not self._stop.is_set():
             try:
-                await asyncio.wait_for(self._stop.wait(), LOOK_EVERY)
+                await asyncio.wait_for(self._stop.wait(), POLL_INTERVAL)
             except TimeoutError:
-                if self._configuration.look():
+                if self._configuration.poll():
                     self._apply()
-                self._service.state.sweep()
-                self._news.tell()
+                self._runtime.state.sweep()
+                self._state_sync.broadcast()
 
     async def _serve_on(self) -> None:
         """Serve all who come, and tell those who ask that it will not be for long: a balancer sends nobody any more."""
-        retries = self._service.settings.timeouts.lame_duck
-        if self._hurry.is_set() or not retries:
+        lame_duck = self._runtime.settings.timeouts.lame_duck
+        if self._expedite.is_set() or not lame_duck:
             return
         self._app.lame_duck = True
-        self._server.close_after_replies()
-        self._duty.log.event("info", "stopping soon: no longer ready, and still serving", seconds=retries)
+        self._server.close_after_responses()
+        self._worker_settings.log.event("info", "stopping soon: no longer ready, and still serving", seconds=lame_duck)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), retries)
+            await asyncio.wait_for(self._expedite.wait(), lame_duck)
 
     async def _drain(self) -> None:
-        service, log = self._service, self._duty.log
-        for running in (service, *self._former):
+        runtime, log = self._runtime, self._worker_settings.log
+        for running in (runtime, *self._former):
             running.draining = True
         self._server.retire()
-        retries = service.settings.timeouts.drain
+        timeout = runtime.settings.timeouts.drain
         if self._others is not None:
-            self._duty.page.wait_for(self._duty.number, self._server.busy)
+            self._worker_settings.page.wait_for(self._worker_settings.number, self._server.busy)
         elif self._server.busy:
-            tell_waiting(self._duty, self._server.busy, retries)
-        detached = asyncio.ensure_future(self._finish_background(retries))
-        idle = asyncio.ensure_future(self._server.wait_idle(retries))
-        if not (await self._before_told(idle) and idle.result()):
+            log_waiting(self._worker_settings, self._server.busy, timeout)
+        detached = asyncio.ensure_future(self._finish_background(timeout))
+        idle = asyncio.ensure_future(self._server.wait_idle(timeout))
+        if not (await self._wait_unless_ended(idle) and idle.result()):
             idle.cancel()
             log.event("warn", "ending exchanges that still run", running=self._server.busy)
             self._server.cancel_all()
             await self._server.wait_idle(_LAST_MOMENTS)
         await detached
 
-    async def _finish_background(self, retries: float) -> None:
-        background = self._service.state.background
-        finishing = asyncio.ensure_future(background.finish(retries))
-        if await self._before_told(finishing):
+    async def _finish_background(self, timeout: float) -> None:
+        background = self._runtime.state.background
+        finishing = asyncio.ensure_future(background.finish(timeout))
+        if await self._wait_unless_ended(finishing):
             await finishing
         else:
             # It may wait for a store that is busy for longer than there is time.
             finishing.cancel()
             await background.finish(0.0)
 
-    async def _before_told(self, work: asyncio.Future[T]) -> bool:
+    async def _wait_unless_ended(self, work: asyncio.Future[T]) -> bool:
         """Wait for some work, or to be told that what runs is to end now; tell whether it is done."""
-        told = asyncio.ensure_future(self._now.wait())
-        either: tuple[asyncio.Future[T] | asyncio.Task[Literal[True]], ...] = (work, told)
+        ended = asyncio.ensure_future(self._now.wait())
+        either: tuple[asyncio.Future[T] | asyncio.Task[Literal[True]], ...] = (work, ended)
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        ended.cancel()
         return work.done()
 
 
-def tell_waiting(duty: WorkerSettings, running: int, seconds: float) -> None:
+def log_waiting(worker_settings: WorkerSettings, running: int, seconds: float) -> None:
     """Say how many exchanges the end waits for, and how to end them."""
     many = "1 exchange still runs" if running == 1 else f"{running} exchanges still run"
-    again = "Ctrl-C again" if duty.hangup is OnHangup.ENDS else "a second signal"
-    words = f"stopping: {many}, and may for {seconds:g} s; {again} ends them at once"
-    duty.log.say("info", "stopping when running exchanges have ended", words, running=running)
+    again = "Ctrl-C again" if worker_settings.hangup is OnHangup.ENDS else "a second signal"
+    message = f"stopping: {many}, and may for {seconds:g} s; {again} ends them at once"
+    worker_settings.log.report("info", "stopping when running exchanges have ended", message, running=running)
 
 
 def has_ended(lifeline: int) -> bool:

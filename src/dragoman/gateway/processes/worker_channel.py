@@ -22,19 +22,19 @@ from dragoman.gateway.processes.shared_memory import SharedMemory
 T = TypeVar("T")
 
 # Said after the handshake: what is asked for.
-TELLING = b"t"
-ASKING = b"a"
+UPDATES = b"t"
+SNAPSHOT = b"a"
 # Seconds between two batches, and until one who does not answer is given up.
-_PAUSE = 0.2
-_PATIENCE = 2.0
+_FLUSH_INTERVAL = 0.2
+_TIMEOUT = 2.0
 # Bytes of a message; messages of a topic in a batch, the oldest of which make room; bytes of a batch, and of all that
 # a worker knows.
-MOST_MESSAGE = 4096
-MOST_AT_ONCE = 1000
-_MOST_BATCH = 16 * 1024 * 1024
-_MOST_KNOWN = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES = 4096
+MAX_BATCH_MESSAGES = 1000
+_MAX_BATCH_BYTES = 16 * 1024 * 1024
+_MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024
 # Bytes that somebody has not read.
-_MOST_BEHIND = 4 * 1024 * 1024
+_MAX_UNSENT_BYTES = 4 * 1024 * 1024
 _SIZE = struct.Struct(">I")
 
 
@@ -42,7 +42,7 @@ class WorkerMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message: its topic, and what is said, encoded."""
 
     topic: str
-    said: bytes
+    payload: bytes
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -60,57 +60,57 @@ class WorkerChannel:
         self._page = page
         self._number = number
         self._token = token
-        self._hearing: dict[str, Callable[[bytes], None]] = {}
-        self._knowing: dict[str, Callable[[], Iterable[object]]] = {}
+        self._handlers: dict[str, Callable[[bytes], None]] = {}
+        self._sources: dict[str, Callable[[], Iterable[object]]] = {}
         # What is to be told, by topic; and the batch that is due.
         self._outbox: dict[str, deque[bytes]] = {}
         self._due: asyncio.TimerHandle | None = None
-        self._told = float("-inf")
+        self._flushed_at = float("-inf")
         self._links: dict[int, _Link] = {}
         self._closed = False
         # Messages that were not told: too large, or too many at a time.
         self.dropped = 0
 
-    def subscribe(self, topic: str, kind: type[T], hear: Callable[[T], None]) -> None:
+    def subscribe(self, topic: str, kind: type[T], handler: Callable[[T], None]) -> None:
         """Call `hear` with everything that another worker tells under a topic."""
         decoder = msgspec.msgpack.Decoder(kind)
-        self._hearing[topic] = lambda said: hear(decoder.decode(said))
+        self._handlers[topic] = lambda said: handler(decoder.decode(said))
 
-    def offer(self, topic: str, known: Callable[[], Iterable[object]]) -> None:
+    def offer(self, topic: str, source: Callable[[], Iterable[object]]) -> None:
         """Say where everything is found that a new worker should hear under a topic."""
-        self._knowing[topic] = known
+        self._sources[topic] = source
 
     @property
     def is_alone(self) -> bool:
         """Whether there is nobody to be told anything."""
         return self._page.workers < 2
 
-    def tell(self, topic: str, value: object) -> None:
+    def broadcast(self, topic: str, value: object) -> None:
         """Tell the others, soon; what is too large is left out."""
         if self.is_alone or self._closed:
             return
-        said = _ENCODER.encode(value)
-        if len(said) > MOST_MESSAGE:
+        payload = _ENCODER.encode(value)
+        if len(payload) > MAX_MESSAGE_BYTES:
             self.dropped += 1
             return
         messages = self._outbox.get(topic)
         if messages is None:
-            messages = self._outbox[topic] = deque(maxlen=MOST_AT_ONCE)
-        if len(messages) == MOST_AT_ONCE:
+            messages = self._outbox[topic] = deque(maxlen=MAX_BATCH_MESSAGES)
+        if len(messages) == MAX_BATCH_MESSAGES:
             self.dropped += 1
-        messages.append(said)
+        messages.append(payload)
         if self._due is None:
             loop = asyncio.get_running_loop()
-            self._due = loop.call_at(max(loop.time(), self._told + _PAUSE), self._flush)
+            self._due = loop.call_at(max(loop.time(), self._flushed_at + _FLUSH_INTERVAL), self._flush)
 
     async def catch_up(self) -> None:
         """Hear what all the others know."""
-        if not self._hearing:
+        if not self._handlers:
             return
-        others = await asyncio.gather(*(self._ask(port) for _, port in self._others()))
+        others = await asyncio.gather(*(self._fetch_snapshot(port) for _, port in self._others()))
         for batch in others:
             try:
-                self.hear(batch)
+                self.receive(batch)
             except Malformed:
                 # One that cannot tell is as good as one that knows nothing.
                 continue
@@ -134,27 +134,27 @@ class WorkerChannel:
                 (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
             except asyncio.IncompleteReadError:
                 return
-            if size > _MOST_BATCH:
+            if size > _MAX_BATCH_BYTES:
                 raise Malformed("a batch is too large")
-            self.hear(await reader.readexactly(size))
+            self.receive(await reader.readexactly(size))
 
-    def known(self) -> bytes:
+    def snapshot(self) -> bytes:
         """All that a new worker should hear."""
         return _ENCODER.encode(
             [
                 WorkerMessage(topic, _ENCODER.encode(value))
-                for topic, known in self._knowing.items()
-                for value in known()
+                for topic, source in self._sources.items()
+                for value in source()
             ]
         )
 
-    def hear(self, batch: bytes) -> None:
+    def receive(self, batch: bytes) -> None:
         """Pass on what was told to those who subscribed to it."""
         try:
             for message in _BATCH.decode(batch):
-                hear = self._hearing.get(message.topic)
-                if hear is not None:
-                    hear(message.said)
+                handler = self._handlers.get(message.topic)
+                if handler is not None:
+                    handler(message.payload)
         except (msgspec.DecodeError, UnicodeError) as error:
             raise Malformed(str(error)) from error
 
@@ -166,8 +166,10 @@ class WorkerChannel:
 
     def _flush(self) -> None:
         self._due = None
-        self._told = asyncio.get_running_loop().time()
-        batch = _ENCODER.encode([WorkerMessage(topic, said) for topic, many in self._outbox.items() for said in many])
+        self._flushed_at = asyncio.get_running_loop().time()
+        batch = _ENCODER.encode(
+            [WorkerMessage(topic, payload) for topic, many in self._outbox.items() for payload in many]
+        )
         self._outbox.clear()
         data = _SIZE.pack(len(batch)) + batch
         for number, port in self._others():
@@ -178,22 +180,22 @@ class WorkerChannel:
                 link = self._links[number] = _Link(port, self._token)
             link.send(data)
 
-    async def _ask(self, port: int) -> bytes:
-        said = bytearray()
+    async def _fetch_snapshot(self, port: int) -> bytes:
+        data = bytearray()
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 reader, writer = await dial(port, self._token)
                 try:
-                    writer.write(ASKING)
+                    writer.write(SNAPSHOT)
                     while piece := await reader.read(256 * 1024):
-                        said += piece
-                        if len(said) > _MOST_KNOWN:
+                        data += piece
+                        if len(data) > _MAX_SNAPSHOT_BYTES:
                             return b""
                 finally:
                     writer.close()
         except (OSError, TimeoutError):
             return b""
-        return bytes(said)
+        return bytes(data)
 
 
 class _Link:
@@ -204,14 +206,14 @@ class _Link:
         self.over = False
         self._transport: asyncio.WriteTransport | None = None
         # What is said before there is a connection.
-        self._early = bytearray(TELLING)
-        self._task = asyncio.get_running_loop().create_task(self._keep(token))
+        self._early = bytearray(UPDATES)
+        self._task = asyncio.get_running_loop().create_task(self._run(token))
 
     def send(self, data: bytes) -> None:
         """Say something, unless the other side has stopped reading."""
         transport = self._transport
-        behind = len(self._early) if transport is None else transport.get_write_buffer_size()
-        if behind > _MOST_BEHIND:
+        unsent = len(self._early) if transport is None else transport.get_write_buffer_size()
+        if unsent > _MAX_UNSENT_BYTES:
             self.close()
         elif transport is None:
             self._early += data
@@ -226,10 +228,10 @@ class _Link:
         if self._transport is not None:
             self._transport.abort()
 
-    async def _keep(self, token: bytes) -> None:
+    async def _run(self, token: bytes) -> None:
         """Connect, say what was waiting, and wait for the end."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT):
                 reader, writer = await dial(self.port, token)
         except (OSError, TimeoutError):
             # The others are told all the same, and this one is tried again with the next batch.

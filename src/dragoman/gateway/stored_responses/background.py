@@ -22,9 +22,15 @@ from msgspec import Struct
 
 from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.observability.unexpected_errors import places
+from dragoman.gateway.observability.unexpected_errors import traceback_summary
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Taken, is_said, parted, status_of
+from dragoman.gateway.stored_responses.response_writer import (
+    ResponseWriter,
+    Taken,
+    is_part_of_conversation,
+    parted,
+    status_of,
+)
 from dragoman.gateway.stored_responses.store_failures import undone
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
@@ -37,7 +43,7 @@ from dragoman.wire.json import decode_object, encode
 # How often whoever runs a response comes back to it, in seconds, and how soon again if the store did not take that.
 _BEAT, _AGAIN = 2.0, 0.5
 # For how long its end is tried to be written down, and when the process ends.
-_PATIENCE, _LAST_MOMENTS = 20.0, 2.0
+_WRITE_TIMEOUT, _LAST_MOMENTS = 20.0, 2.0
 # For how long it is believed to run: longer than any wait for the store and a beat.
 _ALIVE = 25
 # How long pieces of a stream are gathered before they are written down.
@@ -53,14 +59,14 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
     begun: JsonObject
     # What is kept as its input, and what of it is new to the conversation.
     context: tuple[Item, ...]
-    said: tuple[Item, ...]
+    new_items: tuple[Item, ...]
     previous: str | None
     # The conversation it is given in, by what name it has that for itself, and what lets others have it.
     conversation: str | None
     holder: str
     release: Callable[[], None]
     stream: bool
-    kept_answer: ResponseWriter
+    writer: ResponseWriter
     client: DetachedClient
     exchange: Callable[[], Awaitable[None]]
     fail: Callable[[Failure], bytes]
@@ -74,8 +80,8 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
 class Background:
     """What runs in this process."""
 
-    def __init__(self, most: int, log: Log) -> None:
-        self._most = most
+    def __init__(self, max_running: int, log: Log) -> None:
+        self._max_running = max_running
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._clients: dict[str, DetachedClient] = {}
@@ -103,16 +109,16 @@ class Background:
         """
         if self._stopping:
             raise ClientError(503, "the gateway is shutting down")
-        left = self._most - len(self._tasks) - len(self._starting)
+        left = self._max_running - len(self._tasks) - len(self._starting)
         if left <= 0 or (shared and self._held[owner] >= left):
             raise ClientError(429, "too many responses run in the background; try again later", param="background")
 
     async def start(self, running: BackgroundRun) -> None:
         """Write a response down and run it, though whoever waits may have left by then; `NotKept` if that fails."""
         begun = Taken(running.begun, (), encode(running.begun))
-        kept = kept_of(begun, running, alive=_until())
-        beginning = partial(_begin, owner=running.owner, kept=kept, context=running.context, stream=running.stream)
-        writing = running.store.write(beginning, answer=partial(running.kept_answer.size, None))
+        stored = stored_response_of(begun, running, alive=_until())
+        beginning = partial(_begin, owner=running.owner, stored=stored, context=running.context, stream=running.stream)
+        writing = running.store.write(beginning, response_size=partial(running.writer.size, None))
         self._starting.add(writing)
         self._held[running.owner] += 1
         writing.add_done_callback(partial(self._begun, running))
@@ -178,7 +184,7 @@ class Background:
 
     async def _run(self, running: BackgroundRun) -> None:
         pieces = _Pieces(running)
-        running.client.told = pieces.take if running.stream else None
+        running.client.on_data = pieces.take if running.stream else None
         beat = self._beat(running)
         work = asyncio.ensure_future(running.exchange())
         try:
@@ -206,13 +212,15 @@ class Background:
                 if isinstance(ended_with, Exception):
                     # Nobody foresaw it, and nobody waits for it: without a line it would never be heard of.
                     name = type(ended_with).__name__
-                    self._log.event("error", "a response in the background broke", error=name, at=places(ended_with))
+                    self._log.event(
+                        "error", "a response in the background broke", error=name, at=traceback_summary(ended_with)
+                    )
             finally:
                 # It would be held by what it is told to.
-                running.client.told = None
-                await self._settle_at_last(running, pieces)
+                running.client.on_data = None
+                await self._finalize(running, pieces)
 
-    async def _settle_at_last(self, running: BackgroundRun, pieces: _Pieces) -> None:
+    async def _finalize(self, running: BackgroundRun, pieces: _Pieces) -> None:
         """Write down how it ended, as soon as the store can be written to: the answer is paid for."""
         try:
             taken, last = self._ending(running, pieces)
@@ -221,7 +229,7 @@ class Background:
             except LeaseLost as error:
                 # It would stand in its conversation without having heard what was said there.
                 failure = Failure(kind=FailureKind.CONFLICT, status=409, message=str(error))
-                lost = running.kept_answer.lost(last, failure)
+                lost = running.writer.lost(last, failure)
                 await self._end(running, pieces, _as_failed(running, failure), lost)
         except StoreError as error:
             self._log.event("error", "the end of a response could not be kept", why=str(error))
@@ -247,36 +255,38 @@ class Background:
 
     def _ending(self, running: BackgroundRun, pieces: _Pieces) -> tuple[Taken, bytes]:
         """How it ended, and the frames that say so."""
-        taken, last = running.kept_answer.taken, pieces.last
+        taken, last = running.writer.taken, pieces.last
         if taken is None:
             failure = _failure(running.client, stopping=self._stopping)
             taken = _as_failed(running, failure)
-            last = b"" if pieces.told else running.fail(failure)
+            last = b"" if pieces.has_data else running.fail(failure)
         return taken, last
 
     def _end(self, running: BackgroundRun, pieces: _Pieces, taken: Taken, last: bytes) -> asyncio.Future[None]:
         """Have that written down; it is, though whoever cancels this while it ends does not want to wait."""
-        said = (*running.said, *taken.answered) if is_said(taken.response) else ()
+        conversation_items = (
+            (*running.new_items, *taken.output_items) if is_part_of_conversation(taken.response) else ()
+        )
         ending = partial(
             _end,
             owner=running.owner,
-            kept=kept_of(taken, running),
-            answered=taken.answered,
+            stored=stored_response_of(taken, running),
+            output_items=taken.output_items,
             pieces=pieces.rest(last) if running.stream else (),
             conversation=running.conversation,
-            said=said,
+            conversation_items=conversation_items,
             holder=running.holder,
         )
-        size = partial(running.kept_answer.size, running.kept_answer.taken)
-        patience = _LAST_MOMENTS if self._stopping else _PATIENCE
-        return running.store.write(ending, patience, answer=size, at_last=True)
+        size = partial(running.writer.size, running.writer.taken)
+        timeout = _LAST_MOMENTS if self._stopping else _WRITE_TIMEOUT
+        return running.store.write(ending, timeout, response_size=size, at_last=True)
 
 
-def _begin(tables: Tables, *, owner: bytes, kept: StoredResponse, context: tuple[Item, ...], stream: bool) -> None:
-    tables.responses.add(owner, kept, context)
+def _begin(tables: Tables, *, owner: bytes, stored: StoredResponse, context: tuple[Item, ...], stream: bool) -> None:
+    tables.responses.add(owner, stored, context)
     if stream:
         # From now on there is a stream to listen to, if only an empty one.
-        tables.events.add(kept.id, 0, b"")
+        tables.events.add(stored.id, 0, b"")
 
 
 def _keep_alive(tables: Tables, *, owner: bytes, response_id: str, until: int) -> bool:
@@ -287,20 +297,20 @@ def _end(
     tables: Tables,
     *,
     owner: bytes,
-    kept: StoredResponse,
-    answered: tuple[Item, ...],
+    stored: StoredResponse,
+    output_items: tuple[Item, ...],
     pieces: Sequence[tuple[int, bytes]],
     conversation: str | None,
-    said: tuple[Item, ...],
+    conversation_items: tuple[Item, ...],
     holder: str,
 ) -> None:
     """Write down how a response ended, at once with the frames that say so and what it says in its conversation."""
     for number, data in pieces:
-        tables.events.add(kept.id, number, data)
-    ended_here = tables.responses.finish(owner, kept, answered)
+        tables.events.add(stored.id, number, data)
+    ended_here = tables.responses.finish(owner, stored, output_items)
     if conversation is not None:
-        if ended_here and said:
-            tables.conversations.append(owner, conversation, said, holder)
+        if ended_here and conversation_items:
+            tables.conversations.append(owner, conversation, conversation_items, holder)
         # Whoever sees that it has ended may go on at once, in whatever process.
         tables.conversations.release(conversation, holder)
 
@@ -315,7 +325,7 @@ class _Pieces:
 
     def __init__(self, running: BackgroundRun) -> None:
         # Not the whole of it, which knows the request that these are told to.
-        self._store, self._id, self._kept_answer = running.store, running.id, running.kept_answer
+        self._store, self._id, self._writer = running.store, running.id, running.writer
         self._held: list[bytes] = []
         self._last: list[bytes] = []
         # How many the store has, and the next one while it is under way.
@@ -325,7 +335,7 @@ class _Pieces:
         self._ended = False
 
     @property
-    def told(self) -> bool:
+    def has_data(self) -> bool:
         """Whether there is anything."""
         return bool(self._number or self._under_way or self._held)
 
@@ -335,7 +345,7 @@ class _Pieces:
         return b"".join(self._last)
 
     def take(self, data: bytes) -> None:
-        if self._kept_answer.taken is not None:
+        if self._writer.taken is not None:
             data, last = (b"", data) if self._last else parted(data)
             self._last.append(last)
         if data:
@@ -380,12 +390,12 @@ def _add_pieces(response_id: str, pieces: Sequence[tuple[int, bytes]], tables: T
 def _failure(client: DetachedClient, *, stopping: bool) -> Failure:
     """Why there is no answer."""
     if client.status >= 400:
-        return codec_of("openai-responses").decode_failure(client.status, client.answer)
+        return codec_of("openai-responses").decode_failure(client.status, client.body)
     message = _STOPPED if stopping else "the response was given up"
     return Failure(kind=FailureKind.INTERNAL, status=500, message=message)
 
 
-def kept_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> StoredResponse:
+def stored_response_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> StoredResponse:
     """A background response as it is kept."""
     return StoredResponse(
         id=running.id,
@@ -393,40 +403,40 @@ def kept_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> StoredRespo
         previous=running.previous,
         background=True,
         # Whoever answered may be another one than was asked at first.
-        provider=running.kept_answer.provider,
+        provider=running.writer.provider,
         alive=alive,
         body=taken.body,
     )
 
 
-def shown_of(kept: StoredResponse) -> JsonObject:
+def client_body(stored: StoredResponse) -> JsonObject:
     """A kept response as a client sees it."""
-    return {**decode_object(kept.body), "status": kept.status}
+    return {**decode_object(stored.body), "status": stored.status}
 
 
-def ended(
-    tables: Tables, owner: bytes, kept: StoredResponse, status: str, message: str | None = None
+def end_response(
+    tables: Tables, owner: bytes, stored: StoredResponse, status: str, message: str | None = None
 ) -> StoredResponse:
     """End a response that runs, from outside; if it has ended by itself meanwhile, that stays."""
-    body = shown_of(kept)
+    body = client_body(stored)
     body["status"] = status
     if message is not None:
         body["error"] = {"code": "server_error", "message": message}
     changed = StoredResponse(
-        id=kept.id,
+        id=stored.id,
         status=status,
-        previous=kept.previous,
+        previous=stored.previous,
         background=True,
-        provider=kept.provider,
+        provider=stored.provider,
         alive=0,
         body=encode(body),
     )
     match body.get("conversation"):
         case {"id": str(conversation)}:
             # Whoever runs it will add nothing any more.
-            tables.conversations.release(conversation, kept.id)
+            tables.conversations.release(conversation, stored.id)
     done = tables.responses.finish(owner, changed, ())
-    return changed if done else tables.responses.find(owner, kept.id) or changed
+    return changed if done else tables.responses.find(owner, stored.id) or changed
 
 
 def broken(status: str, alive: int) -> bool:
@@ -434,14 +444,14 @@ def broken(status: str, alive: int) -> bool:
     return status in RUNNING and alive < time.time()
 
 
-def looked_after(tables: Tables, owner: bytes, kept: StoredResponse) -> StoredResponse:
+def fail_if_broken(tables: Tables, owner: bytes, stored: StoredResponse) -> StoredResponse:
     """The same response, or its failure if whoever ran it is gone; one that is not has come back meanwhile."""
-    if not broken(kept.status, kept.alive):
-        return kept
-    stands = tables.responses.stands(owner, kept.id)
-    if stands is not None and broken(*stands):
-        return ended(tables, owner, kept, "failed", _STOPPED)
-    return tables.responses.find(owner, kept.id) or kept
+    if not broken(stored.status, stored.alive):
+        return stored
+    current = tables.responses.status_of(owner, stored.id)
+    if current is not None and broken(*current):
+        return end_response(tables, owner, stored, "failed", _STOPPED)
+    return tables.responses.find(owner, stored.id) or stored
 
 
 def _until() -> int:

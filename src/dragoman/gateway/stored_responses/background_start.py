@@ -19,32 +19,32 @@ from dragoman.model.parts import Extras
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses.response_object import response_object
 from dragoman.protocols.registry import codec_of
-from dragoman.translate import asked_by
+from dragoman.translate import translation_context
 from dragoman.wire.json import decode_object
 from dragoman.wire.json_spans import object_members, with_member, without
 
 
-def kept_request(prepared: ProviderRequest, task: Task) -> ProviderRequest:
+def with_storage_fields(prepared: ProviderRequest, task: Task) -> ProviderRequest:
     """The same request: its answer says its id, and what the client referred to."""
-    recalled = task.recalled
-    if recalled is None or prepared.relay:
+    resolved = task.resolved
+    if resolved is None or prepared.relay:
         return prepared
-    asked = _asked(prepared)
-    request = asked.request
+    context = _context_of(prepared)
+    request = context.request
     extras = request.extras
-    if recalled.background:
+    if resolved.background:
         fields: JsonObject = {**(extras.fields if extras is not None else {}), "background": True}
         extras = Extras(origin=prepared.client, fields=fields)
-    told = replace(request, continues=recalled.previous, conversation=recalled.conversation, extras=extras)
-    answer_id = task.response_id if recalled.keeps else ""
-    translated = replace(prepared.translated, asked=replace(asked, request=told, answer_id=answer_id))
+    updated = replace(request, continues=resolved.previous, conversation=resolved.conversation, extras=extras)
+    response_id = task.response_id if resolved.is_stored else ""
+    translated = replace(prepared.translated, context=replace(context, request=updated, response_id=response_id))
     return replace(prepared, translated=translated)
 
 
 def begun_of(prepared: ProviderRequest, task: Task) -> JsonObject:
     """The response as it stands before anybody was asked."""
-    asked = _asked(prepared) if not prepared.relay else _relayed(prepared, task)
-    body = response_object(task.response_id, int(time.time()), asked, asked.request.model)
+    context = _context_of(prepared) if not prepared.relay else _relayed(prepared, task)
+    body = response_object(task.response_id, int(time.time()), context, context.request.model)
     body["status"] = "queued"
     return body
 
@@ -54,31 +54,31 @@ def running_of(
     task: Task,
     begun: JsonObject,
     *,
-    kept_answer: ResponseWriter,
+    writer: ResponseWriter,
     client: DetachedClient,
     exchange: Callable[[], Awaitable[None]],
     release: Callable[[], None],
     mint: Mint,
 ) -> BackgroundRun:
     """A response that is to run in the background."""
-    recalled = task.recalled
-    assert recalled is not None
+    resolved = task.resolved
+    assert resolved is not None
 
     def fail(failure: Failure) -> bytes:
-        return codec_of(prepared.client).stream_encoder(_asked(prepared), mint, Ledger()).feed(Failed(failure))
+        return codec_of(prepared.client).stream_encoder(_context_of(prepared), mint, Ledger()).feed(Failed(failure))
 
     return BackgroundRun(
         store=task.store,
         owner=task.owner,
         begun=begun,
-        context=recalled.context,
-        said=recalled.said,
-        previous=recalled.previous,
-        conversation=recalled.conversation,
+        context=resolved.context,
+        new_items=resolved.new_items,
+        previous=resolved.previous,
+        conversation=resolved.conversation,
         holder=task.holder,
         release=release,
         stream=prepared.stream,
-        kept_answer=kept_answer,
+        writer=writer,
         client=client,
         exchange=exchange,
         fail=fail,
@@ -87,15 +87,19 @@ def running_of(
 
 def _relayed(prepared: ProviderRequest, task: Task) -> TranslationContext:
     """What a request asked that goes on as it was written, but for what it says, which no answer repeats."""
-    body, recalled = prepared.translated.body, task.recalled
-    assert recalled is not None
-    said = [member.whole for member in object_members(body) if member.key == "input"]
-    request = codec_of(prepared.client).decode_request(decode_object(with_member(without(body, said), "input", b'"."')))
+    body, resolved = prepared.translated.body, task.resolved
+    assert resolved is not None
+    input_spans = [member.whole for member in object_members(body) if member.key == "input"]
+    request = codec_of(prepared.client).decode_request(
+        decode_object(with_member(without(body, input_spans), "input", b'"."'))
+    )
     fields = request.extras.fields if request.extras is not None else {}
     extras = Extras(origin=prepared.client, fields={**fields, "background": True})
-    told = replace(request, store=True, continues=recalled.previous, conversation=recalled.conversation, extras=extras)
-    return replace(_asked(prepared), request=told)
+    updated = replace(
+        request, store=True, continues=resolved.previous, conversation=resolved.conversation, extras=extras
+    )
+    return replace(_context_of(prepared), request=updated)
 
 
-def _asked(prepared: ProviderRequest) -> TranslationContext:
-    return asked_by(prepared.translated, codec_of(prepared.target.endpoint.protocol))
+def _context_of(prepared: ProviderRequest) -> TranslationContext:
+    return translation_context(prepared.translated, codec_of(prepared.target.endpoint.protocol))

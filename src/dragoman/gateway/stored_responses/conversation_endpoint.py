@@ -12,20 +12,20 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
-from dragoman.gateway.advice import shown
-from dragoman.gateway.endpoints.passthrough import pass_on
+from dragoman.gateway.advice import printable
+from dragoman.gateway.endpoints.passthrough import forward
 from dragoman.gateway.exchange.provider_request import receive
-from dragoman.gateway.json_limits import weighed_object
+from dragoman.gateway.json_limits import decode_checked_object
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.leases import locked
-from dragoman.gateway.stored_responses.reference_resolver import added
-from dragoman.gateway.stored_responses.response_endpoint import ListPage, item_shown, list_of, no_item, page_of, send
+from dragoman.gateway.stored_responses.reference_resolver import items_to_add
+from dragoman.gateway.stored_responses.response_endpoint import ListPage, full_item, list_of, no_item, page_of, send
 from dragoman.gateway.stored_responses.response_writer import size_of
 from dragoman.gateway.stored_responses.store_failures import change
-from dragoman.gateway.stored_responses.stored_state import keepers, owner_of, several_owners
-from dragoman.gateway.thread_offload import beside_loop
+from dragoman.gateway.stored_responses.stored_state import owner_of, several_owners, storing_providers
+from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonObject
@@ -34,168 +34,170 @@ from dragoman.store.conversations import Conversation, Leased
 from dragoman.store.responses import Item
 from dragoman.wire.json import decode_object, encode
 
-_MOST_ITEMS = 20
-_MOST_METADATA, _LONGEST_NAME, _LONGEST_VALUE = 16, 64, 512
+_MAX_ITEMS = 20
+_MAX_METADATA, _MAX_NAME_LENGTH, _MAX_VALUE_LENGTH = 16, 64, 512
 
 
 async def serve_conversation(
-    service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, key: Key | None
+    runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, key: Key | None
 ) -> None:
     """Answer what is asked of conversations."""
-    store, owner = service.state.store, owner_of(key)
+    store, owner = runtime.state.store, owner_of(key)
     _, *below = api_path.rest.strip("/").split("/")
     named = request.header(b"x-dragoman-provider") is not None
-    found = None
+    conversation = None
     if store is not None and below and not named:
-        found = await store.read(lambda tables: tables.conversations.find(owner, below[0]))
-    if store is None or named or (below and found is None):
-        await _elsewhere(service, request, api_path, account, owner, below)
+        conversation = await store.read(lambda tables: tables.conversations.find(owner, below[0]))
+    if store is None or named or (below and conversation is None):
+        await _elsewhere(runtime, request, api_path, builder, owner, below)
         return
-    raw = await receive(service, request, account.record.key) if request.method == "POST" else b""
+    raw = await receive(runtime, request, builder.record.key) if request.method == "POST" else b""
     takes_items = not below or below[1:] == ["items"]
-    body, bodies = await beside_loop(partial(_read, raw, takes_items=takes_items), len(raw), account.record.key)
-    answering: Callable[[Tables], _Told]
-    if found is None:
-        answering = partial(_created, service.settings, owner, "conv_" + random_token(48), body, bodies)
+    body, bodies = await offload(partial(_read, raw, takes_items=takes_items), len(raw), builder.record.key)
+    operation: Callable[[Tables], _LazyResponse]
+    if conversation is None:
+        operation = partial(_created, runtime.settings, owner, "conv_" + random_token(48), body, bodies)
     else:
-        answering = _answering(service.settings, owner, found, request, body, bodies, below[1:])
-    room = await service.state.quota.reserve(owner, len(raw)) if request.method == "POST" else None
+        operation = _operation_for(runtime.settings, owner, conversation, request, body, bodies, below[1:])
+    room = await runtime.state.quota.reserve(owner, len(raw)) if request.method == "POST" else None
     try:
-        async with service.buffered.turn(account.record.key) as charge:
+        async with runtime.buffered.turn(builder.record.key) as charge:
             if request.method in ("POST", "DELETE"):
-                told = await change(store, service.log, answering)
+                response = await change(store, runtime.log, operation)
             else:
-                told = await store.read(answering)
-            charge.take(told.size)
+                response = await store.read(operation)
+            charge.take(response.size)
     except Leased:
         raise locked(below[0]) from None
     finally:
         if room is not None:
             room()
     try:
-        answer = await beside_loop(lambda: encode(told.show()), told.size, account.record.key)
-        send(service, request, account, answer)
+        encoded = await offload(lambda: encode(response.show()), response.size, builder.record.key)
+        send(runtime, request, builder, encoded)
     finally:
         # What was sent is held until the client has read it.
         request.after_sending(charge.close)
 
 
-class _Told(Struct, frozen=True):
+class _LazyResponse(Struct, frozen=True):
     """An answer, to be written from so many bytes that are kept."""
 
     show: Callable[[], JsonObject]
     size: int = 0
 
 
-def _list(items: Sequence[Item], *, more: bool = False) -> _Told:
-    return _Told(partial(list_of, items, more=more), size_of(items))
+def _list(items: Sequence[Item], *, more: bool = False) -> _LazyResponse:
+    return _LazyResponse(partial(list_of, items, more=more), size_of(items))
 
 
 def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | None]:
     """What a request says of a conversation, and its items, each as JSON: only that is looked at from then on."""
-    body = weighed_object(raw) if raw.strip() else {}
+    body = decode_checked_object(raw) if raw.strip() else {}
     items = body.pop("items", None)
     if items is None or not takes_items:
         return body, None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise _no_items()
-    if len(items) > _MOST_ITEMS:
-        raise ClientError(400, f"at most {_MOST_ITEMS} items are added at a time", param="items")
+    if len(items) > _MAX_ITEMS:
+        raise ClientError(400, f"at most {_MAX_ITEMS} items are added at a time", param="items")
     return body, [encode(item) for item in items]
 
 
 async def _elsewhere(
-    service: Runtime, request: ServerRequest, api_path: ApiPath, account: RecordBuilder, owner: bytes, below: list[str]
+    runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, owner: bytes, below: list[str]
 ) -> None:
     """Ask the provider that keeps conversations; with several keys nobody could tell whose they are."""
     named = request.header(b"x-dragoman-provider") is not None
-    known = keepers(service.settings)
-    if several_owners(service.settings) or not (named or known):
+    providers = storing_providers(runtime.settings)
+    if several_owners(runtime.settings) or not (named or providers):
         raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
     try:
-        only = known[0] if not named and len(known) == 1 else ""
-        await pass_on(service, request, api_path, account, owner=owner, provider=only)
+        only = providers[0] if not named and len(providers) == 1 else ""
+        await forward(runtime, request, api_path, builder, owner=owner, provider=only)
     except ClientError as error:
         raise _missing(below[0]) if below and error.status == 404 else error from None
 
 
-def _answering(
+def _operation_for(
     settings: Settings,
     owner: bytes,
-    found: Conversation,
+    conversation: Conversation,
     request: ServerRequest,
     body: JsonObject,
     bodies: list[bytes] | None,
     below: list[str],
-) -> Callable[[Tables], _Told]:
+) -> Callable[[Tables], _LazyResponse]:
     """What is done, in the store's thread, of what is asked of a conversation that was found."""
     match request.method, below:
         case "GET" | "HEAD", []:
-            return lambda _: _object(found)
+            return lambda _: _object(conversation)
         case "POST", []:
-            return partial(_changed, owner, found, _metadata(body))
+            return partial(_changed, owner, conversation, _metadata(body))
         case "DELETE", []:
-            return partial(_deleted, owner, found)
+            return partial(_deleted, owner, conversation)
         case "GET" | "HEAD", ["items"]:
-            return partial(_paged, found, page_of(request))
+            return partial(_paged, conversation, page_of(request))
         case "POST", ["items"]:
             if bodies is None:
                 raise _no_items()
-            return partial(_added, settings, owner, found, bodies)
+            return partial(_added, settings, owner, conversation, bodies)
         case "GET" | "HEAD", ["items", item_id]:
-            return partial(_shown, found, item_id)
+            return partial(_shown, conversation, item_id)
         case "DELETE", ["items", item_id]:
-            return partial(_removed, found, item_id)
+            return partial(_removed, conversation, item_id)
         case _:
             raise ClientError(404, "there is nothing at this path of a conversation")
 
 
 def _created(
     settings: Settings, owner: bytes, made: str, body: JsonObject, bodies: list[bytes] | None, tables: Tables
-) -> _Told:
+) -> _LazyResponse:
     items = _items(settings, tables, owner, made, bodies) if bodies is not None else ()
     return _object(tables.conversations.create(owner, made, _metadata(body), items))
 
 
-def _changed(owner: bytes, found: Conversation, metadata: bytes, tables: Tables) -> _Told:
-    tables.conversations.change(owner, found.id, metadata)
-    return _object(Conversation(id=found.id, created=found.created, metadata=metadata))
+def _changed(owner: bytes, conversation: Conversation, metadata: bytes, tables: Tables) -> _LazyResponse:
+    tables.conversations.change(owner, conversation.id, metadata)
+    return _object(Conversation(id=conversation.id, created=conversation.created, metadata=metadata))
 
 
-def _deleted(owner: bytes, found: Conversation, tables: Tables) -> _Told:
-    tables.conversations.delete(owner, found.id)
-    return _Told(lambda: {"id": found.id, "object": "conversation.deleted", "deleted": True})
+def _deleted(owner: bytes, conversation: Conversation, tables: Tables) -> _LazyResponse:
+    tables.conversations.delete(owner, conversation.id)
+    return _LazyResponse(lambda: {"id": conversation.id, "object": "conversation.deleted", "deleted": True})
 
 
-def _added(settings: Settings, owner: bytes, found: Conversation, bodies: list[bytes], tables: Tables) -> _Told:
-    items = _items(settings, tables, owner, found.id, bodies)
-    if not tables.conversations.append(owner, found.id, items):
+def _added(
+    settings: Settings, owner: bytes, conversation: Conversation, bodies: list[bytes], tables: Tables
+) -> _LazyResponse:
+    items = _items(settings, tables, owner, conversation.id, bodies)
+    if not tables.conversations.append(owner, conversation.id, items):
         # Deleted since it was found.
-        raise _missing(found.id)
+        raise _missing(conversation.id)
     return _list(items)
 
 
-def _paged(found: Conversation, page: ListPage, tables: Tables) -> _Told:
+def _paged(conversation: Conversation, page: ListPage, tables: Tables) -> _LazyResponse:
     # One more, to know whether there is more.
-    items = tables.conversations.page(found.id, page.after, page.limit + 1, newest_first=page.newest_first)
+    items = tables.conversations.page(conversation.id, page.after, page.limit + 1, newest_first=page.newest_first)
     if items is None:
         raise no_item(page.after, "after")
     return _list(items[: page.limit], more=len(items) > page.limit)
 
 
-def _shown(found: Conversation, item_id: str, tables: Tables) -> _Told:
-    item = _one(tables, found, item_id)
-    return _Told(partial(item_shown, item), len(item.body))
+def _shown(conversation: Conversation, item_id: str, tables: Tables) -> _LazyResponse:
+    item = _one(tables, conversation, item_id)
+    return _LazyResponse(partial(full_item, item), len(item.body))
 
 
-def _removed(found: Conversation, item_id: str, tables: Tables) -> _Told:
-    _one(tables, found, item_id)
-    tables.conversations.remove(found.id, item_id)
-    return _object(found)
+def _removed(conversation: Conversation, item_id: str, tables: Tables) -> _LazyResponse:
+    _one(tables, conversation, item_id)
+    tables.conversations.remove(conversation.id, item_id)
+    return _object(conversation)
 
 
-def _one(tables: Tables, found: Conversation, item_id: str) -> Item:
-    item = tables.conversations.item(found.id, item_id)
+def _one(tables: Tables, conversation: Conversation, item_id: str) -> Item:
+    item = tables.conversations.item(conversation.id, item_id)
     if item is None:
         raise no_item(item_id, "item_id")
     return item
@@ -204,8 +206,10 @@ def _one(tables: Tables, found: Conversation, item_id: str) -> Item:
 def _items(
     settings: Settings, tables: Tables, owner: bytes, conversation: str, bodies: list[bytes]
 ) -> tuple[Item, ...]:
-    native, shared = bool(keepers(settings)), several_owners(settings)
-    return added(tables, owner, conversation, bodies, native=native, shared=shared, limit=settings.limits.body)
+    native, shared = bool(storing_providers(settings)), several_owners(settings)
+    return items_to_add(
+        tables, owner, conversation, bodies, native=native, shared=shared, limit=settings.limits.request_body
+    )
 
 
 def _no_items() -> ClientError:
@@ -216,9 +220,10 @@ def _metadata(body: JsonObject) -> bytes:
     metadata = body.get("metadata")
     if metadata is None:
         return b"{}"
-    if not isinstance(metadata, dict) or len(metadata) > _MOST_METADATA or not _fits(metadata):
+    if not isinstance(metadata, dict) or len(metadata) > _MAX_METADATA or not _fits(metadata):
         problem = (
-            f"metadata is up to {_MOST_METADATA} texts of {_LONGEST_VALUE} characters under names of {_LONGEST_NAME}"
+            f"metadata is up to {_MAX_METADATA} texts of {_MAX_VALUE_LENGTH} characters "
+            f"under names of {_MAX_NAME_LENGTH}"
         )
         raise ClientError(400, problem, param="metadata")
     return encode(metadata)
@@ -226,21 +231,21 @@ def _metadata(body: JsonObject) -> bytes:
 
 def _fits(metadata: JsonObject) -> bool:
     return all(
-        len(name) <= _LONGEST_NAME and isinstance(value, str) and len(value) <= _LONGEST_VALUE
+        len(name) <= _MAX_NAME_LENGTH and isinstance(value, str) and len(value) <= _MAX_VALUE_LENGTH
         for name, value in metadata.items()
     )
 
 
-def _object(found: Conversation) -> _Told:
-    return _Told(
+def _object(conversation: Conversation) -> _LazyResponse:
+    return _LazyResponse(
         lambda: {
-            "id": found.id,
+            "id": conversation.id,
             "object": "conversation",
-            "created_at": found.created,
-            "metadata": decode_object(found.metadata),
+            "created_at": conversation.created,
+            "metadata": decode_object(conversation.metadata),
         }
     )
 
 
 def _missing(conversation_id: str) -> ClientError:
-    return ClientError(404, f"Conversation with id {shown(conversation_id)} not found.", param="conversation_id")
+    return ClientError(404, f"Conversation with id {printable(conversation_id)} not found.", param="conversation_id")

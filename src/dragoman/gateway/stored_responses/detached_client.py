@@ -16,21 +16,21 @@ class DetachedClient:
     """
 
     __slots__ = (
-        "answer",
         "behalf",
+        "body",
         "broken",
         "cancelled",
         "ended",
         "headers",
+        "on_data",
         "on_pause",
         "on_resume",
         "paused",
         "started",
         "status",
-        "told",
     )
 
-    def __init__(self, told: Callable[[bytes], None] | None = None, behalf: Client | None = None) -> None:
+    def __init__(self, on_data: Callable[[bytes], None] | None = None, behalf: Client | None = None) -> None:
         self.started = False
         self.ended = False
         self.paused = False
@@ -38,10 +38,10 @@ class DetachedClient:
         self.on_resume: Callable[[], None] | None = None
         self.status = 0
         self.headers: HeaderList = []
-        self.answer = b""
+        self.body = b""
         self.broken = False
         # Takes the pieces of a stream.
-        self.told = told
+        self.on_data = on_data
         self.behalf = behalf
         # Whether a request of its owner cancelled what runs for it.
         self.cancelled = False
@@ -54,7 +54,7 @@ class DetachedClient:
     def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
         """Take a whole reply, be it a stream that is known as a whole."""
         self.start(status, headers)
-        self.answer = body
+        self.body = body
         if status < 400:
             self.write(body)
         self.ended = True
@@ -66,8 +66,8 @@ class DetachedClient:
 
     def write(self, data: bytes) -> None:
         """Take a piece of a streamed reply."""
-        if self.told is not None and data:
-            self.told(data)
+        if self.on_data is not None and data:
+            self.on_data(data)
 
     def end(self) -> None:
         """Take the end of a streamed reply."""

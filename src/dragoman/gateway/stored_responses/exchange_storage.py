@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
-from dragoman.gateway.access.key_concurrency import KeyPlace
+from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import (
     ProviderRequest,
@@ -35,20 +35,25 @@ from dragoman.gateway.exchange.provider_request import (
     outline_of,
     prepare,
 )
-from dragoman.gateway.json_limits import weigh_request
+from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES, ApiPath
 from dragoman.gateway.runtime import Runtime
-from dragoman.gateway.stored_responses.background_start import begun_of, kept_request, running_of
+from dragoman.gateway.stored_responses.background_start import begun_of, running_of, with_storage_fields
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
-from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, ResolvedRequest, recalled_of
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, ResolvedRequest, resolve_request
 from dragoman.gateway.stored_responses.references import References, references_in
 from dragoman.gateway.stored_responses.response_endpoint import follow
 from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Taken, Task
 from dragoman.gateway.stored_responses.store_failures import NotStored, check
-from dragoman.gateway.stored_responses.stored_state import check_references, looked_up, owner_of, several_owners
+from dragoman.gateway.stored_responses.stored_state import (
+    check_references,
+    look_up_references,
+    owner_of,
+    several_owners,
+)
 from dragoman.gateway.stored_responses.turn_lookup import TurnLookup
-from dragoman.gateway.thread_offload import INLINE, beside_loop
+from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import HeaderList
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure
@@ -65,21 +70,23 @@ class ParsedRequest(Struct, frozen=True):
 
     outline: RequestOutline
     model: str
-    said: References | None
+    references: References | None
     # What it shows of who is speaking, where somebody listens for that.
     facts: ExchangeFacts = NOTHING
 
 
-def look(body: bytes, api_path: ApiPath, listen: Callable[[bytes], ExchangeFacts] | None = None) -> ParsedRequest:
+def parse_request(
+    body: bytes, api_path: ApiPath, extractor: Callable[[bytes], ExchangeFacts] | None = None
+) -> ParsedRequest:
     """Look at a request's body."""
     outline, model = outline_of(body)
     refers = api_path.protocol == RESPONSES or is_responses(api_path, outline)
     return ParsedRequest(
-        outline, model, references_in(body) if refers else None, NOTHING if listen is None else listen(body)
+        outline, model, references_in(body) if refers else None, NOTHING if extractor is None else extractor(body)
     )
 
 
-def may_recall(api_path: ApiPath) -> bool:
+def may_resolve_references(api_path: ApiPath) -> bool:
     """Whether what requests refer to is said for them; elsewhere it is only looked at whose it is."""
     return api_path.protocol == RESPONSES
 
@@ -88,8 +95,8 @@ class ExchangeStorage:
     """The memory of one exchange. `kept_answer` is there if its answer is kept: by `begin`, or by whoever left it."""
 
     # Of most requests nothing is looked up, and nothing is kept.
-    _said: References | None = None
-    _recalled: ResolvedRequest | None = None
+    _references: References | None = None
+    _resolved: ResolvedRequest | None = None
     _task: Task | None = None
     # The response's id, where it is made here, and by what name its conversation is had: whoever answers.
     _response_id = ""
@@ -98,268 +105,289 @@ class ExchangeStorage:
     # Gives the room back that was reserved for its input, once that is stored.
     _give_back: Callable[[], None] | None = None
     # Whether this is what was left to the background.
-    _is_left = False
+    _is_detached = False
     # What keeps the answer, for all targets; `kept_answer` is it while the present one's is kept.
-    _keeper: ResponseWriter | None = None
-    kept_answer: ResponseWriter | None = None
+    _shared_writer: ResponseWriter | None = None
+    writer: ResponseWriter | None = None
     # Whether an answer was there, and could not be kept in time.
     gave_up = False
 
-    def __init__(self, service: Runtime, api_path: ApiPath, key: str = "") -> None:
-        self._service = service
+    def __init__(self, runtime: Runtime, api_path: ApiPath, key: str = "") -> None:
+        self._runtime = runtime
         self._api_path = api_path
         # The name of the gateway key.
         self._key = key
-        self.turns = TurnLookup(service, api_path)
-        self._haste = Expedite()
+        self.turns = TurnLookup(runtime, api_path)
+        self._expedite = Expedite()
 
-    def recalls(self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target) -> bool:
+    def needs_lookup(self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target) -> bool:
         """Whether anything may have to be looked up for a request."""
-        return looked.said is not None or self.turns.may_lack(owner_of(key), body, target)
+        return looked.references is not None or self.turns.may_lack(owner_of(key), body, target)
 
-    async def recall(
+    async def resolve(
         self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target
     ) -> ResolvedReferences | None:
         """What a request refers to, as far as that is kept here."""
-        state, settings = self._service.state, self._service.settings
-        if not may_recall(self._api_path):
-            await check_references(state, settings, key, looked.said, body, target)
-            if looked.said is None:
+        state, settings = self._runtime.state, self._runtime.settings
+        if not may_resolve_references(self._api_path):
+            await check_references(state, settings, key, looked.references, body, target)
+            if looked.references is None:
                 # It can refer to nothing, and only lack something.
-                await self.turns.recall(owner_of(key), body, self._key)
+                await self.turns.look_up(owner_of(key), body, self._key)
             return None
-        found = await looked_up(state, settings, key, looked.said, body, target)
-        if found is not None and found.background and target.endpoint.protocol == RESPONSES and not target.kept_here:
+        resolved = await look_up_references(state, settings, key, looked.references, body, target)
+        if (
+            resolved is not None
+            and resolved.background
+            and target.endpoint.protocol == RESPONSES
+            and not target.stored_here
+        ):
             # What it says of itself is the provider's, which knows nothing of running by itself.
             raise ClientError(400, "this provider cannot answer in the background", param="background")
-        return found
+        return resolved
 
     def prepare(
         self,
-        asked: ClientRequest,
+        client_request: ClientRequest,
         body: bytes,
         looked: ParsedRequest,
-        found: ResolvedReferences | None,
+        resolved: ResolvedReferences | None,
         target: Target,
         strict: Strict,
     ) -> ProviderRequest:
         """Write a request for the provider it leads to, with what it refers to in place of references."""
-        self._said = looked.said
-        if found is not None and looked.said is not None:
-            self._recalled = recalled_of(body, looked.said, found)
-            body = self._recalled.body
-            weigh_request(body)
+        self._references = looked.references
+        if resolved is not None and looked.references is not None:
+            self._resolved = resolve_request(body, looked.references, resolved)
+            body = self._resolved.body
+            check_request_values(body)
         body = self.turns.restored(body, target)
         renamed = target.model != looked.model
-        return prepare(asked, body, looked.outline, target, renamed=renamed, strict=strict, owner=owner_of(asked.key))
+        return prepare(
+            client_request,
+            body,
+            looked.outline,
+            target,
+            renamed=renamed,
+            strict=strict,
+            owner=owner_of(client_request.key),
+        )
 
     async def begin(self, key: Key | None, prepared: ProviderRequest) -> ProviderRequest:
         """The request, as one whose answer says that it is kept, if it is."""
-        self._task = task = self._to_keep(key, prepared)
+        self._task = task = self._storage_task(key, prepared)
         if task is None:
             return prepared
-        state = self._service.state
+        state = self._runtime.state
         # What only refers back leaves nothing, and waits for nobody.
         if task.writes:
-            if self._keeper is None:
-                await check(task.store, self._service.log)
-                keeper = ResponseWriter(task, self._service.log)
-                self._give_back = await state.quota.reserve(task.owner, keeper.size(None))
-                self._keeper = keeper
-            self._keeper.bind(task)
-            self.kept_answer = self._keeper
-        recalled = task.recalled
-        if recalled is not None and recalled.conversation is not None and self._release is None:
-            self._release = await state.leases.take(task.owner, recalled.conversation, task.holder, recalled.found)
-        return kept_request(prepared, task)
+            if self._shared_writer is None:
+                await check(task.store, self._runtime.log)
+                shared_writer = ResponseWriter(task, self._runtime.log)
+                self._give_back = await state.quota.reserve(task.owner, shared_writer.size(None))
+                self._shared_writer = shared_writer
+            self._shared_writer.bind(task)
+            self.writer = self._shared_writer
+        resolved = task.resolved
+        if resolved is not None and resolved.conversation is not None and self._release is None:
+            self._release = await state.leases.take(
+                task.owner, resolved.conversation, task.holder, resolved.stored_weight
+            )
+        return with_storage_fields(prepared, task)
 
-    def follow_up(self, memory: ExchangeStorage) -> None:
+    def follow_up(self, storage: ExchangeStorage) -> None:
         """Be the memory of a response that was left to the background: its conversation is had by whoever runs it."""
-        self._keeper = self.kept_answer = memory.kept_answer
-        self._response_id = memory._response_id
-        self._is_left, self._release = True, _nothing
+        self._shared_writer = self.writer = storage.writer
+        self._response_id = storage._response_id
+        self._is_detached, self._release = True, _nothing
 
     def retarget(self) -> None:
         """Begin again with another target: nothing that was recalled for the last one, or kept of it, is this one's."""
-        self._said, self._recalled, self._task, self.kept_answer = None, None, None, None
-        if self._keeper is not None:
-            self._keeper.anew()
+        self._references, self._resolved, self._task, self.writer = None, None, None, None
+        if self._shared_writer is not None:
+            self._shared_writer.anew()
 
-    def _to_keep(self, key: Key | None, prepared: ProviderRequest) -> Task | None:
+    def _storage_task(self, key: Key | None, prepared: ProviderRequest) -> Task | None:
         """What is to be kept of the answer, if anything is."""
-        service = self._service
-        store, native = service.state.store, prepared.target.keeps_responses
+        runtime = self._runtime
+        store, native = runtime.state.store, prepared.target.stores_at_provider
         if store is None or prepared.client != RESPONSES or prepared.source != RESPONSES:
             return None
-        noted = native and service.notes_ids and (self._said is None or self._said.keeps)
-        if self._recalled is None and not noted:
+        records_owner = native and runtime.records_ids and (self._references is None or self._references.is_stored)
+        if self._resolved is None and not records_owner:
             return None
         if not self._response_id:
             self._response_id = "resp_" + random_token(48)
         return Task(
             store=store,
             owner=owner_of(key),
-            recalled=self._recalled,
+            resolved=self._resolved,
             response_id="" if native else self._response_id,
             native=native,
-            kept_here=prepared.target.kept_here,
+            stored_here=prepared.target.stored_here,
             provider=prepared.target.provider.name,
             holder=self._response_id,
-            conversation=(self._said.conversation or "") if noted and self._said and self._recalled is None else "",
+            conversation=(self._references.conversation or "")
+            if records_owner and self._references and self._resolved is None
+            else "",
         )
 
     @property
-    def told_id(self) -> str:
+    def stored_id(self) -> str:
         """The id under which the answer is kept; "" if it is not."""
-        return self._response_id if self.kept_answer is not None else ""
+        return self._response_id if self.writer is not None else ""
 
     @property
     def in_background(self) -> bool:
         """Whether the client does not wait for the answer."""
-        waits = self._task is None or self._recalled is None or not self._recalled.background
-        return not waits and not self._is_left
+        waits = self._task is None or self._resolved is None or not self._resolved.background
+        return not waits and not self._is_detached
 
-    async def leave(
+    async def detach(
         self,
         prepared: ProviderRequest,
         client: DetachedClient,
         run: Callable[[], Awaitable[None]],
         hand_on: Callable[[], Callable[[], None]],
-        place: KeyPlace | None = None,
+        slot: KeySlot | None = None,
     ) -> JsonObject:
         """Let the response run in the background, in the place of whoever asked for it; give it as it stands.
 
         `hand_on` gives what is called when it has ended: the request is held until then.
         """
-        state, task, kept_answer = self._service.state, self._task, self.kept_answer
-        assert task is not None and kept_answer is not None
-        state.background.check(task.owner, shared=several_owners(self._service.settings))
+        state, task, writer = self._runtime.state, self._task, self.writer
+        assert task is not None and writer is not None
+        state.background.check(task.owner, shared=several_owners(self._runtime.settings))
         begun = begun_of(prepared, task)
-        kept_place = None if place is None else place.hand_on()
+        background_slot = None if slot is None else slot.hand_on()
         # The conversation stays reserved until the response has ended, or could not begin.
         release, self._release = self._release or _nothing, None
         running = running_of(
             prepared,
             task,
             begun,
-            kept_answer=kept_answer,
+            writer=writer,
             client=client,
             exchange=run,
-            release=partial(_all, release, hand_on(), _nothing if kept_place is None else kept_place.release),
-            mint=self._service.mint,
+            release=partial(_all, release, hand_on(), _nothing if background_slot is None else background_slot.release),
+            mint=self._runtime.mint,
         )
         await state.background.start(running)
         return begun
 
-    async def follow(self, asked: ClientRequest, client: Client, account: RecordBuilder, headers: HeaderList) -> None:
+    async def follow(
+        self, client_request: ClientRequest, client: Client, builder: RecordBuilder, headers: HeaderList
+    ) -> None:
         """Tell the client's stream of what was left in the background."""
         task = self._task
         assert task is not None
-        await follow(self._service, asked, client, account, task.store, task.owner, task.response_id, -1, headers)
+        await follow(
+            self._runtime, client_request, client, builder, task.store, task.owner, task.response_id, -1, headers
+        )
 
     async def named(self, body: bytes) -> bytes:
         """A relayed answer that is known as a whole, under the name that is kept here."""
-        kept_answer = self.kept_answer
-        if kept_answer is not None:
-            body = await beside_loop(partial(kept_answer.under_name, body), len(body), self._key, paid=True)
+        writer = self.writer
+        if writer is not None:
+            body = await offload(partial(writer.under_name, body), len(body), self._key, paid=True)
         return body
 
     def anew(self) -> None:
         """Begin again with another answer, in place of one that nobody was told."""
-        if self.kept_answer is not None:
-            self.kept_answer.anew()
+        if self.writer is not None:
+            self.writer.anew()
 
-    async def keep(self, prepared: ProviderRequest, body: bytes) -> None:
+    async def store_response(self, prepared: ProviderRequest, body: bytes) -> None:
         """Write down an answer that is known as a whole, before the client knows it; `NotKept` if that fails."""
-        if self.kept_answer is not None:
-            look_at = self.kept_answer.ending if prepared.stream else self.kept_answer.whole
+        if self.writer is not None:
+            look_at = self.writer.ending if prepared.stream else self.writer.full_response
             try:
-                await self._write(await beside_loop(partial(look_at, body), len(body), self._key, paid=True))
+                await self._write(await offload(partial(look_at, body), len(body), self._key, paid=True))
             except asyncio.CancelledError:
-                self._service.log.event("error", "an answer could not be kept", why="its exchange was ended before")
+                self._runtime.log.event("error", "an answer could not be kept", why="its exchange was ended before")
                 self.gave_up = True
                 raise
 
-    def keep_turn(self, key: Key | None, prepared: ProviderRequest, answer: Response) -> None:
+    def cache_turn(self, key: Key | None, prepared: ProviderRequest, response: Response) -> None:
         """Have an answer kept that its client may send back without its reasoning; nobody waits for that."""
-        self.turns.keep(owner_of(key), prepared, answer)
+        self.turns.cache_turn(owner_of(key), prepared, response)
 
     async def _write(self, taken: Taken | None) -> None:
-        kept_answer, store = self.kept_answer, self._service.state.store
-        assert kept_answer is not None and store is not None
-        unit = kept_answer.unit(taken)
+        writer, store = self.writer, self._runtime.state.store
+        assert writer is not None and store is not None
+        unit = writer.unit(taken)
         if unit is None:
-            kept_answer.took(taken)
+            writer.mark_written(taken)
             return
         try:
-            alone = await store.write(unit, haste=self._haste, answer=kept_answer.measure(taken))
+            alone = await store.write(unit, expedite=self._expedite, response_size=writer.measure(taken))
         except (StoreError, LeaseLost) as error:
-            raise self._not_kept(error) from None
-        kept_answer.took(taken, alone=alone)
+            raise self._not_stored(error) from None
+        writer.mark_written(taken, alone=alone)
 
-    def settle(self, frames: bytes, *, at_once: bool = False) -> asyncio.Future[None] | None:
+    def finalize(self, frames: bytes, *, at_once: bool = False) -> asyncio.Future[None] | None:
         """Ask the store to keep the answer that a stream's last frames hold; None if it has nothing to do.
 
         `at_once` if it is not waited for while another process has it. It is never asked twice: `hurry` says that it is
         tried for the last time. The future may hold `NotKept`.
         """
-        kept_answer, store = self.kept_answer, self._service.state.store
-        if kept_answer is None or store is None:
+        writer, store = self.writer, self._runtime.state.store
+        if writer is None or store is None:
             return None
-        self._haste.now = at_once
+        self._expedite.now = at_once
         if len(frames) > INLINE:
-            return asyncio.ensure_future(self._settle_beside_loop(kept_answer, frames))
-        taken = kept_answer.ending(frames)
-        unit = kept_answer.unit(taken)
+            return asyncio.ensure_future(self._finalize_off_loop(writer, frames))
+        taken = writer.ending(frames)
+        unit = writer.unit(taken)
         if unit is None:
-            kept_answer.took(taken)
+            writer.mark_written(taken)
             return None
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        writing = store.write(unit, haste=self._haste, answer=kept_answer.measure(taken))
-        writing.add_done_callback(partial(self._settled, kept_answer, taken, told))
-        return told
+        finalized: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        writing = store.write(unit, expedite=self._expedite, response_size=writer.measure(taken))
+        writing.add_done_callback(partial(self._on_written, writer, taken, finalized))
+        return finalized
 
-    async def _settle_beside_loop(self, kept_answer: ResponseWriter, frames: bytes) -> None:
-        await self._write(await beside_loop(partial(kept_answer.ending, frames), len(frames), self._key, paid=True))
+    async def _finalize_off_loop(self, writer: ResponseWriter, frames: bytes) -> None:
+        await self._write(await offload(partial(writer.ending, frames), len(frames), self._key, paid=True))
 
-    def _settled(
+    def _on_written(
         self,
-        kept_answer: ResponseWriter,
+        writer: ResponseWriter,
         taken: Taken | None,
-        told: asyncio.Future[None],
+        finalized: asyncio.Future[None],
         writing: asyncio.Future[bool],
     ) -> None:
         error = writing.exception()
         if error is None:
-            kept_answer.took(taken, alone=writing.result())
-            told.set_result(None)
+            writer.mark_written(taken, alone=writing.result())
+            finalized.set_result(None)
         else:
-            told.set_exception(self._not_kept(error))
+            finalized.set_exception(self._not_stored(error))
 
-    def _not_kept(self, error: BaseException) -> NotStored:
-        self._service.log.event("error", "an answer could not be kept", why=str(error))
+    def _not_stored(self, error: BaseException) -> NotStored:
+        self._runtime.log.event("error", "an answer could not be kept", why=str(error))
         return NotStored()
 
-    def hurry(self) -> None:
+    def expedite_now(self) -> None:
         """Have what is to be kept tried once more, and not again."""
-        if self._service.state.store is not None:
-            self._service.state.store.hurry(self._haste)
+        if self._runtime.state.store is not None:
+            self._runtime.state.store.expedite_now(self._expedite)
 
     @property
-    def noting(self) -> asyncio.Future[bool] | None:
+    def recording_owner(self) -> asyncio.Future[bool] | None:
         """What comes of noting whose a response is, while that is under way: only then its id may be told."""
-        return None if self.kept_answer is None else self.kept_answer.noting
+        return None if self.writer is None else self.writer.recording_owner
 
     def lost(self, frames: bytes, failure: Failure) -> bytes:
         """What a client is told in place of last frames that could not be kept."""
-        return b"" if self.kept_answer is None else self.kept_answer.lost(frames, failure)
+        return b"" if self.writer is None else self.writer.lost(frames, failure)
 
     def end(self) -> None:
         """Let others have the conversation; note whose a response is of which only its id was told."""
-        if self.kept_answer is not None and (note := self.kept_answer.to_note) is not None:
-            store = self._service.state.store
+        if self.writer is not None and (record_owner := self.writer.pending_owner_record) is not None:
+            store = self._runtime.state.store
             assert store is not None
-            store.post(note)
+            store.post(record_owner)
         if self._release is not None:
             self._release()
             self._release = None

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import partial
 
 from dragoman.errors import ClientError
-from dragoman.gateway.advice import shown
+from dragoman.gateway.advice import printable
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.stored_responses.store_failures import heard, undone
+from dragoman.gateway.stored_responses.store_failures import await_result, undone
 from dragoman.store import Store, StoreBusy, StoreError, Tables
 
 _RENEW = 3.0
@@ -25,7 +25,7 @@ def locked(conversation: str) -> ClientError:
     """What is told while a response is given in a conversation."""
     return ClientError(
         409,
-        f"Another response is being given in the conversation {shown(conversation)}; try again when it has ended.",
+        f"Another response is being given in the conversation {printable(conversation)}; try again when it has ended.",
         param="conversation",
         code="conversation_locked",
     )
@@ -42,7 +42,9 @@ class Leases:
         self._timer: asyncio.TimerHandle | None = None
         self._renewing = False
 
-    async def take(self, owner: bytes, conversation: str, holder: str, found: tuple[int, int]) -> Callable[[], None]:
+    async def take(
+        self, owner: bytes, conversation: str, holder: str, stored_weight: tuple[int, int]
+    ) -> Callable[[], None]:
         """Have a conversation alone, of which so much was `found`; give what lets others have it.
 
         A conversation that is not kept here is its provider's, which knows its order. While another response is given
@@ -53,13 +55,13 @@ class Leases:
             raise locked(conversation)
         release = partial(self.release, conversation, holder)
 
-        def unheard(ours: bool) -> None:
+        def on_abandoned(ours: bool) -> None:
             if ours:
                 release()
 
-        leasing = partial(_lease, owner=owner, conversation=conversation, holder=holder, found=found)
+        leasing = partial(_lease, owner=owner, conversation=conversation, holder=holder, stored_weight=stored_weight)
         try:
-            ours = await heard(self._store.write(leasing, unheard=unheard), unheard)
+            ours = await await_result(self._store.write(leasing, on_abandoned=on_abandoned), on_abandoned)
         except StoreError as error:
             raise undone(error, self._log) from None
         if not ours:
@@ -112,12 +114,12 @@ class Leases:
             self._arm(pause)
 
 
-def _lease(tables: Tables, *, owner: bytes, conversation: str, holder: str, found: tuple[int, int]) -> bool:
+def _lease(tables: Tables, *, owner: bytes, conversation: str, holder: str, stored_weight: tuple[int, int]) -> bool:
     """Whether a conversation is kept here, and had from now on."""
     conversations = tables.conversations
     if conversations.find(owner, conversation) is None:
         return False
-    if not conversations.lease(owner, conversation, holder) or conversations.weight(conversation) != found:
+    if not conversations.lease(owner, conversation, holder) or conversations.weight(conversation) != stored_weight:
         raise locked(conversation)
     return True
 

@@ -37,18 +37,18 @@ class Quota:
         store: Store | None,
         log: Log,
         clock: Callable[[], float],
-        sums: Mapping[bytes, int] | None = None,
+        bytes_by_owner: Mapping[bytes, int] | None = None,
     ) -> None:
         in_memory = storage.path in ("", MEMORY)
-        self._most = min(storage.max_bytes, _IN_MEMORY) if in_memory else storage.max_bytes
-        self._most_of_key = storage.max_bytes_per_key
-        self._store = store if self._most or self._most_of_key else None
+        self._max_bytes = min(storage.max_bytes, _IN_MEMORY) if in_memory else storage.max_bytes
+        self._max_bytes_per_key = storage.max_bytes_per_key
+        self._store = store if self._max_bytes or self._max_bytes_per_key else None
         self._log = log
         self._clock = clock
         # What exchanges under way have reserved.
         self._reserved: Counter[bytes] = Counter()
         # What was stored and reserved at the last look, and what was reserved since.
-        self._own: Counter[bytes] = Counter(sums or {})
+        self._own: Counter[bytes] = Counter(bytes_by_owner or {})
         self._total = self._own.total()
         # When each owner's was last asked for.
         self._looked: dict[bytes, float] = {}
@@ -75,9 +75,9 @@ class Quota:
     def _came(self, owner: bytes, looking: asyncio.Future[StoredBytes]) -> None:
         # A store that fails is found out by whoever stores something: this asks again in a second.
         if not looking.cancelled() and looking.exception() is None:
-            self._know(owner, looking.result())
+            self._update(owner, looking.result())
 
-    def _know(self, owner: bytes, stored: StoredBytes) -> None:
+    def _update(self, owner: bytes, stored: StoredBytes) -> None:
         self._own[owner] = stored.own + self._reserved[owner]
         self._total = stored.total + self._reserved.total()
 
@@ -86,7 +86,7 @@ class Quota:
         try:
             while True:
                 stored = await store.read(partial(Tables.stored, owner=owner))
-                self._know(owner, stored)
+                self._update(owner, stored)
                 lacking = self._lacks(owner, size)
                 if not lacking:
                     return
@@ -98,9 +98,9 @@ class Quota:
 
     def _lacks(self, owner: bytes, size: int, share: int = 1) -> str:
         """The setting by which there is no room for so many bytes in one `share` of it; "" if there is."""
-        if self._most_of_key and share * (self._own[owner] + size) > self._most_of_key:
+        if self._max_bytes_per_key and share * (self._own[owner] + size) > self._max_bytes_per_key:
             return "max_bytes_per_key"
-        return "max_bytes" if self._most and share * (self._total + size) > self._most else ""
+        return "max_bytes" if self._max_bytes and share * (self._total + size) > self._max_bytes else ""
 
 
 def _nothing() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from dragoman.errors import ClientError
-from dragoman.gateway.advice import shown
+from dragoman.gateway.advice import printable
 from dragoman.gateway.exchange.provider_request import check_plain_items
 from dragoman.gateway.stored_responses.references import (
     References,
@@ -34,15 +34,15 @@ from dragoman.store.responses import RUNNING, Item, Responses, StoredResponse
 from dragoman.wire.json_spans import object_members, with_member, without
 
 # What can be kept of one request: to write more items than these would make everybody else wait.
-_MOST_ITEMS = 10_000
-_LARGEST = 32 * 1024 * 1024
+_MAX_ITEMS = 10_000
+_MAX_REQUEST_BYTES = 32 * 1024 * 1024
 
 
 class _Room:
     """How much a request may still come to; with what it refers to it is no larger than one that says it all itself."""
 
     def __init__(self, limit: int) -> None:
-        self._items = _MOST_ITEMS
+        self._items = _MAX_ITEMS
         self._bytes = limit
 
     def take(self, weight: tuple[int, int], param: str) -> None:
@@ -65,9 +65,9 @@ class ResolvedRequest(Struct, frozen=True, kw_only=True):
 
     body: bytes
     before: tuple[Item, ...] = ()
-    found: tuple[int, int] = (0, 0)
-    said: tuple[Item, ...] = ()
-    keeps: bool
+    stored_weight: tuple[int, int] = (0, 0)
+    new_items: tuple[Item, ...] = ()
+    is_stored: bool
     background: bool = False
     previous: str | None = None
     conversation: str | None = None
@@ -75,7 +75,7 @@ class ResolvedRequest(Struct, frozen=True, kw_only=True):
     @property
     def context(self) -> tuple[Item, ...]:
         """What is kept as the response's input: in a conversation nothing leads back to what was said before."""
-        return (*self.before, *self.said) if self.conversation is not None else self.said
+        return (*self.before, *self.new_items) if self.conversation is not None else self.new_items
 
 
 class ResolvedReferences(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class ResolvedReferences(Struct, frozen=True, kw_only=True):
     """
 
     before: list[Item] | None
-    kept: tuple[int, int]
+    stored_weight: tuple[int, int]
     own: list[bytes]
     cut: frozenset[str]
     background: bool
@@ -93,7 +93,7 @@ class ResolvedReferences(Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """How many bytes there are to be put together."""
-        return self.kept[1] + sum(map(len, self.own))
+        return self.stored_weight[1] + sum(map(len, self.own))
 
     @property
     def bodies(self) -> list[bytes]:
@@ -101,14 +101,14 @@ class ResolvedReferences(Struct, frozen=True, kw_only=True):
         return [item.body for item in self.before or ()] + self.own
 
 
-def refers(said: References, *, native: bool) -> bool:
+def refers(references: References, *, native: bool) -> bool:
     """Whether there is anything to be looked up for a request, of a provider that keeps items (`native`) or another."""
-    named = said.previous is not None or said.conversation is not None or bool(said.referred)
-    return named or (native and bool(said.looked_up))
+    named = references.previous is not None or references.conversation is not None or bool(references.referred)
+    return named or (native and bool(references.looked_up))
 
 
-def look_up(
-    tables: Tables | None, *, owner: bytes, said: References, size: int, native: bool, shared: bool, limit: int
+def resolve_references(
+    tables: Tables | None, *, owner: bytes, references: References, size: int, native: bool, shared: bool, limit: int
 ) -> ResolvedReferences | None:
     """All that is looked up for one request, in one state of the store.
 
@@ -117,33 +117,40 @@ def look_up(
     may have.
     """
     if native:
-        check_own(tables, owner, said, shared=shared)
-    found = None if tables is None else found_of(tables, owner, said, size, native=native, limit=limit)
+        check_own(tables, owner, references, shared=shared)
+    resolved = None if tables is None else find_references(tables, owner, references, size, native=native, limit=limit)
     if native:
-        if found is not None and shared:
+        if resolved is not None and shared:
             # What was kept of other requests was not read as closely as this one.
-            check_plain_items(found.bodies, "input")
-        check_given(tables, owner, relied_on_in(said, found), shared=shared)
-    return found
+            check_plain_items(resolved.bodies, "input")
+        check_given(tables, owner, relied_on_in(references, resolved), shared=shared)
+    return resolved
 
 
-def found_of(
-    tables: Tables | None, owner: bytes, said: References, size: int, *, native: bool, limit: int
+def find_references(
+    tables: Tables | None, owner: bytes, references: References, size: int, *, native: bool, limit: int
 ) -> ResolvedReferences | None:
     """What is found of what is its owner's to refer to; a request that refers to nothing needs no tables."""
     room = _Room(limit)
-    previous, conversation, keeps, background = said.previous, said.conversation, said.keeps, said.background
+    previous, conversation, keeps, background = (
+        references.previous,
+        references.conversation,
+        references.is_stored,
+        references.background,
+    )
     if previous is not None and conversation is not None:
         raise ClientError(400, "previous_response_id and conversation exclude each other", param="previous_response_id")
     if background and not keeps and not native:
         raise ClientError(
             400, "a response in the background has to be stored", param="background", code="unsupported_parameter"
         )
-    kept = _before(tables, owner, previous, conversation, room, native=native)
-    before = None if kept is None else _as_compacted(kept)
+    stored_items = _before(tables, owner, previous, conversation, room, native=native)
+    before = None if stored_items is None else _as_compacted(stored_items)
     # A reference alone is input enough.
-    inputs = [] if said.silent and before is not None else said.inputs
-    resolved = _resolved(tables, owner, inputs, said.referred, room, native=native) if inputs is not None else None
+    inputs = [] if references.silent and before is not None else references.inputs
+    resolved = (
+        _resolved(tables, owner, inputs, references.referred, room, native=native) if inputs is not None else None
+    )
     if native and before is None and resolved is None:
         return None
     if inputs is None or (before is None and resolved is None and not keeps and not background):
@@ -161,55 +168,57 @@ def found_of(
         cut.add("input")
     return ResolvedReferences(
         before=before,
-        kept=(len(kept or ()), sum(len(item.body) for item in kept or ())),
+        stored_weight=(len(stored_items or ()), sum(len(item.body) for item in stored_items or ())),
         own=own,
         cut=frozenset(cut),
         background=background and not native,
     )
 
 
-def recalled_of(body: bytes, said: References, found: ResolvedReferences) -> ResolvedRequest:
+def resolve_request(body: bytes, references: References, resolved: ResolvedReferences) -> ResolvedRequest:
     """The request with what was found in place of its references."""
-    before = found.before or ()
+    before = resolved.before or ()
     return ResolvedRequest(
-        body=_rewritten(body, found.bodies, found.cut),
+        body=_rewritten(body, resolved.bodies, resolved.cut),
         before=tuple(before),
-        found=found.kept,
-        said=items_of(found.own) if said.keeps or said.conversation is not None else (),
-        keeps=said.keeps,
-        background=found.background,
-        previous=said.previous,
-        conversation=said.conversation,
+        stored_weight=resolved.stored_weight,
+        new_items=items_of(resolved.own) if references.is_stored or references.conversation is not None else (),
+        is_stored=references.is_stored,
+        background=resolved.background,
+        previous=references.previous,
+        conversation=references.conversation,
     )
 
 
-def keeper_of(tables: Tables, owner: bytes, said: References, *, noted: bool = True) -> str | None:
+def storing_provider_of(
+    tables: Tables, owner: bytes, references: References, *, owners_recorded: bool = True
+) -> str | None:
     """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
 
     Where answers are `noted` only a conversation can be that: whoever makes one elsewhere is not heard of. Where they
     are not, it is all that is not kept here.
     """
-    responses, conversation = tables.responses, said.conversation
-    if said.previous is not None and (found := responses.keeper(owner, said.previous)):
-        return found
-    if said.previous is not None and not noted and responses.find(owner, said.previous) is None:
+    responses, conversation = tables.responses, references.conversation
+    if references.previous is not None and (provider := responses.storing_provider(owner, references.previous)):
+        return provider
+    if references.previous is not None and not owners_recorded and responses.find(owner, references.previous) is None:
         return None
     if conversation is not None and tables.conversations.find(owner, conversation) is None:
-        return responses.keeper(owner, conversation) or None
+        return responses.storing_provider(owner, conversation) or None
     # What is kept here is said in full, whoever is asked.
-    referred = [name for name in dict.fromkeys(said.referred.values()) if not responses.item(owner, name)]
-    for name in (*referred, *said.looked_up):
-        if found := responses.item_keeper(owner, name):
-            return found
-    return None if referred and not noted else ""
+    referred = [name for name in dict.fromkeys(references.referred.values()) if not responses.item(owner, name)]
+    for name in (*referred, *references.looked_up):
+        if provider := responses.item_storing_provider(owner, name):
+            return provider
+    return None if referred and not owners_recorded else ""
 
 
-def check_own(tables: Tables | None, owner: bytes, said: References, *, shared: bool) -> None:
+def check_own(tables: Tables | None, owner: bytes, references: References, *, shared: bool) -> None:
     """Refuse a response or conversation that a provider keeps unless it is known that this owner made it.
 
     Where one owner alone has any there (not `shared`), what is known to be of an earlier one.
     """
-    previous, conversation = said.previous, said.conversation
+    previous, conversation = references.previous, references.conversation
     responses, conversations = (None, None) if tables is None else (tables.responses, tables.conversations)
     if previous is not None and not _may_be_own(responses, owner, previous, shared=shared):
         raise _no_response(previous)
@@ -217,17 +226,17 @@ def check_own(tables: Tables | None, owner: bytes, said: References, *, shared: 
         raise _no_conversation(conversation)
 
 
-def _may_be_own(kept: Responses | Conversations | None, owner: bytes, name: str, *, shared: bool) -> bool:
-    if kept is None:
+def _may_be_own(table: Responses | Conversations | None, owner: bytes, name: str, *, shared: bool) -> bool:
+    if table is None:
         return not shared
-    return kept.find(owner, name) is not None if shared else not kept.is_anothers(owner, name)
+    return table.find(owner, name) is not None if shared else not table.is_anothers(owner, name)
 
 
-def relied_on_in(said: References, found: ResolvedReferences | None) -> tuple[str, ...]:
+def relied_on_in(references: References, resolved: ResolvedReferences | None) -> tuple[str, ...]:
     """The ids by which a provider that keeps items would look something up for a request as it goes out, each once."""
-    if found is None:
-        return tuple(dict.fromkeys((*said.referred.values(), *said.looked_up)))
-    return tuple(dict.fromkeys(name for body in found.bodies if (name := relied_on(body)) is not None))
+    if resolved is None:
+        return tuple(dict.fromkeys((*references.referred.values(), *references.looked_up)))
+    return tuple(dict.fromkeys(name for body in resolved.bodies if (name := relied_on(body)) is not None))
 
 
 def check_given(tables: Tables | None, owner: bytes, names: Iterable[str], *, shared: bool) -> None:
@@ -245,11 +254,11 @@ def _before(
     """What was said before, if the request refers to anything that is ours."""
     if previous is not None:
         assert tables is not None
-        found = tables.responses.find(owner, previous)
-        if native and (found is None or not found.body):
+        stored = tables.responses.find(owner, previous)
+        if native and (stored is None or not stored.body):
             return None
         room.take(tables.responses.weight(owner, previous), "previous_response_id")
-        return _chain(tables, owner, previous, found)
+        return _chain(tables, owner, previous, stored)
     if conversation is not None:
         assert tables is not None
         if tables.conversations.find(owner, conversation) is not None:
@@ -262,29 +271,32 @@ def _before(
 
 def _as_compacted(items: list[Item]) -> list[Item]:
     """What was said, without what a compaction was asked to stand for, and without the asking."""
-    asked = {count for count, item in enumerate(items) if _is_of(item, "compaction_trigger")}
-    if not asked:
+    triggers = {count for count, item in enumerate(items) if _is_of(item, "compaction_trigger")}
+    if not triggers:
         return items
     done = max((count for count, item in enumerate(items) if _is_of(item, "compaction")), default=-1)
-    start = max((count for count in asked if count < done), default=-1) + 1
-    return [item for count, item in enumerate(items) if count >= start and count not in asked]
+    start = max((count for count in triggers if count < done), default=-1) + 1
+    return [item for count, item in enumerate(items) if count >= start and count not in triggers]
 
 
 def _is_of(item: Item, kind: str) -> bool:
     return kind.encode() in item.body and named_in(item.body).type == kind
 
 
-def _chain(tables: Tables, owner: bytes, previous: str, found: StoredResponse | None) -> list[Item]:
-    if found is not None and found.status in RUNNING:
-        raise ClientError(400, f"Previous response {shown(previous)} has not ended yet.", param="previous_response_id")
-    if found is not None and not found.body:
+def _chain(tables: Tables, owner: bytes, previous: str, stored: StoredResponse | None) -> list[Item]:
+    if stored is not None and stored.status in RUNNING:
+        raise ClientError(
+            400, f"Previous response {printable(previous)} has not ended yet.", param="previous_response_id"
+        )
+    if stored is not None and not stored.body:
         raise ClientError(
             400,
-            f"Previous response with id {shown(previous)} is kept by {found.provider}, which alone can go on from it.",
+            f"Previous response with id {printable(previous)} is kept by {stored.provider}, "
+            "which alone can go on from it.",
             param="previous_response_id",
             code="previous_response_not_found",
         )
-    chain = tables.responses.chain(owner, previous) if found is not None else None
+    chain = tables.responses.chain(owner, previous) if stored is not None else None
     if chain is None:
         raise _no_response(previous)
     return chain
@@ -293,21 +305,21 @@ def _chain(tables: Tables, owner: bytes, previous: str, found: StoredResponse | 
 def _no_response(response_id: str) -> ClientError:
     return ClientError(
         400,
-        f"Previous response with id {shown(response_id)} not found.",
+        f"Previous response with id {printable(response_id)} not found.",
         param="previous_response_id",
         code="previous_response_not_found",
     )
 
 
 def _no_conversation(conversation_id: str) -> ClientError:
-    return ClientError(404, f"Conversation with id {shown(conversation_id)} not found.", param="conversation")
+    return ClientError(404, f"Conversation with id {printable(conversation_id)} not found.", param="conversation")
 
 
 def _no_item(item_id: str, param: str = "input") -> ClientError:
-    return ClientError(404, f"Item with id {shown(item_id)} not found.", param=param)
+    return ClientError(404, f"Item with id {printable(item_id)} not found.", param=param)
 
 
-def added(
+def items_to_add(
     tables: Tables,
     owner: bytes,
     conversation: str,
@@ -315,7 +327,7 @@ def added(
     *,
     native: bool,
     shared: bool,
-    limit: int = _LARGEST,
+    limit: int = _MAX_REQUEST_BYTES,
 ) -> tuple[Item, ...]:
     """Items to be said in a conversation, with those in place of references.
 
@@ -323,18 +335,18 @@ def added(
     another's is referred to, or completed by its id; what goes to a provider is looked at again.
     """
     referred = {api_path: name for api_path, body in enumerate(bodies) if (name := referred_in(body)) is not None}
-    asked = [] if native and not shared else list(referred.values())
+    required_ids = [] if native and not shared else list(referred.values())
     if native and shared:
-        asked += [name for body in bodies if (name := completed_by(body)) is not None]
-    for name in asked:
+        required_ids += [name for body in bodies if (name := completed_by(body)) is not None]
+    for name in required_ids:
         if tables.responses.item(owner, name) is None:
             raise _no_item(name, param="items")
     room = _Room(limit)
     # One that is longer could never be answered in.
     room.take(tables.conversations.weight(conversation), "items")
-    said = _resolved(tables, owner, bodies, referred, room, native=True) or bodies
-    room.take((len(said), sum(map(len, bodies))), "items")
-    return items_of(said)
+    resolved = _resolved(tables, owner, bodies, referred, room, native=True) or bodies
+    room.take((len(resolved), sum(map(len, bodies))), "items")
+    return items_of(resolved)
 
 
 def _resolved(
@@ -347,22 +359,22 @@ def _resolved(
     native: bool,
 ) -> list[bytes] | None:
     """The items with those in place of references; None if there is no reference, or none that is ours to resolve."""
-    found = list(inputs)
+    items = list(inputs)
     changed = False
     # Each id is looked up once, however often a request refers to it.
-    known: dict[str, bytes | None] = {}
+    stored_by_id: dict[str, bytes | None] = {}
     for api_path, reference in referred.items():
         # Of an item that a provider keeps there is only the id.
         assert tables is not None
-        if reference not in known:
-            known[reference] = tables.responses.item(owner, reference)
-        kept = known[reference]
-        if not kept and not native:
+        if reference not in stored_by_id:
+            stored_by_id[reference] = tables.responses.item(owner, reference)
+        stored = stored_by_id[reference]
+        if not stored and not native:
             raise _no_item(reference)
-        changed = changed or bool(kept)
-        room.take((0, len(kept or b"")), "input")
-        found[api_path] = kept or found[api_path]
-    return found if changed else None
+        changed = changed or bool(stored)
+        room.take((0, len(stored or b"")), "input")
+        items[api_path] = stored or items[api_path]
+    return items if changed else None
 
 
 def _rewritten(body: bytes, items: Sequence[bytes], cut: frozenset[str]) -> bytes:

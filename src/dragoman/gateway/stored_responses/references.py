@@ -22,7 +22,7 @@ class References(Struct, frozen=True, kw_only=True):
 
     previous: str | None
     conversation: str | None
-    keeps: bool
+    is_stored: bool
     background: bool
     # The items of its input, None if there is none that could be taken apart; and whether there is none at all.
     inputs: list[bytes] | None
@@ -84,26 +84,26 @@ _TEXT = msgspec.json.Decoder(str)
 def references_in(body: bytes) -> References | None:
     """Take a request apart; None if it cannot be read, which whoever reads all of it tells."""
     try:
-        said = _REFERRING.decode(body)
+        members = _REFERRING.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    inputs = _inputs(said.input)
+    inputs = _inputs(members.input)
     named = [referred_in(item) for item in inputs or ()]
     return References(
-        previous=_text(said.previous_response_id),
-        conversation=_conversation(said.conversation),
-        keeps=bytes(said.store) != b"false",
-        background=bytes(said.background) == b"true",
+        previous=_text(members.previous_response_id),
+        conversation=_conversation(members.conversation),
+        is_stored=bytes(members.store) != b"false",
+        background=bytes(members.background) == b"true",
         inputs=inputs,
-        silent=said.input == _NULL,
+        silent=members.input == _NULL,
         referred={api_path: name for api_path, name in enumerate(named) if name is not None},
         looked_up=tuple(name for item in inputs or () if (name := completed_by(item)) is not None),
     )
 
 
-def _inputs(said: Raw) -> list[bytes] | None:
+def _inputs(value: Raw) -> list[bytes] | None:
     """The items of an input; None if there is none that could be taken apart."""
-    raw = bytes(said)
+    raw = bytes(value)
     if raw[:1] == b'"':
         return [b'{"type":"message","role":"user","content":' + raw + b"}"]
     try:
@@ -136,13 +136,13 @@ def completed_by(item: bytes) -> str | None:
     return None if any(_holds(held[name]) for name in wanted) else named.id
 
 
-def _holds(said: Raw) -> bool:
+def _holds(value: Raw) -> bool:
     """Whether a member holds anything; of another form than text or objects it may be taken for missing."""
-    raw = bytes(said)
+    raw = bytes(value)
     if raw[:1] != b"[":
         return raw[:1] == b'"' and raw != b'""'
-    found = _LIST.decode(raw)
-    return bool(found) and all(bytes(one)[:1] == b"{" for one in found)
+    elements = _LIST.decode(raw)
+    return bool(elements) and all(bytes(one)[:1] == b"{" for one in elements)
 
 
 def named_in(item: bytes) -> _Named:
@@ -161,21 +161,21 @@ def named_in(item: bytes) -> _Named:
 
 def items_of(bodies: Sequence[bytes]) -> tuple[Item, ...]:
     """Items as they are kept: each under its own id, or one that is made for it."""
-    found: list[Item] = []
+    items: list[Item] = []
     for body in bodies:
         named = named_in(body)
-        found.append(Item(named.id or ID_PREFIXES.get(named.type or "", "msg_") + random_token(32), body))
-    return tuple(found)
+        items.append(Item(named.id or ID_PREFIXES.get(named.type or "", "msg_") + random_token(32), body))
+    return tuple(items)
 
 
-def _text(said: Raw) -> str | None:
+def _text(value: Raw) -> str | None:
     try:
-        return _TEXT.decode(said) or None
+        return _TEXT.decode(value) or None
     except (msgspec.DecodeError, UnicodeError):
         return None
 
 
-def _conversation(said: Raw) -> str | None:
-    if (raw := bytes(said)).startswith(b"{"):
+def _conversation(value: Raw) -> str | None:
+    if (raw := bytes(value)).startswith(b"{"):
         return named_in(raw).id or None
-    return _text(said)
+    return _text(value)

@@ -15,7 +15,7 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import DragomanError, WireError
-from dragoman.gateway.json_limits import weigh_answer
+from dragoman.gateway.json_limits import check_response_values
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest
 from dragoman.gateway.stored_responses.references import items_of, named_in
@@ -47,12 +47,12 @@ class Task(Struct, frozen=True, kw_only=True):
 
     store: Store
     owner: bytes
-    recalled: ResolvedRequest | None
+    resolved: ResolvedRequest | None
     response_id: str
     provider: str
     native: bool = False
     # Whether its provider was asked to keep nothing, whatever the client wished for.
-    kept_here: bool = False
+    stored_here: bool = False
     holder: str = ""
     # The conversation that its provider keeps, too.
     conversation: str = ""
@@ -60,14 +60,14 @@ class Task(Struct, frozen=True, kw_only=True):
     @property
     def writes(self) -> bool:
         """Whether anything of the answer is written down."""
-        return self.recalled is None or self.recalled.keeps or self.recalled.conversation is not None
+        return self.resolved is None or self.resolved.is_stored or self.resolved.conversation is not None
 
 
 class Taken(Struct, frozen=True):
     """An answer as it is to be kept: as a value, its items, and as JSON."""
 
     response: JsonObject
-    answered: tuple[Item, ...]
+    output_items: tuple[Item, ...]
     body: bytes
 
 
@@ -79,10 +79,10 @@ class ResponseWriter:
         # The id of a response that its provider keeps, whether it is noted whose that is, and whether the next frame is
         # soon enough to try.
         self._name: str | None = None
-        self._noted = False
+        self._is_owner_recorded = False
         self._tries = True
         # What comes of noting it, while that is under way.
-        self.noting: asyncio.Future[bool] | None = None
+        self.recording_owner: asyncio.Future[bool] | None = None
         # The items that a relayed stream has ended: some servers leave them out of the response at its end.
         self._ended: list[JsonObject] = []
         # The answer, once it is there.
@@ -96,7 +96,7 @@ class ResponseWriter:
         # id twice.
         self._ours = encode(task.response_id)
         # What it does not know of its request, because that was sent as one that refers to nothing.
-        before = task.recalled.previous if task.recalled is not None else None
+        before = task.resolved.previous if task.resolved is not None else None
         self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
 
     @property
@@ -111,61 +111,63 @@ class ResponseWriter:
         come back for the rest. A busy store gets it with a later frame.
         """
         out = self.under_name(out)
-        self.note()
+        self.record_owner()
         return out
 
     def anew(self) -> None:
         """Forget an answer that nobody was told, because another one takes its place."""
-        self._name, self._noted, self._tries, self.noting = None, False, True, None
+        self._name, self._is_owner_recorded, self._tries, self.recording_owner = None, False, True, None
         self._ended = []
 
     def under_name(self, out: bytes) -> bytes:
         """The same, as far as only bytes are looked at: it may run in a thread."""
-        recalled = self._task.recalled
+        resolved = self._task.resolved
         if self._task.native:
             if self._name is None:
                 self._name = _name_in(out)
             return out
-        if recalled is None or not recalled.keeps:
+        if resolved is None or not resolved.is_stored:
             return out
         if _ITEM_DONE in out:
             self._ended += _items_ended(out)
         out = renamed(out, self._ours) if self._task.response_id else out
-        if self._task.kept_here and (b'"response"' in out or out.lstrip()[:1] == b"{"):
+        if self._task.stored_here and (b'"response"' in out or out.lstrip()[:1] == b"{"):
             out = _not_stored(rb"\1true", out)
-            if recalled.background:
+            if resolved.background:
                 out = _not_alone(rb"\1true", out)
         return _nothing_before(lambda _: self._previous, out) if self._previous else out
 
-    def note(self) -> None:
+    def record_owner(self) -> None:
         """Note whose a response is, once its id is known; what hinders that is told with the answer's end."""
         task, name = self._task, self._name
-        if name is None or self._noted or self.noting is not None or not self._tries:
+        if name is None or self._is_owner_recorded or self.recording_owner is not None or not self._tries:
             return
-        noting = task.store.write(partial(_note, task.owner, name, task.provider, task.conversation), 0.0, counts=False)
-        noting.add_done_callback(partial(self._was_noted, name))
-        self.noting = noting
+        recording = task.store.write(
+            partial(_record_owner, task.owner, name, task.provider, task.conversation), 0.0, counts=False
+        )
+        recording.add_done_callback(partial(self._on_owner_recorded, name))
+        self.recording_owner = recording
 
-    def _was_noted(self, name: str, noting: asyncio.Future[bool]) -> None:
-        if self.noting is noting:
-            self.noting = None
-        error = noting.exception()
+    def _on_owner_recorded(self, name: str, recording: asyncio.Future[bool]) -> None:
+        if self.recording_owner is recording:
+            self.recording_owner = None
+        error = recording.exception()
         if self._name == name:
-            self._noted = error is None
+            self._is_owner_recorded = error is None
             # A store that fails is not tried with every frame.
             self._tries = error is None or isinstance(error, StoreBusy)
 
     @property
-    def to_note(self) -> Callable[[Tables], bool] | None:
+    def pending_owner_record(self) -> Callable[[Tables], bool] | None:
         """What notes whose a response is that was told by its id, if that is still to be done."""
         task = self._task
-        if self._name is None or self._noted or self.taken is not None:
+        if self._name is None or self._is_owner_recorded or self.taken is not None:
             return None
-        return partial(_note, task.owner, self._name, task.provider, task.conversation)
+        return partial(_record_owner, task.owner, self._name, task.provider, task.conversation)
 
-    def whole(self, body: bytes) -> Taken | None:
+    def full_response(self, body: bytes) -> Taken | None:
         """What there is to be kept of a whole answer."""
-        weigh_answer(body)
+        check_response_values(body)
         return _taken(_object(body))
 
     def ending(self, frames: bytes) -> Taken | None:
@@ -178,25 +180,27 @@ class ResponseWriter:
 
     def size(self, taken: Taken | None) -> int:
         """How many bytes are written of an answer, about."""
-        recalled = self._task.recalled
-        said = recalled.context if recalled is not None and recalled.keeps else ()
-        return size_of([*said, *(taken.answered if taken is not None else ())]) + len(taken.body if taken else b"")
+        resolved = self._task.resolved
+        input_items = resolved.context if resolved is not None and resolved.is_stored else ()
+        return size_of([*input_items, *(taken.output_items if taken is not None else ())]) + len(
+            taken.body if taken else b""
+        )
 
     def measure(self, taken: Taken | None) -> Callable[[], int] | None:
         """What gives the size of an answer that is to be written down; None if `unit` has no whole one to write."""
-        recalled = self._task.recalled
-        if taken is None or (recalled is not None and recalled.background):
+        resolved = self._task.resolved
+        if taken is None or (resolved is not None and resolved.background):
             return None
         return partial(self.size, taken)
 
     def unit(self, taken: Taken | None) -> Callable[[Tables], bool] | None:
         """What writes an answer down; None if there is nothing to write, as in the background: whoever runs it does."""
-        task, recalled = self._task, self._task.recalled
+        task, resolved = self._task, self._task.resolved
         if self.taken is not None:
             return None
         if taken is None:
-            return self.to_note
-        if recalled is not None and recalled.background:
+            return self.pending_owner_record
+        if resolved is not None and resolved.background:
             return None
         named = taken.response.get("id")
         response_id = task.response_id or (named if isinstance(named, str) else "")
@@ -207,18 +211,18 @@ class ResponseWriter:
             response_id,
             task.provider,
             taken,
-            recalled,
+            resolved,
             task.holder,
             native=task.native,
             there=there,
         )
 
-    def took(self, taken: Taken | None, *, alone: bool = True) -> None:
+    def mark_written(self, taken: Taken | None, *, alone: bool = True) -> None:
         """Know that an answer is written down, or need not be; `alone` unless its id is another's as well."""
         if not alone:
             self._log.event("warn", "a provider gave the same id to two responses", provider=self._task.provider)
         if taken is None:
-            self._noted = self._noted or self._name is not None
+            self._is_owner_recorded = self._is_owner_recorded or self._name is not None
         self.taken = self.taken or taken
 
     def lost(self, frames: bytes, failure: Failure) -> bytes:
@@ -229,11 +233,11 @@ class ResponseWriter:
         return failed_frames(failure, responses[-1] if responses else {}, [], min(numbers, default=0))
 
 
-def _note(owner: bytes, name: str, provider: str, conversation: str, tables: Tables) -> bool:
-    tables.responses.note(owner, name, provider)
+def _record_owner(owner: bytes, name: str, provider: str, conversation: str, tables: Tables) -> bool:
+    tables.responses.record_owner(owner, name, provider)
     if conversation:
         # By its id, as a response: its keeper is all that is asked for.
-        tables.responses.note(owner, conversation, provider)
+        tables.responses.record_owner(owner, conversation, provider)
     return True
 
 
@@ -242,7 +246,7 @@ def _write(
     response_id: str,
     provider: str,
     taken: Taken,
-    recalled: ResolvedRequest | None,
+    resolved: ResolvedRequest | None,
     holder: str,
     tables: Tables,
     *,
@@ -253,28 +257,30 @@ def _write(
 
     `there` is the conversation of a provider that keeps both.
     """
-    if recalled is not None and recalled.conversation is not None:
-        if is_said(taken.response):
-            tables.conversations.append(owner, recalled.conversation, [*recalled.said, *taken.answered], holder)
+    if resolved is not None and resolved.conversation is not None:
+        if is_part_of_conversation(taken.response):
+            tables.conversations.append(
+                owner, resolved.conversation, [*resolved.new_items, *taken.output_items], holder
+            )
         # Whoever is told it may go on at once, in whatever process.
-        tables.conversations.release(recalled.conversation, holder)
-    if not response_id or (recalled is not None and not recalled.keeps):
+        tables.conversations.release(resolved.conversation, holder)
+    if not response_id or (resolved is not None and not resolved.is_stored):
         return True
-    if native or recalled is None:
-        tables.responses.note(owner, response_id, provider, [item.id for item in taken.answered])
+    if native or resolved is None:
+        tables.responses.record_owner(owner, response_id, provider, [item.id for item in taken.output_items])
         if there:
-            _note(owner, response_id, provider, there, tables)
+            _record_owner(owner, response_id, provider, there, tables)
         return True
-    kept = StoredResponse(
+    stored = StoredResponse(
         id=response_id,
         status=status_of(taken.response),
-        previous=recalled.previous,
+        previous=resolved.previous,
         background=False,
         provider=provider,
         alive=0,
         body=taken.body,
     )
-    return tables.responses.add(owner, kept, recalled.context, taken.answered)
+    return tables.responses.add(owner, stored, resolved.context, taken.output_items)
 
 
 _ends = re.compile(rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"').search
@@ -283,16 +289,16 @@ _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 def parted(frames: bytes) -> tuple[bytes, bytes]:
     """Frames that say nothing of an answer's end, and those from the first that does; all, if there is none such."""
-    found = _ends(frames)
-    if found is None:
+    match = _ends(frames)
+    if match is None:
         return b"", frames
-    before = ((frames.rfind(blank, 0, found.start()), len(blank)) for blank in _BLANK_LINES)
+    before = ((frames.rfind(blank, 0, match.start()), len(blank)) for blank in _BLANK_LINES)
     start = max((api_path + length for api_path, length in before if api_path >= 0), default=0)
     return frames[:start], frames[start:]
 
 
 def _taken(response: JsonObject | None) -> Taken | None:
-    return None if response is None else Taken(response, answered_in(response), encode(response))
+    return None if response is None else Taken(response, output_items_in(response), encode(response))
 
 
 def _items_ended(frames: bytes) -> list[JsonObject]:
@@ -303,14 +309,16 @@ def _items_ended(frames: bytes) -> list[JsonObject]:
 def _filled(response: JsonObject, ended: list[JsonObject]) -> JsonObject:
     """The response with all items that its stream has ended, if its own are some of them."""
     output = response.get("output")
-    told = {item.get("id"): item for item in output if isinstance(item, dict)} if isinstance(output, list) else {}
+    items_by_id = (
+        {item.get("id"): item for item in output if isinstance(item, dict)} if isinstance(output, list) else {}
+    )
     names = [item.get("id") for item in ended]
-    if len(told) >= len(ended) or None in names or not told.keys() <= set(names):
+    if len(items_by_id) >= len(ended) or None in names or not items_by_id.keys() <= set(names):
         return response
-    return {**response, "output": [told.get(item.get("id"), item) for item in ended]}
+    return {**response, "output": [items_by_id.get(item.get("id"), item) for item in ended]}
 
 
-def answered_in(response: JsonObject) -> tuple[Item, ...]:
+def output_items_in(response: JsonObject) -> tuple[Item, ...]:
     """The items of an answer; half a summary must not stand for a conversation that is still there as a whole."""
     output = response.get("output")
     bodies = [encode(item) for item in output] if isinstance(output, list) else []
@@ -324,7 +332,7 @@ def size_of(items: Sequence[Item]) -> int:
     return sum(len(item.body) for item in items)
 
 
-def is_said(response: JsonObject) -> bool:
+def is_part_of_conversation(response: JsonObject) -> bool:
     """Whether a response belongs to its conversation: a failed one is asked for again, with the same words."""
     return status_of(response) in ("completed", "incomplete")
 
@@ -348,11 +356,11 @@ def _event_renamed(event: bytes, name: bytes) -> bytes:
     if b'"response"' not in event:
         return event
     try:
-        found = [member for member in object_members(event) if member.key == "response"]
+        members = [member for member in object_members(event) if member.key == "response"]
     except WireError:
         # It is one line of several, which nobody writes.
         return event
-    return _with_id(event, found[-1].value_start, name) if found else event
+    return _with_id(event, members[-1].value_start, name) if members else event
 
 
 def _with_id(body: bytes, start: int, name: bytes) -> bytes:
@@ -361,10 +369,10 @@ def _with_id(body: bytes, start: int, name: bytes) -> bytes:
         return body
     end = len(body) if start == 0 else value_end(body, start)
     try:
-        found = [(member.value, name) for member in object_members(body, start, end) if member.key == "id"]
+        replacements = [(member.value, name) for member in object_members(body, start, end) if member.key == "id"]
     except WireError:
         return body
-    return replaced(body, found) if found else with_member(body, "id", name, end)
+    return replaced(body, replacements) if replacements else with_member(body, "id", name, end)
 
 
 _data_lines = re.compile(rb"(?m)^(data: ?)(\{[^\r\n]*)").sub
@@ -372,9 +380,9 @@ _data_lines = re.compile(rb"(?m)^(data: ?)(\{[^\r\n]*)").sub
 
 def _name_in(out: bytes) -> str | None:
     """The id of the response that is told, whole or in events."""
-    whole = _object(out)
-    for told in (whole,) if whole is not None else [event.get("response") for event in _events(out)]:
-        if isinstance(told, dict) and isinstance(name := told.get("id"), str):
+    full = _object(out)
+    for response in (full,) if full is not None else [event.get("response") for event in _events(out)]:
+        if isinstance(response, dict) and isinstance(name := response.get("id"), str):
             return name
     return None
 

@@ -12,14 +12,14 @@ from dragoman.store import Store, StoreError, Tables
 
 T = TypeVar("T")
 
-_NOT_TOLD = "the answer could not be kept, so that it is not told; ask again, or with store: false"
+_NOT_SENT = "the answer could not be kept, so that it is not told; ask again, or with store: false"
 _NOT_DONE = "this could not be kept, so that nothing was done; ask again later"
 
 
 class NotStored(ClientError):
     """What was to be kept could not be: an answer is not told, since nobody could refer to it; a change is not made."""
 
-    def __init__(self, message: str = _NOT_TOLD, status: int = 500) -> None:
+    def __init__(self, message: str = _NOT_SENT, status: int = 500) -> None:
         super().__init__(status, message)
 
 
@@ -61,13 +61,13 @@ async def check(store: Store, log: Log) -> None:
         raise ClientError(503, "answers cannot be kept at present; try again later, or with store: false") from None
 
 
-async def heard(future: asyncio.Future[T], unheard: Callable[[T], object]) -> T:
+async def await_result(future: asyncio.Future[T], on_abandoned: Callable[[T], object]) -> T:
     """What comes of a future of the store; `unheard` gets it if whoever waits leaves in that very moment."""
     try:
         return await future
     except asyncio.CancelledError:
         if future.done() and not future.cancelled() and future.exception() is None:
-            unheard(future.result())
+            on_abandoned(future.result())
         raise
     finally:
         # The frames of what it raises lead here, and from here to what holds the error.

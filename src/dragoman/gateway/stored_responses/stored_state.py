@@ -18,14 +18,14 @@ from dragoman.gateway.stored_responses.reference_resolver import (
     ResolvedReferences,
     check_given,
     check_own,
-    found_of,
-    keeper_of,
-    look_up,
+    find_references,
     refers,
     relied_on_in,
+    resolve_references,
+    storing_provider_of,
 )
 from dragoman.gateway.stored_responses.references import References
-from dragoman.gateway.thread_offload import beside_loop
+from dragoman.gateway.thread_offload import offload
 from dragoman.routing.target import Target
 from dragoman.store import MEMORY, Store, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.worker_thread import Alarm
@@ -53,14 +53,14 @@ class StoredState:
         self._log = log
         self._clock = clock
         self.store: Store | None = None
-        sums: dict[bytes, int] = {}
-        if storage.keep:
-            tables = open_tables(storage.path or MEMORY, storage.days)
-            sums = tables.sums()
+        bytes_by_owner: dict[bytes, int] = {}
+        if storage.store_responses:
+            tables = open_tables(storage.path or MEMORY, storage.response_days)
+            bytes_by_owner = tables.bytes_by_owner()
             self.store = Store(tables, self._lost, clock, alarm)
-        self.quota = Quota(storage, self.store, log, clock, sums)
+        self.quota = Quota(storage, self.store, log, clock, bytes_by_owner)
         self.leases = Leases(self.store, log)
-        self.background = Background(storage.background, log)
+        self.background = Background(storage.max_background_responses, log)
         # When it is looked next for what is out of date; None while that is under way.
         self._sweeps: float | None = 0.0
 
@@ -121,70 +121,80 @@ def several_owners(settings: Settings) -> bool:
     return settings.several_owners or sum(key.owner is None for key in settings.keys) > 1
 
 
-async def looked_up(
-    state: StoredState, settings: Settings, key: Key | None, said: References | None, body: bytes, target: Target
+async def look_up_references(
+    state: StoredState, settings: Settings, key: Key | None, references: References | None, body: bytes, target: Target
 ) -> ResolvedReferences | None:
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
-    shared, native, limit = several_owners(settings), target.keeps_responses, settings.limits.body
+    shared, native, limit = several_owners(settings), target.stores_at_provider, settings.limits.request_body
     if shared and native:
-        await beside_loop(partial(check_plain_references, body), len(body), name_of(key))
-    if said is None:
+        await offload(partial(check_plain_references, body), len(body), name_of(key))
+    if references is None:
         return None
     looking = partial(
-        look_up, owner=owner_of(key), said=said, size=len(body), native=native, shared=shared, limit=limit
+        resolve_references,
+        owner=owner_of(key),
+        references=references,
+        size=len(body),
+        native=native,
+        shared=shared,
+        limit=limit,
     )
     if state.store is None:
         return looking(None)
-    if not refers(said, native=native):
+    if not refers(references, native=native):
         # Nothing is asked of the store.
-        return found_of(None, owner_of(key), said, len(body), native=native, limit=limit)
+        return find_references(None, owner_of(key), references, len(body), native=native, limit=limit)
     return await state.store.read(looking)
 
 
-async def located(state: StoredState, key: Key | None, said: References, *, noted: bool) -> str | None:
+async def locate_provider(
+    state: StoredState, key: Key | None, references: References, *, owners_recorded: bool
+) -> str | None:
     """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
 
     `noted` says that it is written down where responses are kept (`notes_ids`).
     """
     if state.store is None:
         return ""
-    return await state.store.read(partial(keeper_of, owner=owner_of(key), said=said, noted=noted))
+    return await state.store.read(
+        partial(storing_provider_of, owner=owner_of(key), references=references, owners_recorded=owners_recorded)
+    )
 
 
 async def check_references(
-    state: StoredState, settings: Settings, key: Key | None, said: References | None, body: bytes, target: Target
+    state: StoredState, settings: Settings, key: Key | None, references: References | None, body: bytes, target: Target
 ) -> None:
     """Refuse what may be another key's in a Responses request for which nothing is looked up here."""
-    if said is None or not target.keeps_responses:
+    if references is None or not target.stores_at_provider:
         return
     shared, owner = several_owners(settings), owner_of(key)
     if shared:
-        await beside_loop(partial(check_plain_references, body), len(body), name_of(key))
-    checking = partial(_checked, owner=owner, said=said, shared=shared)
+        await offload(partial(check_plain_references, body), len(body), name_of(key))
+    checking = partial(_check, owner=owner, references=references, shared=shared)
     if state.store is None:
         checking(None)
-    elif refers(said, native=True):
+    elif refers(references, native=True):
         await state.store.read(checking)
 
 
-def _checked(tables: Tables | None, *, owner: bytes, said: References, shared: bool) -> None:
-    check_own(tables, owner, said, shared=shared)
-    check_given(tables, owner, relied_on_in(said, None), shared=shared)
+def _check(tables: Tables | None, *, owner: bytes, references: References, shared: bool) -> None:
+    check_own(tables, owner, references, shared=shared)
+    check_given(tables, owner, relied_on_in(references, None), shared=shared)
 
 
-def keepers(settings: Settings) -> list[str]:
+def storing_providers(settings: Settings) -> list[str]:
     """The providers that keep responses themselves."""
     return [
         name
         for name, provider in settings.providers.items()
-        if provider.stores and any(endpoint.protocol == RESPONSES for endpoint in provider.endpoints)
+        if provider.stores_responses and any(endpoint.protocol == RESPONSES for endpoint in provider.endpoints)
     ]
 
 
-def notes_ids(settings: Settings) -> bool:
+def must_record_owners(settings: Settings) -> bool:
     """Whether it must be known who made a response that a provider keeps, and where.
 
     It is noted for a single key, too: should there be another one later, what this one made is its own already.
     """
-    found = keepers(settings)
-    return bool(found) and (bool(settings.keys) or len(found) > 1)
+    providers = storing_providers(settings)
+    return bool(providers) and (bool(settings.keys) or len(providers) > 1)

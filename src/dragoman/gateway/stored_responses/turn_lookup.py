@@ -14,10 +14,10 @@ from __future__ import annotations
 from functools import partial
 
 from dragoman.gateway.exchange.provider_request import ProviderRequest
-from dragoman.gateway.json_limits import MOST_ASKED
+from dragoman.gateway.json_limits import MAX_REQUEST_VALUES
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.runtime import Runtime
-from dragoman.gateway.thread_offload import INLINE, beside_loop
+from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.model.parts import Part, Text, Thinking, ToolCall
 from dragoman.model.response import Response
 from dragoman.protocols.codec import TargetModel, TranslationContext, TurnRestorer
@@ -27,9 +27,9 @@ from dragoman.store import StoreBusy, StoreError, Tables
 from dragoman.wire.value_count import exceeds
 
 # How long a busy store is waited for, in seconds: without it the request goes on as it is.
-_PATIENCE = 0.2
+_LOOKUP_TIMEOUT = 0.2
 # Turns that are looked up for one request, the last ones.
-_MOST_TURNS = 1000
+_MAX_TURNS = 1000
 # What is written of a turn beside what it says, in bytes.
 _FRAME = 1024
 
@@ -37,93 +37,103 @@ _FRAME = 1024
 class TurnLookup:
     """The turns of one exchange: of its request, and the one that its answer is."""
 
-    __slots__ = ("_found", "_protocol", "_service", "_turns")
+    __slots__ = ("_cached_turns", "_protocol", "_runtime", "_turns")
 
-    def __init__(self, service: Runtime, api_path: ApiPath) -> None:
-        self._service = service
+    def __init__(self, runtime: Runtime, api_path: ApiPath) -> None:
+        self._runtime = runtime
         self._protocol = api_path.protocol
         self._turns: TurnRestorer | None = None
-        if service.state.store is not None and self._protocol:
-            self._turns = codec_of(self._protocol).kept_turns
-        self._found: dict[str, bytes] = {}
+        if runtime.state.store is not None and self._protocol:
+            self._turns = codec_of(self._protocol).turn_restorer
+        self._cached_turns: dict[str, bytes] = {}
 
     def may_lack(self, owner: bytes, body: bytes, target: Target) -> bool:
         """Whether turns of a request may lack what is kept of them; of a large one that is found out off the loop."""
-        turns, store = self._turns, self._service.state.store
+        turns, store = self._turns, self._runtime.state.store
         if turns is None or store is None or target.endpoint.protocol == self._protocol:
             return False
-        return store.may_have_turns(owner) and (len(body) > INLINE or turns.sign in body)
+        return store.may_have_turns(owner) and (len(body) > INLINE or turns.marker in body)
 
-    async def recall(self, owner: bytes, body: bytes, key: str) -> None:
+    async def look_up(self, owner: bytes, body: bytes, key: str) -> None:
         """Look up what a request's turns lack; `key` is the name of the key it came with."""
-        self._found = {}
-        turns, store = self._turns, self._service.state.store
+        self._cached_turns = {}
+        turns, store = self._turns, self._runtime.state.store
         if turns is None or store is None:
             return
-        lacking = await beside_loop(partial(turns.lacking, body), len(body), key)
+        lacking = await offload(partial(turns.lacking, body), len(body), key)
         if not lacking:
             return
         try:
-            self._found = await store.read(partial(_find, owner=owner, call_ids=lacking[-_MOST_TURNS:]), _PATIENCE)
+            self._cached_turns = await store.read(
+                partial(_find, owner=owner, call_ids=lacking[-_MAX_TURNS:]), _LOOKUP_TIMEOUT
+            )
         except StoreBusy:
             # It goes on as if nothing had been kept.
             pass
         except StoreError as error:
-            self._service.log.event("warn", "turns that were kept could not be looked up", why=str(error))
+            self._runtime.log.event("warn", "turns that were kept could not be looked up", why=str(error))
 
     @property
     def size(self) -> int:
         """How many bytes were found."""
-        return sum(map(len, self._found.values())) if self._found else 0
+        return sum(map(len, self._cached_turns.values())) if self._cached_turns else 0
 
     def restored(self, body: bytes, target: Target) -> bytes:
         """A request with the reasoning that was found, as far as a client might have said all of it itself."""
         turns, protocol = self._turns, target.endpoint.protocol
-        if turns is None or not self._found or protocol == self._protocol:
+        if turns is None or not self._cached_turns or protocol == self._protocol:
             return body
-        whom = TargetModel(model=target.model, upstream=target.provider.upstream, abilities=target.abilities)
-        whole = turns.restore(body, self._found, protocol, whom)
-        if len(whole) > self._service.settings.limits.body or exceeds(whole, MOST_ASKED):
+        target_model = TargetModel(
+            model=target.model, vendor=target.provider.vendor_or_name, capabilities=target.capabilities
+        )
+        restored_body = turns.restore(body, self._cached_turns, protocol, target_model)
+        if len(restored_body) > self._runtime.settings.limits.request_body or exceeds(
+            restored_body, MAX_REQUEST_VALUES
+        ):
             return body
-        return whole
+        return restored_body
 
     def watches(self, prepared: ProviderRequest) -> bool:
         """Whether the answer may be a turn that is to be kept: one with calls, of a model that may reason."""
-        asked = prepared.translated.asked
-        if self._turns is None or asked is None or prepared.relay or prepared.source != prepared.client:
+        context = prepared.translated.context
+        if self._turns is None or context is None or prepared.relay or prepared.source != prepared.client:
             return False
-        request = asked.request
-        return bool(request.tools) and request.store is not False and asked.target.abilities.reasons is not False
+        request = context.request
+        return bool(request.tools) and request.store is not False and context.target.capabilities.reasons is not False
 
-    def keep(self, owner: bytes, prepared: ProviderRequest, answer: Response) -> None:
+    def cache_turn(self, owner: bytes, prepared: ProviderRequest, response: Response) -> None:
         """Leave an answer to the store, for the requests that follow it."""
-        turns, store, asked = self._turns, self._service.state.store, prepared.translated.asked
-        if turns is not None and store is not None and asked is not None:
+        turns, store, context = self._turns, self._runtime.state.store, prepared.translated.context
+        if turns is not None and store is not None and context is not None:
             # Before it is kept: whoever was told of it may come back at once.
             store.announce_turn(owner)
-            store.post(partial(_keep, turns=turns, owner=owner, answer=answer, asked=asked), _size(answer))
+            store.post(
+                partial(_cache_turn, turns=turns, owner=owner, response=response, context=context), _size(response)
+            )
 
 
-def is_sealed(answer: Response) -> bool:
+def is_sealed(response: Response) -> bool:
     """Whether an answer has calls, and reasoning that only its issuer can open."""
-    sealed = any(isinstance(part, Thinking) and part.seal is not None for part in answer.parts)
-    return sealed and any(isinstance(part, ToolCall) for part in answer.parts)
+    sealed = any(isinstance(part, Thinking) and part.seal is not None for part in response.parts)
+    return sealed and any(isinstance(part, ToolCall) for part in response.parts)
 
 
 def _find(tables: Tables, *, owner: bytes, call_ids: list[str]) -> dict[str, bytes]:
     return tables.turns.find(owner, call_ids)
 
 
-def _keep(tables: Tables, *, turns: TurnRestorer, owner: bytes, answer: Response, asked: TranslationContext) -> None:
+def _cache_turn(
+    tables: Tables, *, turns: TurnRestorer, owner: bytes, response: Response, context: TranslationContext
+) -> None:
     """What a turn leaves is written here, too, where nobody waits for it."""
-    kept = turns.keep(answer, asked)
-    if kept is not None:
-        tables.turns.keep(owner, kept.call_id, kept.body)
+    turn = turns.build_cached_turn(response, context)
+    if turn is not None:
+        tables.turns.add(owner, turn.call_id, turn.body)
 
 
-def _size(answer: Response) -> int:
+def _size(response: Response) -> int:
     """About how much an answer takes while it waits."""
-    return _FRAME + sum(map(_length, answer.parts))
+    return _FRAME + sum(map(_length, response.parts))
 
 
 def _length(part: Part) -> int:

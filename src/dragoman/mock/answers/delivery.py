@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.mock.answers.models import Ending
-from dragoman.mock.answers.response import asked_of, events_of
+from dragoman.mock.answers.response import events_of, translation_context
 from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.events import ArgumentsDelta, Failed, PartEnded, PartGrew, Stopped, TextDelta
 from dragoman.model.failure import Failure, FailureKind
@@ -62,21 +62,21 @@ def at_once(body: bytes, wait: float = 0.0) -> Delivery:
 
 def written(response: Response, request: Request, mint: Mint) -> bytes:
     """The whole answer."""
-    return encode(codec_of(request.origin).encode_response(response, asked_of(request), mint, Ledger()))
+    return encode(codec_of(request.origin).encode_response(response, translation_context(request), mint, Ledger()))
 
 
 def _pieces(response: Response, request: Request, mint: Mint, pace: float, ending: Ending) -> Iterator[TimedBytes]:
     """The stream, event by event, each written when it is its turn; before the tokens there is a rest."""
-    encoder = codec_of(request.origin).stream_encoder(asked_of(request), mint, Ledger())
-    said = 0
+    encoder = codec_of(request.origin).stream_encoder(translation_context(request), mint, Ledger())
+    token_count = 0
     for event in events_of(response):
         is_token = isinstance(event, PartGrew) and isinstance(event.delta, TextDelta | ArgumentsDelta)
-        is_time = (is_token and said >= _FEW) or isinstance(event, PartEnded | Stopped)
-        if is_time and ending is not Ending.WHOLE:
+        is_time = (is_token and token_count >= _FEW) or isinstance(event, PartEnded | Stopped)
+        if is_time and ending is not Ending.COMPLETE:
             if ending is Ending.FAILS:
                 yield 0.0, encoder.feed(Failed(_OVERLOADED))
             return
-        said += is_token
+        token_count += is_token
         frames = encoder.feed(event)
         if frames:
             yield pace if is_token else 0.0, frames

@@ -14,22 +14,22 @@ from dragoman.wire.json import encode
 
 EMBEDDING_MODEL = "embedding"
 _DIMENSIONS = 8
-_MOST_DIMENSIONS = 4096
+_MAX_DIMENSIONS = 4096
 
 
 def embed(body: JsonObject) -> JsonObject:
     """The answer to a request for embeddings."""
     fields = Fields(body)
     size = fields.optional_integer("dimensions") or _DIMENSIONS
-    if not 1 <= size <= _MOST_DIMENSIONS:
-        raise fields.wrong("dimensions", f"a number from 1 to {_MOST_DIMENSIONS}", str(size))
+    if not 1 <= size <= _MAX_DIMENSIONS:
+        raise fields.wrong("dimensions", f"a number from 1 to {_MAX_DIMENSIONS}", str(size))
     packed = fields.optional_text("encoding_format") == "base64"
     inputs = _inputs(fields)
     data: JsonList = []
     for index, one in enumerate(inputs):
         vector = _vector(encode(one), size)
-        told: JsonValue = _packed(vector) if packed else [*vector]
-        data.append({"object": "embedding", "index": index, "embedding": told})
+        embedding: JsonValue = _packed(vector) if packed else [*vector]
+        data.append({"object": "embedding", "index": index, "embedding": embedding})
     used = sum(count(one) if isinstance(one, str) else len(one) for one in inputs)
     return {
         "object": "list",

@@ -34,7 +34,7 @@ class LastTurn(Struct, frozen=True, kw_only=True):
     """The user's last turn and what goes with it; `thoughts` counts the reasoning that came back."""
 
     text: str = ""
-    shown: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()
     results: tuple[ToolOutput, ...] = ()
     tools: tuple[FunctionTool | TextTool, ...] = ()
     parallel: bool = True
@@ -43,7 +43,7 @@ class LastTurn(Struct, frozen=True, kw_only=True):
     thoughts: int = 0
 
 
-def hear(request: Request, thoughts: int = 0) -> LastTurn:
+def read_last_turn(request: Request, thoughts: int = 0) -> LastTurn:
     """Read a request."""
     turn = _last_turn(request.messages)
     names = _call_names(request.messages)
@@ -52,7 +52,7 @@ def hear(request: Request, thoughts: int = 0) -> LastTurn:
     reasoning = request.reasoning
     return LastTurn(
         text="\n".join([part.text for part in parts if isinstance(part, Text) and part.text.strip()]),
-        shown=tuple(told for part in parts if (told := shown(part)) is not None),
+        attachments=tuple(attachment for part in parts if (attachment := describe_media(part)) is not None),
         results=tuple(_result(part, names.get(part.call_id, "")) for part in results),
         tools=_at_hand(request),
         parallel=request.parallel_calls is not False and not request.legacy_functions,
@@ -90,8 +90,8 @@ def _call_names(messages: tuple[Message, ...]) -> dict[str, str]:
 
 
 def _result(part: ToolResult, name: str) -> ToolOutput:
-    told = [one.text if isinstance(one, Text) else shown(one) for one in part.parts]
-    return ToolOutput(name=name, text=" ".join([text for text in told if text]), is_error=part.is_error)
+    texts = [one.text if isinstance(one, Text) else describe_media(one) for one in part.parts]
+    return ToolOutput(name=name, text=" ".join([text for text in texts if text]), is_error=part.is_error)
 
 
 def offered(request: Request) -> tuple[FunctionTool | TextTool, ...]:
@@ -108,17 +108,17 @@ def _at_hand(request: Request) -> tuple[FunctionTool | TextTool, ...]:
     choice = request.tool_choice
     if choice is None or choice.mode in (ChoiceMode.AUTO, ChoiceMode.REQUIRED):
         return offered(request)
-    wanted = _wanted(choice)
-    return tuple(tool for tool in offered(request) if any(_is_meant(tool, ref) for ref in wanted))
+    allowed = _allowed_tools(choice)
+    return tuple(tool for tool in offered(request) if any(_is_match(tool, ref) for ref in allowed))
 
 
-def _wanted(choice: ToolChoice) -> tuple[ToolRef, ...]:
+def _allowed_tools(choice: ToolChoice) -> tuple[ToolRef, ...]:
     if choice.mode is ChoiceMode.ALLOWED:
         return choice.allowed
     return (choice.tool,) if choice.mode is ChoiceMode.NAMED and choice.tool is not None else ()
 
 
-def _is_meant(tool: FunctionTool | TextTool, ref: ToolRef) -> bool:
+def _is_match(tool: FunctionTool | TextTool, ref: ToolRef) -> bool:
     namespace = tool.namespace.name if tool.namespace is not None else None
     return tool.name == ref.name and ref.namespace in (None, namespace)
 
@@ -126,21 +126,21 @@ def _is_meant(tool: FunctionTool | TextTool, ref: ToolRef) -> bool:
 _NAMES: dict[type, str] = {Image: "an image", Document: "a document", Audio: "a sound"}
 
 
-def shown(part: Part) -> str | None:
+def describe_media(part: Part) -> str | None:
     """A picture, file or sound in words: its media type and size, or where it is; None for anything else."""
     if not isinstance(part, Image | Document | Audio):
         return None
-    told = [_source(part.source)]
+    details = [_source(part.source)]
     if isinstance(part, Document) and part.title:
-        told.append(f"titled {part.title}")
-    return f"{_NAMES[type(part)]} ({', '.join(told)})"
+        details.append(f"titled {part.title}")
+    return f"{_NAMES[type(part)]} ({', '.join(details)})"
 
 
 def _source(source: Inline | Url | FileRef | PlainText | Passages) -> str:
     match source:
         case Inline():
-            octets = len(source.data) * 3 // 4 - source.data[-2:].count("=")
-            return f"{source.media_type}, {octets} bytes"
+            size = len(source.data) * 3 // 4 - source.data[-2:].count("=")
+            return f"{source.media_type}, {size} bytes"
         case PlainText():
             return f"{source.media_type}, {len(source.text.encode())} bytes"
         case Passages():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dragoman.mock.answers.models import LONGEST
+from dragoman.mock.answers.models import MAX_OUTPUT_TOKENS
 from dragoman.mock.answers.response import CREATED
 from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.jsonvalue import JsonList, JsonObject
@@ -31,6 +31,6 @@ def one_listed(name: str, words: str, protocol: str) -> JsonObject:
             "display_name": words,
             "created_at": _CREATED_AT,
             "lifecycle": "active",
-            "max_tokens": LONGEST,
+            "max_tokens": MAX_OUTPUT_TOKENS,
         }
     return {"id": name, "object": "model", "created": CREATED, "owned_by": "dragoman"}

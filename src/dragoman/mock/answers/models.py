@@ -20,16 +20,16 @@ from dragoman.rules.failures import STATUS_KINDS
 from dragoman.wire.json import encode_text
 
 # Calls come without ids, and thinking without its proof: both depend on the protocol.
-MockAnswer: TypeAlias = tuple[Part, ...] | Failure
+ModelOutput: TypeAlias = tuple[Part, ...] | Failure
 
 # No answer is longer than this, in tokens.
-LONGEST = 16_384
+MAX_OUTPUT_TOKENS = 16_384
 
 
 class Ending(Enum):
     """How an answer ends on the wire."""
 
-    WHOLE = "whole"
+    COMPLETE = "whole"
     BREAKS = "the connection breaks after a few tokens"
     FAILS = "an error of the protocol after a few tokens"
 
@@ -37,28 +37,28 @@ class Ending(Enum):
 class EchoModel(Struct, frozen=True, kw_only=True):
     """One model. `pace` is the time between two tokens in seconds."""
 
-    words: str
-    answer: Callable[[LastTurn], MockAnswer]
+    description: str
+    respond: Callable[[LastTurn], ModelOutput]
     pace: float = 0.0
-    ending: Ending = Ending.WHOLE
+    ending: Ending = Ending.COMPLETE
 
 
 _GREETING = "Hello! I am an echo: say something, and I will say it again."
 _REFUSAL = "I am sorry, but refusing is all that I was made for."
 
 
-def say(heard: LastTurn) -> MockAnswer:
+def echo(turn: LastTurn) -> ModelOutput:
     """Text: what was said, what tools gave, what was shown."""
-    return (Text(text=_told(heard)),)
+    return (Text(text=_echo_text(turn)),)
 
 
-def _told(heard: LastTurn) -> str:
-    paragraphs = [f"You said: {heard.text}"] if heard.text else []
-    paragraphs += [_quoted(result) for result in heard.results]
-    if heard.shown:
-        paragraphs.append(f"You showed me {_listed(heard.shown)}.")
-    if heard.thoughts:
-        paragraphs.append(f"Of my earlier thoughts {heard.thoughts} came back to me.")
+def _echo_text(turn: LastTurn) -> str:
+    paragraphs = [f"You said: {turn.text}"] if turn.text else []
+    paragraphs += [_quoted(result) for result in turn.results]
+    if turn.attachments:
+        paragraphs.append(f"You showed me {_listed(turn.attachments)}.")
+    if turn.thoughts:
+        paragraphs.append(f"Of my earlier thoughts {turn.thoughts} came back to me.")
     return "\n\n".join(paragraphs) or _GREETING
 
 
@@ -71,24 +71,24 @@ def _listed(names: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def call_one(heard: LastTurn) -> MockAnswer:
+def call_one(turn: LastTurn) -> ModelOutput:
     """A call of the first tool, or what the last call gave."""
-    return _calls(heard, 1)
+    return _calls(turn, 1)
 
 
-def call_two(heard: LastTurn) -> MockAnswer:
+def call_two(turn: LastTurn) -> ModelOutput:
     """Calls of the first two tools at once, or what they gave."""
-    return _calls(heard, 2 if heard.parallel else 1)
+    return _calls(turn, 2 if turn.parallel else 1)
 
 
-def _calls(heard: LastTurn, number: int) -> MockAnswer:
-    if heard.results or not heard.tools:
-        return say(heard)
-    return tuple(_call(tool, heard) for tool in heard.tools[:number])
+def _calls(turn: LastTurn, number: int) -> ModelOutput:
+    if turn.results or not turn.tools:
+        return echo(turn)
+    return tuple(_call(tool, turn) for tool in turn.tools[:number])
 
 
-def _call(tool: FunctionTool | TextTool, heard: LastTurn) -> ToolCall:
-    words = _words(heard)
+def _call(tool: FunctionTool | TextTool, turn: LastTurn) -> ToolCall:
+    words = _sample_text(turn)
     return call_of(tool, words if isinstance(tool, TextTool) else encode_text(sample_object(tool.parameters, words)))
 
 
@@ -104,49 +104,49 @@ def call_of(tool: FunctionTool | TextTool, arguments: str) -> ToolCall:
 
 
 # A sample may repeat them many times.
-_FEW_WORDS = 200
+_MAX_SAMPLE_LENGTH = 200
 
 
-def _words(heard: LastTurn) -> str:
+def _sample_text(turn: LastTurn) -> str:
     """What a sample's strings say."""
-    return heard.text[:_FEW_WORDS] or "echo"
+    return turn.text[:_MAX_SAMPLE_LENGTH] or "echo"
 
 
-def think(heard: LastTurn) -> MockAnswer:
+def think(turn: LastTurn) -> ModelOutput:
     """A thought, unless it is not wanted, and then text."""
-    return _after_thought(heard, (Text(text=_told(heard)),))
+    return _after_thought(turn, (Text(text=_echo_text(turn)),))
 
 
-def work(heard: LastTurn) -> MockAnswer:
+def work(turn: LastTurn) -> ModelOutput:
     """What an agent does: a thought and a call, then a thought and what the call gave."""
-    answer = call_one(heard)
-    return answer if isinstance(answer, Failure) else _after_thought(heard, answer)
+    output = call_one(turn)
+    return output if isinstance(output, Failure) else _after_thought(turn, output)
 
 
-def _after_thought(heard: LastTurn, parts: tuple[Part, ...]) -> MockAnswer:
-    if not heard.thinks:
+def _after_thought(turn: LastTurn, parts: tuple[Part, ...]) -> ModelOutput:
+    if not turn.thinks:
         return parts
     called = [part.name for part in parts if isinstance(part, ToolCall)]
     if called:
         plan = f"I will call {called[0]} and see what it says."
-    elif heard.results:
+    elif turn.results:
         plan = "The tool has answered. I will say what it said."
     else:
         plan = "I will say it again."
-    return (Thinking(text=f"I heard {len(heard.text.split())} words. {plan}"), *parts)
+    return (Thinking(text=f"I heard {len(turn.text.split())} words. {plan}"), *parts)
 
 
-def fill_in(heard: LastTurn) -> MockAnswer:
+def fill_in(turn: LastTurn) -> ModelOutput:
     """JSON for the schema that was asked for, or an object around what was said."""
-    asked, words = heard.output, _words(heard)
-    if asked is not None and asked.kind is OutputKind.SCHEMA and asked.schema is not None:
-        return (Text(text=encode_text(sample(asked.schema, words))),)
+    output_format, words = turn.output, _sample_text(turn)
+    if output_format is not None and output_format.kind is OutputKind.SCHEMA and output_format.schema is not None:
+        return (Text(text=encode_text(sample(output_format.schema, words))),)
     return (Text(text=encode_text({"said": words})),)
 
 
-def refuse(heard: LastTurn) -> MockAnswer:
+def refuse(turn: LastTurn) -> ModelOutput:
     """Words of refusal."""
-    del heard
+    del turn
     return (Refusal(text=_REFUSAL),)
 
 
@@ -155,11 +155,11 @@ _A_LOT = 2000
 _number = re.compile(r"(?<!\d)\d{1,7}(?!\d)").search
 
 
-def go_on(heard: LastTurn) -> MockAnswer:
+def go_on(turn: LastTurn) -> ModelOutput:
     """Many words: as many as the number in what was said, or a lot."""
-    found = _number(heard.text)
-    wanted = int(found[0]) if found is not None else _A_LOT
-    return (Text(text=" ".join(islice(cycle(_PANGRAM), max(1, min(wanted, LONGEST))))),)
+    match = _number(turn.text)
+    wanted = int(match[0]) if match is not None else _A_LOT
+    return (Text(text=" ".join(islice(cycle(_PANGRAM), max(1, min(wanted, MAX_OUTPUT_TOKENS))))),)
 
 
 _status = re.compile(r"(?<!\d)[45]\d\d(?!\d)").search
@@ -167,10 +167,10 @@ _status = re.compile(r"(?<!\d)[45]\d\d(?!\d)").search
 _KINDS = STATUS_KINDS | {503: FailureKind.UNAVAILABLE}
 
 
-def fail(heard: LastTurn) -> MockAnswer:
+def fail(turn: LastTurn) -> ModelOutput:
     """An error: the status in what was said, or a rate limit."""
-    found = _status(heard.text)
-    status = int(found[0]) if found is not None else 429
+    match = _status(turn.text)
+    status = int(match[0]) if match is not None else 429
     return failure_of(status, f"You asked for an error, and here it is: {status}.")
 
 
@@ -180,18 +180,18 @@ def failure_of(status: int, message: str) -> Failure:
 
 
 ECHO_MODELS: dict[str, EchoModel] = {
-    "text": EchoModel(words="says what you said, and which images and documents it was shown", answer=say),
-    "tools": EchoModel(words="calls the first tool offered, then quotes its result", answer=call_one),
-    "parallel": EchoModel(words="calls the first two tools at once, then quotes their results", answer=call_two),
-    "thinking": EchoModel(words="thinks first, and checks its thoughts when they come back", answer=think),
-    "agent": EchoModel(words="thinks, calls the first tool, thinks again and quotes its result", answer=work),
-    "json": EchoModel(words="answers something valid for the JSON schema asked for", answer=fill_in),
-    "refusal": EchoModel(words="refuses, politely", answer=refuse),
-    "long": EchoModel(words="says 2000 words, or as many as you ask for", answer=go_on),
-    "slow": EchoModel(words="says what you said, one token every 0.2 seconds", answer=say, pace=0.2),
-    "error": EchoModel(words="answers 429 with retry-after, or the status that you name", answer=fail),
-    "failing": EchoModel(words="tells an error in the middle of its stream", answer=say, ending=Ending.FAILS),
-    "broken": EchoModel(words="breaks off in the middle of its answer", answer=say, ending=Ending.BREAKS),
+    "text": EchoModel(description="says what you said, and which images and documents it was shown", respond=echo),
+    "tools": EchoModel(description="calls the first tool offered, then quotes its result", respond=call_one),
+    "parallel": EchoModel(description="calls the first two tools at once, then quotes their results", respond=call_two),
+    "thinking": EchoModel(description="thinks first, and checks its thoughts when they come back", respond=think),
+    "agent": EchoModel(description="thinks, calls the first tool, thinks again and quotes its result", respond=work),
+    "json": EchoModel(description="answers something valid for the JSON schema asked for", respond=fill_in),
+    "refusal": EchoModel(description="refuses, politely", respond=refuse),
+    "long": EchoModel(description="says 2000 words, or as many as you ask for", respond=go_on),
+    "slow": EchoModel(description="says what you said, one token every 0.2 seconds", respond=echo, pace=0.2),
+    "error": EchoModel(description="answers 429 with retry-after, or the status that you name", respond=fail),
+    "failing": EchoModel(description="tells an error in the middle of its stream", respond=echo, ending=Ending.FAILS),
+    "broken": EchoModel(description="breaks off in the middle of its answer", respond=echo, ending=Ending.BREAKS),
 }
 
 

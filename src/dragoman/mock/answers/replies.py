@@ -39,7 +39,7 @@ NOWHERE = Failure(
 Outcome: TypeAlias = JsonObject | Delivery | Failure
 
 
-class MockReply(Struct, frozen=True, kw_only=True):
+class MockHttpResponse(Struct, frozen=True, kw_only=True):
     """What is sent back."""
 
     status: int
@@ -47,28 +47,28 @@ class MockReply(Struct, frozen=True, kw_only=True):
     delivery: Delivery
 
 
-def reply_of(outcome: Outcome, protocol: str, request_id: str, mint: Mint) -> MockReply:
+def http_response(outcome: Outcome, protocol: str, request_id: str, mint: Mint) -> MockHttpResponse:
     """What is sent back to a client of a protocol."""
     if isinstance(outcome, Failure):
         return _failed(outcome, protocol, request_id, mint)
     delivery = outcome if isinstance(outcome, Delivery) else at_once(encode(outcome))
     form = _STREAM if delivery.streamed else _JSON
-    return MockReply(status=200, headers=_headers(form, protocol, request_id, mint), delivery=delivery)
+    return MockHttpResponse(status=200, headers=_headers(form, protocol, request_id, mint), delivery=delivery)
 
 
-def _failed(failure: Failure, protocol: str, request_id: str, mint: Mint) -> MockReply:
+def _failed(failure: Failure, protocol: str, request_id: str, mint: Mint) -> MockHttpResponse:
     """An error under the status that was meant, even where a client would be told another."""
-    told = translate_failure(failure, target=protocol, request_id=request_id)
+    response = translate_failure(failure, target=protocol, request_id=request_id)
     headers = _headers(_JSON, protocol, request_id, mint)
     if failure.status in _RETRIED:
         headers.append((b"retry-after", _RETRIED[failure.status]))
-    headers += ((name.encode(), value.encode()) for name, value in told.headers.items())
-    return MockReply(status=failure.status, headers=headers, delivery=at_once(told.body))
+    headers += ((name.encode(), value.encode()) for name, value in response.headers.items())
+    return MockHttpResponse(status=failure.status, headers=headers, delivery=at_once(response.body))
 
 
 def _headers(form: bytes, protocol: str, request_id: str, mint: Mint) -> HeaderList:
-    told = {_REQUEST_ID[protocol]: request_id, **codec_of(protocol).encode_limits(_LIMITS, mint.now())}
-    return [(b"content-type", form), *((name.encode(), value.encode()) for name, value in told.items())]
+    headers = {_REQUEST_ID[protocol]: request_id, **codec_of(protocol).encode_limits(_LIMITS, mint.now())}
+    return [(b"content-type", form), *((name.encode(), value.encode()) for name, value in headers.items())]
 
 
 def not_allowed(method: str) -> Failure:
@@ -81,4 +81,4 @@ def unreadable(error: WireError | RecursionError) -> Failure:
     if isinstance(error, RecursionError):
         error = WireError("", "JSON of bounded depth", "nesting beyond the limit")
     path = error.path.lstrip("/").replace("/", ".") or None
-    return Failure(kind=FailureKind.INVALID, status=400, message=error.words("the body"), param=path)
+    return Failure(kind=FailureKind.INVALID, status=400, message=error.describe("the body"), param=path)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from dragoman.mock.answers.models import LONGEST
+from dragoman.mock.answers.models import MAX_OUTPUT_TOKENS
 from dragoman.mock.answers.signatures import MESSAGES, sealed
 from dragoman.mock.answers.tokens import count_parts, count_request, tokens
 from dragoman.mock.answers.truncation import Cut, cut
@@ -15,7 +15,7 @@ from dragoman.model.folding import unfold
 from dragoman.model.parts import Part, Refusal, Thinking, ToolCall
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
-from dragoman.protocols.anthropic_messages.shapes import STOP_WORDS
+from dragoman.protocols.anthropic_messages.shapes import STOP_REASON_NAMES
 from dragoman.protocols.codec import Mint, TargetModel, TranslationContext
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.capabilities import capabilities_of
@@ -24,24 +24,24 @@ from dragoman.rules.tool_table import ToolTable
 
 # The time of every answer of echo, and of every model: the first second of 2026.
 CREATED = 1_767_225_600
-UPSTREAM = "echo"
+VENDOR = "echo"
 
 _ID_PREFIXES = {"anthropic-messages": "msg_", "openai-chat": "chatcmpl-", "openai-responses": "resp_"}
 _CALL_PREFIXES = {"anthropic-messages": "toolu_", "openai-chat": "call_", "openai-responses": "call_"}
 
 
-def answer_to(request: Request, said: tuple[Part, ...], mint: Mint) -> Response:
+def build_response(request: Request, output: tuple[Part, ...], mint: Mint) -> Response:
     """The answer to a request, in the request's own protocol."""
-    cap = 0 if request.prewarm else min(request.max_tokens or LONGEST, LONGEST)
-    found = cut(said, request.stop, cap)
-    parts = tuple(_finished(part, request, mint) for part in found.parts)
+    cap = 0 if request.prewarm else min(request.max_tokens or MAX_OUTPUT_TOKENS, MAX_OUTPUT_TOKENS)
+    truncated = cut(output, request.stop, cap)
+    parts = tuple(_finished(part, request, mint) for part in truncated.parts)
     thoughts = tuple(part for part in parts if isinstance(part, Thinking))
     usage = Usage(
         input=count_request(request),
         output=count_parts(parts),
         thinking=count_parts(thoughts) if thoughts else None,
     )
-    stop = _stop(found, request)
+    stop = _stop(truncated, request)
     if request.origin == MESSAGES:
         # Words of refusal are told beside the stop reason there.
         parts = tuple(part for part in parts if not isinstance(part, Refusal))
@@ -67,21 +67,21 @@ def _finished(part: Part, request: Request, mint: Mint) -> Part:
     return part
 
 
-def _stop(found: Cut, request: Request) -> Stop:
+def _stop(truncated: Cut, request: Request) -> Stop:
     """Why the answer ended; in the protocol's own word where the room does not choose it."""
-    native = STOP_WORDS[found.reason] if request.origin == MESSAGES else ""
-    if request.legacy_functions and found.reason is StopReason.TOOL_CALL:
+    native = STOP_REASON_NAMES[truncated.reason] if request.origin == MESSAGES else ""
+    if request.legacy_functions and truncated.reason is StopReason.TOOL_CALL:
         native = "function_call"
-    refusal = "".join([part.text for part in found.parts if isinstance(part, Refusal)])
-    explanation = refusal if found.reason is StopReason.REFUSAL else None
-    return Stop(reason=found.reason, native=native, sequence=found.sequence, explanation=explanation)
+    refusal = "".join([part.text for part in truncated.parts if isinstance(part, Refusal)])
+    explanation = refusal if truncated.reason is StopReason.REFUSAL else None
+    return Stop(reason=truncated.reason, native=native, sequence=truncated.sequence, explanation=explanation)
 
 
-def asked_of(request: Request) -> TranslationContext:
+def translation_context(request: Request) -> TranslationContext:
     """What the answer is written against: the question, in the protocol that it was asked in."""
     protocol = request.origin
     target = TargetModel(
-        model=request.model, upstream=UPSTREAM, abilities=capabilities_of(protocol, request.model, UPSTREAM)
+        model=request.model, vendor=VENDOR, capabilities=capabilities_of(protocol, request.model, VENDOR)
     )
     return TranslationContext(
         request=request,

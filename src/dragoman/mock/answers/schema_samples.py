@@ -16,8 +16,8 @@ _ENOUGH, _TOO_MANY = 2000, 4000
 _DEEP, _TOO_DEEP = 12, 40
 # So many characters that a schema dictates count as one more value.
 _STEP = 256
-_LONGEST = 10_000
-_MOST_ITEMS = 100
+_MAX_STRING_LENGTH = 10_000
+_MAX_ITEMS = 100
 
 _FORMATS = {
     "date-time": "2026-01-01T00:00:00Z",
@@ -33,30 +33,30 @@ _FORMATS = {
 }
 
 
-def sample(schema: JsonValue, words: str) -> JsonValue:
+def sample(schema: JsonValue, text: str) -> JsonValue:
     """A value for a schema; its strings are `words` where nothing speaks against it."""
-    return _Sampler(schema if isinstance(schema, dict) else {}, words).value(schema, 0)
+    return _Sampler(schema if isinstance(schema, dict) else {}, text).value(schema, 0)
 
 
-def sample_object(schema: JsonObject | None, words: str) -> JsonObject:
+def sample_object(schema: JsonObject | None, text: str) -> JsonObject:
     """A sample that is an object whatever the schema says, as arguments of a call are."""
-    value = sample(schema or {"type": "object"}, words)
+    value = sample(schema or {"type": "object"}, text)
     return value if isinstance(value, dict) else {}
 
 
 class _Sampler:
     """Makes one sample, and counts its steps."""
 
-    def __init__(self, root: JsonObject, words: str) -> None:
+    def __init__(self, root: JsonObject, text: str) -> None:
         self._root = root
-        self._words = words
+        self._text = text
         self._written = 0
 
     def value(self, schema: JsonValue, depth: int) -> JsonValue:
         """A value for one schema."""
         self._written += 1
         if not isinstance(schema, dict) or self._written > _TOO_MANY or depth > _TOO_DEEP:
-            return self._words if schema is True else None
+            return self._text if schema is True else None
         schema = self._resolved(schema)
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(choices, list) and choices:
@@ -76,7 +76,7 @@ class _Sampler:
             case "array":
                 return self._array(schema, depth)
             case "integer" | "number":
-                return _number(schema, whole=kind == "integer")
+                return _number(schema, integer=kind == "integer")
             case "boolean":
                 return True
             case "null":
@@ -104,11 +104,11 @@ class _Sampler:
         return schema
 
     def _at(self, reference: str) -> JsonValue:
-        found: JsonValue = self._root
+        node: JsonValue = self._root
         for step in reference.removeprefix("#").split("/"):
             if step:
-                found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-        return found
+                node = node.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+        return node
 
     def _option(self, options: JsonList, depth: int) -> JsonValue:
         """The first option; where it goes deep, one that ends there."""
@@ -121,17 +121,17 @@ class _Sampler:
     def _object(self, schema: JsonObject, depth: int) -> JsonObject:
         properties, required = schema.get("properties"), schema.get("required")
         names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-        known = properties if isinstance(properties, dict) else {}
+        schemas = properties if isinstance(properties, dict) else {}
         if depth < _DEEP and self._written <= _ENOUGH:
-            names = [*known, *(name for name in names if name not in known)]
+            names = [*schemas, *(name for name in names if name not in schemas)]
         self._written += sum(len(name) for name in names) // _STEP
-        return {name: self.value(known.get(name, True), depth + 1) for name in names}
+        return {name: self.value(schemas.get(name, True), depth + 1) for name in names}
 
     def _array(self, schema: JsonObject, depth: int) -> JsonList:
         least, most = _bound(schema, "minItems"), _bound(schema, "maxItems")
         wanted = 0 if depth >= _DEEP or self._written > _ENOUGH else 1
         wanted = max(wanted, int(least) if least is not None else 0)
-        wanted = min(wanted, _MOST_ITEMS if most is None else min(int(most), _MOST_ITEMS))
+        wanted = min(wanted, _MAX_ITEMS if most is None else min(int(most), _MAX_ITEMS))
         first = schema.get("prefixItems")
         schemas: JsonList = list(first) if isinstance(first, list) else []
         wanted = max(wanted, len(schemas)) if most is None else wanted
@@ -143,10 +143,10 @@ class _Sampler:
 
     def _string(self, schema: JsonObject) -> str:
         form = schema.get("format")
-        text = _FORMATS.get(form, self._words) if isinstance(form, str) else self._words
+        text = _FORMATS.get(form, self._text) if isinstance(form, str) else self._text
         least, most = _bound(schema, "minLength"), _bound(schema, "maxLength")
         if least is not None and len(text) < least:
-            text = text.ljust(min(int(least), _LONGEST), ".")
+            text = text.ljust(min(int(least), _MAX_STRING_LENGTH), ".")
         return text if most is None else text[: max(0, int(most))]
 
 
@@ -187,22 +187,22 @@ def _bound(schema: JsonObject, key: str) -> float | int | None:
     return number if math.isfinite(number) else None
 
 
-def _number(schema: JsonObject, *, whole: bool) -> int | float:
+def _number(schema: JsonObject, *, integer: bool) -> int | float:
     """The smallest number from 1 on that the bounds allow, or the largest below."""
     value: float | int = 1
     step = _bound(schema, "multipleOf")
     step = step if step is not None and step > 0 else None
-    unit: float | int = step or (1 if whole else 0.5)
+    unit: float | int = step or (1 if integer else 0.5)
     least, above = _bound(schema, "minimum"), _bound(schema, "exclusiveMinimum")
     most, below = _bound(schema, "maximum"), _bound(schema, "exclusiveMaximum")
     if step is not None:
         value = step
     if most is not None and value > most:
-        value = math.floor(most / unit) * unit if whole or step else most
+        value = math.floor(most / unit) * unit if integer or step else most
     if below is not None and value >= below:
         value = (math.ceil(below / unit) - 1) * unit
     if least is not None and value < least:
-        value = math.ceil(least / unit) * unit if whole or step else least
+        value = math.ceil(least / unit) * unit if integer or step else least
     if above is not None and value <= above:
         value = (math.floor(above / unit) + 1) * unit
-    return int(value) if whole else value
+    return int(value) if integer else value

@@ -49,36 +49,36 @@ def opened(token: str) -> str | None:
     if not token.startswith(_ENCRYPTED):
         return None
     try:
-        octets = urlsafe_b64decode(token[len(_ENCRYPTED) :])
-        text = octets[_DIGEST:].decode()
+        data = urlsafe_b64decode(token[len(_ENCRYPTED) :])
+        text = data[_DIGEST:].decode()
     except (Base64Error, UnicodeError, ValueError):
         return None
-    return text if octets[:_DIGEST] == _digest(text) else None
+    return text if data[:_DIGEST] == _digest(text) else None
 
 
-def sealed(part: Thinking, protocol: str, item_id: str, *, proof: str = "", shown: bool = True) -> Thinking:
+def sealed(part: Thinking, protocol: str, item_id: str, *, token: str = "", visible: bool = True) -> Thinking:
     """A thought as it is told in a protocol, with a proof, or that of its text; one that is not shown has no words."""
-    text = part.text if shown else ""
+    text = part.text if visible else ""
     kind = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
     if protocol == MESSAGES:
-        block: JsonObject = {"type": "thinking", "thinking": text, "signature": proof or signature(text)}
+        block: JsonObject = {"type": "thinking", "thinking": text, "signature": token or signature(text)}
         return replace(part, text=text, kind=kind, seal=Seal(origin=MESSAGES, kind="thinking", body=block))
     if protocol == RESPONSES:
         item: JsonObject = {
             "id": item_id,
             "type": "reasoning",
-            "summary": [{"type": "summary_text", "text": text}] if shown else [],
-            "encrypted_content": proof or encrypted(text),
+            "summary": [{"type": "summary_text", "text": text}] if visible else [],
+            "encrypted_content": token or encrypted(text),
         }
         seal = Seal(origin=RESPONSES, kind="item", body=item)
         return replace(part, text=text, kind=kind, seal=seal, id=item_id)
-    said: JsonObject = {"field": "reasoning_content", "text": text}
-    return replace(part, seal=Seal(origin=CHAT, kind="text", body=said))
+    body: JsonObject = {"field": "reasoning_content", "text": text}
+    return replace(part, seal=Seal(origin=CHAT, kind="text", body=body))
 
 
 def check(request: Request) -> int | Failure:
     """How many thoughts came back, or the answer to one that was not thought here."""
-    found = 0
+    count = 0
     for position, message in enumerate(request.messages):
         for index, part in enumerate(message.parts):
             if not isinstance(part, Thinking):
@@ -87,8 +87,8 @@ def check(request: Request) -> int | Failure:
             failure = _checked(part, request.origin, place)
             if failure is not None:
                 return failure
-            found += 1
-    return found
+            count += 1
+    return count
 
 
 def _checked(part: Thinking, protocol: str, place: str) -> Failure | None:

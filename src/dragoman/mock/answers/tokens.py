@@ -36,7 +36,7 @@ _CHARACTERS = 5
 
 def tokens(text: str) -> Iterator[str]:
     """The pieces that a text is streamed in; joined they are the text."""
-    return (found[0] for found in _TOKEN.finditer(text))
+    return (match[0] for match in _TOKEN.finditer(text))
 
 
 def count(text: str) -> int:
@@ -57,8 +57,8 @@ def count_request(request: Request) -> int:
 
 def counted(request: Request) -> JsonObject:
     """The answer to a question for a count, in the request's own protocol."""
-    told: JsonObject = {"object": "response.input_tokens"} if request.origin == "openai-responses" else {}
-    return {**told, "input_tokens": count_request(request)}
+    fields: JsonObject = {"object": "response.input_tokens"} if request.origin == "openai-responses" else {}
+    return {**fields, "input_tokens": count_request(request)}
 
 
 def count_parts(parts: tuple[Part, ...]) -> int:

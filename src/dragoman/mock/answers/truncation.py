@@ -24,28 +24,28 @@ class Cut(Struct, frozen=True, kw_only=True):
 
 def cut(parts: tuple[Part, ...], stops: tuple[str, ...], cap: int) -> Cut:
     """Cut an answer at a stop string in its text, and at `cap` tokens in all; a call that does not fit is not made."""
-    kept: list[Part] = []
-    left = cap
+    retained: list[Part] = []
+    remaining = cap
     for part in parts:
         if isinstance(part, ToolCall):
-            left -= 1 + count(part.arguments)
-            if left < 0:
-                return Cut(parts=tuple(kept), reason=StopReason.LENGTH)
-            kept.append(part)
+            remaining -= 1 + count(part.arguments)
+            if remaining < 0:
+                return Cut(parts=tuple(retained), reason=StopReason.LENGTH)
+            retained.append(part)
             continue
         if not isinstance(part, Text | Thinking | Refusal):
-            kept.append(part)
+            retained.append(part)
             continue
         text, sequence = _until_stop(part.text, stops) if isinstance(part, Text) else (part.text, None)
-        pieces = list(islice(tokens(text), left + 1))
-        if pieces[:left]:
-            kept.append(replace(part, text="".join(pieces[:left])))
-        if len(pieces) > left:
-            return Cut(parts=tuple(kept), reason=StopReason.LENGTH)
+        pieces = list(islice(tokens(text), remaining + 1))
+        if pieces[:remaining]:
+            retained.append(replace(part, text="".join(pieces[:remaining])))
+        if len(pieces) > remaining:
+            return Cut(parts=tuple(retained), reason=StopReason.LENGTH)
         if sequence is not None:
-            return Cut(parts=tuple(kept), reason=StopReason.SEQUENCE, sequence=sequence)
-        left -= len(pieces)
-    return Cut(parts=tuple(kept), reason=_reason(parts))
+            return Cut(parts=tuple(retained), reason=StopReason.SEQUENCE, sequence=sequence)
+        remaining -= len(pieces)
+    return Cut(parts=tuple(retained), reason=_reason(parts))
 
 
 def _reason(parts: tuple[Part, ...]) -> StopReason:

@@ -25,39 +25,39 @@ def created(body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject:
     """A new conversation."""
     items = [named(item, mint) for item in objects(body.get("items"))]
     metadata = body.get("metadata")
-    found = MockConversation(
+    conversation = MockConversation(
         id="conv_" + mint.token(24),
         created=mint.now(),
         items=items,
         metadata=metadata if isinstance(metadata, dict) else {},
     )
-    memory.converse(found)
-    return _told(found)
+    memory.converse(conversation)
+    return _as_json(conversation)
 
 
-def whole(name: str, method: str, body: JsonObject, memory: MockStore) -> JsonObject | Failure:
+def conversation_object(name: str, method: str, body: JsonObject, memory: MockStore) -> JsonObject | Failure:
     """A conversation: read, changed or deleted."""
-    found = memory.conversation(name)
-    if found is None:
+    conversation = memory.conversation(name)
+    if conversation is None:
         return missing("Conversation", name, 404)
     if method == "DELETE":
         memory.end(name)
         return {"id": name, "object": "conversation.deleted", "deleted": True}
     metadata = body.get("metadata")
     if method == "POST" and isinstance(metadata, dict):
-        found.metadata = metadata
-    return _told(found)
+        conversation.metadata = metadata
+    return _as_json(conversation)
 
 
 def items(name: str, method: str, query: str, body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject | Failure:
     """The items of a conversation: a page of them, or those that are added."""
-    found = memory.conversation(name)
-    if found is None:
+    conversation = memory.conversation(name)
+    if conversation is None:
         return missing("Conversation", name, 404)
     if method != "POST":
-        return page(found.items, query)
+        return page(conversation.items, query)
     added = [named(item, mint) for item in objects(body.get("items"))]
-    found.items.extend(added)
+    conversation.items.extend(added)
     data: JsonList = [*added]
     ends: JsonObject = {"first_id": added[0]["id"], "last_id": added[-1]["id"]} if added else {}
     return {"object": "list", "data": data, "first_id": None, "last_id": None, **ends, "has_more": False}
@@ -65,23 +65,28 @@ def items(name: str, method: str, query: str, body: JsonObject, memory: MockStor
 
 def item(name: str, method: str, memory: MockStore) -> JsonObject | Failure:
     """One item; `name` is that of the conversation, a slash, and its own."""
-    conversation, _, own = name.partition("/")
-    found = memory.conversation(conversation)
-    kept = [one for one in found.items if one.get("id") == own] if found is not None else []
-    if found is None or not kept:
+    conversation_id, _, own = name.partition("/")
+    conversation = memory.conversation(conversation_id)
+    matches = [one for one in conversation.items if one.get("id") == own] if conversation is not None else []
+    if conversation is None or not matches:
         return missing("Item", own, 404)
     if method == "DELETE":
-        found.items.remove(kept[0])
-        return _told(found)
-    return kept[0]
+        conversation.items.remove(matches[0])
+        return _as_json(conversation)
+    return matches[0]
 
 
-def remember(given: JsonValue, new: list[JsonObject], answer: JsonObject, memory: MockStore, mint: Mint) -> None:
+def remember(given: JsonValue, new: list[JsonObject], response: JsonObject, memory: MockStore, mint: Mint) -> None:
     """Add what was said to the conversation that a request named."""
-    found = memory.conversation(name_of(given))
-    if found is not None:
-        found.items.extend([*(named(one, mint) for one in new), *objects(answer.get("output"))])
+    conversation = memory.conversation(name_of(given))
+    if conversation is not None:
+        conversation.items.extend([*(named(one, mint) for one in new), *objects(response.get("output"))])
 
 
-def _told(found: MockConversation) -> JsonObject:
-    return {"id": found.id, "object": "conversation", "created_at": found.created, "metadata": found.metadata}
+def _as_json(conversation: MockConversation) -> JsonObject:
+    return {
+        "id": conversation.id,
+        "object": "conversation",
+        "created_at": conversation.created,
+        "metadata": conversation.metadata,
+    }

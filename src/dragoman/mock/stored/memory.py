@@ -7,9 +7,9 @@ from msgspec import Struct
 from dragoman.mock.strict.common import Issued
 from dragoman.model.jsonvalue import JsonObject
 
-_MOST_ONCE = 10_000
-_MOST_KEPT = 2_000
-_MOST_BYTES = 256 * 1024 * 1024
+_MAX_ONCE_KEYS = 10_000
+_MAX_STORED = 2_000
+_MAX_STORED_BYTES = 256 * 1024 * 1024
 
 
 class Thread(Struct, kw_only=True):
@@ -58,7 +58,7 @@ class MockStore:
         if key in self._once:
             return False
         self._once[key] = None
-        if len(self._once) > _MOST_ONCE:
+        if len(self._once) > _MAX_ONCE_KEYS:
             del self._once[next(iter(self._once))]
         return True
 
@@ -74,7 +74,7 @@ class MockStore:
         """Keep a conversation."""
         self._threads[name] = thread
         self._size += thread.size
-        while len(self._threads) > 1 and (len(self._threads) > _MOST_KEPT or self._size > _MOST_BYTES):
+        while len(self._threads) > 1 and (len(self._threads) > _MAX_STORED or self._size > _MAX_STORED_BYTES):
             self._size -= self._threads.pop(next(iter(self._threads))).size
 
     def conversation(self, name: str) -> MockConversation | None:
@@ -84,7 +84,7 @@ class MockStore:
     def converse(self, conversation: MockConversation) -> None:
         """Keep a conversation."""
         self._conversations[conversation.id] = conversation
-        if len(self._conversations) > _MOST_KEPT:
+        if len(self._conversations) > _MAX_STORED:
             self.end(next(iter(self._conversations)))
 
     def end(self, name: str) -> None:
@@ -104,7 +104,7 @@ class MockStore:
         self._stored[name] = stored
         self._size += stored.size
         self._items.update((str(item["id"]), item) for item in _items_of(stored) if "id" in item)
-        while len(self._stored) > 1 and (len(self._stored) > _MOST_KEPT or self._size > _MOST_BYTES):
+        while len(self._stored) > 1 and (len(self._stored) > _MAX_STORED or self._size > _MAX_STORED_BYTES):
             self.forget(next(iter(self._stored)))
 
     def forget(self, name: str) -> bool:

@@ -9,7 +9,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.codec import Mint
 from dragoman.protocols.openai_responses.shapes import ID_PREFIXES
 
-_FEWEST, _MOST, _USUAL = 1, 100, 20
+_MIN_LIMIT, _MAX_LIMIT, _DEFAULT_LIMIT = 1, 100, 20
 _KINDS = {400: FailureKind.INVALID, 404: FailureKind.NOT_FOUND}
 _PREFIXES = {**ID_PREFIXES, "custom_tool_call_output": "ctco_"}
 
@@ -23,19 +23,19 @@ def named(item: JsonObject, mint: Mint) -> JsonObject:
 
 def page(items: list[JsonObject], query: str) -> JsonObject:
     """Some of the items, as a query asks for them: the latest first unless it says otherwise."""
-    asked = {key: values[0] for key, values in parse_qs(query).items()}
-    ordered = items if asked.get("order") == "asc" else items[::-1]
+    params = {key: values[0] for key, values in parse_qs(query).items()}
+    ordered = items if params.get("order") == "asc" else items[::-1]
     names = [str(item.get("id")) for item in ordered]
-    start = names.index(asked["after"]) + 1 if asked.get("after") in names else 0
-    wanted = asked.get("limit", "")
-    limit = min(max(int(wanted) if wanted.isdecimal() else _USUAL, _FEWEST), _MOST)
+    start = names.index(params["after"]) + 1 if params.get("after") in names else 0
+    wanted = params.get("limit", "")
+    limit = min(max(int(wanted) if wanted.isdecimal() else _DEFAULT_LIMIT, _MIN_LIMIT), _MAX_LIMIT)
     data: JsonList = [*ordered[start : start + limit]]
-    kept = names[start : start + limit]
+    page_ids = names[start : start + limit]
     return {
         "object": "list",
         "data": data,
-        "first_id": kept[0] if kept else None,
-        "last_id": kept[-1] if kept else None,
+        "first_id": page_ids[0] if page_ids else None,
+        "last_id": page_ids[-1] if page_ids else None,
         "has_more": start + limit < len(ordered),
     }
 

@@ -33,10 +33,10 @@ def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
     resolved: JsonList = []
     for item in items:
         if isinstance(item, dict) and item.get("type") == "item_reference":
-            found = memory.item(str(item.get("id")))
-            if found is None:
+            referenced_item = memory.item(str(item.get("id")))
+            if referenced_item is None:
                 return missing("Item", str(item.get("id")), 404, "input")
-            resolved.append(found)
+            resolved.append(referenced_item)
         else:
             resolved.append(item)
     return {**body, "input": resolved} if resolved else body
@@ -53,19 +53,19 @@ def _parts(content: JsonValue) -> JsonList:
     return [{"type": "input_text", "text": content}] if isinstance(content, str) else listed(content)
 
 
-def remember(whole: JsonObject, answer: JsonObject, memory: MockStore, mint: Mint, size: int) -> JsonObject:
+def remember(full_request: JsonObject, response: JsonObject, memory: MockStore, mint: Mint, size: int) -> JsonObject:
     """Keep a response unless the request says otherwise; give what is answered now, which may be a promise."""
-    if whole.get("store") is False:
-        return answer
-    given = [named(item, mint) for item in objects(whole.get("input"))]
-    pending = whole.get("background") is True and whole.get("stream") is not True
+    if full_request.get("store") is False:
+        return response
+    given = [named(item, mint) for item in objects(full_request.get("input"))]
+    pending = full_request.get("background") is True and full_request.get("stream") is not True
     if pending:
-        answer = {**answer, "background": True}
-    memory.store(str(answer.get("id")), MockResponse(response=answer, input=given, size=size, pending=pending))
-    return {**answer, "status": "queued", "output": [], "usage": None, "completed_at": None} if pending else answer
+        response = {**response, "background": True}
+    memory.store(str(response.get("id")), MockResponse(response=response, input=given, size=size, pending=pending))
+    return {**response, "status": "queued", "output": [], "usage": None, "completed_at": None} if pending else response
 
 
-def shown(name: str, memory: MockStore) -> JsonObject | Failure:
+def retrieved(name: str, memory: MockStore) -> JsonObject | Failure:
     """A stored response."""
     stored = memory.stored(name)
     if stored is None:
@@ -104,9 +104,9 @@ def inputs(name: str, query: str, memory: MockStore) -> JsonObject | Failure:
     return page(stored.input, query)
 
 
-def is_compaction_asked(whole: JsonObject) -> bool:
+def is_compaction_requested(full_request: JsonObject) -> bool:
     """Whether the last item asks for a compaction instead of an answer."""
-    last = objects(whole.get("input"))[-1:]
+    last = objects(full_request.get("input"))[-1:]
     return bool(last) and last[0].get("type") == "compaction_trigger"
 
 
@@ -119,9 +119,9 @@ def compaction(question: Request, mint: Mint) -> JsonObject:
     }
 
 
-def compacted(whole: JsonObject, question: Request, tokens: int, mint: Mint) -> JsonObject:
+def compacted(full_request: JsonObject, question: Request, tokens: int, mint: Mint) -> JsonObject:
     """A conversation made shorter: what the user said, and an item that stands for the rest."""
-    kept = [item for item in objects(whole.get("input")) if item.get("role") == "user"]
+    user_items = [item for item in objects(full_request.get("input")) if item.get("role") == "user"]
     users: JsonList = [
         {
             "id": "msg_" + mint.token(24),
@@ -130,7 +130,7 @@ def compacted(whole: JsonObject, question: Request, tokens: int, mint: Mint) -> 
             **item,
             "content": _parts(item.get("content")),
         }
-        for item in kept
+        for item in user_items
     ]
     usage: JsonObject = {
         "input_tokens": tokens,

@@ -41,19 +41,19 @@ def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
     return {**body, **held.system, "messages": [*held.messages, *objects(body.get("messages"))]}
 
 
-def remember(asked: JsonObject, whole: JsonObject, answer: JsonObject, memory: MockStore, size: int) -> None:
+def remember(request: JsonObject, full_request: JsonObject, response: JsonObject, memory: MockStore, size: int) -> None:
     """Hold the conversation of a request and its answer, if it asked for that; `whole` is the request expanded."""
-    thread = asked.get("thread")
+    thread = request.get("thread")
     if not isinstance(thread, dict):
         return
     before = memory.thread(str(thread.get("previous_message_id")))
     if before is not None:
         before.continued = True
-    turn: JsonObject = {"role": "assistant", "content": answer.get("content")}
-    said = [turn] if answer.get("content") else []
-    system: JsonObject = {member: whole[member] for member in _CREATE_ONLY if member in whole}
-    held = Thread(system=system, messages=[*objects(whole.get("messages")), *said], size=size)
-    memory.hold(str(answer.get("id")), held)
+    turn: JsonObject = {"role": "assistant", "content": response.get("content")}
+    turns = [turn] if response.get("content") else []
+    system: JsonObject = {member: full_request[member] for member in _CREATE_ONLY if member in full_request}
+    held = Thread(system=system, messages=[*objects(full_request.get("messages")), *turns], size=size)
+    memory.hold(str(response.get("id")), held)
 
 
 def _failure(code: str, status: int, message: str) -> Failure:

@@ -57,9 +57,9 @@ _PARTS: Members = {
     "assistant": words("text refusal"),
 }
 _TEXT = words("text")
-_LONGEST_ID = 40
-_MOST_TOOLS = 128
-_MOST_STOPS = 4
+_MAX_ID_LENGTH = 40
+_MAX_TOOLS = 128
+_MAX_STOPS = 4
 
 
 def faults(body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Iterator[str]:
@@ -78,8 +78,8 @@ def _members(body: JsonObject) -> Iterator[str]:
         yield f"Unrecognized request argument supplied: {name}"
     if body.get("stream_options") is not None and body.get("stream") is not True:
         yield "stream_options: only allowed when stream is enabled"
-    if len(listed(body.get("stop"))) > _MOST_STOPS:
-        yield f"stop: at most {_MOST_STOPS} sequences"
+    if len(listed(body.get("stop"))) > _MAX_STOPS:
+        yield f"stop: at most {_MAX_STOPS} sequences"
     if body.get("top_logprobs") is not None and body.get("logprobs") is not True:
         yield "top_logprobs: only allowed when logprobs is enabled"
 
@@ -138,7 +138,7 @@ def _pairs(body: JsonObject) -> Iterator[str]:
         waiting = {str(call.get("id")) for call in calls}
         called += [call.get("id") for call in calls]
         for call in calls:
-            if not 0 < len(str(call.get("id"))) <= _LONGEST_ID:
+            if not 0 < len(str(call.get("id"))) <= _MAX_ID_LENGTH:
                 yield f"messages[{count}].tool_calls: id {call.get('id')!r} is empty or too long"
             if call.get("type") not in ("function", "custom"):
                 yield f"messages[{count}].tool_calls: type {call.get('type')!r} is not supported"
@@ -152,11 +152,11 @@ def _tools(body: JsonObject) -> Iterator[str]:
     tools = objects(body.get("tools"))
     if body.get("tools") == []:
         yield "tools: empty array"
-    if len(tools) > _MOST_TOOLS:
-        yield f"tools: {len(tools)} are too many, at most {_MOST_TOOLS} are allowed"
-    known = ("function", "custom") if _is_official(body) else ("function",)
+    if len(tools) > _MAX_TOOLS:
+        yield f"tools: {len(tools)} are too many, at most {_MAX_TOOLS} are allowed"
+    types = ("function", "custom") if _is_official(body) else ("function",)
     for count, tool in enumerate(tools):
-        if tool.get("type") not in known or not isinstance(tool.get(str(tool.get("type"))), dict):
+        if tool.get("type") not in types or not isinstance(tool.get(str(tool.get("type"))), dict):
             yield f"tools[{count}].type: {tool.get('type')!r} is not supported"
     yield from tool_faults(objects([tool.get("function") for tool in tools]), "parameters", openai=True)
     yield from name_faults(objects([tool.get("custom") for tool in tools]))
@@ -175,10 +175,10 @@ def _format(body: JsonObject) -> Iterator[str]:
 
 def _reasoning_faults(body: JsonObject, issued: Issued) -> Iterator[str]:
     for count, message in enumerate(objects(body.get("messages"))):
-        told = message.get("reasoning_content")
+        reasoning = message.get("reasoning_content")
         # An empty text says that there was none.
-        if told and (not isinstance(told, str) or told not in issued.reasoning):
-            yield f"messages[{count}].reasoning_content: not what was said: {told!r}"
+        if reasoning and (not isinstance(reasoning, str) or reasoning not in issued.reasoning):
+            yield f"messages[{count}].reasoning_content: not what was said: {reasoning!r}"
 
 
 _RULES: tuple[Callable[[JsonObject], Iterator[str]], ...] = (

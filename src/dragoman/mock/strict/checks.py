@@ -15,33 +15,33 @@ _FAULTS: dict[str, Callable[[JsonObject, Mapping[str, str], Issued], Iterator[st
     CHAT: chat.faults,
     RESPONSES: responses.faults,
 }
-_NOTES: dict[str, Callable[[Issued, JsonObject], None]] = {
-    MESSAGES: Issued.note_message,
-    CHAT: Issued.note_completion,
-    RESPONSES: Issued.note_response,
+_RECORDERS: dict[str, Callable[[Issued, JsonObject], None]] = {
+    MESSAGES: Issued.record_message,
+    CHAT: Issued.record_completion,
+    RESPONSES: Issued.record_response,
 }
 _ENCRYPTED = "invalid_encrypted_content"
 # A long history that is wrong once may be wrong in every turn.
-_MOST_REASONS = 10
+_MAX_REASONS = 10
 
 
 def reasons(protocol: str, body: JsonObject, headers: Mapping[str, str], issued: Issued) -> list[str]:
     """Everything for which the service of a protocol would turn a request away with a 400."""
-    found = [*_FAULTS[protocol](body, headers, issued)]
+    faults = [*_FAULTS[protocol](body, headers, issued)]
     if not isinstance(body.get("model"), str) or not body["model"]:
-        found.insert(0, "model: Field required" if protocol == MESSAGES else "you must provide a model parameter")
-    return found
+        faults.insert(0, "model: Field required" if protocol == MESSAGES else "you must provide a model parameter")
+    return faults
 
 
 def refusal(protocol: str, body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Failure | None:
     """The answer to a request that the service would not take, with every reason in it; None if it would."""
-    found = reasons(protocol, body, headers, issued)
-    if not found:
+    faults = reasons(protocol, body, headers, issued)
+    if not faults:
         return None
-    code = _ENCRYPTED if any(_ENCRYPTED in reason for reason in found) else None
-    return Failure(kind=FailureKind.INVALID, status=400, message="\n".join(found[:_MOST_REASONS]), code=code)
+    code = _ENCRYPTED if any(_ENCRYPTED in reason for reason in faults) else None
+    return Failure(kind=FailureKind.INVALID, status=400, message="\n".join(faults[:_MAX_REASONS]), code=code)
 
 
-def note(protocol: str, answer: JsonObject, issued: Issued) -> None:
+def record_response(protocol: str, response: JsonObject, issued: Issued) -> None:
     """Remember what was answered."""
-    _NOTES[protocol](issued, answer)
+    _RECORDERS[protocol](issued, response)

@@ -18,7 +18,7 @@ _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _TABLES = ("properties", "$defs", "definitions")
 # Schemas nest; what goes deeper than any service follows is not looked at.
 _DEEPEST = 100
-_MOST_KEPT = 20_000
+_MAX_ISSUED = 20_000
 
 Members: TypeAlias = Mapping[str, frozenset[str]]
 
@@ -36,7 +36,7 @@ class Issued:
         # Chat: the reasoning that was told.
         self.reasoning: dict[str, None] = {}
 
-    def note_message(self, message: JsonObject) -> None:
+    def record_message(self, message: JsonObject) -> None:
         """Remember the blocks of a Messages answer, if it holds a proof."""
         blocks = objects(message.get("content"))
         for block in blocks:
@@ -44,7 +44,7 @@ class Issued:
                 self.turns[str(block["signature"])] = blocks
         _forget(self.turns)
 
-    def note_completion(self, completion: JsonObject) -> None:
+    def record_completion(self, completion: JsonObject) -> None:
         """Remember the reasoning of a Chat answer."""
         for choice in objects(completion.get("choices")):
             message = choice.get("message")
@@ -52,7 +52,7 @@ class Issued:
                 self.reasoning[str(message["reasoning_content"])] = None
         _forget(self.reasoning)
 
-    def note_response(self, response: JsonObject) -> None:
+    def record_response(self, response: JsonObject) -> None:
         """Remember the items of a Responses answer."""
         output = objects(response.get("output"))
         for item, follower in zip_longest(output, output[1:]):
@@ -60,13 +60,13 @@ class Issued:
             if item.get("type") == "reasoning" and follower is not None:
                 self.followers[str(item["id"])] = str(follower["id"])
                 self.leaders[str(follower["id"])] = str(item["id"])
-        for kept in (self.items, self.followers, self.leaders):
-            _forget(kept)
+        for entries in (self.items, self.followers, self.leaders):
+            _forget(entries)
 
 
-def _forget(kept: dict[str, JsonObject] | dict[str, list[JsonObject]] | dict[str, str] | dict[str, None]) -> None:
-    while len(kept) > _MOST_KEPT:
-        del kept[next(iter(kept))]
+def _forget(entries: dict[str, JsonObject] | dict[str, list[JsonObject]] | dict[str, str] | dict[str, None]) -> None:
+    while len(entries) > _MAX_ISSUED:
+        del entries[next(iter(entries))]
 
 
 def words(text: str) -> frozenset[str]:
@@ -111,17 +111,17 @@ def tool_faults(tools: list[JsonObject], schema: str, *, openai: bool) -> Iterat
     """
     yield from name_faults(tools)
     for tool in tools:
-        name, found = str(tool.get("name")), tool.get(schema)
-        if found is None and openai:
+        name, value = str(tool.get("name")), tool.get(schema)
+        if value is None and openai:
             continue
-        if found is None:
+        if value is None:
             yield f"tools.{name}.{schema}: Field required"
             continue
-        if not isinstance(found, dict) or found.get("type") != "object":
+        if not isinstance(value, dict) or value.get("type") != "object":
             yield f"tools.{name}.{schema}: the root has to be an object"
-        yield from schema_faults(found, f"tools.{name}.{schema}")
+        yield from schema_faults(value, f"tools.{name}.{schema}")
         if tool.get("strict") is True:
-            yield from closed_faults(found, f"tools.{name}.{schema}", all_required=openai)
+            yield from closed_faults(value, f"tools.{name}.{schema}", all_required=openai)
 
 
 def schema_faults(schema: JsonValue, at: str, depth: int = 0) -> Iterator[str]:
@@ -165,9 +165,9 @@ def _inner(schema: JsonObject) -> Iterator[tuple[str, JsonValue]]:
         if member in schema:
             yield member, schema[member]
     for member in _LISTS:
-        found = schema.get(member, [])
+        schemas = schema.get(member, [])
         yield from (
-            (f"{member}[{count}]", inner) for count, inner in enumerate(found if isinstance(found, list) else [0])
+            (f"{member}[{count}]", inner) for count, inner in enumerate(schemas if isinstance(schemas, list) else [0])
         )
     for member in _TABLES:
         table = schema.get(member, {})

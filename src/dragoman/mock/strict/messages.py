@@ -46,8 +46,8 @@ _MESSAGE = words("role content clear_at output_config")
 _ROLES = ("user", "assistant", "system")
 _is_call_id = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
 _UNSUPPORTED = frozenset({"minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems", "exclusiveMinimum"})
-_MOST_MARKS = 4
-_LONGEST_USER = 256
+_MAX_CACHE_BREAKPOINTS = 4
+_MAX_USER_ID_LENGTH = 256
 # Each kind of block: the members it may have beside `type`.
 _BLOCKS: Members = {
     kind: words(members)
@@ -116,8 +116,8 @@ def _members(body: JsonObject) -> Iterator[str]:
     if isinstance(metadata, dict):
         for name in metadata.keys() - {"user_id"}:
             yield f"metadata.{name}: Extra inputs are not permitted"
-        if len(str(metadata.get("user_id") or "")) > _LONGEST_USER:
-            yield f"metadata.user_id: String should have at most {_LONGEST_USER} characters"
+        if len(str(metadata.get("user_id") or "")) > _MAX_USER_ID_LENGTH:
+            yield f"metadata.user_id: String should have at most {_MAX_USER_ID_LENGTH} characters"
 
 
 def _role_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
@@ -138,11 +138,11 @@ def _role_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
         yield "messages: first message must use the user role"
     if roles[-1] != "user" and not (model.prefill and _may_be_led(body)) and not _is_paused(messages[-1]):
         yield "messages: this model does not support assistant message prefill"
-    if roles[-1] != "user" and _said_last(messages[-1]) != _said_last(messages[-1]).rstrip():
+    if roles[-1] != "user" and _trailing_text(messages[-1]) != _trailing_text(messages[-1]).rstrip():
         yield "messages: final assistant content cannot end with trailing whitespace"
 
 
-def _said_last(message: JsonObject) -> str:
+def _trailing_text(message: JsonObject) -> str:
     """The text that a message ends with."""
     content = message.get("content")
     last = objects(content)[-1:]
@@ -271,26 +271,30 @@ def _keywords(schema: JsonValue) -> set[str]:
     return inside | (set(schema) if "type" in schema or "anyOf" in schema else set())
 
 
-def _cache_marks(body: JsonObject) -> Iterator[str]:
-    marks = list(_marks(body))
-    if len(marks) > _MOST_MARKS:
-        yield f"cache_control: {len(marks)} breakpoints, at most {_MOST_MARKS} are allowed"
-    for mark in marks:
-        if mark.get("type") != "ephemeral" or mark.get("ttl") not in (None, "5m", "1h") or mark.keys() - _CACHE:
-            yield f"cache_control: {mark} is no mark"
+def _cache_breakpoints(body: JsonObject) -> Iterator[str]:
+    breakpoints = list(_find_breakpoints(body))
+    if len(breakpoints) > _MAX_CACHE_BREAKPOINTS:
+        yield f"cache_control: {len(breakpoints)} breakpoints, at most {_MAX_CACHE_BREAKPOINTS} are allowed"
+    for cache_control in breakpoints:
+        if (
+            cache_control.get("type") != "ephemeral"
+            or cache_control.get("ttl") not in (None, "5m", "1h")
+            or cache_control.keys() - _CACHE
+        ):
+            yield f"cache_control: {cache_control} is no mark"
 
 
-def _marks(value: JsonValue) -> Iterator[JsonObject]:
+def _find_breakpoints(value: JsonValue) -> Iterator[JsonObject]:
     if isinstance(value, list):
         for item in value:
-            yield from _marks(item)
+            yield from _find_breakpoints(item)
     elif isinstance(value, dict):
-        mark = value.get("cache_control")
-        if isinstance(mark, dict):
-            yield mark
+        cache_control = value.get("cache_control")
+        if isinstance(cache_control, dict):
+            yield cache_control
         for name, item in value.items():
             if name not in ("input", "input_schema", "schema", "cache_control"):
-                yield from _marks(item)
+                yield from _find_breakpoints(item)
 
 
 def _version_faults(body: JsonObject, headers: Mapping[str, str]) -> Iterator[str]:
@@ -334,5 +338,5 @@ _RULES: tuple[Callable[[JsonObject], Iterator[str]], ...] = (
     _pairs,
     _tools,
     _format,
-    _cache_marks,
+    _cache_breakpoints,
 )

@@ -14,7 +14,7 @@ def reasoning_faults(body: JsonObject, issued: Issued) -> Iterator[str]:
     items = objects(body.get("input"))
     for count, item in enumerate(items):
         if item.get("type") == "reasoning":
-            yield from _proof_faults(body, item, count, issued)
+            yield from _encrypted_content_faults(body, item, count, issued)
             yield from _follower_faults(items, count, issued)
         leader = issued.leaders.get(str(item.get("id")))
         if leader is not None and (count == 0 or items[count - 1].get("id") != leader):
@@ -22,20 +22,22 @@ def reasoning_faults(body: JsonObject, issued: Issued) -> Iterator[str]:
             yield f"input[{count}]: Item {name!r} was provided without its required 'reasoning' item {leader!r}"
 
 
-def _proof_faults(body: JsonObject, item: JsonObject, count: int, issued: Issued) -> Iterator[str]:
-    name, proof = item.get("id"), item.get("encrypted_content")
-    said = issued.items.get(str(name))
-    ours = isinstance(proof, str) and (opened(proof) is not None or (said or {}).get("encrypted_content") == proof)
-    if not proof and body.get("store") is False:
+def _encrypted_content_faults(body: JsonObject, item: JsonObject, count: int, issued: Issued) -> Iterator[str]:
+    name, encrypted = item.get("id"), item.get("encrypted_content")
+    issued_item = issued.items.get(str(name))
+    ours = isinstance(encrypted, str) and (
+        opened(encrypted) is not None or (issued_item or {}).get("encrypted_content") == encrypted
+    )
+    if not encrypted and body.get("store") is False:
         yield f"input[{count}]: Items are not persisted when `store` is set to false, and there is no encrypted content"
-    if proof and not ours:
-        yield f"input[{count}]: invalid_encrypted_content: The encrypted content could not be verified: {proof!r}"
-    if name is not None and said is None and not (proof and ours):
+    if encrypted and not ours:
+        yield f"input[{count}]: invalid_encrypted_content: The encrypted content could not be verified: {encrypted!r}"
+    if name is not None and issued_item is None and not (encrypted and ours):
         yield f"input[{count}]: Item with id {name!r} not found."
-    if said is not None and proof and proof != said.get("encrypted_content"):
+    if issued_item is not None and encrypted and encrypted != issued_item.get("encrypted_content"):
         yield f"input[{count}]: invalid_encrypted_content: it belongs to another item than {name!r}"
-    if said is not None and item.get("summary") != said.get("summary"):
-        yield f"input[{count}].summary: {item.get('summary')!r} was {said.get('summary')!r}"
+    if issued_item is not None and item.get("summary") != issued_item.get("summary"):
+        yield f"input[{count}].summary: {item.get('summary')!r} was {issued_item.get('summary')!r}"
 
 
 def _follower_faults(items: list[JsonObject], count: int, issued: Issued) -> Iterator[str]:
@@ -46,7 +48,7 @@ def _follower_faults(items: list[JsonObject], count: int, issued: Issued) -> Ite
     follower = issued.items.get(issued.followers.get(name, ""))
     fits = not kind.endswith("_output") and after.get("role", "assistant") == "assistant"
     if fits and follower is not None:
-        known = issued.items.get(str(after.get("id")), follower)
-        fits = kind == follower.get("type") and known is follower
+        issued_item = issued.items.get(str(after.get("id")), follower)
+        fits = kind == follower.get("type") and issued_item is follower
     if not fits:
         yield f"input[{count}]: Item {name!r} of type 'reasoning' was provided without its required following item."

@@ -25,7 +25,7 @@ from dragoman.mock.strict.reasoning import reasoning_faults
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 _LEAST_CAP = 16
-_LONGEST_ID = 64
+_MAX_ID_LENGTH = 64
 _is_reasoner = re.compile(r"(.*/)?(gpt-[5-9]|o\d|codex-).*").fullmatch
 # Models that take sampling unless they are told to think.
 _is_settable = re.compile(r"(.*/)?gpt-5\.[1-9].*").fullmatch
@@ -76,7 +76,7 @@ _ITEMS: Mapping[str, tuple[str, ...]] = {
     "item_reference": ("id",),
 }
 # A call that the client runs, and what answers it.
-_ANSWERS = {
+_CALL_OUTPUTS = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
     "local_shell_call": "local_shell_call_output",
@@ -148,7 +148,7 @@ def _items(body: JsonObject) -> Iterator[str]:
             yield f"input[{count}]: a compaction_trigger has to be the last item"
         if kind == "compaction" and opened(str(item.get("encrypted_content"))) is None:
             yield f"input[{count}]: invalid_encrypted_content: The encrypted content could not be verified."
-        if item.get("id") is not None and len(str(item["id"])) > _LONGEST_ID:
+        if item.get("id") is not None and len(str(item["id"])) > _MAX_ID_LENGTH:
             yield f"input[{count}].id: {item['id']!r} is too long"
         if item.get("id") is not None and not str(item["id"]).startswith(_PREFIXES.get(kind, "")):
             yield f"input[{count}].id: {item['id']!r} is no id of {kind}"
@@ -170,12 +170,12 @@ def _pairs(body: JsonObject) -> Iterator[str]:
     answered: list[str] = []
     for count, item in enumerate(items):
         kind, name = str(item.get("type")), str(item.get("call_id") or item.get("id"))
-        if kind in _ANSWERS:
+        if kind in _CALL_OUTPUTS:
             called.append(name)
             # Text of any kind is taken, as models write it; only no text at all is not.
             if kind == "function_call" and not item.get("arguments"):
                 yield f"input[{count}].arguments: empty"
-        elif kind in _ANSWERS.values():
+        elif kind in _CALL_OUTPUTS.values():
             answered.append(name)
             if name not in called:
                 yield f"input[{count}]: No tool call found for function call output with call_id {name}."

@@ -147,32 +147,33 @@ def _turn_faults(turn: Merged, issued: Issued) -> Iterator[str]:
             yield f"messages.{turn.at}: Invalid `data` in `redacted_thinking` block"
     for block in thoughts:
         signature = str(block.get("signature"))
-        said = issued.turns.get(signature)
-        if said is None and not is_signed(str(block.get("thinking")), signature):
+        issued_blocks = issued.turns.get(signature)
+        if issued_blocks is None and not is_signed(str(block.get("thinking")), signature):
             yield f"messages.{turn.at}: Invalid `signature` in `thinking` block: {signature!r}"
-        elif said is not None and not _holds(turn.blocks, said):
-            yield f"messages.{turn.at}: `thinking` blocks in the turn cannot be modified: {turn.blocks} was {said}"
+        elif issued_blocks is not None and not _holds(turn.blocks, issued_blocks):
+            blocks = f"{turn.blocks} was {issued_blocks}"
+            yield f"messages.{turn.at}: `thinking` blocks in the turn cannot be modified: {blocks}"
 
 
 # The input of a call is not looked at: clients fill in the defaults of its schema.
 _CORES = {"thinking": ("thinking", "signature"), "text": ("text",), "tool_use": ("id", "name")}
 
 
-def _holds(blocks: list[JsonObject], said: list[JsonObject]) -> bool:
+def _holds(blocks: list[JsonObject], issued_blocks: list[JsonObject]) -> bool:
     """Whether a turn has what was said in it, in one piece; a turn of the user's may be several of the service's."""
-    length = len(said)
+    length = len(issued_blocks)
     return any(
-        all(_same(block, before) for block, before in zip(blocks[start : start + length], said, strict=True))
+        all(_same(block, before) for block, before in zip(blocks[start : start + length], issued_blocks, strict=True))
         for start in range(len(blocks) - length + 1)
     )
 
 
-def _same(block: JsonObject, said: JsonObject) -> bool:
-    kind = str(said.get("type"))
-    if kind == "thinking" and said.get("thinking") == "":
+def _same(block: JsonObject, issued_block: JsonObject) -> bool:
+    kind = str(issued_block.get("type"))
+    if kind == "thinking" and issued_block.get("thinking") == "":
         # What was not shown is not looked at.
-        return block.get("type") == kind and block.get("signature") == said.get("signature")
-    return _core(block) == _core(said)
+        return block.get("type") == kind and block.get("signature") == issued_block.get("signature")
+    return _core(block) == _core(issued_block)
 
 
 def _core(block: JsonObject) -> list[JsonValue]:

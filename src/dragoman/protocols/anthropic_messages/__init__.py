@@ -7,11 +7,11 @@ Requests of other protocols are written by the `_abroad` modules; its own go on 
 from __future__ import annotations
 
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
-from dragoman.protocols.anthropic_messages.missing_reasoning import settle_thinking
+from dragoman.protocols.anthropic_messages.missing_reasoning import repair_reasoning
 from dragoman.protocols.anthropic_messages.models import encode_model, encode_models
 from dragoman.protocols.anthropic_messages.recognition import recognises
 from dragoman.protocols.anthropic_messages.relay import (
-    ask_usage,
+    include_usage,
     plain_end,
     rename_calls,
     repair_request,
@@ -22,10 +22,15 @@ from dragoman.protocols.anthropic_messages.relay import (
 )
 from dragoman.protocols.anthropic_messages.request_decoder import decode_request
 from dragoman.protocols.anthropic_messages.request_encoder import encode_request
-from dragoman.protocols.anthropic_messages.request_features import KEEPSAKES, TIERS, opening_of, signs_of
+from dragoman.protocols.anthropic_messages.request_features import (
+    REFERENCE_KEYS,
+    TIERS,
+    conversation_start_of,
+    request_features_of,
+)
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
-from dragoman.protocols.anthropic_messages.session_hints import speech_of
-from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, UPSTREAM
+from dragoman.protocols.anthropic_messages.session_hints import session_hints_of
+from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, VENDOR
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.anthropic_messages.usage import usage_of
@@ -33,7 +38,7 @@ from dragoman.protocols.codec import Codec, ModelLists
 
 CODEC = Codec(
     name=NAME,
-    upstream=UPSTREAM,
+    vendor=VENDOR,
     serial=True,
     path=PATH,
     recognises=recognises,
@@ -41,30 +46,30 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
-    settle_thinking=settle_thinking,
-    prove_calls=None,
+    repair_reasoning=repair_reasoning,
+    sign_calls=None,
     without_telemetry=without_telemetry,
     rename_calls=rename_calls,
     rename_cap=None,
-    keep_nothing=None,
+    without_storage=None,
     resume_request=resume_request,
-    ask_usage=ask_usage,
+    include_usage=include_usage,
     withhold_usage=withhold_usage,
     plain_end=plain_end,
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,
-    signs_of=signs_of,
-    keepsakes=KEEPSAKES,
-    opening_of=opening_of,
-    speech_of=speech_of,
+    request_features_of=request_features_of,
+    reference_keys=REFERENCE_KEYS,
+    conversation_start_of=conversation_start_of,
+    session_hints_of=session_hints_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     stream_decoder=MessagesStreamDecoder,
     stream_encoder=MessagesStreamEncoder,
     encode_turn=encode_turn,
-    kept_turns=None,
+    turn_restorer=None,
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=PING,

@@ -27,7 +27,7 @@ class Schema(Struct, frozen=True):
         return schema
 
 
-def _text(description: str = "") -> JsonObject:
+def _string(description: str = "") -> JsonObject:
     return {"type": "string", "description": description} if description else {"type": "string"}
 
 
@@ -35,7 +35,7 @@ def _integer(description: str = "") -> JsonObject:
     return {"type": "integer", "description": description} if description else {"type": "integer"}
 
 
-def _words(*allowed: str) -> JsonObject:
+def _enum(*allowed: str) -> JsonObject:
     return {"type": "string", "enum": list(allowed)}
 
 
@@ -46,49 +46,49 @@ _RANGE: JsonObject = {
     "items": {"type": "integer"},
     "description": "first and last line, from 1; -1 is the end",
 }
-_DIRECTION = _words("up", "down", "left", "right")
+_DIRECTION = _enum("up", "down", "left", "right")
 
 BASH = Schema(
     "Runs a command in a bash session that keeps its state between calls.",
     {
-        "command": _text("the command to run"),
+        "command": _string("the command to run"),
         "restart": {"type": "boolean", "description": "true restarts the session"},
     },
 )
 
 _EDIT: JsonObject = {
-    "path": _text("absolute path of a file or directory"),
-    "file_text": _text("for create: the content of the new file"),
+    "path": _string("absolute path of a file or directory"),
+    "file_text": _string("for create: the content of the new file"),
     "view_range": _RANGE,
-    "old_str": _text("for str_replace: the text to replace, exactly once in the file"),
-    "new_str": _text("for str_replace: the text that replaces it"),
+    "old_str": _string("for str_replace: the text to replace, exactly once in the file"),
+    "new_str": _string("for str_replace: the text that replaces it"),
     "insert_line": _integer("for insert: the line after which to insert, 0 for the beginning"),
-    "insert_text": _text("for insert: the text to insert"),
+    "insert_text": _string("for insert: the text to insert"),
 }
 EDITOR = Schema(
     "Views, creates and edits files.",
-    {"command": _words("view", "create", "str_replace", "insert"), **_EDIT},
+    {"command": _enum("view", "create", "str_replace", "insert"), **_EDIT},
     2,
 )
 EDITOR_WITH_UNDO = Schema(
     "Views, creates and edits files.",
-    {"command": _words("view", "create", "str_replace", "insert", "undo_edit"), **_EDIT},
+    {"command": _enum("view", "create", "str_replace", "insert", "undo_edit"), **_EDIT},
     2,
 )
 MEMORY = Schema(
     "Stores and retrieves notes in files under /memories.",
     {
-        "command": _words("view", "create", "str_replace", "insert", "delete", "rename"),
+        "command": _enum("view", "create", "str_replace", "insert", "delete", "rename"),
         **_EDIT,
-        "old_path": _text("for rename: the present path"),
-        "new_path": _text("for rename: the new path"),
+        "old_path": _string("for rename: the present path"),
+        "new_path": _string("for rename: the new path"),
     },
     1,
 )
 COMPUTER = Schema(
     "Controls a computer's screen, mouse and keyboard.",
     {
-        "action": _words(
+        "action": _enum(
             *("key", "type", "mouse_move", "left_click", "left_click_drag", "right_click", "middle_click"),
             *("double_click", "triple_click", "left_mouse_down", "left_mouse_up", "scroll", "hold_key", "wait"),
             *("screenshot", "cursor_position", "zoom"),
@@ -96,7 +96,7 @@ COMPUTER = Schema(
         "coordinate": _POINT,
         "start_coordinate": _POINT,
         "region": _REGION,
-        "text": _text("text to type, a key combination such as ctrl+s, or modifiers held during a click"),
+        "text": _string("text to type, a key combination such as ctrl+s, or modifiers held during a click"),
         "duration": _integer("seconds to wait or to hold a key"),
         "scroll_direction": _DIRECTION,
         "scroll_amount": _integer("clicks of the wheel"),
@@ -114,8 +114,8 @@ SINGLE: tuple[tuple[str, Schema], ...] = (
     ("computer_20", COMPUTER),
 )
 
-_KEYS = _text('a key or key combination such as "Return" or "ctrl+s"')
-_CLICK: JsonObject = {"coordinate": _POINT, "text": _text("modifier keys held during the click")}
+_KEYS = _string('a key or key combination such as "Return" or "ctrl+s"')
+_CLICK: JsonObject = {"coordinate": _POINT, "text": _string("modifier keys held during the click")}
 
 _COMPUTER_SET: dict[str, Schema] = {
     "cursor_position": Schema("Gets the pixel coordinate of the cursor."),
@@ -125,7 +125,7 @@ _COMPUTER_SET: dict[str, Schema] = {
     "left_click": Schema("Clicks the left button at the coordinate, or where the cursor is.", _CLICK),
     "left_click_drag": Schema(
         "Drags from one coordinate to another.",
-        {"start_coordinate": _POINT, "coordinate": _POINT, "text": _text("modifier keys held")},
+        {"start_coordinate": _POINT, "coordinate": _POINT, "text": _string("modifier keys held")},
         2,
     ),
     "left_mouse_down": Schema("Presses the left button and holds it."),
@@ -140,12 +140,12 @@ _COMPUTER_SET: dict[str, Schema] = {
         2,
     ),
     "triple_click": Schema("Triple-clicks the left button at the coordinate, or where the cursor is.", _CLICK),
-    "type": Schema("Types text on the keyboard.", {"text": _text("the text to type")}, 1),
+    "type": Schema("Types text on the keyboard.", {"text": _string("the text to type")}, 1),
     "wait": Schema("Waits for some seconds.", {"duration": _integer("seconds")}, 1),
     "zoom": Schema("Takes a screenshot of a region, scaled up.", {"region": _REGION}, 1),
 }
 
-_TAB: JsonObject = {"tab_id": _text("the tab; the active one if absent")}
+_TAB: JsonObject = {"tab_id": _string("the tab; the active one if absent")}
 _NUMBER: JsonObject = {"type": "number", "description": "seconds"}
 _COORDINATE: JsonObject = {
     "type": "object",
@@ -164,10 +164,10 @@ _REFERENCE: JsonObject = {
 _EITHER: JsonObject = {"anyOf": [_COORDINATE, _REFERENCE]}
 _AT: JsonObject = {"target": _EITHER, **_TAB}
 _AT_POINT: JsonObject = {"target": _COORDINATE, **_TAB}
-_CLICK_AT: JsonObject = {"target": _EITHER, "modifiers": _text("modifier keys held during the click"), **_TAB}
+_CLICK_AT: JsonObject = {"target": _EITHER, "modifiers": _string("modifier keys held during the click"), **_TAB}
 
 _BROWSER_SET: dict[str, Schema] = {
-    "close_tab": Schema("Closes a tab.", {"tab_id": _text()}, 1),
+    "close_tab": Schema("Closes a tab.", {"tab_id": _string()}, 1),
     "double_click": Schema("Double-clicks a target.", _CLICK_AT, 1),
     "file_upload": Schema(
         "Sets a file input to one or more files.",
@@ -179,7 +179,7 @@ _BROWSER_SET: dict[str, Schema] = {
         },
         1,
     ),
-    "find": Schema("Finds elements by a description in words.", {"query": _text(), **_TAB}, 1),
+    "find": Schema("Finds elements by a description in words.", {"query": _string(), **_TAB}, 1),
     "form_input": Schema(
         "Sets the value of a form element.",
         {"target": _REFERENCE, "value": {"type": ["string", "number", "boolean"]}, **_TAB},
@@ -189,7 +189,7 @@ _BROWSER_SET: dict[str, Schema] = {
     "hold_key": Schema("Holds a key for some seconds.", {"text": _KEYS, "duration": _NUMBER, **_TAB}, 2),
     "hover": Schema("Moves the pointer over a target.", _AT, 1),
     "javascript_exec": Schema(
-        "Runs JavaScript in the page and returns the last expression.", {"text": _text("the code"), **_TAB}, 1
+        "Runs JavaScript in the page and returns the last expression.", {"text": _string("the code"), **_TAB}, 1
     ),
     "key": Schema("Presses a key or key combination.", {"text": _KEYS, "repeat": _integer("how often"), **_TAB}, 1),
     "left_click": Schema("Clicks a target.", _CLICK_AT, 1),
@@ -201,13 +201,13 @@ _BROWSER_SET: dict[str, Schema] = {
     "list_tabs": Schema("Lists the open tabs."),
     "middle_click": Schema("Clicks a target with the middle button.", _CLICK_AT, 1),
     "mouse_move": Schema("Moves the pointer.", _AT_POINT, 1),
-    "navigate": Schema("Goes to an address, back or forward.", {"url": _text(), **_TAB}, 1),
+    "navigate": Schema("Goes to an address, back or forward.", {"url": _string(), **_TAB}, 1),
     "new_tab": Schema("Opens a tab."),
     "read_console": Schema("Returns new console output of a tab.", _TAB),
     "read_network": Schema("Returns new network requests of a tab.", _TAB),
     "read_page": Schema(
         "Returns the accessibility tree of the page, with references to its elements.",
-        {"filter": _words("all", "interactive"), "depth": _integer(), "ref": _text("root of the subtree"), **_TAB},
+        {"filter": _enum("all", "interactive"), "depth": _integer(), "ref": _string("root of the subtree"), **_TAB},
     ),
     "right_click": Schema("Clicks a target with the right button.", _CLICK_AT, 1),
     "screenshot": Schema("Captures the viewport.", _TAB),
@@ -217,9 +217,9 @@ _BROWSER_SET: dict[str, Schema] = {
         2,
     ),
     "scroll_to": Schema("Scrolls an element into view.", {"target": _REFERENCE, **_TAB}, 1),
-    "switch_tab": Schema("Makes a tab the active one.", {"tab_id": _text()}, 1),
+    "switch_tab": Schema("Makes a tab the active one.", {"tab_id": _string()}, 1),
     "triple_click": Schema("Triple-clicks a target.", _CLICK_AT, 1),
-    "type": Schema("Types text where the focus is.", {"text": _text("the text to type"), **_TAB}, 1),
+    "type": Schema("Types text where the focus is.", {"text": _string("the text to type"), **_TAB}, 1),
     "wait": Schema("Waits for some seconds.", {"duration": _NUMBER, **_TAB}, 1),
     "zoom": Schema("Captures a region of the viewport, scaled up.", {"region": _REGION, **_TAB}, 1),
 }
@@ -231,7 +231,7 @@ TOOLSETS: tuple[tuple[str, str, dict[str, Schema]], ...] = (
 )
 
 # A declaration is short and what it stands for is long: so many are written out, more than a request can use.
-MOST = 16
+MAX_DESCRIBED = 16
 _BEGINNINGS = (*(beginning for beginning, _ in SINGLE), *(beginning for beginning, _, _ in TOOLSETS))
 
 

@@ -6,8 +6,8 @@ from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
-from dragoman.model.parts import CacheMark, Extras
-from dragoman.protocols.anthropic_messages.shapes import CACHE_MARKS_LIMIT, NAME
+from dragoman.model.parts import CacheBreakpoint, Extras
+from dragoman.protocols.anthropic_messages.shapes import CACHE_BREAKPOINTS_LIMIT, NAME
 from dragoman.protocols.codec import TargetModel
 from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.extras import drop_extras
@@ -24,7 +24,7 @@ class RequestEncodeContext:
 
     __slots__ = (
         "_fits",
-        "_marks",
+        "_marked_blocks",
         "_rule",
         "betas",
         "breakpoints",
@@ -57,8 +57,8 @@ class RequestEncodeContext:
         self.searchable = False
         # How many tools promise strict arguments so far.
         self.strict_tools = 0
-        self._marks: list[tuple[JsonObject, Place]] = []
-        self._rule = ID_RULES[(NAME, target.abilities.call_ids)]
+        self._marked_blocks: list[tuple[JsonObject, Place]] = []
+        self._rule = ID_RULES[(NAME, target.capabilities.call_ids)]
         self._fits = self._rule.pattern.fullmatch
 
     def call_id(self, value: str) -> str:
@@ -69,31 +69,31 @@ class RequestEncodeContext:
         """The error for something that must not be left out."""
         return RefusedError(feature.value, render_place(at), note)
 
-    def mark(self, block: JsonObject, mark: CacheMark | None, at: Place) -> None:
+    def add_breakpoint(self, block: JsonObject, cache: CacheBreakpoint | None, at: Place) -> None:
         """Put a cache mark on a block; blocks are marked in the order tools, system, messages."""
-        if mark is None:
+        if cache is None:
             return
         control: JsonObject = {"type": "ephemeral"}
-        ttl = _TTLS.get(mark.ttl, "1h")
+        ttl = _TTLS.get(cache.ttl, "1h")
         if ttl is not None:
             control["ttl"] = ttl
-        if ttl != mark.ttl:
-            self.ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), f"kept for {ttl} instead of {mark.ttl}")
+        if ttl != cache.ttl:
+            self.ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), f"kept for {ttl} instead of {cache.ttl}")
         self.breakpoints = True
         block["cache_control"] = control
-        self._marks.append((block, at))
+        self._marked_blocks.append((block, at))
 
-    def settle_marks(self) -> int:
+    def limit_breakpoints(self) -> int:
         """Keep the last marks the provider takes, and tell how many there are (pitfall 173)."""
-        surplus = len(self._marks) - CACHE_MARKS_LIMIT
+        surplus = len(self._marked_blocks) - CACHE_BREAKPOINTS_LIMIT
         if surplus <= 0:
-            return len(self._marks)
-        for block, at in self._marks[:surplus]:
+            return len(self._marked_blocks)
+        for block, at in self._marked_blocks[:surplus]:
             del block["cache_control"]
             self.ledger.dropped(
-                Feature.CACHE_MARK, (*at, "cache"), f"only the last {CACHE_MARKS_LIMIT} breakpoints are taken"
+                Feature.CACHE_MARK, (*at, "cache"), f"only the last {CACHE_BREAKPOINTS_LIMIT} breakpoints are taken"
             )
-        return CACHE_MARKS_LIMIT
+        return CACHE_BREAKPOINTS_LIMIT
 
     def drop(self, extras: Extras | None, at: Place) -> None:
         """Report members that only another protocol knows; a whole native object is reported by whoever rewrites it."""

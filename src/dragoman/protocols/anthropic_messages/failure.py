@@ -10,13 +10,13 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Extras
 from dragoman.protocols.anthropic_messages.shapes import NAME
-from dragoman.rules.failures import STATUS_KINDS, ErrorReport, error_body, error_of, kind_by_words, report_of, silent
+from dragoman.rules.failures import STATUS_KINDS, ErrorReport, error_body, error_of, kind_by_keywords, report_of, silent
 from dragoman.rules.overflow import anthropic_overflow_message
 from dragoman.rules.stop_reasons import broken_off
 from dragoman.rules.timestamps import format_instant, parse_instant
 
 # What a client is told of each kind: status and type.
-_TOLD: dict[FailureKind, tuple[int, str]] = {
+_ERROR_TYPES: dict[FailureKind, tuple[int, str]] = {
     FailureKind.INVALID: (400, "invalid_request_error"),
     FailureKind.CONTEXT_OVERFLOW: (400, "invalid_request_error"),
     FailureKind.UNSUPPORTED: (400, "invalid_request_error"),
@@ -37,7 +37,7 @@ _TOLD: dict[FailureKind, tuple[int, str]] = {
     FailureKind.UNAVAILABLE: (503, "api_error"),
     FailureKind.TIMEOUT: (504, "timeout_error"),
     # Agents ask again after a 5xx, and show other words than ours for a 404 (decision 29).
-    FailureKind.LASTING: (424, "invalid_request_error"),
+    FailureKind.PERMANENT: (424, "invalid_request_error"),
 }
 # What a provider's type means, and the status it has where none is known (an error inside a stream).
 _TYPES: dict[str, tuple[FailureKind, int]] = {
@@ -87,7 +87,7 @@ def _read(body: JsonObject, status: int | None) -> Failure:
     report = report_of(body, status, _TYPE_STATUSES, exact if isinstance(exact, str) else None)
     request_id = body.get("request_id")
     return Failure(
-        kind=kind_by_words(report) or _kind(report),
+        kind=kind_by_keywords(report) or _kind(report),
         message=report.message,
         status=report.status,
         native=report.native,
@@ -108,7 +108,7 @@ def _kind(report: ErrorReport) -> FailureKind:
 
 def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonObject]:
     """An error answer as a Messages client expects it: status and body."""
-    status, _ = _told(failure)
+    status, _ = _status_and_type(failure)
     body: JsonObject = {"type": "error", "error": error_object(failure)}
     body["request_id"] = request_id if request_id is not None else failure.request_id
     return status, body
@@ -119,16 +119,16 @@ def error_object(failure: Failure) -> JsonObject:
     message = failure.message or silent(failure.status)
     if failure.kind is FailureKind.CONTEXT_OVERFLOW:
         message = anthropic_overflow_message(message)
-    error: JsonObject = {"type": _told(failure)[1], "message": message}
+    error: JsonObject = {"type": _status_and_type(failure)[1], "message": message}
     if failure.extras is not None and failure.extras.origin == NAME:
         error.update(failure.extras.fields)
     return error
 
 
-def _told(failure: Failure) -> tuple[int, str]:
-    told = _TOLD.get(failure.kind)
-    if told is not None:
-        return told
+def _status_and_type(failure: Failure) -> tuple[int, str]:
+    entry = _ERROR_TYPES.get(failure.kind)
+    if entry is not None:
+        return entry
     if 500 <= failure.status <= 599:
         return failure.status, "api_error"
     return (failure.status if 400 <= failure.status <= 499 else 400), "invalid_request_error"

@@ -22,7 +22,7 @@ def decode_hosted(block: Fields, kind: str) -> Part | None:
     return decoder(block) if decoder is not None else None
 
 
-def _whole(block: Fields) -> Extras:
+def _block_extras(block: Fields) -> Extras:
     return Extras(origin=NAME, fields=block.value)
 
 
@@ -38,7 +38,7 @@ def _decode_server_tool_use(block: Fields) -> HostedCall | None:
     else:
         return None
     return HostedCall(
-        call_id=block.text("id"), kind=kind, name=name, arguments=encode_text(arguments), extras=_whole(block)
+        call_id=block.text("id"), kind=kind, name=name, arguments=encode_text(arguments), extras=_block_extras(block)
     )
 
 
@@ -48,18 +48,20 @@ def _decode_web_search_result(block: Fields) -> HostedResult:
     if isinstance(content, dict):
         code = Fields(content, (block.path, "content")).optional_text("error_code")
         return HostedResult(
-            call_id=call_id, kind=HostedKind.WEB_SEARCH, text=code or "", is_error=True, extras=_whole(block)
+            call_id=call_id, kind=HostedKind.WEB_SEARCH, text=code or "", is_error=True, extras=_block_extras(block)
         )
-    sources = [_decode_source(found) for found in block.each("content")]
-    return HostedResult(call_id=call_id, kind=HostedKind.WEB_SEARCH, sources=tuple(sources), extras=_whole(block))
+    sources = [_decode_source(result) for result in block.each("content")]
+    return HostedResult(
+        call_id=call_id, kind=HostedKind.WEB_SEARCH, sources=tuple(sources), extras=_block_extras(block)
+    )
 
 
-def _decode_source(found: Fields) -> WebSource:
-    found.optional_text("type")
+def _decode_source(result: Fields) -> WebSource:
+    result.optional_text("type")
     return WebSource(
-        url=found.optional_text("url") or "",
-        title=found.optional_text("title") or "",
-        seal=Seal(origin=NAME, kind="web", body=found.value),
+        url=result.optional_text("url") or "",
+        title=result.optional_text("title") or "",
+        seal=Seal(origin=NAME, kind="web", body=result.value),
     )
 
 
@@ -72,7 +74,7 @@ def _decode_code_result(block: Fields) -> HostedResult:
         kind=HostedKind.CODE,
         text=code if code is not None else text,
         is_error=code is not None,
-        extras=_whole(block),
+        extras=_block_extras(block),
     )
 
 
@@ -83,7 +85,7 @@ def _decode_mcp_tool_use(block: Fields) -> HostedCall:
         name=block.text("name"),
         arguments=encode_text(block.object("input")),
         server=block.optional_text("server_name"),
-        extras=_whole(block),
+        extras=_block_extras(block),
     )
 
 
@@ -95,7 +97,7 @@ def _decode_mcp_tool_result(block: Fields) -> HostedResult:
         kind=HostedKind.MCP,
         text=text,
         is_error=block.optional_flag("is_error") or False,
-        extras=_whole(block),
+        extras=_block_extras(block),
     )
 
 
@@ -113,7 +115,7 @@ def _decode_mcp_listing(block: Fields) -> HostedCall:
         name="mcp_tool_listing",
         arguments="{}",
         server=block.text("mcp_server_name"),
-        extras=_whole(block),
+        extras=_block_extras(block),
     )
 
 
@@ -181,9 +183,9 @@ def _listed_tools(listed: JsonList) -> Iterator[JsonObject]:
     for tool in listed:
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
             continue
-        told: JsonObject = {"name": tool["name"]}
+        encoded: JsonObject = {"name": tool["name"]}
         if isinstance(tool.get("description"), str):
-            told["description"] = tool["description"]
+            encoded["description"] = tool["description"]
         schema = tool.get("input_schema")
-        told["input_schema"] = schema if isinstance(schema, dict) else {}
-        yield told
+        encoded["input_schema"] = schema if isinstance(schema, dict) else {}
+        yield encoded

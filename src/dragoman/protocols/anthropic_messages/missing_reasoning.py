@@ -28,8 +28,8 @@ _OFF: JsonObject = {"type": "disabled"}
 _MANUAL_LOOP = (b'"enabled"', b'"tool_result"')
 
 
-def settle_thinking(
-    body: bytes, abilities: Capabilities, ledger: Ledger, *, demanded: bool = False, whole: bool = False
+def repair_reasoning(
+    body: bytes, capabilities: Capabilities, ledger: Ledger, *, demanded: bool = False, intact: bool = False
 ) -> bytes:
     """The body with thinking as its last turn allows it; the same bytes if it is allowed as it is.
 
@@ -38,18 +38,18 @@ def settle_thinking(
     without thinking, by a server that has none: the provider accepts steps without thinking behind one that has some,
     which are its own. A prefill is the client's own (T6).
     """
-    if whole and not (abilities.loops_need_thinking and all(map(body.__contains__, _MANUAL_LOOP))):
+    if intact and not (capabilities.loops_need_thinking and all(map(body.__contains__, _MANUAL_LOOP))):
         return body
-    lacks_thinking = _loop_lacks_thinking if whole else _turn_lacks_thinking
+    lacks_thinking = _loop_lacks_thinking if intact else _turn_lacks_thinking
     thinking = named(object_members(body), "thinking")
-    said = _value(body, thinking[-1]) if thinking else None
-    mode = said.get("type") if isinstance(said, dict) else None
+    settings = _value(body, thinking[-1]) if thinking else None
+    mode = settings.get("type") if isinstance(settings, dict) else None
     if mode == "disabled" or not (demanded or (mode == "enabled" and lacks_thinking(body))):
         return body
-    if mode == "enabled" and isinstance(said, dict) and "adaptive" in abilities.thinking:
+    if mode == "enabled" and isinstance(settings, dict) and "adaptive" in capabilities.thinking:
         ledger.approximated(Feature.THINKING, ("reasoning",), f"adaptive, {_WHY}")
-        return _adaptive(body, thinking, said, abilities)
-    if "disabled" not in abilities.thinking:
+        return _adaptive(body, thinking, settings, capabilities)
+    if "disabled" not in capabilities.thinking:
         return body
     ledger.approximated(Feature.THINKING, ("reasoning",), f"off, {_WHY}")
     off = _put(body, thinking, _OFF) if thinking else with_member(body, "thinking", encode(_OFF))
@@ -58,18 +58,18 @@ def settle_thinking(
 
 def _turn_lacks_thinking(body: bytes) -> bool:
     """Whether the turn that the answer goes on from, a prefill or calls with results, begins with anything else."""
-    opening: JsonValue = None
-    user = answered = False
+    first_type: JsonValue = None
+    user = has_results = False
     for role, types in _from_the_end(body):
         if role == "assistant":
-            if user and not answered:
+            if user and not has_results:
                 return False
-            opening = types[0] if types else opening
-        elif opening is not None:
+            first_type = types[0] if types else first_type
+        elif first_type is not None:
             break
         else:
-            user, answered = True, answered or "tool_result" in types
-    return opening is not None and opening not in _SEALED and (not user or _loop_lacks_thinking(body, first=2))
+            user, has_results = True, has_results or "tool_result" in types
+    return first_type is not None and first_type not in _SEALED and (not user or _loop_lacks_thinking(body, first=2))
 
 
 def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
@@ -79,19 +79,19 @@ def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
     loop that has some: https://github.com/BerriAI/litellm/issues/18926.
     """
     steps = 0
-    answered = False
+    has_results = False
     before = ""
     for role, types in _from_the_end(body):
         if role == "assistant":
             if before != role:
-                if not answered:
+                if not has_results:
                     # What stands behind it is the user's own: another turn.
                     break
-                steps, answered = steps + 1, False
+                steps, has_results = steps + 1, False
             if steps >= first and not _SEALED.isdisjoint(types):
                 return False
         else:
-            answered = answered or "tool_result" in types
+            has_results = has_results or "tool_result" in types
         before = role
     return steps > 0
 
@@ -107,14 +107,14 @@ def _from_the_end(body: bytes) -> Iterator[tuple[str, list[str]]]:
         yield str(role), [str(_type(block)) for block in content] if isinstance(content, list) else ["text"]
 
 
-def _adaptive(body: bytes, thinking: list[Member], said: JsonObject, abilities: Capabilities) -> bytes:
+def _adaptive(body: bytes, thinking: list[Member], settings: JsonObject, capabilities: Capabilities) -> bytes:
     """As much thinking as the budget stood for, without the demand that goes with one."""
-    asked: JsonObject = {name: value for name, value in said.items() if name in _ADAPTIVE_TOO}
-    body = _put(body, thinking, {"type": "adaptive", **asked})
-    budget = said.get("budget_tokens")
-    if abilities.efforts == () or not isinstance(budget, int):
+    preserved: JsonObject = {name: value for name, value in settings.items() if name in _ADAPTIVE_TOO}
+    body = _put(body, thinking, {"type": "adaptive", **preserved})
+    budget = settings.get("budget_tokens")
+    if capabilities.efforts == () or not isinstance(budget, int):
         return body
-    effort = encode(nearest(_least_low(effort_for(budget)), abilities.efforts))
+    effort = encode(nearest(_least_low(effort_for(budget)), capabilities.efforts))
     configs = named(object_members(body), "output_config")
     if not configs:
         return with_member(body, "output_config", b'{"effort":' + effort + b"}")

@@ -13,7 +13,7 @@ from dragoman.rules.timestamps import format_instant
 
 def encode_model(model: ListedModel) -> JsonObject:
     """One model; what is not known of it is left out, where that is allowed."""
-    told: JsonObject = {
+    encoded: JsonObject = {
         "type": "model",
         "id": model.id,
         "display_name": model.title or model.id,
@@ -22,13 +22,13 @@ def encode_model(model: ListedModel) -> JsonObject:
     }
     more = extras_for(model, NAME)
     if model.retires is not None:
-        told["retires_at"] = format_instant(model.retires)
+        encoded["retires_at"] = format_instant(model.retires)
     if model.window is not None:
-        told["max_input_tokens"] = model.window
+        encoded["max_input_tokens"] = model.window
     if model.cap is not None:
-        told["max_tokens"] = model.cap
+        encoded["max_tokens"] = model.cap
     # How far it is in its life, the provider's own list says better.
-    return {**told, **{name: value for name, value in more.items() if name == "lifecycle" or name not in told}}
+    return {**encoded, **{name: value for name, value in more.items() if name == "lifecycle" or name not in encoded}}
 
 
 def encode_models(models: Sequence[ListedModel]) -> JsonObject:

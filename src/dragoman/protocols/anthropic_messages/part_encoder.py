@@ -34,7 +34,7 @@ from dragoman.protocols.anthropic_messages.hosted import listing_block, mcp_call
 from dragoman.protocols.anthropic_messages.parts import encode_block, encode_source, is_plain
 from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
 from dragoman.protocols.anthropic_messages.signed_blocks import encode_compaction
-from dragoman.protocols.anthropic_messages.synthetic_citations import is_made_up
+from dragoman.protocols.anthropic_messages.synthetic_citations import is_synthetic
 from dragoman.rules import arguments
 from dragoman.rules.extras import foreign_text
 from dragoman.rules.input_wrapping import wrap_input, wrap_value
@@ -50,7 +50,7 @@ def encode_part(part: Part, at: Place, writing: RequestEncodeContext, *, by_user
     if encoder is not None:
         return encoder(part, at, writing)
     assert isinstance(part, Foreign)
-    text = foreign_text(part, at, writing.ledger, said_by_user=by_user)
+    text = foreign_text(part, at, writing.ledger, by_user=by_user)
     return _text_block(text) if text else None
 
 
@@ -68,14 +68,14 @@ def _encode_text(part: Part, at: Place, writing: RequestEncodeContext) -> JsonOb
 
 def _encode_text_options(part: Text, block: JsonObject, at: Place, writing: RequestEncodeContext) -> None:
     # A citation that this provider made may return; others it could not verify.
-    own = [one.native for one in part.citations if one.origin == NAME and not is_made_up(one.native)]
+    own = [one.native for one in part.citations if one.origin == NAME and not is_synthetic(one.native)]
     if own:
         block["citations"] = [*own]
     if len(own) < len(part.citations):
         writing.ledger.dropped(Feature.CITATIONS, (*at, "citations"), "citations of another provider are not sent back")
     if part.logprobs is not None:
         writing.ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "log probabilities are not sent back")
-    writing.mark(block, part.cache, at)
+    writing.add_breakpoint(block, part.cache, at)
     writing.drop(part.extras, at)
 
 
@@ -102,11 +102,11 @@ def _encode_image(part: Part, at: Place, writing: RequestEncodeContext) -> JsonO
     else:
         _refuse_file(source, at, writing)
         block = {"type": "image", "source": encode_source(source)}
-    if not writing.target.abilities.images:
+    if not writing.target.capabilities.images:
         raise writing.refuse(Feature.IMAGE, at, "this model takes no images")
     if part.detail is not None and part.detail != "auto":
         writing.ledger.dropped(Feature.IMAGE_DETAIL, (*at, "detail"), "this provider has no level of detail")
-    writing.mark(block, part.cache, at)
+    writing.add_breakpoint(block, part.cache, at)
     writing.drop(part.extras, at)
     return block
 
@@ -120,7 +120,7 @@ def _checked_image(declared: str, source: Inline, at: Place, writing: RequestEnc
 
 
 def _refuse_file(source: Url | FileRef | PlainText | Passages, at: Place, writing: RequestEncodeContext) -> None:
-    if isinstance(source, FileRef) and source.issuer != writing.target.upstream:
+    if isinstance(source, FileRef) and source.issuer != writing.target.vendor:
         raise writing.refuse(Feature.FILE_ID, (*at, "source"), f"file {source.file_id!r} is kept by {source.issuer}")
 
 
@@ -144,7 +144,7 @@ def _encode_document(part: Part, at: Place, writing: RequestEncodeContext) -> Js
         block["context"] = part.context
     if part.citable is not None:
         block["citations"] = {"enabled": part.citable}
-    writing.mark(block, part.cache, at)
+    writing.add_breakpoint(block, part.cache, at)
     writing.drop(part.extras, at)
     return block
 
@@ -171,7 +171,11 @@ def _encode_thinking(part: Part, at: Place, writing: RequestEncodeContext) -> Js
     if part.extras is not None:
         writing.drop(part.extras, at)
     seal = part.seal
-    if seal is not None and seal.kind in ("thinking", "redacted") and opens(seal, NAME, target.model, target.abilities):
+    if (
+        seal is not None
+        and seal.kind in ("thinking", "redacted")
+        and opens(seal, NAME, target.model, target.capabilities)
+    ):
         return seal.body
     feature = Feature.THINKING if seal is None else Feature.THINKING_SEAL
     writing.ledger.dropped(feature, at, "this provider cannot open the reasoning of another")
@@ -210,7 +214,7 @@ _TEXT_FORM, _WRAPPED_VALUE, _UNWRAPPED = InputForm.TEXT, Wrapped.VALUE, argument
 
 
 def _encode_call_options(part: ToolCall, block: JsonObject, at: Place, writing: RequestEncodeContext) -> None:
-    writing.mark(block, part.cache, at)
+    writing.add_breakpoint(block, part.cache, at)
     extras = part.extras
     if extras is None:
         return
@@ -233,7 +237,7 @@ def encode_result(result: ToolResult, at: Place, writing: RequestEncodeContext) 
     if result.is_error:
         block["is_error"] = True
     if result.cache is not None:
-        writing.mark(block, result.cache, at)
+        writing.add_breakpoint(block, result.cache, at)
     if result.extras is not None:
         if writing.is_native(result.extras):
             writing.ledger.approximated(Feature.VENDOR_TOOL, at, "sent back as the result of a function")
@@ -295,7 +299,7 @@ _HOSTED: dict[HostedKind, Feature] = {
 def _restored_compaction(part: Compaction, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     """The compaction block that this provider issued; None if it issued none (V9)."""
     target = writing.target
-    if part.seal is None or not opens(part.seal, NAME, target.model, target.abilities):
+    if part.seal is None or not opens(part.seal, NAME, target.model, target.capabilities):
         return None
     if part.seal.body.get("type") != "compaction":
         return None

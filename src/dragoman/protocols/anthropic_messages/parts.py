@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import (
-    CacheMark,
+    CacheBreakpoint,
     Citation,
     Compaction,
     Document,
@@ -33,7 +33,7 @@ from dragoman.model.parts import (
     Url,
 )
 from dragoman.protocols.anthropic_messages import hosted
-from dragoman.protocols.anthropic_messages.shapes import NAME, UPSTREAM
+from dragoman.protocols.anthropic_messages.shapes import NAME, VENDOR
 from dragoman.protocols.anthropic_messages.signed_blocks import (
     decode_compaction,
     decode_redacted,
@@ -151,23 +151,23 @@ def foreign(block: Fields, kind: str, text: str | None = None) -> Foreign:
     return Foreign(origin=NAME, kind=kind, body=block.value, text=text)
 
 
-def decode_cache(owner: Fields) -> CacheMark | None:
+def decode_cache(owner: Fields) -> CacheBreakpoint | None:
     """The breakpoint on a block or a tool; members that nobody knows leave it among the extras."""
-    mark = owner.value.get("cache_control")
-    if mark is None:
+    value = owner.value.get("cache_control")
+    if value is None:
         return None
-    control = reader(mark, (owner.path, "cache_control"))
+    control = reader(value, (owner.path, "cache_control"))
     kind, ttl = control.optional_text("type"), control.optional_text("ttl")
     if kind != "ephemeral" or not control.value.keys() <= {"type", "ttl"}:
         return None
     owner.skip("cache_control")
-    return CacheMark(origin=NAME, ttl=ttl)
+    return CacheBreakpoint(origin=NAME, ttl=ttl)
 
 
-def encode_cache(mark: CacheMark | None, block: JsonObject) -> None:
+def encode_cache(cache: CacheBreakpoint | None, block: JsonObject) -> None:
     """Put a breakpoint of this protocol on a block."""
-    if mark is not None:
-        block["cache_control"] = {"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl}
+    if cache is not None:
+        block["cache_control"] = {"type": "ephemeral"} if cache.ttl is None else {"type": "ephemeral", "ttl": cache.ttl}
 
 
 def _decode_text(block: Fields) -> Text:
@@ -240,20 +240,20 @@ def _decode_document(block: Fields) -> Document | Foreign:
 def _decode_source(source: Fields) -> Inline | Url | FileRef | PlainText | Passages | None:
     """A source of a known shape, or None: the block is then kept whole."""
     kind = source.text("type")
-    found: Inline | Url | FileRef | PlainText | Passages
+    decoded: Inline | Url | FileRef | PlainText | Passages
     if kind == "base64":
-        found = Inline(media_type=_media_type(source), data=source.text("data"))
+        decoded = Inline(media_type=_media_type(source), data=source.text("data"))
     elif kind == "url":
-        found = Url(url=source.text("url"))
+        decoded = Url(url=source.text("url"))
     elif kind == "file":
-        found = FileRef(issuer=UPSTREAM, file_id=source.text("file_id"))
+        decoded = FileRef(issuer=VENDOR, file_id=source.text("file_id"))
     elif kind == "text":
-        found = PlainText(text=source.text("data"), media_type=source.optional_text("media_type") or "text/plain")
+        decoded = PlainText(text=source.text("data"), media_type=source.optional_text("media_type") or "text/plain")
     elif kind == "content":
-        found = Passages(parts=decode_content(source, "content"))
+        decoded = Passages(parts=decode_content(source, "content"))
     else:
         return None
-    return found
+    return decoded
 
 
 def _media_type(source: Fields) -> str:
@@ -355,8 +355,8 @@ def encode_block(part: Part) -> JsonObject:
     extras: Extras | None = part.extras
     if extras is not None and extras.origin == NAME and "type" not in extras.fields:
         for key, value in extras.fields.items():
-            known = block.get(key)
-            block[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+            existing = block.get(key)
+            block[key] = {**existing, **value} if isinstance(existing, dict) and isinstance(value, dict) else value
     return block
 
 

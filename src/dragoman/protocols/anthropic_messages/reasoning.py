@@ -48,9 +48,9 @@ def encode_cap(request: Request, writing: RequestEncodeContext) -> int:
         return 0
     if request.max_tokens is not None:
         return request.max_tokens
-    limit = writing.target.abilities.max_output
+    limit = writing.target.capabilities.max_output
     cap = _DEFAULT_CAP if limit is None else min(limit, _HIGHEST_DEFAULT_CAP)
-    budget = _wanted_budget(request.reasoning)
+    budget = _requested_budget(request.reasoning)
     if limit is not None and budget is not None and _is_manual(writing) and cap < budget + _MARGIN:
         cap = min(limit, budget + _MARGIN)
     writing.ledger.invented(Feature.MAX_TOKENS, ("max_tokens",), f"an output cap is required here; {cap} is used")
@@ -58,11 +58,11 @@ def encode_cap(request: Request, writing: RequestEncodeContext) -> int:
 
 
 def _is_manual(writing: RequestEncodeContext) -> bool:
-    kinds = writing.target.abilities.thinking
+    kinds = writing.target.capabilities.thinking
     return "enabled" in kinds and "adaptive" not in kinds
 
 
-def _wanted_budget(reasoning: Reasoning) -> int | None:
+def _requested_budget(reasoning: Reasoning) -> int | None:
     """The thinking budget that was asked for, in tokens or by an effort."""
     if reasoning.budget is not None:
         return reasoning.budget
@@ -77,7 +77,7 @@ def encode_depth(request: Request, cap: int, writing: RequestEncodeContext, obje
     """Effort, budget and display as this model takes them (E1, E3); `objection` is why manual thinking cannot be on."""
     reasoning = request.reasoning
     writing.drop(reasoning.extras, ("reasoning",))
-    kinds = writing.target.abilities.thinking
+    kinds = writing.target.capabilities.thinking
     if reasoning.effort is None and reasoning.budget is None and reasoning.summary is None:
         return Depth()
     if not kinds:
@@ -85,7 +85,7 @@ def encode_depth(request: Request, cap: int, writing: RequestEncodeContext, obje
         return Depth()
     depth = _adaptive(reasoning, writing) if "adaptive" in kinds else _manual(reasoning, cap, writing, objection)
     _encode_display(request, depth, writing)
-    if depth.thinks and writing.target.abilities.block_binding and depth.thinking is not None:
+    if depth.thinks and writing.target.capabilities.block_binding and depth.thinking is not None:
         # A miss then costs the reasoning and not the request (V6).
         depth.thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
         writing.betas.add(BETA_BINDING)
@@ -103,7 +103,7 @@ def _drop_depth(reasoning: Reasoning, writing: RequestEncodeContext) -> None:
 
 
 def _adaptive(reasoning: Reasoning, writing: RequestEncodeContext) -> Depth:
-    abilities, ledger = writing.target.abilities, writing.ledger
+    capabilities, ledger = writing.target.capabilities, writing.ledger
     effort = reasoning.effort
     if reasoning.budget is not None:
         if effort is None:
@@ -113,11 +113,11 @@ def _adaptive(reasoning: Reasoning, writing: RequestEncodeContext) -> Depth:
         return Depth(thinking={"type": "adaptive"}) if reasoning.summary is not None else Depth()
     if effort == "none":
         for off in ("disabled", "between_tools"):
-            if off in abilities.thinking:
+            if off in capabilities.thinking:
                 return Depth(thinking={"type": off})
         ledger.approximated(Feature.EFFORT, ("reasoning", "effort"), "this model always thinks; asked to do so least")
-        return Depth(thinking={"type": "adaptive"}, effort=_level("low", abilities.efforts))
-    level = _level(effort, abilities.efforts)
+        return Depth(thinking={"type": "adaptive"}, effort=_level("low", capabilities.efforts))
+    level = _level(effort, capabilities.efforts)
     if level != effort:
         ledger.approximated(Feature.EFFORT, ("reasoning", "effort"), f"{effort!r} is asked for as {level!r}")
     return Depth(thinking={"type": "adaptive"}, effort=level)
@@ -130,12 +130,12 @@ def _level(effort: str, levels: tuple[str, ...] | None) -> str | None:
 
 
 def _manual(reasoning: Reasoning, cap: int, writing: RequestEncodeContext, objection: str | None) -> Depth:
-    abilities, ledger = writing.target.abilities, writing.ledger
+    capabilities, ledger = writing.target.capabilities, writing.ledger
     effort = reasoning.effort
-    budget = _wanted_budget(reasoning)
+    budget = _requested_budget(reasoning)
     if budget is None:
         if effort == "none":
-            return Depth(thinking={"type": "disabled"} if "disabled" in abilities.thinking else None)
+            return Depth(thinking={"type": "disabled"} if "disabled" in capabilities.thinking else None)
         return Depth()
     if objection is not None:
         ledger.approximated(Feature.THINKING, ("reasoning",), objection)
@@ -148,8 +148,8 @@ def _manual(reasoning: Reasoning, cap: int, writing: RequestEncodeContext, objec
     if reasoning.budget is None or fitting != budget:
         ledger.approximated(Feature.EFFORT, at, f"asked for as a budget of {fitting} tokens")
     beside: str | None = None
-    if abilities.effort_beside_budget and effort in EFFORTS and effort != "none":
-        beside = _level(effort, abilities.efforts)
+    if capabilities.effort_beside_budget and effort in EFFORTS and effort != "none":
+        beside = _level(effort, capabilities.efforts)
     elif effort is not None and reasoning.budget is not None:
         ledger.dropped(Feature.EFFORT, ("reasoning", "effort"), "this model takes the budget alone")
     return Depth(thinking={"type": "enabled", "budget_tokens": fitting}, effort=beside)
@@ -159,7 +159,7 @@ def _encode_display(request: Request, depth: Depth, writing: RequestEncodeContex
     """What of the thinking is shown, where the model lets one say so (E3)."""
     summary = request.reasoning.summary
     thinking = depth.thinking
-    if thinking is None or not depth.thinks or not writing.target.abilities.display:
+    if thinking is None or not depth.thinks or not writing.target.capabilities.display:
         if summary is not None:
             writing.ledger.dropped(Feature.THINKING_DISPLAY, ("reasoning", "summary"), "the model itself decides this")
         return
@@ -214,8 +214,8 @@ def _objection(
     member: str, value: int | float | Number, sampling: Sampling, depth: Depth, writing: RequestEncodeContext
 ) -> str | None:
     """Why a sampling member is not sent; None if it is."""
-    abilities = writing.target.abilities
-    if not abilities.sampling or (member == "top_k" and not abilities.top_k):
+    capabilities = writing.target.capabilities
+    if not capabilities.sampling or (member == "top_k" and not capabilities.top_k):
         return "this model refuses it"
     if depth.thinks:
         number = _measure(value)
@@ -225,6 +225,6 @@ def _objection(
             or (member == "top_p" and number < _LOWEST_TOP_P)
         ):
             return "not together with thinking"
-    if member == "top_p" and sampling.temperature is not None and not abilities.sampling_pair:
+    if member == "top_p" and sampling.temperature is not None and not capabilities.sampling_pair:
         return "this model takes either temperature or top_p"
     return None

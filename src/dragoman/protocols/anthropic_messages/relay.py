@@ -24,11 +24,11 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
 from dragoman.protocols.anthropic_messages.signed_blocks import decode_compaction
-from dragoman.protocols.anthropic_messages.synthetic_citations import may_be_made_up, without_made_up
+from dragoman.protocols.anthropic_messages.synthetic_citations import may_be_synthetic, without_synthetic
 from dragoman.rules.ids import IdRule
 from dragoman.rules.instructions import TELEMETRY
 from dragoman.rules.instructions import without_telemetry as strip_telemetry
-from dragoman.rules.relayed_ids import Ids, named_by, renamed
+from dragoman.rules.relayed_ids import Ids, named_by, rename_ids
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
@@ -44,9 +44,9 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         at: Place = ("messages", number)
-        proved = without_made_up(message, at, ledger)
-        pieces = _Message(proved, at, ledger).repaired()
-        return [proved] if pieces is None and proved is not message else pieces
+        cleaned = without_synthetic(message, at, ledger)
+        pieces = _Message(cleaned, at, ledger).repaired()
+        return [cleaned] if pieces is None and cleaned is not message else pieces
 
     return rewritten(body, "messages", _is_suspect, rewrite) or body
 
@@ -62,7 +62,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
 def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
     """The body with ids of calls that its provider takes."""
-    return renamed(body, rule, _IDS, ledger)
+    return rename_ids(body, rule, _IDS, ledger)
 
 
 def without_telemetry(body: bytes, ledger: Ledger) -> bytes:
@@ -77,35 +77,35 @@ def without_telemetry(body: bytes, ledger: Ledger) -> bytes:
     if body[member.value_start : member.value_start + 1] == b"[":
 
         def rewrite(block: bytes, number: int) -> list[bytes] | None:
-            return _untold(block, ("instructions", number), ledger)
+            return _strip_block(block, ("instructions", number), ledger)
 
         return rewritten(body, "system", _has_telemetry, rewrite) or body
     whole = decode(body[member.value_start : member.value_end])
-    kept = strip_telemetry(whole) if isinstance(whole, str) else whole
-    if kept == whole:
+    remaining = strip_telemetry(whole) if isinstance(whole, str) else whole
+    if remaining == whole:
         return body
-    ledger.approximated(Feature.TELEMETRY_LINE, ("instructions", 0), _UNTOLD)
-    return replaced(body, [(member.value, encode(kept))]) if kept else without(body, [member.whole])
+    ledger.approximated(Feature.TELEMETRY_LINE, ("instructions", 0), _TELEMETRY_NOTE)
+    return replaced(body, [(member.value, encode(remaining))]) if remaining else without(body, [member.whole])
 
 
 def _has_telemetry(body: bytes, start: int, end: int) -> bool:
     return body.find(_TELEMETRY, start, end) >= 0
 
 
-def _untold(raw: bytes, at: Place, ledger: Ledger) -> list[bytes] | None:
+def _strip_block(raw: bytes, at: Place, ledger: Ledger) -> list[bytes] | None:
     block = decode(raw)
     text = block.get("text") if isinstance(block, dict) else None
     if not isinstance(block, dict) or not isinstance(text, str):
         return None
-    kept = strip_telemetry(text)
-    if kept == text:
+    remaining = strip_telemetry(text)
+    if remaining == text:
         return None
-    ledger.approximated(Feature.TELEMETRY_LINE, at, _UNTOLD)
-    return [encode({**block, "text": kept})] if kept else []
+    ledger.approximated(Feature.TELEMETRY_LINE, at, _TELEMETRY_NOTE)
+    return [encode({**block, "text": remaining})] if remaining else []
 
 
 _TELEMETRY = TELEMETRY.encode()
-_UNTOLD = "the client's telemetry line is left out"
+_TELEMETRY_NOTE = "the client's telemetry line is left out"
 
 
 def resume_request(body: bytes, blocks: Sequence[JsonObject]) -> bytes:
@@ -119,7 +119,7 @@ def resume_request(body: bytes, blocks: Sequence[JsonObject]) -> bytes:
     raise WireError("/messages", "array", "nothing")
 
 
-def ask_usage(_body: bytes) -> bytes | None:
+def include_usage(_body: bytes) -> bytes | None:
     """Nothing to add: a stream of this protocol always tells its usage."""
     return None
 
@@ -143,7 +143,7 @@ _find_deltas = re.compile(
 
 
 def _is_suspect(body: bytes, start: int, end: int) -> bool:
-    if has_envelope(body, start, end) or may_be_made_up(body, start, end):
+    if has_envelope(body, start, end) or may_be_synthetic(body, start, end):
         return True
     # Looking for a word is faster than the pattern, and most bodies do not have it.
     return body.find(b'"signature"', start, end) >= 0 and _find_unsigned(body, start, end) is not None
@@ -200,7 +200,7 @@ class _Message:
                     self._drop(index, Feature.THINKING_SEAL, _NOT_OPENED)
             case "compaction":
                 if is_ours(block.get("signature")):
-                    self._tell(index, block)
+                    self._replace_compaction(index, block)
             case "web_search_tool_result":
                 call = block.get("tool_use_id")
                 if isinstance(call, str) and _has_sealed_source(block):
@@ -223,7 +223,7 @@ class _Message:
             if block.get("type") == "text" and isinstance(text, str) and not text.strip():
                 self._drop(index, Feature.EMPTY_TEXT, "a blank text is refused")
 
-    def _tell(self, index: int, block: JsonObject) -> None:
+    def _replace_compaction(self, index: int, block: JsonObject) -> None:
         at = self._places[index]
         summary = decode_compaction(Fields(block)).summary
         if not summary:
@@ -260,28 +260,28 @@ class _Message:
                 pieces.append(_user_message(summary))
         return pieces
 
-    def _exactly(self, kept: list[int]) -> bytes:
+    def _exactly(self, indexes: list[int]) -> bytes:
         """The message as it is, with these of its blocks alone."""
-        others = set(range(len(self._blocks))).difference(kept)
+        others = set(range(len(self._blocks))).difference(indexes)
         return without(self._message, [self._blocks[index] for index in others])
 
-    def _anew(self, kept: list[int]) -> bytes:
+    def _anew(self, indexes: list[int]) -> bytes:
         """A message with these blocks; what else the whole one has does not belong to a part of it."""
-        spans = [self._blocks[index] for index in kept]
+        spans = [self._blocks[index] for index in indexes]
         blocks = b",".join(self._message[span.start : span.end] for span in spans)
         return b"".join((b'{"role":"assistant","content":[', blocks, b"]}"))
 
 
 def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
     """Where the ids of calls stand in a message, and those of results."""
-    found: tuple[list[JsonSpan], list[JsonSpan]] = [], []
+    id_spans: tuple[list[JsonSpan], list[JsonSpan]] = [], []
     for _, span in elements_of(message, "content"):
         members = object_members(message, span.start, span.end) if message[span.start] == _BRACE else []
         types = named(members, "type")
         kind = decode(message[types[-1].value_start : types[-1].value_end]) if types else None
-        for spans, (of, name) in zip(found, _NAMING, strict=True):
+        for spans, (of, name) in zip(id_spans, _NAMING, strict=True):
             spans += [member.value for member in named(members, name)] if kind == of else []
-    return found
+    return id_spans
 
 
 _BRACE = ord("{")

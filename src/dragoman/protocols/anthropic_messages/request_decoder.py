@@ -274,15 +274,15 @@ def _decode_management(fields: Fields) -> int | None:
     management = fields.value.get("context_management")
     if management is not None and type(management) is not dict:
         raise fields.fail("context_management", "object", management)
-    found: int | None = None
+    compact_at: int | None = None
     for edit in Fields(management or {}, (fields.path, "context_management")).each("edits"):
         if edit.text("type") == COMPACT_EDIT:
             trigger = edit.optional_fields("trigger")
             value = trigger.optional_integer("value") if trigger is not None else None
-            found = _DEFAULT_TRIGGER if value is None else value
-    if found is not None and management == encode_management(found):
+            compact_at = _DEFAULT_TRIGGER if value is None else value
+    if compact_at is not None and management == encode_management(compact_at):
         fields.skip("context_management")
-    return found
+    return compact_at
 
 
 # The documented default of `compact_20260112`.

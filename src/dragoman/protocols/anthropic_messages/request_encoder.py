@@ -14,7 +14,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
     BETA_COMPACT,
     BETA_FAST,
     BETA_MCP,
-    CACHE_MARKS_LIMIT,
+    CACHE_BREAKPOINTS_LIMIT,
     COMPACT_EDIT,
     JSON_ONLY,
     SAMPLING_VERSION,
@@ -41,17 +41,17 @@ _LONG = ("12h", "24h")
 _NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 
 
-def encode_request(said: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
+def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
-    refuse_demands(said)
-    request = effective(said)
+    refuse_demands(original)
+    request = effective(original)
     writing = RequestEncodeContext(target, ledger)
     if request.extras is not None:
         writing.drop(request.extras, ())
     cap = encode_cap(request, writing)
     body: JsonObject = {"model": target.model, "max_tokens": cap}
     # Marks are counted in the order of the prefix: tools, system, messages.
-    offers = encode_tools(request, said, writing)
+    offers = encode_tools(request, original, writing)
     choice = encode_choice(request, offers, writing)
     conversation = encode_conversation(request, writing)
     depth = _NO_DEPTH
@@ -77,7 +77,7 @@ def encode_request(said: Request, target: TargetModel, ledger: Ledger) -> Encode
     _encode_caching(request, body, writing)
     _report_unsaid(request, writing)
     stops = _encode_stops(request, body, writing) if request.stop else ()
-    headers = {"anthropic-version": SAMPLING_VERSION if sampled else target.abilities.version}
+    headers = {"anthropic-version": SAMPLING_VERSION if sampled else target.capabilities.version}
     if writing.betas:
         headers["anthropic-beta"] = ",".join(sorted(writing.betas))
     return EncodedRequest(body=body, table=writing.table, stops=stops, headers=headers)
@@ -104,7 +104,7 @@ def _objection(
     It goes with neither a forced choice (§8) nor a tool loop without reasoning (V5) nor a prefill (T6).
     """
     forced = choice is not None and choice["type"] in ("any", "tool")
-    if forced and not writing.target.abilities.forced_with_thinking:
+    if forced and not writing.target.capabilities.forced_with_thinking:
         return "off, because a tool is forced"
     if in_tool_loop_without_thinking(conversation.messages):
         return "off, because the reasoning behind the open calls is not there"
@@ -130,10 +130,10 @@ def _encode_format(
     schema = output.schema
     if output.description:
         own = schema.get("description")
-        told = f"{output.description}\n\n{own}" if isinstance(own, str) and own else output.description
-        schema = {**schema, "description": told}
+        description = f"{output.description}\n\n{own}" if isinstance(own, str) and own else output.description
+        schema = {**schema, "description": description}
         ledger.approximated(Feature.OUTPUT_SCHEMA, ("output", "description"), "told in the schema's own description")
-    enforced = for_anthropic(schema, writing.schemas) if writing.target.abilities.output_schema else None
+    enforced = for_anthropic(schema, writing.schemas) if writing.target.capabilities.output_schema else None
     if enforced is None:
         text = f"{JSON_ONLY} It must conform to this JSON schema:\n{encode_text(schema)}"
         conversation.system.append({"type": "text", "text": text})
@@ -160,7 +160,7 @@ def _encode_scalars(request: Request, body: JsonObject, writing: RequestEncodeCo
     if request.service_tier is not None:
         _encode_tier(request.service_tier, body, writing)
     if request.compact_at is not None:
-        if writing.target.abilities.official:
+        if writing.target.capabilities.official:
             body["context_management"] = encode_management(request.compact_at)
             writing.betas.add(BETA_COMPACT)
             ledger.approximated(Feature.CONTEXT_MANAGEMENT, ("compact_at",), "compacted in this provider's own way")
@@ -175,14 +175,14 @@ def encode_management(compact_at: int) -> JsonObject:
 
 
 def _encode_tier(tier: str, body: JsonObject, writing: RequestEncodeContext) -> None:
-    abilities = writing.target.abilities
-    if tier in _FAST_TIERS and abilities.fast:
+    capabilities = writing.target.capabilities
+    if tier in _FAST_TIERS and capabilities.fast:
         body["speed"] = "fast"
         writing.betas.add(BETA_FAST)
         writing.ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), "asked for as fast speed")
-    elif tier == "auto" and abilities.official:
+    elif tier == "auto" and capabilities.official:
         body["service_tier"] = "auto"
-    elif tier == "default" and abilities.official:
+    elif tier == "default" and capabilities.official:
         body["service_tier"] = "standard_only"
     else:
         writing.ledger.dropped(Feature.SERVICE_TIER, ("service_tier",), f"this provider has no tier {tier!r}")
@@ -190,10 +190,10 @@ def _encode_tier(tier: str, body: JsonObject, writing: RequestEncodeContext) -> 
 
 def _encode_caching(request: Request, body: JsonObject, writing: RequestEncodeContext) -> None:
     """The automatic mark that OpenAI clients expect of every provider (§15)."""
-    marks = writing.settle_marks()
+    breakpoint_count = writing.limit_breakpoints()
     options = request.cache
     explicit = writing.breakpoints or (options is not None and options.explicit)
-    placed = writing.target.abilities.automatic_cache and not explicit and marks < CACHE_MARKS_LIMIT
+    placed = writing.target.capabilities.automatic_cache and not explicit and breakpoint_count < CACHE_BREAKPOINTS_LIMIT
     control: JsonObject = {"type": "ephemeral"}
     if options is not None:
         _encode_cache_options(options, control, writing, placed=placed)
@@ -224,7 +224,7 @@ def _encode_stops(request: Request, body: JsonObject, writing: RequestEncodeCont
             stops.append(stop)
         else:
             writing.ledger.dropped(Feature.STOP_SEQUENCES, ("stop", index), "a stop string must hold more than blanks")
-    limit = writing.target.abilities.stop_limit
+    limit = writing.target.capabilities.stop_limit
     taken = stops if limit is None else stops[:limit]
     if taken:
         body["stop_sequences"] = [*taken]

@@ -8,7 +8,17 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.model.request_features import ConversationStart, RequestFeatures
-from dragoman.wire.peek import NULL, PeekedMessage, length, listed, number, opening_in, peeked, says, text_in
+from dragoman.wire.peek import (
+    NULL,
+    PeekedMessage,
+    conversation_start_in,
+    has_value,
+    length,
+    listed,
+    number,
+    peeked,
+    text_in,
+)
 
 
 class _Source(Struct):
@@ -55,15 +65,15 @@ _SOURCE = msgspec.json.Decoder(_Source)
 _THINKING = msgspec.json.Decoder(_Thinking)
 _OUTPUT = msgspec.json.Decoder(_Output)
 # By which a request refers to what its provider keeps; signs tell whether it does.
-KEEPSAKES = (b'"file_id"', b'"container"')
+REFERENCE_KEYS = (b'"file_id"', b'"container"')
 
 
-def signs_of(body: bytes) -> RequestFeatures:
+def request_features_of(body: bytes) -> RequestFeatures:
     """What a request has in it; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:
         return RequestFeatures()
-    images = documents = kept = False
+    images = documents = stored = False
     media = 0
     for message in listed(request.messages, _MESSAGES):
         blocks = listed(message.content, _BLOCKS)
@@ -74,18 +84,18 @@ def signs_of(body: bytes) -> RequestFeatures:
                 source = peeked(block.source, _SOURCE)
                 # A document may be plain text, which is read as such.
                 media += length(source.data) if source is not None and source.kind == "base64" else 0
-                kept = kept or (source is not None and source.kind == "file")
-    thinking = peeked(request.thinking, _THINKING) if says(request.thinking) else None
-    output = peeked(request.output_config, _OUTPUT) if says(request.output_config) else None
+                stored = stored or (source is not None and source.kind == "file")
+    thinking = peeked(request.thinking, _THINKING) if has_value(request.thinking) else None
+    output = peeked(request.output_config, _OUTPUT) if has_value(request.output_config) else None
     return RequestFeatures(
-        tools=says(request.tools),
+        tools=has_value(request.tools),
         images=images,
         documents=documents,
         thinking=thinking is not None and thinking.kind in ("enabled", "adaptive"),
-        structured=says(request.output_format) or (output is not None and says(output.format)),
+        structured=has_value(request.output_format) or (output is not None and has_value(output.format)),
         media=media,
-        most_output=number(request.max_tokens),
-        kept=kept or says(request.container),
+        max_output=number(request.max_tokens),
+        references_stored=stored or has_value(request.container),
         tier="speed-fast" if bytes(request.speed) == b'"fast"' else "",
     )
 
@@ -94,10 +104,14 @@ def _within(blocks: Sequence[_Block]) -> list[_Block]:
     return [inner for block in blocks if block.kind == "tool_result" for inner in listed(block.content, _BLOCKS)]
 
 
-_SPOKEN = msgspec.json.Decoder(list[PeekedMessage])
+_PEEKED_MESSAGES = msgspec.json.Decoder(list[PeekedMessage])
 
 
-def opening_of(members: Mapping[str, Raw]) -> ConversationStart:
+def conversation_start_of(members: Mapping[str, Raw]) -> ConversationStart:
     """How the conversation of a request began."""
-    said = peeked(members.get("messages", NULL), _SPOKEN)
-    return ConversationStart() if said is None else opening_in(said, text_in(members.get("system", NULL)))
+    messages = peeked(members.get("messages", NULL), _PEEKED_MESSAGES)
+    return (
+        ConversationStart()
+        if messages is None
+        else conversation_start_in(messages, text_in(members.get("system", NULL)))
+    )

@@ -24,9 +24,9 @@ from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.failure import broken_failure, failure_in_body, is_error
 from dragoman.protocols.anthropic_messages.hosted import listing_result
 from dragoman.protocols.anthropic_messages.parts import decode_block, encode_block, encode_blocks
-from dragoman.protocols.anthropic_messages.response_parts import encode_answer_parts
-from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASONS, STOP_WORDS
-from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_home_usage, encode_usage
+from dragoman.protocols.anthropic_messages.response_parts import encode_response_parts
+from dragoman.protocols.anthropic_messages.shapes import NAME, STOP_REASON_NAMES, STOP_REASONS
+from dragoman.protocols.anthropic_messages.usage import decode_usage, encode_native_usage, encode_usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules import arguments
 from dragoman.rules.argument_assembly import CallsSeen
@@ -35,7 +35,7 @@ from dragoman.rules.ids import legacy_call_id
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.response_metadata import label
 from dragoman.rules.seals import issued_by
-from dragoman.rules.stop_reasons import at_cap, has_open_call, is_known, reason_of, said, settled
+from dragoman.rules.stop_reasons import at_cap, finalize_stop, has_open_call, is_conclusive, reason_of, stated_reason
 from dragoman.rules.tool_table import ToolEntry, Wrapped
 from dragoman.wire.fields import ROOT, Fields
 from dragoman.wire.json import decode, encode, encode_text
@@ -44,7 +44,7 @@ from dragoman.wire.json import decode, encode, encode_text
 _TOOL_CALL, _SEQUENCE, _OTHER = StopReason.TOOL_CALL, StopReason.SEQUENCE, StopReason.OTHER
 
 
-def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger) -> Response | Failure:
+def decode_response(body: JsonObject, translation: TranslationContext, ledger: Ledger) -> Response | Failure:
     """Read a whole answer; an error inside a success is a failure (O2)."""
     if is_error(body):
         return failure_in_body(body)
@@ -70,10 +70,10 @@ def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger)
         # Nothing is left of what was refused.
         fields.skip("content")
     else:
-        parts = decode_answer_parts(fields, asked, ledger)
+        parts = decode_response_parts(fields, translation, ledger)
     stop = decode_stop(fields, parts)
-    if not is_known(stop):
-        stop = settled(stop, ledger, cut=has_open_call(parts) or at_cap(counted, asked.request.max_tokens))
+    if not is_conclusive(stop):
+        stop = finalize_stop(stop, ledger, cut=has_open_call(parts) or at_cap(counted, translation.request.max_tokens))
     return Response(
         origin=NAME,
         id=label(fields, "id", ledger) or "",
@@ -95,8 +95,8 @@ def _usual(body: JsonObject) -> Response | None:
     """An answer of text alone, in the members that all have, exactly as it is read below; None of any other."""
     if not _USUAL.issuperset(body):
         return None
-    answer_id, kind, role, model, content, word, sequence, usage = map(body.get, _MEMBERS)
-    if not (type(answer_id) is type(kind) is type(role) is type(model) is type(word) is str and sequence is None):
+    response_id, kind, role, model, content, word, sequence, usage = map(body.get, _MEMBERS)
+    if not (type(response_id) is type(kind) is type(role) is type(model) is type(word) is str and sequence is None):
         return None
     reason = STOP_REASONS.get(word)
     if reason is None or reason is _TOOL_CALL or type(content) is not list or type(usage) is not dict:
@@ -110,7 +110,7 @@ def _usual(body: JsonObject) -> Response | None:
         return None
     return Response(
         origin=NAME,
-        id=answer_id,
+        id=response_id,
         model=model,
         parts=parts,
         stop=Stop(reason=reason, native=word),
@@ -123,7 +123,7 @@ def _is_refused(word: str | None) -> bool:
     return reason_of(word or "") is StopReason.FILTER
 
 
-def decode_answer_parts(fields: Fields, asked: TranslationContext, ledger: Ledger) -> tuple[Part, ...]:
+def decode_response_parts(fields: Fields, translation: TranslationContext, ledger: Ledger) -> tuple[Part, ...]:
     """The content of an answer: tools under the client's names, seals with their issuer."""
     fields.skip("content")
     content = fields.value.get("content")
@@ -135,11 +135,11 @@ def decode_answer_parts(fields: Fields, asked: TranslationContext, ledger: Ledge
     for block in fields.each("content"):
         if block.value.get("type") == "tool_use" and block.value.get("id") is None:
             block = Fields({**block.value, "id": ""}, block.path)
-        part = with_issuer(decode_block(block), asked)
+        part = with_issuer(decode_block(block), translation)
         if isinstance(part, ToolCall):
-            if calls.again(part.call_id, part.name, part.arguments):
+            if calls.is_repeat(part.call_id, part.name, part.arguments):
                 continue
-            part = _restored_call(part, asked, seen, len(parts), ledger)
+            part = _restored_call(part, translation, seen, len(parts), ledger)
         parts.append(part)
         result = listing_result(part)
         if result is not None:
@@ -160,22 +160,22 @@ def _plain_texts(content: JsonList) -> tuple[Part, ...] | None:
     return tuple(parts)
 
 
-def with_issuer(part: Part, asked: TranslationContext) -> Part:
+def with_issuer(part: Part, translation: TranslationContext) -> Part:
     """A part whose seal, if it is this provider's own, names who issued it."""
     if isinstance(part, Thinking | Compaction) and part.seal is not None and part.seal.origin == NAME:
-        return replace(part, seal=issued_by(part.seal, asked.target.model, asked.target.upstream))
+        return replace(part, seal=issued_by(part.seal, translation.target.model, translation.target.vendor))
     return part
 
 
 def _restored_call(
-    call: ToolCall, asked: TranslationContext, seen: set[str], position: int, ledger: Ledger
+    call: ToolCall, translation: TranslationContext, seen: set[str], position: int, ledger: Ledger
 ) -> ToolCall:
     """A call as the client knows the tool: its name, namespace and form of arguments (N1, S16)."""
     call_id = call.call_id
     if not call_id or call_id in seen:
         call_id = legacy_call_id(call.name, position)
     seen.add(call_id)
-    entry = asked.table.restored(call.name)
+    entry = translation.table.restored(call.name)
     text = arguments.unwrapped(call.arguments)
     if entry is None:
         return replace(call, call_id=call_id, arguments=text)
@@ -223,7 +223,7 @@ _BEFORE_CALLS = (
 
 def make_stop(word: str, sequence: str | None, details: Fields | None, *, called: bool) -> Stop:
     """The stop that the provider's word means beside what was assembled (§17)."""
-    word = said(word)
+    word = stated_reason(word)
     reason = STOP_REASONS.get(word) or reason_of(word)
     if called and reason not in _BEFORE_CALLS:
         reason = _TOOL_CALL
@@ -242,20 +242,20 @@ def make_stop(word: str, sequence: str | None, details: Fields | None, *, called
     )
 
 
-def encode_response(response: Response, asked: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
+def encode_response(response: Response, translation: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
     """Write a whole answer for a Messages client."""
     if response.origin == NAME:
-        return _encode_home(response)
-    suffix = mint.answer_suffix(response.id)
+        return _encode_native(response)
+    suffix = mint.response_suffix(response.id)
     if response.alternatives:
         drop_choices(ledger)
-    drop_extras(response.extras, (), ledger, answer=True)
+    drop_extras(response.extras, (), ledger, is_response=True)
     return {
         "id": f"msg_{suffix}",
         "type": "message",
         "role": "assistant",
-        "model": asked.request.model or response.model,
-        "content": encode_answer_parts(response.parts, asked, ledger),
+        "model": translation.request.model or response.model,
+        "content": encode_response_parts(response.parts, translation, ledger),
         **encode_stop(response.stop, refusal_in(response.parts), ledger),
         "usage": encode_usage(response.usage, ledger),
     }
@@ -269,7 +269,7 @@ def refusal_in(parts: tuple[Part, ...]) -> str | None:
 
 def encode_stop(stop: Stop, refusal: str | None, ledger: Ledger) -> JsonObject:
     """Stop reason, stop string and details (§17, §20)."""
-    word = STOP_WORDS[stop.reason]
+    word = STOP_REASON_NAMES[stop.reason]
     if stop.reason is _SEQUENCE and stop.sequence is None:
         word = "end_turn"
     if refusal is not None and stop.reason in (StopReason.END, _OTHER, _SEQUENCE):
@@ -287,7 +287,7 @@ def encode_stop(stop: Stop, refusal: str | None, ledger: Ledger) -> JsonObject:
     }
 
 
-def _encode_home(response: Response) -> JsonObject:
+def _encode_native(response: Response) -> JsonObject:
     stop = response.stop
     body: JsonObject = {
         "id": response.id,
@@ -306,14 +306,14 @@ def _encode_home(response: Response) -> JsonObject:
             **(stop.extras.fields if stop.extras is not None else {}),
         }
     if response.usage is not None:
-        body["usage"] = encode_home_usage(response.usage)
+        body["usage"] = encode_native_usage(response.usage)
     if response.extras is not None:
         body.update(response.extras.fields)
     return body
 
 
 # Beside a block of a sealed turn: how the client knows the call, where the block alone does not say it.
-_SAID = "said"
+_CLIENT_CALL = "said"
 
 
 def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
@@ -327,7 +327,7 @@ def _encode_turn_part(part: Part) -> JsonObject:
         # The client echoes the arguments to the letter, and the turn counts only if they are the same.
         block["input"] = decode(encode(block["input"]))
         if part.form is InputForm.TEXT or encode_text(block["input"]) != part.arguments:
-            block[_SAID] = {"arguments": part.arguments, "form": part.form.value}
+            block[_CLIENT_CALL] = {"arguments": part.arguments, "form": part.form.value}
     return block
 
 
@@ -342,11 +342,11 @@ def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
 
 
 def _decode_turn_block(block: JsonObject) -> Part:
-    said = block.get(_SAID)
-    if not isinstance(said, dict):
+    client_call = block.get(_CLIENT_CALL)
+    if not isinstance(client_call, dict):
         return decode_block(Fields(block))
-    part = decode_block(Fields({key: value for key, value in block.items() if key != _SAID}))
-    text, form = said.get("arguments"), said.get("form")
+    part = decode_block(Fields({key: value for key, value in block.items() if key != _CLIENT_CALL}))
+    text, form = client_call.get("arguments"), client_call.get("form")
     if isinstance(part, ToolCall) and isinstance(text, str):
         return replace(part, arguments=text, form=InputForm.TEXT if form == "text" else InputForm.JSON)
     return part

@@ -49,20 +49,20 @@ WRAPPED = "arguments must be an object and are wrapped"
 class ResponseEncodeContext:
     """One answer being written: for which request, where losses go, and tool servers whose listings are to follow."""
 
-    __slots__ = ("asked", "ledger", "listing", "searches")
+    __slots__ = ("ledger", "listing", "searches", "translation")
 
-    def __init__(self, asked: TranslationContext, ledger: Ledger) -> None:
-        self.asked = asked
+    def __init__(self, translation: TranslationContext, ledger: Ledger) -> None:
+        self.translation = translation
         self.ledger = ledger
         # Whether the client declared a web search.
-        tools = (*asked.request.tools, *asked.request.updates.tools)
+        tools = (*translation.request.tools, *translation.request.updates.tools)
         self.searches = any(isinstance(tool, WebSearchTool) for tool in tools)
         self.listing: dict[str, str] = {}
 
 
-def encode_answer_parts(parts: tuple[Part, ...], asked: TranslationContext, ledger: Ledger) -> JsonList:
+def encode_response_parts(parts: tuple[Part, ...], translation: TranslationContext, ledger: Ledger) -> JsonList:
     """All parts of an answer; what the client cannot be told is reported."""
-    answering = ResponseEncodeContext(asked, ledger)
+    answering = ResponseEncodeContext(translation, ledger)
     blocks: JsonList = []
     for index, part in with_blanks(parts):
         at: Place = ("parts", index)
@@ -74,15 +74,15 @@ def encode_answer_parts(parts: tuple[Part, ...], asked: TranslationContext, ledg
             if part.text.strip():
                 blocks.append({"type": "text", "text": part.text})
         else:
-            block = encode_answer_part(part, at, answering)
+            block = encode_response_part(part, at, answering)
             if block is not None:
                 blocks.append(block)
     return blocks
 
 
-def encode_answer_part(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
+def encode_response_part(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
     """A part that makes one block, or none."""
-    if is_at_home(part):
+    if is_native(part):
         return encode_block(part)
     encoder = _ENCODERS.get(type(part))
     if encoder is not None:
@@ -91,7 +91,7 @@ def encode_answer_part(part: Part, at: Place, answering: ResponseEncodeContext) 
     return None
 
 
-def is_at_home(part: Part) -> bool:
+def is_native(part: Part) -> bool:
     """Whether a part holds its whole block of this protocol."""
     if isinstance(part, Foreign):
         return part.origin == NAME
@@ -165,8 +165,8 @@ def _blocks(text: str, ends: list[int], cited: list[tuple[tuple[int, int], Citat
 
 def _skip_blank(text: str, start: int) -> int:
     """Where the first character that is not blank stands."""
-    found = _find_visible(text, start)
-    return len(text) if found is None else found.start()
+    match = _find_visible(text, start)
+    return len(text) if match is None else match.start()
 
 
 _find_visible = re.compile(r"\S").search
@@ -270,20 +270,20 @@ def _search_input(part: HostedCall, at: Place, ledger: Ledger) -> Raw | JsonObje
     Other providers also open a page, or look for a text in it, as calls of their search.
     """
     written = arguments.to_object(part.arguments)[0]
-    asked = decode_object(bytes(written)) if isinstance(written, Raw) else written
-    if isinstance(asked.get("query"), str):
+    parsed = decode_object(bytes(written)) if isinstance(written, Raw) else written
+    if isinstance(parsed.get("query"), str):
         return written
-    page, pattern = asked.get("url"), asked.get("pattern")
+    page, pattern = parsed.get("url"), parsed.get("pattern")
     words = [word for word in (page, pattern) if isinstance(word, str)]
     note = "a page that was read is shown as a search for its address" if words else "a search without a query"
     ledger.approximated(Feature.WEB_SEARCH, at, note)
-    return {**asked, "query": " ".join(words)}
+    return {**parsed, "query": " ".join(words)}
 
 
 def _encode_hosted_result(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
     assert isinstance(part, HostedResult)
     if part.kind is HostedKind.WEB_SEARCH and answering.searches:
-        content: JsonList = [_encode_source(source, answering.asked) for source in part.sources]
+        content: JsonList = [_encode_source(source, answering.translation) for source in part.sources]
         error: JsonObject = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
         return {
             "type": "web_search_tool_result",
@@ -298,13 +298,13 @@ def _encode_hosted_result(part: Part, at: Place, answering: ResponseEncodeContex
     return None
 
 
-def _encode_source(source: WebSource, asked: TranslationContext) -> JsonObject:
+def _encode_source(source: WebSource, translation: TranslationContext) -> JsonObject:
     seal = source.seal or Seal(
-        origin=asked.request.origin,
+        origin=translation.request.origin,
         kind="web",
         body={"url": source.url, "title": source.title},
-        model=asked.target.model,
-        upstream=asked.target.upstream,
+        model=translation.target.model,
+        vendor=translation.target.vendor,
     )
     return {
         "type": "web_search_result",

@@ -5,16 +5,25 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
+from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.rules.instructions import without_telemetry
-from dragoman.wire.history_digest import ANSWERS, ASKS, INSTRUCTS, Told, Turn, joined, speech_in, without_reminders
+from dragoman.wire.history_digest import (
+    ASSISTANT,
+    INSTRUCTION,
+    USER,
+    CallOrResult,
+    Turn,
+    joined,
+    session_hints_in,
+    without_reminders,
+)
 from dragoman.wire.peek import NULL, length, peeked
 
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 # Bytes of media that tell them from others, with how many there are.
 _TAIL = 512
 # Bytes of `metadata.user_id`, which holds a few ids.
-_LONGEST_USER = 2048
+_MAX_USER_ID_LENGTH = 2048
 
 
 class _Block(Struct, gc=False):
@@ -51,19 +60,19 @@ class _Request(Struct, gc=False):
 _REQUEST = msgspec.json.Decoder(_Request)
 
 
-def speech_of(body: bytes, sought: HintQuery) -> SessionHints:
+def session_hints_of(body: bytes, query: HintQuery) -> SessionHints:
     """What a request shows of its speaker; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:
-        return SILENT
+        return NO_HINTS
     system, user = request.system, None if request.metadata is None else request.metadata.user_id
     texts = [system] if isinstance(system, str) else [block.text for block in system or ()]
-    return speech_in(
+    return session_hints_in(
         map(_turn, request.messages),
-        sought,
+        query,
         instructions="".join(map(without_telemetry, texts)),
         tools=[tool.name for tool in request.tools or ()],
-        user=user if user is not None and len(user) <= _LONGEST_USER else "",
+        user=user if user is not None and len(user) <= _MAX_USER_ID_LENGTH else "",
     )
 
 
@@ -72,19 +81,19 @@ def _turn(message: _Message) -> Turn:
     if content is None or isinstance(content, str):
         text = content or ""
         if role == "system":
-            return INSTRUCTS, "", text, ()
+            return INSTRUCTION, "", text, ()
         if role == "assistant":
-            return ANSWERS, f"a{text}" if text else "", "", ()
+            return ASSISTANT, f"a{text}" if text else "", "", ()
         text = without_reminders(text)
-        return ASKS, f"u{text}" if text else "", text, ()
+        return USER, f"u{text}" if text else "", text, ()
     if role == "system":
-        return INSTRUCTS, "", "".join([block.text for block in content]), ()
-    return _answered(content) if role == "assistant" else _asked(content)
+        return INSTRUCTION, "", "".join([block.text for block in content]), ()
+    return _assistant_turn(content) if role == "assistant" else _user_turn(content)
 
 
-def _answered(content: list[_Block]) -> Turn:
+def _assistant_turn(content: list[_Block]) -> Turn:
     pieces: list[str] = []
-    calls: list[Told] = []
+    calls: list[CallOrResult] = []
     for block in content:
         kind = block.kind
         if kind == "text":
@@ -94,13 +103,13 @@ def _answered(content: list[_Block]) -> Turn:
             calls.append((block.id, block.name, block.input))
         elif kind not in _THOUGHTS:
             pieces.append(f"{kind} {block.id or block.tool_use_id}")
-    return ANSWERS, joined("a", pieces), "", calls
+    return ASSISTANT, joined("a", pieces), "", calls
 
 
-def _asked(content: list[_Block]) -> Turn:
+def _user_turn(content: list[_Block]) -> Turn:
     pieces: list[str] = []
     texts: list[str] = []
-    results: list[Told] = []
+    results: list[CallOrResult] = []
     for block in content:
         kind = block.kind
         if kind == "text":
@@ -114,4 +123,4 @@ def _asked(content: list[_Block]) -> Turn:
         else:
             tail = bytes(memoryview(block.source)[-_TAIL:]).hex()
             pieces.append(f"{kind} {length(block.source)} {tail}")
-    return ASKS, joined("u", pieces), "\n".join(texts), results
+    return USER, joined("u", pieces), "\n".join(texts), results

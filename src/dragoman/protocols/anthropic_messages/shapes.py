@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.model.response import StopReason
 
 NAME: Final = "anthropic-messages"
-UPSTREAM = "anthropic"
+VENDOR = "anthropic"
 PATH = "/v1/messages"
 
 # The version before `2026-10-21`: the only one under which sampling members are legal.
@@ -26,7 +26,7 @@ CODE_EXECUTION = "code_execution_20260521"
 TOOL_SEARCH = "tool_search_tool_bm25_20251119"
 
 COMPACT_EDIT = "compact_20260112"
-CACHE_MARKS_LIMIT = 4
+CACHE_BREAKPOINTS_LIMIT = 4
 STRICT_TOOLS_LIMIT = 20
 USER_ID_LIMIT = 256
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -48,7 +48,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTED,
 }
-STOP_WORDS: dict[StopReason, str] = {
+STOP_REASON_NAMES: dict[StopReason, str] = {
     **{reason: word for word, reason in STOP_REASONS.items()},
     StopReason.FILTER: "refusal",
     StopReason.OTHER: "end_turn",

@@ -74,17 +74,17 @@ INPUT = "input_json_delta"
 class BlockContext:
     """What the blocks of one stream share: the question, numbers of parts and ids of calls."""
 
-    __slots__ = ("_mint", "_next", "_unsaid", "asked", "call_ids", "calls", "ledger", "unknowns")
+    __slots__ = ("_empty_arguments", "_mint", "_next", "call_ids", "calls", "ledger", "translation", "unknowns")
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
-        self.asked = asked
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+        self.translation = translation
         self.ledger = ledger
         self.unknowns = UnknownFields(ledger, NAME)
         self.call_ids: set[str] = set()
         # What was said of each call, by the id that the provider gave it.
         self.calls: dict[str, tuple[str, ArgumentAssembler]] = {}
         # Arguments of which nothing had come when they were last looked at.
-        self._unsaid: list[ArgumentAssembler] = []
+        self._empty_arguments: list[ArgumentAssembler] = []
         self._mint = mint
         self._next = 0
 
@@ -94,18 +94,18 @@ class BlockContext:
         self._next += 1
         return index
 
-    def add_call(self, given: str, name: str, said: ArgumentAssembler) -> None:
+    def add_call(self, given: str, name: str, assembler: ArgumentAssembler) -> None:
         """Know a call by the id that the provider gave it; the first one of an id stays."""
         if given not in self.calls:
-            self.calls[given] = (name, said)
-            self._unsaid.append(said)
+            self.calls[given] = (name, assembler)
+            self._empty_arguments.append(assembler)
 
     @property
     def lacks_arguments(self) -> bool:
         """Whether nothing was said of the arguments of some call."""
-        while self._unsaid and not self._unsaid[-1].silent:
-            self._unsaid.pop()
-        return bool(self._unsaid)
+        while self._empty_arguments and not self._empty_arguments[-1].silent:
+            self._empty_arguments.pop()
+        return bool(self._empty_arguments)
 
     def fresh_call_id(self, given: str) -> str:
         """The provider's id of a call, or a new one where it gave none or one that another call has (N2)."""
@@ -115,17 +115,17 @@ class BlockContext:
 
     def issued(self, seal: Seal) -> Seal:
         """A seal with its issuer written on it."""
-        return issued_by(seal, self.asked.target.model, self.asked.target.upstream)
+        return issued_by(seal, self.translation.target.model, self.translation.target.vendor)
 
-    def whole(self, block: JsonObject) -> list[Event]:
+    def whole_block(self, block: JsonObject) -> list[Event]:
         """A block that is told in one piece."""
-        part = with_issuer(decode_block(Fields(block)), self.asked)
+        part = with_issuer(decode_block(Fields(block)), self.translation)
         if isinstance(part, Thinking):
             self.unknowns.members(block, _REDACTED_MEMBERS, part_place(self._next))
         result = listing_result(part)
-        told = (part,) if result is None else (part, result)
+        parts = (part,) if result is None else (part, result)
         events: list[Event] = []
-        for one in told:
+        for one in parts:
             index = self.next_index()
             events += (PartStarted(index, one), PartEnded(index))
         return events
@@ -155,7 +155,7 @@ class Block:
         """What the start of the block tells."""
         return []
 
-    def say(self, text: str) -> list[Event]:
+    def add_text(self, text: str) -> list[Event]:
         """What more text of the block's own kind tells."""
         del text
         return []
@@ -167,7 +167,7 @@ class Block:
 
     def close(self) -> list[Event]:
         """What the end of the block tells."""
-        return self.reading.whole(self.start)
+        return self.reading.whole_block(self.start)
 
     def announce(self, part: Part) -> PartStarted:
         """Give the part the next number."""
@@ -248,12 +248,12 @@ class _TextBlock(Block):
     takes = frozenset({"text_delta", "citations_delta"})
 
     def open(self) -> list[Event]:
-        events = self.say(text_of(self.start, "text"))
+        events = self.add_text(text_of(self.start, "text"))
         for citation in Fields(self.start).each("citations"):
             events += self._cite(citation)
         return events
 
-    def say(self, text: str) -> list[Event]:
+    def add_text(self, text: str) -> list[Event]:
         if not text:
             return []
         if self.index >= 0:
@@ -266,7 +266,7 @@ class _TextBlock(Block):
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
         if kind == "text_delta":
-            return self.say(text_of(delta, "text"))
+            return self.add_text(text_of(delta, "text"))
         return self._cite(Fields(delta).fields("citation"))
 
     def _cite(self, citation: Fields) -> list[Event]:
@@ -292,9 +292,9 @@ class _ThinkingBlock(Block):
         self._pieces: list[str] = []
         self._signature = text_of(self.start, "signature")
         events: list[Event] = [self.announce(Thinking(text="", kind=ThinkingKind.SUMMARY))]
-        return events + self.say(text_of(self.start, "thinking"))
+        return events + self.add_text(text_of(self.start, "thinking"))
 
-    def say(self, text: str) -> list[Event]:
+    def add_text(self, text: str) -> list[Event]:
         if not text:
             return []
         self._pieces.append(text)
@@ -302,7 +302,7 @@ class _ThinkingBlock(Block):
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
         if kind == "thinking_delta":
-            return self.say(text_of(delta, "thinking"))
+            return self.add_text(text_of(delta, "thinking"))
         self._signature = text_of(delta, "signature")
         return []
 
@@ -321,20 +321,20 @@ class _ThinkingBlock(Block):
 class _CallBlock(Block):
     """A client tool call; its arguments are told once (`rules.arguments_said`) and unwrapped as they arrive (S16)."""
 
-    __slots__ = ("_quick", "_said", "_unwrapper")
+    __slots__ = ("_assembler", "_quick", "_unwrapper")
     grown = InputGrown
     takes = frozenset({INPUT})
 
     def open(self) -> list[Event]:
-        self._said = ArgumentAssembler(free=self.reading.asked.relayed)
+        self._assembler = ArgumentAssembler(free=self.reading.translation.relayed)
         # What was told, while nothing but its end, or a brace, can keep more from being told as it comes.
         self._quick: list[str] | None = None
         self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
         part = decode_block(Fields({**self.start, "id": text_of(self.start, "id"), "input": {}}))
         assert isinstance(part, ToolCall)
-        self.reading.add_call(part.call_id, part.name, self._said)
+        self.reading.add_call(part.call_id, part.name, self._assembler)
         call_id = self.reading.fresh_call_id(part.call_id)
-        entry = self.reading.asked.table.restored(part.name)
+        entry = self.reading.translation.table.restored(part.name)
         name, namespace, form = part.name, part.namespace, part.form
         if entry is not None:
             name, namespace, form = entry.name, entry.namespace, entry.form
@@ -344,26 +344,28 @@ class _CallBlock(Block):
 
     @property
     def waits(self) -> bool:
-        said = self._said
-        return not (said.silent and self.start.get("input")) and (said.silent or said.in_doubt or not said.complete())
+        assembler = self._assembler
+        return not (assembler.silent and self.start.get("input")) and (
+            assembler.silent or assembler.in_doubt or not assembler.complete()
+        )
 
-    def say(self, text: str) -> list[Event]:
+    def add_text(self, text: str) -> list[Event]:
         pieces = self._quick
         # Only after a whole value, or with a brace, can it be something that was said before.
         if pieces is not None and text and "{" not in text:
             pieces.append(text)
-            if text[-1] in _MAY_BE_WHOLE:
+            if text[-1] in _MAY_END_VALUE:
                 self._quick = None
             return [PartGrew(self.index, ArgumentsDelta(text))]
         if not text:
             return []
-        told = self._tell(self._said.take(text, _ARGUMENTS))
-        pieces = self._said.pieces
-        slow = self._unwrapper is not None or self._said.in_doubt or not pieces or pieces[-1][-1] in _MAY_BE_WHOLE
+        events = self._emit(self._assembler.take(text, _ARGUMENTS))
+        pieces = self._assembler.pieces
+        slow = self._unwrapper is not None or self._assembler.in_doubt or not pieces or pieces[-1][-1] in _MAY_END_VALUE
         self._quick = None if slow or pieces[0].lstrip()[:1] != "{" else pieces
-        return told
+        return events
 
-    def _tell(self, text: str) -> list[Event]:
+    def _emit(self, text: str) -> list[Event]:
         if text and self._unwrapper is not None:
             text = self._unwrapper.feed(text)
         return [PartGrew(self.index, ArgumentsDelta(text))] if text else []
@@ -372,18 +374,18 @@ class _CallBlock(Block):
         text = delta.get("partial_json")
         if type(text) is not str:
             raise WireError("/delta/partial_json", "string", kind_of(text))
-        return self.say(text)
+        return self.add_text(text)
 
     def close(self) -> list[Event]:
         events: list[Event] = []
         # The start always holds `{}`; what else it holds counts only where no delta said more (pitfalls 46 and 47).
         given = self.start.get("input")
-        if given and self._said.silent:
-            events += self.say(encode_text(given))
-        events += self._tell(self._said.rest())
-        if self._said.silent:
-            events += self._tell("{}")
-        if self._said.surplus():
+        if given and self._assembler.silent:
+            events += self.add_text(encode_text(given))
+        events += self._emit(self._assembler.rest())
+        if self._assembler.silent:
+            events += self._emit("{}")
+        if self._assembler.surplus():
             note = "more arguments came after a whole value"
             self.reading.ledger.dropped(Feature.ARGUMENTS, part_place(self.index), note)
         if self._unwrapper is not None:
@@ -415,12 +417,12 @@ class _AgainBlock(_GatheredBlock):
     """A call under an id that another one had: nothing if it says the same, a call of its own if it does not (N2)."""
 
     def close(self) -> list[Event]:
-        name, said = self.reading.calls[text_of(self.start, "id")]
+        name, assembler = self.reading.calls[text_of(self.start, "id")]
         again = "".join(self._pieces).strip() or encode_text(self.start.get("input") or {})
-        if name == text_of(self.start, "name") and (said.same(again) or (said.silent and again == "{}")):
+        if name == text_of(self.start, "name") and (assembler.same(again) or (assembler.silent and again == "{}")):
             return []
         block = _CallBlock(self.reading, self.start)
-        return [*block.open(), *(event for piece in self._pieces for event in block.say(piece)), *block.close()]
+        return [*block.open(), *(event for piece in self._pieces for event in block.add_text(piece)), *block.close()]
 
 
 class _HostedBlock(_GatheredBlock):
@@ -429,7 +431,7 @@ class _HostedBlock(_GatheredBlock):
     def close(self) -> list[Event]:
         text = "".join(self._pieces)
         value: JsonValue = decode_lenient(text.encode()) if text.strip() else self.start.get("input")
-        return self.reading.whole({**self.start, "input": value if isinstance(value, dict) else {}})
+        return self.reading.whole_block({**self.start, "input": value if isinstance(value, dict) else {}})
 
 
 class _CompactionBlock(Block):
@@ -450,7 +452,7 @@ class _CompactionBlock(Block):
         return []
 
     def close(self) -> list[Event]:
-        return self.reading.whole({**self.start, **self._members})
+        return self.reading.whole_block({**self.start, **self._members})
 
 
 # What a block says by itself, and what its deltas do; a compaction takes whatever its delta brings.
@@ -468,7 +470,7 @@ DELTA_MEMBERS: dict[str, frozenset[str]] = {
 
 _ARGUMENTS = "/delta/partial_json"
 # A whole object ends with the first, and blanks may follow.
-_MAY_BE_WHOLE = "} \t\r\n"
+_MAY_END_VALUE = "} \t\r\n"
 
 BLOCKS: dict[str, type[Block]] = {
     "text": _TextBlock,
@@ -490,9 +492,9 @@ def begin(reading: BlockContext, start: JsonObject) -> Block:
 
 def text_of(value: JsonObject, key: str) -> str:
     """A string member; absent and null count as empty."""
-    found = value.get(key)
-    if found is None:
+    member = value.get(key)
+    if member is None:
         return ""
-    if type(found) is not str:
-        raise WireError(f"/{key}", "string", kind_of(found))
-    return found
+    if type(member) is not str:
+        raise WireError(f"/{key}", "string", kind_of(member))
+    return member

@@ -42,7 +42,7 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.failures import ENDED_EARLY
-from dragoman.rules.stop_reasons import at_cap, said, settled
+from dragoman.rules.stop_reasons import at_cap, finalize_stop, stated_reason
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.rules.unknown_fields import part_place
 from dragoman.wire.fields import Fields
@@ -66,10 +66,10 @@ _read_growth = Decoder(BlockGrew).decode
 class MessagesStreamDecoder:
     """Reads one stream."""
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
-        self._reading = BlockContext(asked, mint, ledger)
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+        self._reading = BlockContext(translation, mint, ledger)
         self._unknowns = self._reading.unknowns
-        self._halves = SurrogateJoiner(ledger)
+        self._surrogates = SurrogateJoiner(ledger)
         self._fresh = True
         self._over = False
         self._blocks = OpenBlocks()
@@ -88,7 +88,7 @@ class MessagesStreamDecoder:
         self._whole_stop: Fields | None = None
         # The error beside a stop reason that means a failure.
         self._error: JsonValue = None
-        self._spoken = False
+        self._has_content = False
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells."""
@@ -102,7 +102,7 @@ class MessagesStreamDecoder:
             if block is not None and type(grew.delta) is block.grown:
                 self._blocks.grown[grew.index] = None
                 try:
-                    return block.say(grew.delta.text)
+                    return block.add_text(grew.delta.text)
                 except WireError as error:
                     return self._fail(f"the provider's stream cannot be read: {error}")
         return self._read(frame)
@@ -112,7 +112,7 @@ class MessagesStreamDecoder:
         if self._over or not frame.data:
             return []
         try:
-            event = self._halves.read(frame.data)
+            event = self._surrogates.read(frame.data)
             if type(event) is not dict:
                 return self._fail(f"an event of the stream is no object: {frame.data[:100]!r}") if event is None else []
             kind = event.get("type", frame.event)
@@ -134,9 +134,9 @@ class MessagesStreamDecoder:
         if self._over:
             return []
         try:
-            if self._stop is not None and said(self._stop.optional_text("stop_reason")):
+            if self._stop is not None and stated_reason(self._stop.optional_text("stop_reason")):
                 return self._read_end({})
-            if self._whole_stop is not None and not self._spoken:
+            if self._whole_stop is not None and not self._has_content:
                 return self._read_end({})
         except WireError as error:
             return self._fail(f"the provider's stream cannot be read: {error}")
@@ -151,7 +151,7 @@ class MessagesStreamDecoder:
         if not self._fresh:
             return []
         self._fresh = False
-        return [Started(id="", model=self._reading.asked.target.model)]
+        return [Started(id="", model=self._reading.translation.target.model)]
 
     def _read_message(self, event: JsonObject) -> list[Event]:
         message = Fields(event).fields("message")
@@ -159,7 +159,7 @@ class MessagesStreamDecoder:
         self._unknowns.members(message.value, _MESSAGE)
         if not self._fresh:
             # Said again before anything else it is a repetition; later another answer begins where this one broke off.
-            return self._fail("another message began inside the stream") if self._spoken else []
+            return self._fail("another message began inside the stream") if self._has_content else []
         self._fresh = False
         if is_error(message.value):
             return self._read_error(message.value)
@@ -168,12 +168,12 @@ class MessagesStreamDecoder:
         blocks = content if type(content) is list else ()
         self._held = {number: block for number, block in enumerate(blocks) if type(block) is dict}
         self._held_order.extend(self._held)
-        if said(message.optional_text("stop_reason")):
+        if stated_reason(message.optional_text("stop_reason")):
             self._whole_stop = message
         started = Started(id=message.optional_text("id") or "", model=message.optional_text("model") or "")
         return [started, *self._remember_usage(message)]
 
-    def _tell_held(self, before: int | None = None) -> list[Event]:
+    def _emit_held(self, before: int | None = None) -> list[Event]:
         """The blocks that the start brought and no event told, as far as the one that comes now."""
         events: list[Event] = []
         while self._held_order and (before is None or self._held_order[0] < before):
@@ -213,10 +213,10 @@ class MessagesStreamDecoder:
             return events
         # A block that was left open ends where the next one begins; a call may still wait for its arguments.
         events += self._blocks.passed(index)
-        events += self._tell_held(index)
+        events += self._emit_held(index)
         # A block that is begun again by its own event is told by that.
         self._held.pop(index, None)
-        self._spoken = True
+        self._has_content = True
         block = self._blocks.put(index, begin(self._reading, start))
         return events + block.open()
 
@@ -231,8 +231,8 @@ class MessagesStreamDecoder:
         events: list[Event] = []
         if block is None and index in self._held:
             # Its beginning came with the start of the message.
-            self._spoken = True
-            events = self._tell_held(index)
+            self._has_content = True
+            events = self._emit_held(index)
             block = self._blocks.put(index, begin(self._reading, self._held.pop(index)))
             events += block.open()
         if block is None and kind == INPUT:
@@ -242,7 +242,7 @@ class MessagesStreamDecoder:
                 self._unknowns.name(kind)
                 return []
             # A block that was never begun, or is over already, begins with what it says.
-            self._spoken = True
+            self._has_content = True
             events = self._begin()
             start: JsonObject = {"type": _UNANNOUNCED[kind]}
             block = self._blocks.put(index, begin(self._reading, start))
@@ -267,7 +267,7 @@ class MessagesStreamDecoder:
         waiting = self._blocks.grow_only()
         if waiting is not None:
             return waiting
-        silent = not self._reading.asked.relayed and self._reading.lacks_arguments
+        silent = not self._reading.translation.relayed and self._reading.lacks_arguments
         if silent and text_of(delta, "partial_json").strip():
             # A call without arguments may have been run already, and with the wrong ones.
             raise WireError("/index", "the index of an open call", "another")
@@ -289,10 +289,10 @@ class MessagesStreamDecoder:
         if delta is not None:
             self._unknowns.members(delta.value, _STOP)
             self._error = delta.value.get("error") or self._error
-        if delta is not None and (self._stop is None or said(delta.optional_text("stop_reason"))):
+        if delta is not None and (self._stop is None or stated_reason(delta.optional_text("stop_reason"))):
             self._stop = delta
         counts = self._remember_usage(fields)
-        if counts and self._stop is not None and said(self._stop.optional_text("stop_reason")):
+        if counts and self._stop is not None and stated_reason(self._stop.optional_text("stop_reason")):
             self.final_usage = self._counted
         return self._begin() + counts
 
@@ -300,25 +300,27 @@ class MessagesStreamDecoder:
         self._unknowns.members(event, _EVENT)
         # A block that nobody ended was cut.
         cut = bool(self._by_index)
-        events = self._begin() + self._blocks.close() + self._tell_held()
-        self._halves.close()
-        told = self._stop if self._stop is not None and said(self._stop.optional_text("stop_reason")) else None
-        told = told or self._whole_stop or self._stop or Fields({})
-        broken = broken_failure(told.optional_text("stop_reason"), self._error)
-        if self._error and not any(isinstance(event, PartStarted) for event in events) and not self._spoken:
+        events = self._begin() + self._blocks.close() + self._emit_held()
+        self._surrogates.close()
+        stop_fields = (
+            self._stop if self._stop is not None and stated_reason(self._stop.optional_text("stop_reason")) else None
+        )
+        stop_fields = stop_fields or self._whole_stop or self._stop or Fields({})
+        broken = broken_failure(stop_fields.optional_text("stop_reason"), self._error)
+        if self._error and not any(isinstance(event, PartStarted) for event in events) and not self._has_content:
             broken = failure_in_body({"error": self._error})
         if broken is not None:
             self._finish()
             return [*events, Failed(broken)]
         stop = make_stop(
-            told.optional_text("stop_reason") or "",
-            told.optional_text("stop_sequence"),
-            told.optional_fields("stop_details"),
+            stop_fields.optional_text("stop_reason") or "",
+            stop_fields.optional_text("stop_sequence"),
+            stop_fields.optional_fields("stop_details"),
             called=bool(self._reading.call_ids),
         )
-        cut = cut or at_cap(self._counted, self._reading.asked.request.max_tokens)
+        cut = cut or at_cap(self._counted, self._reading.translation.request.max_tokens)
         self._finish()
-        return [*events, Stopped(settled(stop, self._reading.ledger, cut=cut)), Ended()]
+        return [*events, Stopped(finalize_stop(stop, self._reading.ledger, cut=cut)), Ended()]
 
     def _read_ping(self, event: JsonObject) -> list[Event]:
         self._unknowns.members(event, _EVENT)

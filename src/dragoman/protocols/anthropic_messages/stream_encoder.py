@@ -49,8 +49,8 @@ from dragoman.protocols.anthropic_messages.response_parts import (
     WRAPPED,
     ResponseEncodeContext,
     call_opening,
-    encode_answer_part,
     encode_citation,
+    encode_response_part,
     report_call_extras,
     report_logprobs,
     signature_of,
@@ -117,7 +117,7 @@ class _Writer:
 class _TextWriter(_Writer):
     """Text or words of refusal; citations are attached without splitting the block (§19)."""
 
-    __slots__ = ("_ledger", "_part", "_prefix", "_said", "_weighed")
+    __slots__ = ("_buffer", "_ledger", "_part", "_prefix", "_weighed")
 
     def __init__(self, index: int, part: int, ledger: Ledger) -> None:
         super().__init__(index)
@@ -126,13 +126,13 @@ class _TextWriter(_Writer):
         self._weighed = False
         self._prefix = _prefix(index, "text_delta", "text")
         # Read from the middle, too: that is where citations point.
-        self._said = StringIO()
+        self._buffer = StringIO()
         self._ledger = ledger
 
     def grow(self, delta: Delta) -> bytes:
         if type(delta) is TextDelta:
             text = delta.text
-            self._said.write(text)
+            self._buffer.write(text)
             if delta.logprobs is not None and not self._weighed:
                 self._weighed = True
                 report_logprobs(("parts", self._part), self._ledger)
@@ -155,18 +155,18 @@ class _TextWriter(_Writer):
 
     def _between(self, start: int, end: int) -> str:
         """What was written from here to there, as far as a citation holds it."""
-        said = self._said
-        length = said.tell()
+        buffer = self._buffer
+        length = buffer.tell()
         start, end, _ = slice(start, end).indices(length)
-        said.seek(start)
-        cited = said.read(min(max(end - start, 0), CITED_TEXT_LIMIT))
-        said.seek(length)
+        buffer.seek(start)
+        cited = buffer.read(min(max(end - start, 0), CITED_TEXT_LIMIT))
+        buffer.seek(length)
         return cited
 
     @property
     def text(self) -> str:
         """What was written so far."""
-        return self._said.getvalue()
+        return self._buffer.getvalue()
 
 
 class _RefusalWriter(_TextWriter):
@@ -279,15 +279,15 @@ class _TextCallWriter(_Writer):
 class MessagesStreamEncoder:
     """Writes one stream."""
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
-        self._asked = asked
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+        self._translation = translation
         self._mint = mint
         self._ledger = ledger
         self._index = 0
         self._part = 0
         self._writer: _Writer | None = None
         self._refusals: list[_TextWriter] = []
-        self._answering = ResponseEncodeContext(asked, ledger)
+        self._answering = ResponseEncodeContext(translation, ledger)
         self._usage: Usage | None = None
         self._stopped = Stop(reason=StopReason.OTHER)
         self._over = False
@@ -301,12 +301,12 @@ class MessagesStreamEncoder:
 
     def _write_message(self, event: Event) -> bytes:
         assert isinstance(event, Started)
-        suffix = self._mint.answer_suffix(event.id)
+        suffix = self._mint.response_suffix(event.id)
         message: JsonObject = {
             "id": f"msg_{suffix}",
             "type": "message",
             "role": "assistant",
-            "model": self._asked.request.model or event.model,
+            "model": self._translation.request.model or event.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -370,7 +370,7 @@ class MessagesStreamEncoder:
 
     def _start_whole(self, part: Part) -> bytes:
         at = ("parts", self._part)
-        block = encode_answer_part(part, at, self._answering)
+        block = encode_response_part(part, at, self._answering)
         if block is None:
             return b""
         index = self._index
@@ -394,7 +394,7 @@ class MessagesStreamEncoder:
             self._index -= 1
         return writer.close() if writer is not None else b""
 
-    def _keep_usage(self, event: Event) -> bytes:
+    def _record_usage(self, event: Event) -> bytes:
         assert isinstance(event, UsageReported)
         self._usage = event.usage
         return b""
@@ -403,12 +403,12 @@ class MessagesStreamEncoder:
         drop_choices(self._ledger)
         return b""
 
-    def _keep_stop(self, event: Event) -> bytes:
+    def _record_stop(self, event: Event) -> bytes:
         assert isinstance(event, Stopped)
         self._stopped = event.stop
         return b""
 
-    def _keep_silent(self, _event: Event) -> bytes:
+    def _ignore(self, _event: Event) -> bytes:
         return b""
 
     def _write_stop(self, _event: Event) -> bytes:
@@ -439,10 +439,10 @@ _WRITERS: dict[type, Callable[[MessagesStreamEncoder, Event], bytes]] = {
     PartStarted: MessagesStreamEncoder._write_start,
     PartEnded: MessagesStreamEncoder._write_end,
     Started: MessagesStreamEncoder._write_message,
-    UsageReported: MessagesStreamEncoder._keep_usage,
+    UsageReported: MessagesStreamEncoder._record_usage,
     ChoiceReported: MessagesStreamEncoder._drop_choices,
-    Stopped: MessagesStreamEncoder._keep_stop,
+    Stopped: MessagesStreamEncoder._record_stop,
     Ended: MessagesStreamEncoder._write_stop,
     Failed: MessagesStreamEncoder._write_failure,
-    Heartbeat: MessagesStreamEncoder._keep_silent,
+    Heartbeat: MessagesStreamEncoder._ignore,
 }

@@ -16,39 +16,39 @@ from dragoman.wire.json_spans import JsonSpan, elements_of, replaced
 _find = re.compile(rb'"encrypted_index"[ \t\n\r]*+:[ \t\n\r]*+""').search
 
 
-def may_be_made_up(body: bytes, start: int, end: int) -> bool:
+def may_be_synthetic(body: bytes, start: int, end: int) -> bool:
     """Whether a citation without proof may stand here."""
     # Looking for a word is faster than the pattern, and most bodies do not have it.
     return body.find(b'"encrypted_index"', start, end) >= 0 and _find(body, start, end) is not None
 
 
-def is_made_up(citation: JsonValue) -> bool:
+def is_synthetic(citation: JsonValue) -> bool:
     """Whether a citation is one of ours."""
     if not isinstance(citation, dict) or citation.get("type") != "web_search_result_location":
         return False
     return citation.get("encrypted_index") == ""
 
 
-def without_made_up(message: bytes, at: Place, ledger: Ledger) -> bytes:
+def without_synthetic(message: bytes, at: Place, ledger: Ledger) -> bytes:
     """A message whose text has no citations that we made up; the text stays, and everything else byte for byte."""
     edits: list[tuple[JsonSpan, bytes]] = []
     for number, span in elements_of(message, "content"):
-        if not may_be_made_up(message, span.start, span.end):
+        if not may_be_synthetic(message, span.start, span.end):
             continue
         block = decode(message[span.start : span.end])
-        kept = _kept(block) if isinstance(block, dict) else None
-        if kept is not None:
+        cleaned = _drop_synthetic(block) if isinstance(block, dict) else None
+        if cleaned is not None:
             note = "a citation that was made of another provider's is not sent back"
             ledger.dropped(Feature.CITATIONS, (*at, "parts", number, "citations"), note)
-            edits.append((span, encode(kept)))
+            edits.append((span, encode(cleaned)))
     return replaced(message, edits) if edits else message
 
 
-def _kept(block: JsonObject) -> JsonObject | None:
+def _drop_synthetic(block: JsonObject) -> JsonObject | None:
     citations = block.get("citations")
     if not isinstance(citations, list):
         return None
-    others = [one for one in citations if not is_made_up(one)]
+    others = [one for one in citations if not is_synthetic(one)]
     if len(others) == len(citations):
         return None
     rest: JsonObject = {key: value for key, value in block.items() if key != "citations"}

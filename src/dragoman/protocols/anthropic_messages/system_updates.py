@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.model.parts import Foreign, Part
 from dragoman.model.request import Message, Role, Updates
 from dragoman.model.tools import FunctionTool, ToolSpec
-from dragoman.protocols.anthropic_messages.anthropic_tools import MOST
+from dragoman.protocols.anthropic_messages.anthropic_tools import MAX_DESCRIBED
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.tool_decoder import decode_tool
 from dragoman.wire.fields import Fields, Path
@@ -60,8 +60,8 @@ def collect_updates(messages: tuple[Message, ...], fields: Fields) -> Updates:
             if not isinstance(part, Foreign) or part.applied is None:
                 continue
             if part.kind == SETTINGS:
-                said = part.body.get("effort")
-                effort = said if isinstance(said, str) else effort
+                value = part.body.get("effort")
+                effort = value if isinstance(value, str) else effort
             else:
                 path = ((((fields.path, "messages"), index), "content"), number)
                 _apply_tool_change(Fields(part.body, path), added, removed)
@@ -73,7 +73,7 @@ def collect_updates(messages: tuple[Message, ...], fields: Fields) -> Updates:
 def _apply_tool_change(block: Fields, added: dict[str, ToolSpec], removed: dict[str, None]) -> None:
     tool = block.fields("tool")
     if tool.text("type") == "tool_definition":
-        for spec in decode_tool(tool.fields("definition"), described=len(added) <= MOST):
+        for spec in decode_tool(tool.fields("definition"), described=len(added) <= MAX_DESCRIBED):
             name = _tool_name(spec)
             added[name or f"#{len(added)}"] = spec
             removed.pop(name or "", None)

@@ -31,7 +31,7 @@ def encode_choice(request: Request, offers: EncodedTools, writing: RequestEncode
         return {"type": "auto", "disable_parallel_tool_use": True} if request.parallel_calls is False else None
     writing.drop(choice.extras, ("tool_choice",))
     encoded = _CHOICES[choice.mode](request, offers, writing)
-    if not writing.target.abilities.forced_choice and encoded["type"] in ("any", "tool"):
+    if not writing.target.capabilities.forced_choice and encoded["type"] in ("any", "tool"):
         encoded = _unforced(encoded, offers, writing)
     if request.parallel_calls is False and encoded["type"] != "none":
         encoded["disable_parallel_tool_use"] = True
@@ -48,7 +48,7 @@ def _drop_choice(request: Request, writing: RequestEncodeContext) -> None:
 def _unforced(encoded: JsonObject, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
     if encoded["type"] == "tool":
         name = encoded["name"]
-        offers.keep({name if isinstance(name, str) else None}, writing)
+        offers.restrict_to({name if isinstance(name, str) else None}, writing)
         note = "this model cannot be forced: it is offered this tool alone"
     else:
         note = "this model cannot be forced to call a tool"
@@ -73,8 +73,10 @@ def _named(request: Request, offers: EncodedTools, writing: RequestEncodeContext
     # A toolset, and a member of one, cannot be forced.
     name = _wire_name(tool, _offered(offers), writing) if tool is not None and tool.kind != "mcp" else None
     if name is None:
-        said = tool.name or tool.kind if tool is not None else ""
-        raise writing.refuse(Feature.TOOL_CHOICE, ("tool_choice",), f"{said!r} must be called and cannot be offered")
+        tool_label = tool.name or tool.kind if tool is not None else ""
+        raise writing.refuse(
+            Feature.TOOL_CHOICE, ("tool_choice",), f"{tool_label!r} must be called and cannot be offered"
+        )
     return {"type": "tool", "name": name}
 
 
@@ -83,7 +85,7 @@ def _allowed(request: Request, offers: EncodedTools, writing: RequestEncodeConte
     assert choice is not None
     offered = _offered(offers)
     names = {_wire_name(tool, offered, writing) for tool in choice.allowed}
-    if not offers.keep(names - {None}, writing):
+    if not offers.restrict_to(names - {None}, writing):
         raise writing.refuse(Feature.ALLOWED_TOOLS, ("tool_choice", "allowed"), "none of the allowed tools is offered")
     writing.ledger.approximated(Feature.ALLOWED_TOOLS, ("tool_choice",), "only the allowed tools are offered")
     return {"type": "any" if choice.required else "auto"}

@@ -51,7 +51,7 @@ def decode_tools(request: Fields) -> tuple[ToolSpec, ...]:
             tools.append(_decode_mcp(declaration, servers.pop(declaration.text("mcp_server_name"), None)))
         else:
             defined += anthropic_tools.is_defined(declaration.value.get("type"))
-            tools.extend(decode_tool(declaration, described=defined <= anthropic_tools.MOST))
+            tools.extend(decode_tool(declaration, described=defined <= anthropic_tools.MAX_DESCRIBED))
     # The first beta had no toolsets: a server alone offered all its tools.
     tools.extend([_decode_mcp(None, server) for server in servers.values()])
     return tuple(tools)

@@ -54,14 +54,14 @@ class EncodedTools(Struct, kw_only=True):
         labels = {tool.label for tool, _, _ in self.declarations if isinstance(tool, McpTool)}
         return [server for label, server in self.servers.items() if label in labels]
 
-    def keep(self, names: set[str | None], writing: RequestEncodeContext) -> bool:
+    def restrict_to(self, names: set[str | None], writing: RequestEncodeContext) -> bool:
         """Leave out the tools that are not named; tells whether any is left."""
-        kept = [entry for entry in self.declarations if declared_name(entry[1]) in names]
+        declarations = [entry for entry in self.declarations if declared_name(entry[1]) in names]
         for _, declaration, at in self.declarations:
             if declared_name(declaration) not in names:
                 writing.ledger.dropped(Feature.ALLOWED_TOOLS, at, "not offered, because the choice excludes it")
-        self.declarations = kept
-        return bool(kept)
+        self.declarations = declarations
+        return bool(declarations)
 
 
 def declared_name(declaration: JsonObject) -> str | None:
@@ -70,13 +70,13 @@ def declared_name(declaration: JsonObject) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def encode_tools(request: Request, said: Request, writing: RequestEncodeContext) -> EncodedTools:
+def encode_tools(request: Request, original: Request, writing: RequestEncodeContext) -> EncodedTools:
     """All tools; what the provider cannot run is left out and reported. `said` is the request before its updates."""
     offers = EncodedTools(declarations=[], servers={})
-    writing.searchable = writing.target.abilities.hosted_tools and any(
+    writing.searchable = writing.target.capabilities.hosted_tools and any(
         isinstance(tool, ToolSearchTool) for tool in request.tools
     )
-    places = _places(request, said, writing)
+    places = _tool_places(request, original, writing)
     for index, tool in enumerate(request.tools):
         at: Place = ("tools", index) if places is None else places[index]
         declaration: JsonObject | None
@@ -105,15 +105,17 @@ def _kind(tool: ToolSpec) -> str:
     return tool.label if isinstance(tool, McpTool) else _HOSTED_FEATURES[type(tool)].value
 
 
-def _places(request: Request, said: Request, writing: RequestEncodeContext) -> list[Place] | None:
+def _tool_places(request: Request, original: Request, writing: RequestEncodeContext) -> list[Place] | None:
     """Where each tool was said, if the conversation moved any; tools that it removed are reported."""
-    if request is said:
+    if request is original:
         return None
-    places: dict[int, Place] = {id(tool): ("updates", "tools", index) for index, tool in enumerate(said.updates.tools)}
-    places.update({id(tool): ("tools", index) for index, tool in enumerate(said.tools)})
-    kept = {id(tool) for tool in request.tools}
-    for index, tool in enumerate(said.tools):
-        if id(tool) not in kept:
+    places: dict[int, Place] = {
+        id(tool): ("updates", "tools", index) for index, tool in enumerate(original.updates.tools)
+    }
+    places.update({id(tool): ("tools", index) for index, tool in enumerate(original.tools)})
+    active_ids = {id(tool) for tool in request.tools}
+    for index, tool in enumerate(original.tools):
+        if id(tool) not in active_ids:
             writing.ledger.approximated(Feature.MOVED_TOOLS, ("tools", index), "removed by the conversation")
     return [places[id(tool)] for tool in request.tools]
 
@@ -163,7 +165,7 @@ def _encode_function(tool: FunctionTool, at: Place, writing: RequestEncodeContex
     if tool.callers is not None or tool.deferred or tool.extras is not None:
         _encode_options(tool, declaration, at, writing)
     if tool.cache is not None:
-        writing.mark(declaration, tool.cache, at)
+        writing.add_breakpoint(declaration, tool.cache, at)
     return declaration
 
 
@@ -227,10 +229,10 @@ def _encode_text_tool(tool: TextTool, at: Place, writing: RequestEncodeContext) 
     if name is None:
         return None
     writing.ledger.approximated(Feature.CUSTOM_TOOL, at, "declared as a function with one string, the input")
-    told = [text for text in (tool.description, tool.definition) if text]
+    texts = [text for text in (tool.description, tool.definition) if text]
     declaration: JsonObject = {"name": name}
-    if told:
-        declaration["description"] = "\n\n".join(told)
+    if texts:
+        declaration["description"] = "\n\n".join(texts)
     declaration["input_schema"] = _INPUT_SCHEMA
     _encode_options(tool, declaration, at, writing)
     return declaration
@@ -252,7 +254,7 @@ def _encode_hosted(
         writing.ledger.dropped(Feature.HOSTED_TOOL, at, f"only {tool.origin} runs {tool.kind!r}")
         return None
     feature = _HOSTED_FEATURES[type(tool)]
-    if not writing.target.abilities.hosted_tools:
+    if not writing.target.capabilities.hosted_tools:
         writing.ledger.dropped(feature, at, "this provider runs no tools itself")
         return None
     declaration: JsonObject
@@ -279,7 +281,7 @@ def _encode_hosted(
         declaration = {"type": TOOL_SEARCH, "name": "tool_search_tool_bm25"}
         writing.ledger.approximated(feature, at, "searched by this provider's own ranking")
     writing.drop(tool.extras, at)
-    writing.mark(declaration, tool.cache, at)
+    writing.add_breakpoint(declaration, tool.cache, at)
     return declaration
 
 
@@ -296,8 +298,8 @@ def _encode_web_search(tool: WebSearchTool, at: Place, writing: RequestEncodeCon
 
 
 def _location(location: JsonObject) -> JsonObject:
-    known = ("city", "region", "country", "timezone")
-    members: JsonObject = {key: location[key] for key in known if location.get(key) is not None}
+    location_keys = ("city", "region", "country", "timezone")
+    members: JsonObject = {key: location[key] for key in location_keys if location.get(key) is not None}
     return {"type": "approximate", **members}
 
 

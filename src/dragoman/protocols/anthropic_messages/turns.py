@@ -30,20 +30,20 @@ _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USE
 class MessageList:
     """The messages while they are built, oldest first."""
 
-    __slots__ = ("_open", "_role", "messages", "spoke_last", "system")
+    __slots__ = ("_open", "_role", "last_role", "messages", "system")
 
     def __init__(self) -> None:
         self.messages: list[JsonObject] = []
         self.system: JsonList = []
         # Whose the last message is that is no instruction.
-        self.spoke_last = ""
+        self.last_role = ""
         self._role = ""
         self._open: JsonList = []
 
     def content(self, role: str) -> JsonList:
         """The open content of a side: that of the last message if it is hers, else of a new one."""
         if role != self._role:
-            self._role = self.spoke_last = role
+            self._role = self.last_role = role
             self._open = []
             self.messages.append({"role": role, "content": self._open})
         return self._open
@@ -93,7 +93,7 @@ def encode_conversation(request: Request, writing: RequestEncodeContext) -> Mess
 
 def _may_lead(request: Request, writing: RequestEncodeContext) -> bool:
     """Whether the answer may begin with what the client says: the provider refuses that beside an enforced form."""
-    abilities, output = writing.target.abilities, request.output
+    abilities, output = writing.target.capabilities, request.output
     enforced = output is not None and output.kind is OutputKind.SCHEMA and abilities.output_schema
     return abilities.prefill and not enforced
 
@@ -124,7 +124,7 @@ def _drop_extras(messages: tuple[Message, ...], writing: RequestEncodeContext) -
 def _restored(target: TargetModel, turn: Seal) -> tuple[Part, ...] | None:
     """The parts of a sealed turn that this provider issued (V1)."""
     blocks = turn.body.get("blocks")
-    if not opens(turn, NAME, target.model, target.abilities) or not isinstance(blocks, list):
+    if not opens(turn, NAME, target.model, target.capabilities) or not isinstance(blocks, list):
         return None
     return decode_turn([block for block in blocks if isinstance(block, dict)])
 
@@ -208,7 +208,7 @@ def _encode_late(
             conversation.instruct(blocks)
         return
     content = conversation.content("user")
-    spoken = False
+    added = False
     for part, place in zip(turn.parts, turn.places, strict=True):
         block = encode_part(part, place, writing, by_user=True)
         if block is None:
@@ -218,10 +218,12 @@ def _encode_late(
             assert isinstance(text, str)
             block["text"] = tagged(text)
         content.append(block)
-        spoken = True
-    if spoken:
+        added = True
+    if added:
         where = (
-            "no instructions at this place" if writing.target.abilities.late_system else "instructions only at the top"
+            "no instructions at this place"
+            if writing.target.capabilities.late_system
+            else "instructions only at the top"
         )
         note = f"this model takes {where}; told as tagged user text"
         writing.ledger.approximated(Feature.LATE_INSTRUCTIONS, at, note)
@@ -234,9 +236,9 @@ def _late_blocks(turn: Turn, writing: RequestEncodeContext) -> JsonList:
 
 def _is_legal(following: TurnKind | None, conversation: MessageList, writing: RequestEncodeContext) -> bool:
     """After a user turn, and last or followed by an assistant turn; several in a row are one section."""
-    if not writing.target.abilities.late_system:
+    if not writing.target.capabilities.late_system:
         return False
-    return conversation.spoke_last == "user" and following in (None, TurnKind.ASSISTANT)
+    return conversation.last_role == "user" and following in (None, TurnKind.ASSISTANT)
 
 
 def _repair_ends(conversation: MessageList, writing: RequestEncodeContext, *, leads: bool) -> None:
@@ -248,7 +250,7 @@ def _repair_ends(conversation: MessageList, writing: RequestEncodeContext, *, le
             content.append({"type": "text", "text": FILLER})
             ledger.invented(Feature.EMPTY_TEXT, ("messages",), f"an empty user message says {FILLER!r}")
     if not messages:
-        _speak_first(conversation, writing)
+        _promote_instruction(conversation, writing)
     elif messages[0]["role"] != "user" and not _opens_compacted(messages[0]):
         messages.insert(0, _filler())
         ledger.invented(Feature.FIRST_TURN, ("messages",), "the first message must be the user's")
@@ -278,7 +280,7 @@ def _opens_compacted(message: JsonObject) -> bool:
     return isinstance(content, list) and bool(content) and _type(content[0]) == "compaction"
 
 
-def _speak_first(conversation: MessageList, writing: RequestEncodeContext) -> None:
+def _promote_instruction(conversation: MessageList, writing: RequestEncodeContext) -> None:
     """Nothing but instructions: the last of them becomes the user's message (T5)."""
     if not conversation.system:
         conversation.messages.append(_filler())

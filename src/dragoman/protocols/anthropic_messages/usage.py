@@ -35,16 +35,16 @@ _TIERS = EnumValues(
 
 def decode_usage(usage: Fields) -> Usage:
     """Read token counts; what is only known here is kept for the way home."""
-    told = counts.spelled(usage.value)
-    if told is not usage.value:
-        usage = Fields(told, usage.path)
+    reported = counts.spelled(usage.value)
+    if reported is not usage.value:
+        usage = Fields(reported, usage.path)
     uncached, output, written, read = _totals(usage)
     # Most say nothing of some of these.
-    details = usage.optional_fields("output_tokens_details") if "output_tokens_details" in told else None
+    details = usage.optional_fields("output_tokens_details") if "output_tokens_details" in reported else None
     thinking = details.optional_integer("thinking_tokens") if details is not None else None
-    servers = usage.optional_fields("server_tool_use") if "server_tool_use" in told else None
+    servers = usage.optional_fields("server_tool_use") if "server_tool_use" in reported else None
     searches = servers.optional_integer("web_search_requests") if servers is not None else None
-    tier = usage.optional_text("service_tier") if "service_tier" in told else None
+    tier = usage.optional_text("service_tier") if "service_tier" in reported else None
     leftovers: JsonObject = {}
     if details is not None and (rest := details.rest(NAME)) is not None:
         leftovers["output_tokens_details"] = rest.fields
@@ -84,7 +84,7 @@ def _totals(usage: Fields) -> tuple[int | None, int | None, int | None, int | No
     return uncached, usage.optional_integer("output_tokens"), written, read
 
 
-def encode_home_usage(usage: Usage) -> JsonObject:
+def encode_native_usage(usage: Usage) -> JsonObject:
     """Token counts that came in this protocol, as they came."""
     encoded: JsonObject = {"input_tokens": usage.input - (usage.cache_read or 0) - (usage.cache_write or 0)}
     if usage.cache_write is not None:
@@ -99,8 +99,8 @@ def encode_home_usage(usage: Usage) -> JsonObject:
     if usage.service_tier is not None:
         encoded["service_tier"] = usage.service_tier
     for key, value in (usage.extras.fields if usage.extras is not None else {}).items():
-        known = encoded.get(key)
-        encoded[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+        existing = encoded.get(key)
+        encoded[key] = {**existing, **value} if isinstance(existing, dict) and isinstance(value, dict) else value
     return encoded
 
 
@@ -108,14 +108,14 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
     """Token counts of another protocol, with the tier they were served in."""
     encoded = encode_counts(usage, ledger)
     if usage is not None and usage.service_tier is not None:
-        encoded["service_tier"] = _TIERS.told(usage.service_tier, ("usage", "service_tier"), ledger)
+        encoded["service_tier"] = _TIERS.map_value(usage.service_tier, ("usage", "service_tier"), ledger)
     return encoded
 
 
 def encode_streamed_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
     """Token counts at the end of a stream, where this protocol has no tier; the standard one goes without saying."""
     at = ("usage", "service_tier")
-    if usage is not None and (_TIERS.told(usage.service_tier, at, ledger) or _STANDARD) != _STANDARD:
+    if usage is not None and (_TIERS.map_value(usage.service_tier, at, ledger) or _STANDARD) != _STANDARD:
         ledger.dropped(Feature.SERVICE_TIER, at, "the end of a stream cannot tell the tier")
     return encode_counts(usage, ledger)
 
@@ -146,7 +146,7 @@ def encode_counts(usage: Usage | None, ledger: Ledger) -> JsonObject:
 
 
 # Of the details of other protocols these are told, under other names.
-_TOLD = frozenset(
+_MAPPED_MEMBERS = frozenset(
     {
         "cached_tokens",
         "cache_write_tokens",
@@ -162,7 +162,7 @@ def _counts_more(extras: Extras) -> bool:
     """Whether tokens were counted of kinds that this protocol has no member for (U9)."""
     for key in _DETAILS:
         details = extras.fields.get(key)
-        if isinstance(details, dict) and any(count for name, count in details.items() if name not in _TOLD):
+        if isinstance(details, dict) and any(count for name, count in details.items() if name not in _MAPPED_MEMBERS):
             return True
     return False
 
@@ -175,22 +175,22 @@ def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
     """
     anew = counts.count_of(later.get("input_tokens"))
     if not earlier or (anew and anew != counts.count_of(earlier.get("input_tokens"))):
-        told: JsonObject = {key: value for key, value in later.items() if value is not None}
+        update: JsonObject = {key: value for key, value in later.items() if value is not None}
     else:
-        told = counts.news(earlier, later)
-    merged = {**earlier, **told}
+        update = counts.updated_counts(earlier, later)
+    merged = {**earlier, **update}
     # All of them are read again with each event that has some.
-    if max([len(merged), *(len(value) for value in merged.values() if isinstance(value, dict))]) > _MOST_MEMBERS:
-        raise WireError("/usage", f"at most {_MOST_MEMBERS} members", "more")
+    if max([len(merged), *(len(value) for value in merged.values() if isinstance(value, dict))]) > _MAX_MEMBERS:
+        raise WireError("/usage", f"at most {_MAX_MEMBERS} members", "more")
     return merged
 
 
-_MOST_MEMBERS = 64
+_MAX_MEMBERS = 64
 
 
-def usage_of(answer: JsonObject) -> Usage | None:
+def usage_of(response: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
-    usage = answer.get("usage")
+    usage = response.get("usage")
     try:
         return decode_usage(Fields(usage)) if isinstance(usage, dict) else None
     except WireError:

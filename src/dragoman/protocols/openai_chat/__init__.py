@@ -5,26 +5,31 @@ from __future__ import annotations
 from dragoman.protocols.codec import Codec, ModelLists, TurnRestorer
 from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_chat.messages import encode_turn
-from dragoman.protocols.openai_chat.missing_reasoning import settle_thinking
+from dragoman.protocols.openai_chat.missing_reasoning import repair_reasoning
 from dragoman.protocols.openai_chat.relay import (
-    ask_usage,
+    include_usage,
     plain_end,
-    prove_calls,
     rename_calls,
     rename_cap,
     repair_request,
+    sign_calls,
     withhold_usage,
     without_reasoning,
 )
 from dragoman.protocols.openai_chat.request_decoder import decode_request, recognises
 from dragoman.protocols.openai_chat.request_encoder import encode_request
-from dragoman.protocols.openai_chat.request_features import KEEPSAKES, TIERS, opening_of, signs_of
+from dragoman.protocols.openai_chat.request_features import (
+    REFERENCE_KEYS,
+    TIERS,
+    conversation_start_of,
+    request_features_of,
+)
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
-from dragoman.protocols.openai_chat.session_hints import speech_of
-from dragoman.protocols.openai_chat.shapes import NAME, PATH, UPSTREAM
+from dragoman.protocols.openai_chat.session_hints import session_hints_of
+from dragoman.protocols.openai_chat.shapes import NAME, PATH, VENDOR
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
-from dragoman.protocols.openai_chat.turn_restore import SIGN, keep, lacking, restore
+from dragoman.protocols.openai_chat.turn_restore import MARKER, build_cached_turn, lacking, restore
 from dragoman.protocols.openai_chat.usage import usage_of
 from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_openai_models
 from dragoman.wire.sse import comment
@@ -34,7 +39,7 @@ __all__ = ["CODEC", "NAME"]
 
 CODEC = Codec(
     name=NAME,
-    upstream=UPSTREAM,
+    vendor=VENDOR,
     serial=False,
     path=PATH,
     recognises=recognises,
@@ -42,30 +47,30 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
-    settle_thinking=settle_thinking,
-    prove_calls=prove_calls,
+    repair_reasoning=repair_reasoning,
+    sign_calls=sign_calls,
     without_telemetry=None,
     rename_calls=rename_calls,
     rename_cap=rename_cap,
-    keep_nothing=None,
+    without_storage=None,
     resume_request=None,
-    ask_usage=ask_usage,
+    include_usage=include_usage,
     withhold_usage=withhold_usage,
     plain_end=plain_end,
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,
-    signs_of=signs_of,
-    keepsakes=KEEPSAKES,
-    opening_of=opening_of,
-    speech_of=speech_of,
+    request_features_of=request_features_of,
+    reference_keys=REFERENCE_KEYS,
+    conversation_start_of=conversation_start_of,
+    session_hints_of=session_hints_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     stream_decoder=ChatStreamDecoder,
     stream_encoder=ChatStreamEncoder,
     encode_turn=encode_turn,
-    kept_turns=TurnRestorer(keep=keep, sign=SIGN, lacking=lacking, restore=restore),
+    turn_restorer=TurnRestorer(build_cached_turn=build_cached_turn, marker=MARKER, lacking=lacking, restore=restore),
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),

@@ -18,7 +18,7 @@ from dragoman.wire.fields import Fields, render_path
 from dragoman.wire.json import encode_text, kind_of
 
 
-def decode_said(message: Fields, *kinds: str) -> tuple[Part, ...]:
+def decode_content_with_blocks(message: Fields, *kinds: str) -> tuple[Part, ...]:
     """The content of a message that may hold blocks of these kinds; of other kinds they are an error."""
     value = message.value.get("content")
     if not isinstance(value, list) or not any(isinstance(item, dict) and _is_block(item) for item in value):
@@ -61,7 +61,7 @@ def _decode_result(part: Fields) -> ToolResult:
     part.skip("type")
     return ToolResult(
         call_id=part.text("tool_use_id"),
-        parts=decode_said(part, "image"),
+        parts=decode_content_with_blocks(part, "image"),
         is_error=part.optional_flag("is_error") or False,
         cache=decode_cache(part),
         extras=unmodelled(part),
@@ -71,12 +71,12 @@ def _decode_result(part: Fields) -> ToolResult:
 def _decode_image(part: Fields) -> Image:
     part.skip("type")
     source = part.fields("source")
-    found: Inline | Url
+    media: Inline | Url
     if source.choice("type", ("base64", "url")) == "base64":
-        found = Inline(media_type=source.text("media_type"), data=source.text("data"))
+        media = Inline(media_type=source.text("media_type"), data=source.text("data"))
     else:
-        found = Url(url=source.text("url"))
-    return Image(source=found, cache=decode_cache(part), extras=unmodelled(part))
+        media = Url(url=source.text("url"))
+    return Image(source=media, cache=decode_cache(part), extras=unmodelled(part))
 
 
 _BLOCKS: dict[str, Callable[[Fields], Part]] = {

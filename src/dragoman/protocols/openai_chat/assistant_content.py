@@ -12,30 +12,30 @@ class AssistantText:
     `apart` is set when something that is no text stands between.
     """
 
-    __slots__ = ("_at", "_in_parts", "_parts", "_texts", "apart")
+    __slots__ = ("_at", "_ends_with_text", "_in_parts", "_parts", "apart")
 
     def __init__(self) -> None:
         self._parts: list[JsonObject] = []
         self._in_parts = False
         # Whether text stands last.
-        self._texts = False
+        self._ends_with_text = False
         self._at: Place = ()
         self.apart = False
 
     def add(self, part: JsonObject, at: Place) -> None:
         """Add text; another unit of the client's wire is another paragraph."""
-        if self._texts and (self.apart or self._at[:2] != at[:2]):
+        if self._ends_with_text and (self.apart or self._at[:2] != at[:2]):
             part["text"] = "\n\n" + str(part["text"])
         self._at = at
         self.apart = False
-        self._texts = True
+        self._ends_with_text = True
         self._parts.append(part)
 
     def put(self, parts: list[JsonObject]) -> None:
         """Add content parts that are no text: they keep text apart by themselves."""
         self._parts += parts
         self._in_parts = True
-        self._texts = False
+        self._ends_with_text = False
 
     def content(self) -> JsonValue:
         """The content member: null if there is none."""

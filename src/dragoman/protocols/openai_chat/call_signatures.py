@@ -14,28 +14,28 @@ from dragoman.protocols.openai_chat.shapes import BESIDE, NAME
 from dragoman.rules import ids
 
 EXTRA_CONTENT = "extra_content"
-PROVEN = (EXTRA_CONTENT, BESIDE, "thought_signature")
-_NAMES = frozenset(PROVEN)
+CALL_SIGNATURE_MEMBERS = (EXTRA_CONTENT, BESIDE, "thought_signature")
+_NAMES = frozenset(CALL_SIGNATURE_MEMBERS)
 _SIGNATURES = frozenset({"thought_signature", "thought_signatures"})
 _RULES = (ids.ANTHROPIC, ids.CHAT, ids.RESPONSES)
 
 
-def call_proof(call: JsonObject) -> JsonObject:
+def call_signature(call: JsonObject) -> JsonObject:
     """The members of a call that prove it; those of its function under `function`."""
-    found: JsonObject = {key: call[key] for key in PROVEN if key in call and _says(call[key])}
+    members: JsonObject = {key: call[key] for key in CALL_SIGNATURE_MEMBERS if key in call and _is_filled(call[key])}
     inner = call.get("function")
     if isinstance(inner, dict) and not _NAMES.isdisjoint(inner):
-        nested: JsonObject = {key: inner[key] for key in PROVEN if _says(inner.get(key))}
+        nested: JsonObject = {key: inner[key] for key in CALL_SIGNATURE_MEMBERS if _is_filled(inner.get(key))}
         if nested:
-            found["function"] = nested
-    return found
+            members["function"] = nested
+    return members
 
 
-def message_proof(message: JsonObject) -> JsonObject:
+def message_signature(message: JsonObject) -> JsonObject:
     """The members of a message or a delta that prove its text: those with a signature in them."""
     if _NAMES.isdisjoint(message):
         return {}
-    return {key: _unmarked(message[key]) for key in PROVEN[:2] if _signed(message.get(key))}
+    return {key: _unmarked(message[key]) for key in CALL_SIGNATURE_MEMBERS[:2] if _signed(message.get(key))}
 
 
 def is_thought(message: JsonObject) -> bool:
@@ -45,10 +45,10 @@ def is_thought(message: JsonObject) -> bool:
     """
     content = message.get(EXTRA_CONTENT)
     google = content.get("google") if isinstance(content, dict) else None
-    return isinstance(google, dict) and google.get(_MARK) is True
+    return isinstance(google, dict) and google.get(_THOUGHT_FLAG) is True
 
 
-_MARK = "thought"
+_THOUGHT_FLAG = "thought"
 
 
 def _unmarked(content: JsonValue) -> JsonValue:
@@ -56,12 +56,12 @@ def _unmarked(content: JsonValue) -> JsonValue:
     if not isinstance(content, dict):
         return content
     return {
-        key: {name: one for name, one in value.items() if name != _MARK} if isinstance(value, dict) else value
+        key: {name: one for name, one in value.items() if name != _THOUGHT_FLAG} if isinstance(value, dict) else value
         for key, value in content.items()
     }
 
 
-def _says(value: JsonValue) -> bool:
+def _is_filled(value: JsonValue) -> bool:
     return isinstance(value, dict | str) and bool(value)
 
 
@@ -73,43 +73,43 @@ def _signed(value: JsonValue) -> bool:
     return any(bool(one.get(key)) for one in (value, *inner) for key in _SIGNATURES)
 
 
-def without_proof(call: JsonObject, proof: JsonObject) -> JsonObject:
+def without_signature(call: JsonObject, signature: JsonObject) -> JsonObject:
     """A call without what proves it."""
-    rest: JsonObject = {key: value for key, value in call.items() if key not in proof or key == "function"}
-    inner, nested = call.get("function"), proof.get("function")
+    rest: JsonObject = {key: value for key, value in call.items() if key not in signature or key == "function"}
+    inner, nested = call.get("function"), signature.get("function")
     if isinstance(inner, dict) and isinstance(nested, dict):
         rest["function"] = {key: value for key, value in inner.items() if key not in nested}
     return rest
 
 
-def proof_part(call_id: str, proof: JsonObject, target: TargetModel) -> Thinking:
+def signature_part(call_id: str, signature: JsonObject, target: TargetModel) -> Thinking:
     """The part that carries a proof through a client; an empty id means the message itself."""
-    body: JsonObject = {"call_id": call_id, **proof}
-    seal = Seal(origin=NAME, kind="call", body=body, model=target.model, upstream=target.upstream)
+    body: JsonObject = {"call_id": call_id, **signature}
+    seal = Seal(origin=NAME, kind="call", body=body, model=target.model, vendor=target.vendor)
     return Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)
 
 
-def is_proof(part: Part) -> bool:
+def is_call_signature(part: Part) -> bool:
     """Whether a part is the proof of a call of this protocol."""
     return (
         isinstance(part, Thinking) and part.seal is not None and part.seal.kind == "call" and part.seal.origin == NAME
     )
 
 
-def spellings(proven: str) -> set[str]:
+def spellings(signed_id: str) -> set[str]:
     """The id of a call that was proven, and those that clients may know it by."""
-    return {proven, *(ids.call_id(proven, rule) for rule in _RULES)}
+    return {signed_id, *(ids.call_id(signed_id, rule) for rule in _RULES)}
 
 
-def hang(seal: Seal, owner: JsonObject) -> None:
+def attach_signature(seal: Seal, owner: JsonObject) -> None:
     """Put a proof back on its call or message; an envelope is not signed, and nothing else of it is written."""
     body = seal.body
-    for key in PROVEN:
-        if _says(body.get(key)):
+    for key in CALL_SIGNATURE_MEMBERS:
+        if _is_filled(body.get(key)):
             owner[key] = body[key]
     inner, nested = owner.get("function"), body.get("function")
     if isinstance(inner, dict) and isinstance(nested, dict):
-        inner.update({key: nested[key] for key in PROVEN if _says(nested.get(key))})
+        inner.update({key: nested[key] for key in CALL_SIGNATURE_MEMBERS if _is_filled(nested.get(key))})
 
 
 def stand_in(value: str, call: JsonObject) -> None:

@@ -10,7 +10,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.rules.durations import format_duration, parse_duration
 from dragoman.rules.failures import error_body, openai_error, openai_failure
-from dragoman.rules.nested import TOLD
+from dragoman.rules.nested import MESSAGE_MEMBERS
 from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
 
@@ -25,7 +25,7 @@ def failure_in(body: JsonObject) -> Failure | None:
     if body.get("error"):
         return openai_failure(body, None)
     choices = body.get("choices")
-    if body.get("object") == "error" or (choices is None and any(body.get(name) for name in TOLD)):
+    if body.get("object") == "error" or (choices is None and any(body.get(name) for name in MESSAGE_MEMBERS)):
         return _bare_failure(body)
     first = choices[0] if isinstance(choices, list) and choices else None
     return failure_of(first) if isinstance(first, dict) else None

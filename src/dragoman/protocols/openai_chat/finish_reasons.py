@@ -7,12 +7,12 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Stop, StopReason
-from dragoman.protocols.openai_chat.shapes import FINISH_WORDS, NAME
+from dragoman.protocols.openai_chat.shapes import FINISH_REASONS, NAME
 from dragoman.rules.extras import drop_extras
-from dragoman.rules.stop_reasons import reason_of, said
+from dragoman.rules.stop_reasons import reason_of, stated_reason
 
 # Members of a choice in which servers say which stop string fired.
-STOP_STRINGS = ("stop_reason", "matched_stop")
+STOP_SEQUENCE_MEMBERS = ("stop_reason", "matched_stop")
 
 # Members of an enumeration are slow to find, and these are looked for in every answer.
 _REFUSAL, _TOOL_CALL, _PAUSE = StopReason.REFUSAL, StopReason.TOOL_CALL, StopReason.PAUSE
@@ -33,38 +33,38 @@ def is_filtered(results: JsonValue) -> bool:
     return isinstance(results, list) and any(is_filtered(member) for member in results)
 
 
-def stop_string(choice: JsonObject) -> tuple[str, str] | None:
+def stop_sequence(choice: JsonObject) -> tuple[str, str] | None:
     """The stop string that fired, where the server says it, and the member that says it; token ids are no strings."""
-    for key in STOP_STRINGS:
+    for key in STOP_SEQUENCE_MEMBERS:
         value = choice.get(key)
         if isinstance(value, str) and value:
             return key, value
     return None
 
 
-def stop_of(word: str | None, *, calls: bool, refusal: str | None, sequence: tuple[str, str] | None) -> Stop:
+def stop_of(finish_reason: str | None, *, calls: bool, refusal: str | None, sequence: tuple[str, str] | None) -> Stop:
     """Why an answer ended, from what was assembled (mapping.md §17): a cut call must not be run."""
-    word = said(word)
-    reason = reason_of(word)
+    finish_reason = stated_reason(finish_reason)
+    reason = reason_of(finish_reason)
     if reason not in _CUT:
         if refusal:
             reason = _REFUSAL
         elif calls:
             reason = _TOOL_CALL
-        elif sequence is not None and word in ("stop", "stop_sequence"):
+        elif sequence is not None and finish_reason in ("stop", "stop_sequence"):
             extras = Extras(origin=NAME, fields={sequence[0]: sequence[1]})
-            return Stop(reason=StopReason.SEQUENCE, native=word, sequence=sequence[1], extras=extras)
-    return Stop(reason=reason, native=word, explanation=refusal)
+            return Stop(reason=StopReason.SEQUENCE, native=finish_reason, sequence=sequence[1], extras=extras)
+    return Stop(reason=reason, native=finish_reason, explanation=refusal)
 
 
-def finish_word(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) -> str:
+def finish_reason_of(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) -> str:
     """The finish reason of an answer; a refusal in words ends normally, one by a classifier is a filter's (§20)."""
     reason = stop.reason
     if reason is _REFUSAL and refusal:
         return "stop"
     if calls and reason in _COMPLETE:
         return "function_call" if legacy else "tool_calls"
-    return "stop" if reason is _TOOL_CALL else FINISH_WORDS[reason]
+    return "stop" if reason is _TOOL_CALL else FINISH_REASONS[reason]
 
 
 # Ends that no finish reason says, and how they are told.

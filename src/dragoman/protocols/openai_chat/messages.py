@@ -25,14 +25,14 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, Role
 from dragoman.model.tools import TextTool, ToolSpec
-from dragoman.protocols.openai_chat.anthropic_blocks import decode_said
+from dragoman.protocols.openai_chat.anthropic_blocks import decode_content_with_blocks
 from dragoman.protocols.openai_chat.parts import (
     decode_content,
-    encode_content_home,
+    encode_native_content,
     merge_extras,
     unmodelled,
 )
-from dragoman.protocols.openai_chat.reasoning import content_parts, write_home
+from dragoman.protocols.openai_chat.reasoning import content_parts, write_native
 from dragoman.protocols.openai_chat.reasoning_history_decoder import decode_echo, thinking_in_content
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules import ids
@@ -84,10 +84,10 @@ class MessageDecoder:
             form = _TEXT if call_id in self._custom else _JSON
             result = ToolResult(call_id=call_id, parts=(Text(text=content),), form=form)
             return Message(role=_USER, parts=(result,))
-        known = _ROLES.get(role) if type(role) is str else None
-        if known is None or len(value) != 2:
+        model_role = _ROLES.get(role) if type(role) is str else None
+        if model_role is None or len(value) != 2:
             return None
-        return Message(role=known, parts=(Text(text=content),))
+        return Message(role=model_role, parts=(Text(text=content),))
 
     def _plain_assistant(self, value: JsonObject, content: JsonValue) -> Message | None:
         if not value.keys() <= _PLAIN_ASSISTANT:
@@ -131,17 +131,19 @@ class MessageDecoder:
             raise message.wrong("content", "string or array", "nothing")
         return Message(
             role=_ROLES[role],
-            parts=decode_said(message, "tool_result", "image") if role == "user" else decode_content(message),
+            parts=decode_content_with_blocks(message, "tool_result", "image")
+            if role == "user"
+            else decode_content(message),
             name=message.optional_text("name"),
             extras=unmodelled(message),
         )
 
     def _assistant(self, message: Fields, position: int) -> Message:
         parts, turn = decode_echo(message)
-        said = thinking_in_content(decode_said(message, "tool_use"))
-        known = {call.optional_text("id") for call in message.each("tool_calls")}
+        content = thinking_in_content(decode_content_with_blocks(message, "tool_use"))
+        call_ids = {call.optional_text("id") for call in message.each("tool_calls")}
         # A call that is said in both forms is one.
-        parts += [part for part in said if not isinstance(part, ToolCall) or part.call_id not in known]
+        parts += [part for part in content if not isinstance(part, ToolCall) or part.call_id not in call_ids]
         refusal = message.optional_text("refusal")
         if refusal:
             parts.append(Refusal(text=refusal))
@@ -202,13 +204,13 @@ def _as_text_call(call: ToolCall) -> ToolCall:
     opened = InputUnwrapper()
     text = opened.feed(call.arguments)
     text += opened.close()
-    known = call.extras.fields if call.extras is not None else {}
+    fields = call.extras.fields if call.extras is not None else {}
     # Null loses nothing abroad; arguments spelled otherwise than this library spells them are kept to the letter.
     spelled: JsonObject = {"arguments": call.arguments} if wrap_input(text) != call.arguments else {}
-    inner = known.get("function")
+    inner = fields.get("function")
     if isinstance(inner, dict):
         spelled = {**inner, **spelled}
-    extras = Extras(origin=NAME, fields={**known, "function": spelled or None})
+    extras = Extras(origin=NAME, fields={**fields, "function": spelled or None})
     return replace(call, arguments=text, form=InputForm.TEXT, extras=extras)
 
 
@@ -300,20 +302,20 @@ def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
                 function: JsonObject = {"name": part.name, "arguments": part.arguments}
                 message["function_call"] = merge_extras(function, part.extras)
             else:
-                calls.append(encode_call_home(part))
+                calls.append(encode_native_call(part))
         elif isinstance(part, Refusal) and part.extras is None:
             message["refusal"] = part.text
         else:
             content.append(part)
-    write_home(thinking, message)
+    write_native(thinking, message)
     if content:
-        message["content"] = encode_content_home(content)
+        message["content"] = encode_native_content(content)
     if calls:
         message["tool_calls"] = calls
     return [message]
 
 
-def encode_call_home(part: ToolCall) -> JsonObject:
+def encode_native_call(part: ToolCall) -> JsonObject:
     """A call as it was said."""
     if part.form is InputForm.TEXT and part.extras is not None and "function" in part.extras.fields:
         replayed = write_call(part.call_id, part.name, wrap_input(part.arguments), InputForm.JSON)

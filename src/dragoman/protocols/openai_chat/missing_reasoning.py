@@ -19,16 +19,20 @@ from dragoman.wire.splice import named
 _OFF = b'{"type":"disabled"}'
 
 
-def settle_thinking(
-    body: bytes, _abilities: Capabilities, ledger: Ledger, *, demanded: bool = False, whole: bool = False
+def repair_reasoning(
+    body: bytes, _capabilities: Capabilities, ledger: Ledger, *, demanded: bool = False, intact: bool = False
 ) -> bytes:
     """The body with an empty reasoning where none is, else without thinking; the same bytes if nothing is demanded."""
     if not demanded:
         return body
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
-        said = decode(message)
-        if not isinstance(said, dict) or said.get("role") != "assistant" or isinstance(said.get(_MEMBER), str):
+        settings = decode(message)
+        if (
+            not isinstance(settings, dict)
+            or settings.get("role") != "assistant"
+            or isinstance(settings.get(_MEMBER), str)
+        ):
             return None
         ledger.invented(
             Feature.THINKING, ("messages", number), "the provider demands reasoning, which is not to be had"
@@ -42,8 +46,8 @@ def settle_thinking(
     if filled is not None:
         return filled
     thinking = named(object_members(body), "thinking")
-    said = decode(body[thinking[-1].value_start : thinking[-1].value_end]) if thinking else None
-    if isinstance(said, dict) and said.get("type") == "disabled":
+    settings = decode(body[thinking[-1].value_start : thinking[-1].value_end]) if thinking else None
+    if isinstance(settings, dict) and settings.get("type") == "disabled":
         return body
     ledger.approximated(Feature.THINKING, ("reasoning",), "off, because the reasoning of earlier turns is not there")
     if thinking:

@@ -10,7 +10,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.model.parts import (
     Audio,
-    CacheMark,
+    CacheBreakpoint,
     Citation,
     Document,
     Extras,
@@ -77,34 +77,34 @@ def _guessed_type(value: JsonObject) -> str:
     return next((kind for kind in _DECODERS if kind in value), "unknown")
 
 
-def decode_cache(owner: Fields) -> CacheMark | None:
+def decode_cache(owner: Fields) -> CacheBreakpoint | None:
     """A breakpoint of this protocol, or the Messages mark that several servers take (in that protocol's words)."""
     for key, origin, tag in (("prompt_cache_breakpoint", NAME, "mode"), ("cache_control", ANTHROPIC, "type")):
-        mark = owner.value.get(key)
-        if mark is None:
+        value = owner.value.get(key)
+        if value is None:
             owner.skip(key)
-        elif not isinstance(mark, dict):
-            raise owner.fail(key, "object", mark)
+        elif not isinstance(value, dict):
+            raise owner.fail(key, "object", value)
         else:
-            fields = Fields(mark, (owner.path, key))
+            fields = Fields(value, (owner.path, key))
             kind, ttl = fields.optional_text(tag), fields.optional_text("ttl")
-            if kind == _MARKS[tag] and mark.keys() <= {tag, "ttl"}:
+            if kind == _BREAKPOINT_TAGS[tag] and value.keys() <= {tag, "ttl"}:
                 owner.skip(key)
-                return CacheMark(origin=origin, ttl=ttl)
+                return CacheBreakpoint(origin=origin, ttl=ttl)
     return None
 
 
-_MARKS = {"mode": "explicit", "type": "ephemeral"}
+_BREAKPOINT_TAGS = {"mode": "explicit", "type": "ephemeral"}
 
 
-def encode_cache(mark: CacheMark | None, part: JsonObject) -> None:
+def encode_cache(cache: CacheBreakpoint | None, part: JsonObject) -> None:
     """Write a mark in the member it was said in; for the way home."""
-    if mark is None:
+    if cache is None:
         return
-    key, tag = ("prompt_cache_breakpoint", "mode") if mark.origin == NAME else ("cache_control", "type")
-    written: JsonObject = {tag: _MARKS[tag]}
-    if mark.ttl is not None:
-        written["ttl"] = mark.ttl
+    key, tag = ("prompt_cache_breakpoint", "mode") if cache.origin == NAME else ("cache_control", "type")
+    written: JsonObject = {tag: _BREAKPOINT_TAGS[tag]}
+    if cache.ttl is not None:
+        written["ttl"] = cache.ttl
     part[key] = written
 
 
@@ -201,12 +201,12 @@ def merge_extras(written: JsonObject, extras: Extras | None) -> JsonObject:
         for key, value in extras.fields.items():
             if value is None:
                 continue
-            known = written.get(key)
-            written[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
+            existing = written.get(key)
+            written[key] = {**existing, **value} if isinstance(existing, dict) and isinstance(value, dict) else value
     return written
 
 
-def encode_part_home(part: Part) -> JsonObject:
+def encode_native_part(part: Part) -> JsonObject:
     """One content part as it was said."""
     written: JsonObject
     match part:
@@ -220,7 +220,7 @@ def encode_part_home(part: Part) -> JsonObject:
             written = _audio(part)
             encode_cache(part.cache, written)
         case Document():
-            written = _file_home(part)
+            written = _native_file(part)
             encode_cache(part.cache, written)
         case Refusal():
             written = {"type": "refusal", "refusal": part.text}
@@ -233,14 +233,14 @@ def encode_part_home(part: Part) -> JsonObject:
     return merge_extras(written, part.extras)
 
 
-def encode_content_home(parts: list[Part]) -> JsonValue:
+def encode_native_content(parts: list[Part]) -> JsonValue:
     """A message's content as it was said; one plain text is a string."""
     if not parts:
         return ""
     first = parts[0]
     if len(parts) == 1 and isinstance(first, Text) and first.cache is None and first.extras is None:
         return first.text
-    return [encode_part_home(part) for part in parts]
+    return [encode_native_part(part) for part in parts]
 
 
 def _image(part: Image) -> JsonObject:
@@ -262,7 +262,7 @@ def _audio(part: Audio) -> JsonObject:
     }
 
 
-def _file_home(part: Document) -> JsonObject:
+def _native_file(part: Document) -> JsonObject:
     if isinstance(part.source, Url):
         address: JsonObject = {"type": "document_url", "document_url": part.source.url}
         return address if part.title is None else {**address, "document_name": part.title}
@@ -287,7 +287,7 @@ class PartEncoder:
     def __init__(self, target: TargetModel, ledger: Ledger) -> None:
         self._target = target
         self._ledger = ledger
-        self.breakpoints = target.abilities.breakpoints
+        self.breakpoints = target.capabilities.breakpoints
 
     def parts(self, part: Part, at: Place) -> list[JsonObject]:
         """The content parts that one part of a user's message makes."""
@@ -300,10 +300,10 @@ class PartEncoder:
                 return self._document(part, at)
             case Audio():
                 drop_extras(part.extras, at, self._ledger)
-                return [self._marked(_audio(part), part.cache, at)]
+                return [self._with_breakpoint(_audio(part), part.cache, at)]
             case Foreign():
-                said = foreign_text(part, at, self._ledger, said_by_user=True)
-                return [{"type": "text", "text": said}] if said else []
+                text = foreign_text(part, at, self._ledger, by_user=True)
+                return [{"type": "text", "text": text}] if text else []
             case _:
                 raise RefusedError(
                     Feature.FOREIGN_CONTENT.value,
@@ -321,34 +321,34 @@ class PartEncoder:
             self._ledger.dropped(Feature.CITATIONS, (*at, "citations"), "history carries no citations here")
         if part.logprobs:
             self._ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "history carries no log probabilities")
-        return self._marked(written, part.cache, at)
+        return self._with_breakpoint(written, part.cache, at)
 
-    def _marked(self, written: JsonObject, mark: CacheMark | None, at: Place) -> JsonObject:
-        return self.mark(written, mark, (*at, "cache"))
+    def _with_breakpoint(self, written: JsonObject, cache: CacheBreakpoint | None, at: Place) -> JsonObject:
+        return self.add_breakpoint(written, cache, (*at, "cache"))
 
-    def mark(self, written: JsonObject, mark: CacheMark | None, at: Place) -> JsonObject:
+    def add_breakpoint(self, written: JsonObject, cache: CacheBreakpoint | None, at: Place) -> JsonObject:
         """Set a breakpoint where the model takes one (mapping.md §15)."""
-        if mark is None:
+        if cache is None:
             return written
         if not self.breakpoints:
             self._ledger.dropped(Feature.CACHE_MARK, at, "this provider takes no cache breakpoints")
             return written
         breakpoint_: JsonObject = {"mode": "explicit"}
-        ttl = _TTLS.get(mark.ttl or "5m", mark.ttl)
+        ttl = _TTLS.get(cache.ttl or "5m", cache.ttl)
         if ttl is not None:
             breakpoint_["ttl"] = ttl
-        if mark.origin == ANTHROPIC or ttl != mark.ttl:
+        if cache.origin == ANTHROPIC or ttl != cache.ttl:
             self._ledger.approximated(Feature.CACHE_MARK, at, "written as a cache breakpoint")
         written["prompt_cache_breakpoint"] = breakpoint_
         return written
 
     def _image(self, part: Image, at: Place) -> JsonObject:
-        if not self._target.abilities.images:
+        if not self._target.capabilities.images:
             raise RefusedError(Feature.IMAGE.value, render_place(at), "this model takes no images")
         if isinstance(part.source, FileRef):
             raise self._file_refused(part.source, at)
         drop_extras(part.extras, at, self._ledger)
-        return self._marked(_image(part), part.cache, at)
+        return self._with_breakpoint(_image(part), part.cache, at)
 
     def _file_refused(self, source: FileRef, at: Place) -> RefusedError:
         return RefusedError(
@@ -367,7 +367,7 @@ class PartEncoder:
                     "file_data": data_url(inline.media_type, inline.data),
                     "filename": file_name(part.title, inline.media_type),
                 }
-                written = [self._marked({"type": "file", "file": file}, part.cache, at)]
+                written = [self._with_breakpoint({"type": "file", "file": file}, part.cache, at)]
             case PlainText() as plain:
                 written = [self._as_text(part, [plain.text], at)]
             case Passages() as passages:
@@ -377,15 +377,15 @@ class PartEncoder:
                     Feature.DOCUMENT.value, render_place(at), f"documents by URL cannot be sent: {link.url[:200]}"
                 )
             case FileRef() as reference:
-                if reference.issuer != FILE_ISSUER or self._target.upstream != FILE_ISSUER:
+                if reference.issuer != FILE_ISSUER or self._target.vendor != FILE_ISSUER:
                     raise self._file_refused(reference, at)
-                written = [self._marked(_file_home(part), part.cache, at)]
+                written = [self._with_breakpoint(_native_file(part), part.cache, at)]
         return written
 
     def _as_text(self, part: Document, body: Iterable[str], at: Place) -> JsonObject:
         self._ledger.approximated(Feature.TEXT_DOCUMENT, at, "a text document is written as text")
         lines = [line for line in (part.title, part.context, *body) if line]
-        return self._marked({"type": "text", "text": "\n".join(lines)}, part.cache, at)
+        return self._with_breakpoint({"type": "text", "text": "\n".join(lines)}, part.cache, at)
 
     def _passages(self, part: Document, passages: Passages, at: Place) -> list[JsonObject]:
         texts: list[str] = []
@@ -443,7 +443,7 @@ def encode_annotation(citation: Citation, start: int, length: int) -> JsonObject
 
 def joined(lists: Iterable[JsonList | None]) -> JsonList | None:
     """Several lists as one; None if there is nothing in them."""
-    found: JsonList = []
+    merged: JsonList = []
     for one in lists:
-        found.extend(one or ())
-    return found or None
+        merged.extend(one or ())
+    return merged or None

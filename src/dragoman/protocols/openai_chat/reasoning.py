@@ -52,7 +52,7 @@ from dragoman.protocols.openai_chat.shapes import (
 from dragoman.rules.seals import to_envelope
 from dragoman.wire.fields import Fields
 
-_TEXTS = ("type", "text", "summary", "data", "signature", "format", "id")
+_STRING_MEMBERS = ("type", "text", "summary", "data", "signature", "format", "id")
 
 
 class StatedReasoning(Struct, frozen=True):
@@ -88,9 +88,9 @@ class Structured(Struct, frozen=True, kw_only=True):
 NOTHING = Structured()
 
 
-def read_said(message: Fields) -> StatedReasoning | None:
+def read_stated(message: Fields) -> StatedReasoning | None:
     """The plain text of a message's reasoning; equal text in two members counts once."""
-    found: StatedReasoning | None = None
+    stated: StatedReasoning | None = None
     for field in REASONING_FIELDS:
         if field not in message.value:
             continue
@@ -101,13 +101,13 @@ def read_said(message: Fields) -> StatedReasoning | None:
         text = _readable(message, field, value)
         if text is None:
             continue
-        if found is None:
+        if stated is None:
             message.skip(field)
-            found = StatedReasoning(field, text, None, value if isinstance(value, list) else None)
-        elif text == found.text:
+            stated = StatedReasoning(field, text, None, value if isinstance(value, list) else None)
+        elif text == stated.text:
             message.skip(field)
-            found = replace(found, also=found.also or field)
-    return found
+            stated = replace(stated, also=stated.also or field)
+    return stated
 
 
 def _readable(message: Fields, field: str, value: JsonValue) -> str | None:
@@ -123,12 +123,12 @@ def read_structured(message: Fields) -> Structured:
         return NOTHING
     details, blocks = ReasoningDetails(), Blocks()
     for entry in message.each(DETAILS):
-        for key in _TEXTS:
+        for key in _STRING_MEMBERS:
             entry.optional_text(key)
         entry.optional_integer("index")
         details.add(entry.value)
-    said = message.each(BLOCKS) or Fields({BLOCKS: nested_blocks(value)}, message.path).each(BLOCKS)
-    for block in said:
+    raw_blocks = message.each(BLOCKS) or Fields({BLOCKS: nested_blocks(value)}, message.path).each(BLOCKS)
+    for block in raw_blocks:
         blocks.add(block.value)
     if repeats_itself(value):
         message.skip(BESIDE)
@@ -141,14 +141,14 @@ _STRUCTURED = frozenset({DETAILS, BLOCKS, ITEMS, OPAQUE, BESIDE})
 
 
 def text_seal(
-    said: StatedReasoning | None, text: str, beside: Structured = NOTHING, target: TargetModel | None = None
+    stated: StatedReasoning | None, text: str, beside: Structured = NOTHING, target: TargetModel | None = None
 ) -> Seal:
     """The seal under which this protocol's own reasoning returns to its issuer."""
-    body: JsonObject = {"field": said.field if said is not None else _field(beside), "text": text}
-    if said is not None and said.also is not None:
-        body["also"] = said.also
-    if said is not None and said.value is not None:
-        body["value"] = said.value
+    body: JsonObject = {"field": stated.field if stated is not None else _field(beside), "text": text}
+    if stated is not None and stated.also is not None:
+        body["also"] = stated.also
+    if stated is not None and stated.value is not None:
+        body["value"] = stated.value
     if beside.details:
         body["details"] = JsonList(beside.details)
     if beside.blocks:
@@ -164,7 +164,7 @@ def text_seal(
         kind="text",
         body=body,
         model=target.model if target is not None else None,
-        upstream=target.upstream if target is not None else None,
+        vendor=target.vendor if target is not None else None,
     )
 
 
@@ -176,24 +176,24 @@ def _field(beside: Structured) -> str:
     return BLOCKS if beside.blocks else ITEMS if beside.items else OPAQUE
 
 
-def decode_answer(message: Fields, target: TargetModel) -> Thinking | None:
+def decode_reasoning(message: Fields, target: TargetModel) -> Thinking | None:
     """The reasoning of a provider's answer that stands beside its content, as one part."""
-    said = read_said(message)
+    stated = read_stated(message)
     beside = read_structured(message)
-    if said is None and beside is NOTHING:
+    if stated is None and beside is NOTHING:
         return None
-    text = said.text if said is not None else beside.text()
+    text = stated.text if stated is not None else beside.text()
     if not text and beside == NOTHING:
         return None
-    return sealed_text(said, text, beside, target)
+    return sealed_text(stated, text, beside, target)
 
 
 def sealed_text(
-    said: StatedReasoning | None, text: str, beside: Structured, target: TargetModel | None = None
+    stated: StatedReasoning | None, text: str, beside: Structured, target: TargetModel | None = None
 ) -> Thinking:
     """Reasoning under a seal of this protocol."""
     kind = ThinkingKind.FULL if text else ThinkingKind.WITHHELD
-    return Thinking(text=text, kind=kind, seal=text_seal(said, text, beside, target))
+    return Thinking(text=text, kind=kind, seal=text_seal(stated, text, beside, target))
 
 
 def encode_details(part: Thinking) -> list[JsonObject]:
@@ -259,7 +259,7 @@ def _without_index(entry: JsonObject) -> JsonObject:
     return {key: value for key, value in entry.items() if key != "index"} if "index" in entry else entry
 
 
-def write_home(thinking: list[Thinking], message: JsonObject) -> None:
+def write_native(thinking: list[Thinking], message: JsonObject) -> None:
     """Write an answer's reasoning as it was: each spelling in its member, details with their issuers' formats."""
     entries: JsonList = []
     own: list[Thinking] = []
@@ -271,7 +271,7 @@ def write_home(thinking: list[Thinking], message: JsonObject) -> None:
         elif part.text:
             foreign.append(part.text)
         entries.extend(encode_details(part))
-    write_echo(own, message, home=True)
+    write_echo(own, message, native=True)
     if foreign and not any(name in message for name in REASONING_FIELDS):
         message[REASONING_FIELDS[0]] = "\n\n".join(foreign)
     if entries:
@@ -280,7 +280,7 @@ def write_home(thinking: list[Thinking], message: JsonObject) -> None:
         ]
 
 
-def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = False) -> None:
+def write_echo(thinking: list[Thinking], message: JsonObject, *, native: bool = False) -> None:
     """Write reasoning back to the provider that emitted it, in the members it used; content is written elsewhere."""
     texts: dict[str, list[str]] = {}
     entries: JsonList = []
@@ -291,9 +291,9 @@ def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = Fa
         field, text, opaque, value = (body.get(key) for key in ("field", "text", "opaque", "value"))
         if field in REASONING_FIELDS and isinstance(field, str) and isinstance(text, str) and text:
             texts.setdefault(field, []).append(text)
-            if home and isinstance(also := body.get("also"), str):
+            if native and isinstance(also := body.get("also"), str):
                 texts.setdefault(also, []).append(text)
-        if home and field == CONTENT and isinstance(text, str) and text:
+        if native and field == CONTENT and isinstance(text, str) and text:
             # The content of an answer that is told anew is a string: what stood in it is told beside it.
             texts.setdefault(REASONING_FIELDS[0], []).append(text)
         if isinstance(value, list) and isinstance(field, str) and field in texts:
@@ -302,15 +302,15 @@ def write_echo(thinking: list[Thinking], message: JsonObject, *, home: bool = Fa
             message[OPAQUE] = opaque
         blocks.extend(block for block in _objects(body.get("blocks")) if block.get("type") in THINKING_PARTS)
         items.extend(item for item in _objects(body.get("items")) if item.get("type") == "reasoning")
-        if not home:
+        if not native:
             entries.extend(encode_details(part))
     for field, pieces in texts.items():
         if len(pieces) > 1 or field not in message:
             message[field] = "\n\n".join(pieces)
-    for member, found in ((BLOCKS, blocks), (ITEMS, items)):
-        if found:
-            known = message.get(member)
-            message[member] = (known if isinstance(known, list) else []) + found
+    for member, values in ((BLOCKS, blocks), (ITEMS, items)):
+        if values:
+            existing = message.get(member)
+            message[member] = (existing if isinstance(existing, list) else []) + values
     if entries:
         message[DETAILS] = entries
 

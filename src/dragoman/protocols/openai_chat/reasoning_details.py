@@ -27,9 +27,9 @@ class ReasoningDetails:
             return
         earlier = self._entries[number]
         for key, value in entry.items():
-            known = earlier.get(key)
-            if key in _JOINED and isinstance(value, str) and isinstance(known, str):
-                self._texts.setdefault((number, key), [known]).append(value)
+            existing = earlier.get(key)
+            if key in _JOINED and isinstance(value, str) and isinstance(existing, str):
+                self._texts.setdefault((number, key), [existing]).append(value)
             elif value is not None and value != "":
                 earlier[key] = value
                 self._texts.pop((number, key), None)
@@ -47,8 +47,8 @@ class ReasoningDetails:
         if index is None:
             bare = bool(entry.get("signature")) and not any(entry.get(key) for key in ("text", "summary", "data"))
             return len(self._entries) - 1 if self._entries and bare else None
-        known = self._by_index.setdefault(encode_text([index, entry.get("type")]), len(self._entries))
-        return known if known < len(self._entries) else None
+        number = self._by_index.setdefault(encode_text([index, entry.get("type")]), len(self._entries))
+        return number if number < len(self._entries) else None
 
 
 _JOINED = ("text", "summary")
@@ -106,10 +106,10 @@ def _is_open(block: JsonObject) -> bool:
 
 def block_text(block: JsonObject) -> str:
     """What can be read of a block: text, or parts of it (Mistral: https://docs.mistral.ai/capabilities/reasoning/)."""
-    said = block.get("thinking")
-    if not isinstance(said, list):
-        return said if isinstance(said, str) else ""
-    return "".join([text_of([piece]) or "" for piece in said])
+    thinking = block.get("thinking")
+    if not isinstance(thinking, list):
+        return thinking if isinstance(thinking, str) else ""
+    return "".join([text_of([piece]) or "" for piece in thinking])
 
 
 def text_of(value: JsonValue) -> str | None:

@@ -8,7 +8,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     NOTHING,
     StatedReasoning,
     Structured,
-    read_said,
+    read_stated,
     read_structured,
     sealed_text,
     text_seal,
@@ -28,7 +28,7 @@ from dragoman.rules.seals import from_envelope
 from dragoman.wire.fields import Fields
 
 # Members of a details entry that the model or the seal holds.
-_KNOWN = frozenset({"type", "text", "summary", "data", "signature", "format", "model", "index", "id"})
+_DETAIL_MEMBERS = frozenset({"type", "text", "summary", "data", "signature", "format", "model", "index", "id"})
 
 
 _BLOCK = frozenset({"type", "thinking", "signature", "data"})
@@ -37,27 +37,27 @@ _ITEM = frozenset({"id", "type", "summary", "content", "encrypted_content"})
 
 def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
     """The reasoning beside the content of a client's message, and a sealed turn (V1)."""
-    said = read_said(message)
+    stated = read_stated(message)
     beside = read_structured(message)
     if beside == NOTHING:
-        return ([Thinking(text=said.text, seal=text_seal(said, said.text))] if said is not None else []), None
+        return ([Thinking(text=stated.text, seal=text_seal(stated, stated.text))] if stated is not None else []), None
     echo = _Echo()
     for entry in beside.details:
         echo.take(entry)
-    found = echo.parts()
+    sealed = echo.parts()
     loose: list[JsonObject] = []
     for block in beside.blocks:
         signed = _signed_block(block)
         if signed is None:
             loose.append(block)
         else:
-            found.append(signed)
-    found += [_item(item) for item in beside.items if _is_proven(item)]
-    unproven = [item for item in beside.items if not _is_proven(item)]
-    parts: list[Part] = list(found)
-    rest = Structured(details=echo.loose, blocks=loose, items=unproven, opaque=beside.opaque)
-    if said is not None and not repeats(said.text, "".join([part.text for part in found])):
-        parts.insert(0, sealed_text(said, said.text, rest))
+            sealed.append(signed)
+    sealed += [_item(item) for item in beside.items if _is_sealed(item)]
+    unsealed = [item for item in beside.items if not _is_sealed(item)]
+    parts: list[Part] = list(sealed)
+    rest = Structured(details=echo.loose, blocks=loose, items=unsealed, opaque=beside.opaque)
+    if stated is not None and not repeats(stated.text, "".join([part.text for part in sealed])):
+        parts.insert(0, sealed_text(stated, stated.text, rest))
     elif rest != NOTHING:
         parts.append(sealed_text(None, rest.text(), rest))
     return parts, echo.turn
@@ -95,7 +95,7 @@ def _signed_block(block: JsonObject) -> Thinking | None:
     return Thinking(text=text or "", kind=shown, seal=seal, extras=_unknown(_BLOCK, block))
 
 
-def _is_proven(item: JsonObject) -> bool:
+def _is_sealed(item: JsonObject) -> bool:
     return item.get("type") == "reasoning" and bool(item.get("encrypted_content"))
 
 
@@ -111,9 +111,9 @@ def _item(item: JsonObject) -> Thinking:
     return Thinking(text=text, kind=shown, seal=seal, extras=_unknown(_ITEM, item))
 
 
-def _unknown(known: frozenset[str], *entries: JsonObject) -> Extras | None:
+def _unknown(modelled: frozenset[str], *entries: JsonObject) -> Extras | None:
     """Members that neither the model nor the seal holds: the ledger names them where they are not sent."""
-    fields = {key: value for entry in entries for key, value in entry.items() if key not in known}
+    fields = {key: value for entry in entries for key, value in entry.items() if key not in modelled}
     return Extras(origin=NAME, fields=fields) if fields else None
 
 
@@ -123,7 +123,7 @@ class _Echo:
     def __init__(self) -> None:
         self.turn: Seal | None = None
         self.loose: list[JsonObject] = []
-        self._found: list[Thinking | list[JsonObject]] = []
+        self._sealed: list[Thinking | list[JsonObject]] = []
         self._items: dict[str, list[JsonObject]] = {}
 
     def take(self, entry: JsonObject) -> None:
@@ -136,9 +136,9 @@ class _Echo:
         elif form == FORMAT_RESPONSES:
             self._group(entry)
         elif sealed is not None:
-            self._found.append(_thinking(detail_text(entry), sealed, entry))
+            self._sealed.append(_thinking(detail_text(entry), sealed, entry))
         elif form == FORMAT_ANTHROPIC and (native := _anthropic_seal(entry)) is not None:
-            self._found.append(_thinking(detail_text(entry), native, entry))
+            self._sealed.append(_thinking(detail_text(entry), native, entry))
         else:
             self.loose.append(entry)
 
@@ -147,12 +147,12 @@ class _Echo:
         group = self._items.get(key)
         if group is None:
             group = self._items[key] = []
-            self._found.append(group)
+            self._sealed.append(group)
         group.append(entry)
 
     def parts(self) -> list[Thinking]:
         """The sealed reasoning, in order of first appearance."""
-        return [found if isinstance(found, Thinking) else _responses_thinking(found) for found in self._found]
+        return [entry if isinstance(entry, Thinking) else _responses_thinking(entry) for entry in self._sealed]
 
 
 def _anthropic_seal(entry: JsonObject) -> Seal | None:
@@ -181,7 +181,7 @@ def _thinking(text: str, seal: Seal, *entries: JsonObject) -> Thinking:
         kind=kind,
         seal=seal,
         id=item_id if isinstance(item_id, str) else None,
-        extras=_unknown(_KNOWN, *entries),
+        extras=_unknown(_DETAIL_MEMBERS, *entries),
     )
 
 

@@ -7,7 +7,13 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Seal, Thinking, ToolCall
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_chat.call_signatures import call_proof, hang, is_proof, spellings, stand_in
+from dragoman.protocols.openai_chat.call_signatures import (
+    attach_signature,
+    call_signature,
+    is_call_signature,
+    spellings,
+    stand_in,
+)
 from dragoman.protocols.openai_chat.reasoning import content_parts, write_echo
 from dragoman.protocols.openai_chat.shapes import NAME, REASONING_FIELDS
 from dragoman.rules.conversation import Turn, TurnKind
@@ -25,69 +31,69 @@ _UNWELCOME = {
 class Echo:
     """What one assistant message says of its reasoning; `in_turn` says that a call was made in its turn."""
 
-    __slots__ = ("_in_turn", "_kept", "_ledger", "_proofs", "_target")
+    __slots__ = ("_in_turn", "_ledger", "_signatures", "_target", "_thinking")
 
     def __init__(self, target: TargetModel, ledger: Ledger, *, in_turn: bool) -> None:
         self._target = target
         self._ledger = ledger
         self._in_turn = in_turn
-        self._kept: list[Thinking] = []
-        self._proofs: list[tuple[Seal, Place, int]] = []
+        self._thinking: list[Thinking] = []
+        self._signatures: list[tuple[Seal, Place, int]] = []
 
     def take(self, part: Thinking, at: Place, calls: int) -> list[JsonObject]:
         """Take one part, after so many calls; give what of it stands in the content."""
         seal, target = part.seal, self._target
-        if seal is None or not opens(seal, NAME, target.model, target.abilities, target.upstream):
-            self._ledger.dropped(Feature.THINKING_SEAL if is_proof(part) else Feature.THINKING, at, NOT_ISSUED)
+        if seal is None or not opens(seal, NAME, target.model, target.capabilities, target.vendor):
+            self._ledger.dropped(Feature.THINKING_SEAL if is_call_signature(part) else Feature.THINKING, at, NOT_ISSUED)
             return []
-        if is_proof(part):
-            self._proofs.append((seal, at, calls))
+        if is_call_signature(part):
+            self._signatures.append((seal, at, calls))
             return []
-        wanted = target.abilities.echo_thinking
+        wanted = target.capabilities.echo_thinking
         if wanted != "all" and (wanted == "none" or not self._in_turn):
             self._ledger.dropped(Feature.THINKING, at, _UNWELCOME[wanted])
             return []
         drop_extras(part.extras, at, self._ledger)
-        self._kept.append(part)
+        self._thinking.append(part)
         return content_parts(part)
 
     def write(self, message: JsonObject, at: Place) -> None:
         """Write the reasoning that goes back, or what says that there is none."""
-        abilities = self._target.abilities
-        if self._kept:
-            write_echo(self._kept, message)
-        if self._in_turn and abilities.demands_thinking and REASONING_FIELDS[0] not in message:
-            message["reasoning_content"] = abilities.missing_thinking
-            if abilities.missing_thinking:
+        capabilities = self._target.capabilities
+        if self._thinking:
+            write_echo(self._thinking, message)
+        if self._in_turn and capabilities.demands_thinking and REASONING_FIELDS[0] not in message:
+            message["reasoning_content"] = capabilities.missing_thinking
+            if capabilities.missing_thinking:
                 self._ledger.invented(Feature.THINKING, at, "this provider demands reasoning; a blank stands for it")
 
     def discard(self, at: Place) -> None:
         """Nothing else is in the message, and no server takes reasoning alone."""
-        if self._kept or self._proofs:
+        if self._thinking or self._signatures:
             self._ledger.dropped(Feature.THINKING, at, "a message of reasoning alone is not sent")
 
-    def prove(self, message: JsonObject, calls: list[tuple[ToolCall, Place]], written: list[JsonObject]) -> None:
+    def sign(self, message: JsonObject, calls: list[tuple[ToolCall, Place]], written: list[JsonObject]) -> None:
         """Hang each proof on its call or on the message; the first call of a step gets one in any case (V12)."""
-        value = self._target.abilities.call_proof
-        if not self._proofs and not value:
+        value = self._target.capabilities.call_proof
+        if not self._signatures and not value:
             return
-        proven: set[int] = set()
+        signed: set[int] = set()
         positions = {call.call_id: number for number, (call, _) in reversed([*enumerate(calls)])}
-        for seal, at, before in self._proofs:
+        for seal, at, before in self._signatures:
             call_id = seal.body.get("call_id")
             if not call_id:
-                hang(seal, message)
+                attach_signature(seal, message)
                 continue
-            found = min((positions[one] for one in spellings(str(call_id)) if one in positions), default=None)
-            if found is None and before < len(calls) and before not in proven:
+            position = min((positions[one] for one in spellings(str(call_id)) if one in positions), default=None)
+            if position is None and before < len(calls) and before not in signed:
                 # Its call got another id on the way; a proof stands directly before its call.
-                found = before
-            if found is None:
+                position = before
+            if position is None:
                 self._ledger.dropped(Feature.THINKING_SEAL, at, "the call that it proves is gone")
                 continue
-            proven.add(found)
-            hang(seal, written[found])
-        if value and written and not call_proof(written[0]):
+            signed.add(position)
+            attach_signature(seal, written[position])
+        if value and written and not call_signature(written[0]):
             stand_in(value, written[0])
             self._ledger.invented(
                 Feature.THINKING_SEAL, calls[0][1], "a documented value stands for the proof of the call"
@@ -99,7 +105,7 @@ def turns_with_calls(turns: list[Turn]) -> set[int]:
 
     What stands directly after results belongs to them: clients put reminders there.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     since: list[int] = []
     called = after_results = False
     for number, turn in enumerate(turns):
@@ -107,11 +113,11 @@ def turns_with_calls(turns: list[Turn]) -> set[int]:
             since.append(number)
             called = called or turn.pairs
         elif turn.kind is _USER and not after_results:
-            found.update(since if called else ())
+            numbers.update(since if called else ())
             since, called = [], False
         after_results = turn.kind is _RESULTS
-    found.update(since if called else ())
-    return found
+    numbers.update(since if called else ())
+    return numbers
 
 
 # Members of an enumeration are looked up slowly; these are asked for with every turn.

@@ -27,13 +27,13 @@ from dragoman.protocols.openai_chat.shapes import (
     FORMAT_RESPONSES,
     FORMAT_TURN,
     ITEMS,
-    PROOFS,
     REASONING_FIELDS,
+    REASONING_SIGNATURE_MEMBERS,
     THINKING_PARTS,
 )
-from dragoman.rules.capabilities import NO_CALL_PROOF
+from dragoman.rules.capabilities import NO_CALL_SIGNATURE
 from dragoman.rules.ids import IdRule
-from dragoman.rules.relayed_ids import Ids, named_by, renamed
+from dragoman.rules.relayed_ids import Ids, named_by, rename_ids
 from dragoman.rules.repairs import ENVELOPE, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
 from dragoman.wire.json_spans import JsonSpan, Member, elements_of, gaps, object_members, replaced, with_member, without
@@ -51,7 +51,7 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
             return None
         if len(foreign) == len(entries):
             foreign = _members(message, DETAILS, *REASONING_FIELDS)
-        return _unless_silent(without(message, foreign))
+        return _unless_empty(without(message, foreign))
 
     return rewritten(body, "messages", _is_suspect, rewrite) or body
 
@@ -60,43 +60,46 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
     """The body without any proof of reasoning; None if it has none."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
-        said = decode(message)
-        if not isinstance(said, dict) or said.get("role") != "assistant":
+        parsed = decode(message)
+        if not isinstance(parsed, dict) or parsed.get("role") != "assistant":
             return None
-        cut = [*_members(message, *(name for name in PROOFS if said.get(name))), *_signed_parts(message)]
+        cut = [
+            *_members(message, *(name for name in REASONING_SIGNATURE_MEMBERS if parsed.get(name))),
+            *_signed_parts(message),
+        ]
         edits = [(span, _STAND_IN) for _, call in _calls(message) for span in _signatures(message, call)]
         for member in named(object_members(message), BESIDE):
-            kept = _without_proofs(_value(message, member))
-            if kept is not None:
-                edits += [(member.value, encode(kept))] if kept else []
-                cut += [] if kept else [member.whole]
+            remaining = _without_signatures(_value(message, member))
+            if remaining is not None:
+                edits += [(member.value, encode(remaining))] if remaining else []
+                cut += [] if remaining else [member.whole]
         if not cut and not edits:
             return None
         note = "the provider refused proof of reasoning in this conversation"
         ledger.dropped(Feature.THINKING_SEAL, _thinking(number), note)
-        return _unless_silent(replaced(message, [*edits, *((gap, b"") for gap in gaps(message, cut))]))
+        return _unless_empty(replaced(message, [*edits, *((gap, b"") for gap in gaps(message, cut))]))
 
-    return rewritten(body, "messages", _may_prove, rewrite)
+    return rewritten(body, "messages", _may_have_signatures, rewrite)
 
 
-def prove_calls(body: bytes, ledger: Ledger) -> bytes | None:
+def sign_calls(body: bytes, ledger: Ledger) -> bytes | None:
     """The body with the stand-in for a proof on the first call of each message that has none; None if all have one."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         calls = _calls(message)
-        if not calls or any(_is_proven(message, span) for _, span in calls):
+        if not calls or any(_has_signature(message, span) for _, span in calls):
             return None
         note = "the provider demands proof of its calls, which is not to be had"
         ledger.invented(Feature.THINKING_SEAL, ("messages", number), note)
         first = calls[0][1]
-        return [replaced(message, [(first, _proven(message, first))])]
+        return [replaced(message, [(first, _with_stand_in(message, first))])]
 
     return rewritten(body, "messages", _may_call, rewrite)
 
 
 def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
     """The body with ids of calls that its provider takes."""
-    return renamed(body, rule, _IDS, ledger)
+    return rename_ids(body, rule, _IDS, ledger)
 
 
 def rename_cap(body: bytes) -> bytes:
@@ -111,18 +114,18 @@ def rename_cap(body: bytes) -> bytes:
     return replaced(body, [(JsonSpan(member.key_start, member.value_start), _NEWER_CAP) for member in older])
 
 
-def ask_usage(body: bytes) -> bytes | None:
+def include_usage(body: bytes) -> bytes | None:
     """The body of a streamed request, asking for usage; None if it asks already, or does not stream."""
     members = object_members(body)
     stream, options = named(members, "stream"), named(members, "stream_options")
     if not stream or _value(body, stream[-1]) is not True:
         return None
     if not options:
-        return with_member(body, "stream_options", _ASKING)
-    said = _value(body, options[-1])
-    if said is None:
-        return replaced(body, [(member.value, _ASKING) for member in options])
-    if not isinstance(said, dict) or said.get("include_usage") is True:
+        return with_member(body, "stream_options", _INCLUDE_USAGE)
+    value = _value(body, options[-1])
+    if value is None:
+        return replaced(body, [(member.value, _INCLUDE_USAGE) for member in options])
+    if not isinstance(value, dict) or value.get("include_usage") is True:
         # Whoever reads the body judges options that are none.
         return None
     return _with_usage(body, options[-1])
@@ -132,19 +135,19 @@ def withhold_usage(frames: bytes) -> bytes:
     """Whole frames without the one that tells usage and nothing else; every other byte stays."""
     if _find_no_choices(frames) is None:
         return frames
-    kept: list[bytes] = []
+    remaining: list[bytes] = []
     at = 0
     while at < len(frames):
         blank = _find_blank(frames, at)
         end = blank.end() if blank is not None else len(frames)
         frame = frames[at:end]
-        if _find_no_choices(frame) is None or not _tells_only_usage(frame):
-            kept.append(frame)
+        if _find_no_choices(frame) is None or not _has_only_usage(frame):
+            remaining.append(frame)
         elif frame.startswith(b"\n"):
             # The rest of a line end that was cut after its return: it is of the frame before.
-            kept.append(b"\n")
+            remaining.append(b"\n")
         at = end
-    return b"".join(kept)
+    return b"".join(remaining)
 
 
 def plain_end(chunk: bytes, start: int) -> int:
@@ -178,7 +181,7 @@ _is_empty = re.compile(
 ).match
 _find_loud = re.compile(rb'"(?:finish_reason|usage|error)"[ \t]*+:[ \t]*+(?!null)').search
 _CAP, _NEWER_CAP = b'"max_tokens"', b'"max_completion_tokens":'
-_ASKING = b'{"include_usage":true}'
+_INCLUDE_USAGE = b'{"include_usage":true}'
 # The data of a frame may be spread over lines.
 _WHITE = rb"(?:[\n\r]data:|[ \t\n\r])*+"
 _find_no_choices = re.compile(_WHITE.join((rb'"choices"', rb":", rb"\[", rb"\]"))).search
@@ -187,13 +190,13 @@ _find_blank = re.compile(rb"(?>\r\n?|\n)(?>\r\n?|\n)").search
 
 
 def _with_usage(body: bytes, options: Member) -> bytes:
-    asked = named(object_members(body, options.value_start, options.value_end), "include_usage")
-    if asked:
-        return replaced(body, [(member.value, b"true") for member in asked])
+    members = named(object_members(body, options.value_start, options.value_end), "include_usage")
+    if members:
+        return replaced(body, [(member.value, b"true") for member in members])
     return with_member(body, "include_usage", b"true", options.value_end)
 
 
-def _tells_only_usage(frame: bytes) -> bool:
+def _has_only_usage(frame: bytes) -> bool:
     reader = SseReader(limit=len(frame))
     for event in [*reader.feed(frame), *reader.close()]:
         try:
@@ -210,15 +213,17 @@ def _is_foreign(message: bytes, span: JsonSpan, number: int, ledger: Ledger) -> 
     if not _is_suspect(message, span.start, span.end):
         return False
     entry = decode(message[span.start : span.end])
-    if not isinstance(entry, dict) or not (_is_minted(entry) or any(is_ours(entry.get(key)) for key in _PROOFS)):
+    if not isinstance(entry, dict) or not (
+        _is_minted(entry) or any(is_ours(entry.get(key)) for key in _ENTRY_SIGNATURES)
+    ):
         return False
     at = ("messages", number, "turn") if entry.get("format") == FORMAT_TURN else _thinking(number)
     ledger.dropped(Feature.THINKING_SEAL, at, "this provider did not issue it")
     return True
 
 
-_PROOFS = ("data", "signature")
-_ABROAD = (FORMAT_ANTHROPIC, FORMAT_RESPONSES)
+_ENTRY_SIGNATURES = ("data", "signature")
+_FOREIGN_FORMATS = (FORMAT_ANTHROPIC, FORMAT_RESPONSES)
 _CLAUDE, _RESPONSES = FORMAT_ANTHROPIC.encode(), FORMAT_RESPONSES.encode()
 
 
@@ -229,7 +234,7 @@ def _is_suspect(body: bytes, start: int, end: int) -> bool:
 
 def _is_minted(entry: JsonObject) -> bool:
     """Whether we wrote an entry for a client of ours: nobody else says whose model it was of (§11)."""
-    return entry.get("format") in _ABROAD and isinstance(entry.get("model"), str)
+    return entry.get("format") in _FOREIGN_FORMATS and isinstance(entry.get("model"), str)
 
 
 def _thinking(number: int) -> Place:
@@ -242,11 +247,11 @@ def _members(message: bytes, *names: str) -> list[JsonSpan]:
     return [member.whole for name in names for member in named(members, name)]
 
 
-def _may_prove(body: bytes, start: int, end: int) -> bool:
-    return any(body.find(b'"%b"' % name.encode(), start, end) >= 0 for name in _PROVING)
+def _may_have_signatures(body: bytes, start: int, end: int) -> bool:
+    return any(body.find(b'"%b"' % name.encode(), start, end) >= 0 for name in _SIGNED_MEMBERS)
 
 
-_PROVING = (*PROOFS, BESIDE, "thought_signature", *THINKING_PARTS)
+_SIGNED_MEMBERS = (*REASONING_SIGNATURE_MEMBERS, BESIDE, "thought_signature", *THINKING_PARTS)
 
 
 def _may_call(body: bytes, start: int, end: int) -> bool:
@@ -260,31 +265,33 @@ def _calls(message: bytes) -> list[tuple[int, JsonSpan]]:
 
 def _signatures(message: bytes, call: JsonSpan) -> list[JsonSpan]:
     """Where the signatures of a call stand that are no stand-ins: on it, on its function, or in what hangs on them."""
-    found: list[JsonSpan] = []
+    spans: list[JsonSpan] = []
     holders = [(call, 0)]
     for holder, depth in holders:
         for member in object_members(message, holder.start, holder.end):
             if member.key == _SIGNATURE:
-                found.append(member.value)
+                spans.append(member.value)
             elif message[member.value_start] == _BRACE and (depth or member.key in _HOLDERS) and depth < _DEEPEST:
                 holders.append((member.value, depth + 1))
-    proofs = [(span, decode(message[span.start : span.end])) for span in found]
-    return [span for span, proof in proofs if isinstance(proof, str) and proof not in ("", NO_CALL_PROOF)]
+    values = [(span, decode(message[span.start : span.end])) for span in spans]
+    return [
+        span for span, signature in values if isinstance(signature, str) and signature not in ("", NO_CALL_SIGNATURE)
+    ]
 
 
-def _is_proven(message: bytes, call: JsonSpan) -> bool:
+def _has_signature(message: bytes, call: JsonSpan) -> bool:
     """Whether a call brings a proof, or what stands for one."""
     return bool(_signatures(message, call)) or message.find(_STAND_IN, call.start, call.end) >= 0
 
 
-def _proven(message: bytes, span: JsonSpan) -> bytes:
+def _with_stand_in(message: bytes, span: JsonSpan) -> bytes:
     """A call with the stand-in for a proof."""
     call = message[span.start : span.end]
-    proof = encode({"google": {_SIGNATURE: NO_CALL_PROOF}})
+    stand_in = encode({"google": {_SIGNATURE: NO_CALL_SIGNATURE}})
     members = named(object_members(call), "extra_content")
     if members:
-        return replaced(call, [(member.value, proof) for member in members])
-    return with_member(call, "extra_content", proof)
+        return replaced(call, [(member.value, stand_in) for member in members])
+    return with_member(call, "extra_content", stand_in)
 
 
 def _signed_parts(message: bytes) -> list[JsonSpan]:
@@ -296,14 +303,14 @@ def _signed_parts(message: bytes) -> list[JsonSpan]:
 def _is_signed(part: JsonValue) -> bool:
     if not isinstance(part, dict) or part.get("type") not in THINKING_PARTS:
         return False
-    return any(isinstance(part.get(name), str) and part[name] != "" for name in _PROOFS)
+    return any(isinstance(part.get(name), str) and part[name] != "" for name in _ENTRY_SIGNATURES)
 
 
-def _without_proofs(fields: JsonValue) -> JsonObject | None:
+def _without_signatures(fields: JsonValue) -> JsonObject | None:
     """What is left of a member of LiteLLM's without the proofs in it; None if it has none."""
-    if not isinstance(fields, dict) or not any(fields.get(name) for name in _BESIDE_PROOFS):
+    if not isinstance(fields, dict) or not any(fields.get(name) for name in _BESIDE_SIGNATURES):
         return None
-    return {key: value for key, value in fields.items() if key not in _BESIDE_PROOFS}
+    return {key: value for key, value in fields.items() if key not in _BESIDE_SIGNATURES}
 
 
 def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
@@ -320,21 +327,21 @@ def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
 
 _IDS = Ids("messages", named_by("tool_call_id"), _ids)
 _SIGNATURE = "thought_signature"
-_STAND_IN = encode(NO_CALL_PROOF)
+_STAND_IN = encode(NO_CALL_SIGNATURE)
 _HOLDERS = frozenset({"extra_content", BESIDE, "function"})
 _DEEPEST = 3
-_BESIDE_PROOFS = frozenset({BLOCKS, ITEMS, _SIGNATURE, "thought_signatures"})
+_BESIDE_SIGNATURES = frozenset({BLOCKS, ITEMS, _SIGNATURE, "thought_signatures"})
 _BRACE = ord("{")
 
 
-def _unless_silent(message: bytes) -> list[bytes]:
+def _unless_empty(message: bytes) -> list[bytes]:
     """The message, or none if nothing is left in it but whose it is."""
-    said = decode(message)
-    assert isinstance(said, dict)
-    return [message] if any(value for key, value in said.items() if key not in _SAYS_NOTHING) else []
+    parsed = decode(message)
+    assert isinstance(parsed, dict)
+    return [message] if any(value for key, value in parsed.items() if key not in _NO_CONTENT) else []
 
 
-_SAYS_NOTHING = frozenset({"role", "name", "id"})
+_NO_CONTENT = frozenset({"role", "name", "id"})
 
 
 def _value(body: bytes, member: Member) -> JsonValue:

@@ -231,9 +231,9 @@ def _decode_output(fields: Fields) -> OutputFormat | None:
     form = fields.optional_fields("response_format")
     if form is None:
         return None
-    known = _OUTPUT_KINDS[form.text("type")]
-    if known is not OutputKind.SCHEMA:
-        return OutputFormat(kind=known, extras=unmodelled(form))
+    output_kind = _OUTPUT_KINDS[form.text("type")]
+    if output_kind is not OutputKind.SCHEMA:
+        return OutputFormat(kind=output_kind, extras=unmodelled(form))
     inner = form.fields("json_schema")
     if "name" in inner.value:
         inner.name("name")
@@ -244,7 +244,7 @@ def _decode_output(fields: Fields) -> OutputFormat | None:
     if rest is not None:
         extras["json_schema"] = rest.fields
     return OutputFormat(
-        kind=known,
+        kind=output_kind,
         schema=schema,
         name=name,
         description=description,

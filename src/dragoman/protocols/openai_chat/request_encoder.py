@@ -20,7 +20,7 @@ from dragoman.model.request import (
 )
 from dragoman.model.tools import ToolSpec
 from dragoman.protocols.codec import EncodedRequest, TargetModel
-from dragoman.protocols.openai_chat.sequential_tool_calls import told_apart
+from dragoman.protocols.openai_chat.sequential_tool_calls import split_parallel_calls
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
 from dragoman.protocols.openai_chat.tool_encoder import (
     EncodedTools,
@@ -72,10 +72,10 @@ class _RequestEncoder:
         refuse_demands(request)
         if request.prewarm:
             raise RefusedError(Feature.PREWARM.value, "prewarm", "this provider has no cache pre-warming")
-        self._said = request
+        self._original = request
         self._request = effective(request)
         self._target = target
-        self._abilities = target.abilities
+        self._capabilities = target.capabilities
         self._ledger = ledger
         self._closing: str | None = None
         self._body: JsonObject = {"model": target.model, "messages": []}
@@ -86,7 +86,7 @@ class _RequestEncoder:
         tools = ToolEncoder(request, self._target, ledger).encode(self._placed_tools())
         # Most requests say few of the things a request can say: a group of which nothing is said is passed over.
         if request.max_tokens is not None:
-            body["max_completion_tokens" if self._abilities.max_completion_tokens else "max_tokens"] = (
+            body["max_completion_tokens" if self._capabilities.max_completion_tokens else "max_tokens"] = (
                 request.max_tokens
             )
         self._scalars()
@@ -98,32 +98,32 @@ class _RequestEncoder:
         self._tools(tools)
         if request.reasoning != _NO_REASONING:
             self._reasoning()
-        if self._abilities.thinking_switch:
+        if self._capabilities.thinking_switch:
             self._switch()
         if request.output is not None:
             self._output(request.output)
         if request.cache is not None:
             self._caching(request.cache)
-        if self._abilities.refuses:
+        if self._capabilities.refuses:
             self._leave_out()
         drop_message_extras(request.messages, ledger)
         turns = arrange(request.messages, ledger)
         messages = TurnEncoder(self._target, tools.table, ledger).encode(request.instructions, turns, self._closing)
-        body["messages"] = told_apart(messages, ledger) if self._abilities.results_apart else messages
+        body["messages"] = split_parallel_calls(messages, ledger) if self._capabilities.results_apart else messages
         if request.extras is not None:
             drop_extras(request.extras, (), ledger)
         return EncodedRequest(body=body, table=tools.table, stops=stops)
 
     def _placed_tools(self) -> list[tuple[ToolSpec, Place]]:
         """The tools in force, each with its place in the request as it was said."""
-        if self._said is self._request:
+        if self._original is self._request:
             return [(tool, ("tools", index)) for index, tool in enumerate(self._request.tools)]
-        kept = {id(tool) for tool in self._request.tools}
+        active = {id(tool) for tool in self._request.tools}
         placed: list[tuple[ToolSpec, Place]] = []
-        updates: Updates = self._said.updates
-        for at, tools in ((("tools",), self._said.tools), (("updates", "tools"), updates.tools)):
+        updates: Updates = self._original.updates
+        for at, tools in ((("tools",), self._original.tools), (("updates", "tools"), updates.tools)):
             for index, tool in enumerate(tools):
-                if id(tool) in kept:
+                if id(tool) in active:
                     placed.append((tool, (*at, index)))
                 else:
                     self._ledger.approximated(Feature.MOVED_TOOLS, (*at, index), "removed by the conversation")
@@ -134,7 +134,7 @@ class _RequestEncoder:
 
     def _leave_out(self) -> None:
         """Take out what this server answers with an error."""
-        for name in self._abilities.refuses:
+        for name in self._capabilities.refuses:
             if name in REFUSABLE and self._body.pop(name, None) is not None:
                 reported = REFUSABLE[name]
                 if reported is not None:
@@ -164,7 +164,7 @@ class _RequestEncoder:
 
     def _official(self) -> None:
         """Members that only the vendor's own service is known to take."""
-        request, official = self._request, self._abilities.official
+        request, official = self._request, self._capabilities.official
         if not official:
             refuse_blocking(request)
         for feature, name, key, value in (
@@ -178,13 +178,13 @@ class _RequestEncoder:
                 self._drop(feature, (name,))
 
     def _sampling(self, sampling: Sampling) -> None:
-        abilities = self._abilities
+        capabilities = self._capabilities
         for feature, key, number, taken in (
-            (Feature.TEMPERATURE, "temperature", sampling.temperature, abilities.sampling),
-            (Feature.TOP_P, "top_p", sampling.top_p, abilities.sampling),
-            (Feature.TOP_K, "top_k", sampling.top_k, abilities.top_k),
-            (Feature.PENALTIES, "frequency_penalty", sampling.frequency_penalty, abilities.penalties),
-            (Feature.PENALTIES, "presence_penalty", sampling.presence_penalty, abilities.penalties),
+            (Feature.TEMPERATURE, "temperature", sampling.temperature, capabilities.sampling),
+            (Feature.TOP_P, "top_p", sampling.top_p, capabilities.sampling),
+            (Feature.TOP_K, "top_k", sampling.top_k, capabilities.top_k),
+            (Feature.PENALTIES, "frequency_penalty", sampling.frequency_penalty, capabilities.penalties),
+            (Feature.PENALTIES, "presence_penalty", sampling.presence_penalty, capabilities.penalties),
             (Feature.SAMPLING, "seed", sampling.seed, True),
             (Feature.SAMPLING, "logit_bias", sampling.logit_bias, True),
         ):
@@ -198,15 +198,15 @@ class _RequestEncoder:
     def _tier(self) -> None:
         request = self._request
         tier = request.service_tier
-        if tier is not None and not self._abilities.official:
+        if tier is not None and not self._capabilities.official:
             if tier != "auto":
                 self._drop(Feature.SERVICE_TIER, ("service_tier",))
         elif tier is not None:
-            word = _TIERS.get(tier, tier)
-            if word != tier and tier != "standard_only":
-                self._ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), f"written as {word!r}")
-            self._body["service_tier"] = word
-        if request.speed == "fast" and self._abilities.official:
+            written = _TIERS.get(tier, tier)
+            if written != tier and tier != "standard_only":
+                self._ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), f"written as {written!r}")
+            self._body["service_tier"] = written
+        if request.speed == "fast" and self._capabilities.official:
             self._body["service_tier"] = "fast"
             self._ledger.approximated(Feature.SERVICE_TIER, ("speed",), "written as the tier 'fast'")
         elif request.speed not in (None, "standard"):
@@ -218,7 +218,7 @@ class _RequestEncoder:
         if len(user) > USER_ID_LIMIT:
             self._ledger.approximated(Feature.END_USER, ("end_user",), "longer than 64 characters: its SHA-256 is sent")
             user = digest
-        if not self._abilities.official:
+        if not self._capabilities.official:
             self._body["user"] = user
             return
         self._body["safety_identifier"] = user
@@ -227,7 +227,7 @@ class _RequestEncoder:
             self._body["prompt_cache_key"] = digest[:32]
 
     def _stops(self) -> tuple[str, ...]:
-        stop, limit = self._request.stop, self._abilities.stop_limit
+        stop, limit = self._request.stop, self._capabilities.stop_limit
         sent = stop if limit is None else stop[:limit]
         if sent:
             self._body["stop"] = list[JsonValue](sent)
@@ -241,7 +241,7 @@ class _RequestEncoder:
         request = self._request
         options: JsonObject = {"include_usage": True}
         obfuscation = request.obfuscation
-        if self._abilities.official:
+        if self._capabilities.official:
             if request.origin == ANTHROPIC:
                 obfuscation = False
             _put(options, "include_obfuscation", obfuscation)
@@ -274,23 +274,28 @@ class _RequestEncoder:
                 self._drop(Feature.THINKING_DISPLAY, ("reasoning", name), "what is shown of reasoning is not settable")
         drop_extras(reasoning.extras, ("reasoning",), self._ledger)
         effort = self._effort()
-        if effort is None or (effort == "none" and self._abilities.thinking_switch):
+        if effort is None or (effort == "none" and self._capabilities.thinking_switch):
             return
-        at = ("updates", "effort") if self._said.updates.effort is not None else ("reasoning",)
-        if self._abilities.efforts == () or self._abilities.reasons is False:
+        at = ("updates", "effort") if self._original.updates.effort is not None else ("reasoning",)
+        if self._capabilities.efforts == () or self._capabilities.reasons is False:
             self._drop(Feature.EFFORT, at, "this model takes no reasoning effort")
             return
         choice = self._request.tool_choice
-        if choice is not None and is_forced(choice) and not self._abilities.forced_with_thinking and effort != "none":
+        if (
+            choice is not None
+            and is_forced(choice)
+            and not self._capabilities.forced_with_thinking
+            and effort != "none"
+        ):
             self._ledger.approximated(Feature.EFFORT, at, "a forced tool choice excludes reasoning here")
             return
         level = effort
-        if self._abilities.efforts is not None or self._request.origin == ANTHROPIC:
-            level = nearest(effort, self._abilities.efforts)
+        if self._capabilities.efforts is not None or self._request.origin == ANTHROPIC:
+            level = nearest(effort, self._capabilities.efforts)
         if level != effort:
             self._ledger.approximated(Feature.EFFORT, at, f"{effort!r} is written as {level!r}")
         self._body["reasoning_effort"] = level
-        if not self._abilities.sampling_with_reasoning:
+        if not self._capabilities.sampling_with_reasoning:
             drop_sampling(self._body, level, self._ledger)
 
     def _switch(self) -> None:
@@ -298,7 +303,7 @@ class _RequestEncoder:
         reasoning = self._request.reasoning
         off = reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS) or reasoning.effort == "none"
         called = self._body.get("tool_choice") not in (None, "auto", "none")
-        if off or (called and not self._abilities.forced_with_thinking):
+        if off or (called and not self._capabilities.forced_with_thinking):
             # They think unless they are told not to, and then refuse to be made to call.
             self._body["thinking"] = {"type": "disabled"}
         elif reasoning.mode is not None or reasoning.effort is not None or reasoning.budget is not None:
@@ -310,7 +315,7 @@ class _RequestEncoder:
         if reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS):
             if reasoning.mode is ThinkingMode.BETWEEN_TOOLS:
                 self._ledger.approximated(Feature.EFFORT, ("reasoning", "mode"), "written as no reasoning")
-            unknown = self._abilities.efforts is None and self._abilities.reasons is not True
+            unknown = self._capabilities.efforts is None and self._capabilities.reasons is not True
             return None if unknown else "none"
         if reasoning.effort is None and reasoning.budget is not None:
             self._ledger.approximated(Feature.EFFORT, ("reasoning", "budget"), "a budget is written as an effort")
@@ -321,22 +326,22 @@ class _RequestEncoder:
 
     def _output(self, output: OutputFormat) -> None:
         """The form of the answer, natively or by instruction (mapping.md §12)."""
-        abilities, ledger = self._abilities, self._ledger
-        if self._said.updates.output is not None and self._said.output is not None:
+        capabilities, ledger = self._capabilities, self._ledger
+        if self._original.updates.output is not None and self._original.output is not None:
             ledger.approximated(Feature.CONFIGURATION_UPDATE, ("output",), "replaced by a later update")
         if output.kind is OutputKind.TEXT:
             return
-        at: Place = ("updates", "output") if self._said.updates.output is not None else ("output",)
+        at: Place = ("updates", "output") if self._original.updates.output is not None else ("output",)
         drop_extras(output.extras, at, ledger)
-        if output.kind is OutputKind.SCHEMA and abilities.output_schema:
+        if output.kind is OutputKind.SCHEMA and capabilities.output_schema:
             self._body["response_format"] = {"type": "json_schema", "json_schema": self._schema(output, at)}
             return
-        if abilities.json_mode:
+        if capabilities.json_mode:
             self._body["response_format"] = {"type": "json_object"}
         if output.kind is OutputKind.SCHEMA:
             self._closing = f"{JSON_ONLY}\nIt must match this JSON schema: {encode_text(output.schema or {})}"
             ledger.approximated(Feature.OUTPUT_SCHEMA, at, "asked for by instruction")
-        elif not abilities.json_mode:
+        elif not capabilities.json_mode:
             self._closing = JSON_ONLY
             ledger.approximated(Feature.JSON_MODE, at, "asked for by instruction")
 
@@ -359,7 +364,7 @@ class _RequestEncoder:
         drop_extras(cache.extras, ("cache",), self._ledger)
         if cache.automatic is not None and cache.automatic.ttl is not None:
             self._drop(Feature.CACHE_MARK, ("cache", "automatic", "ttl"), "prefixes are cached without being asked")
-        if not self._abilities.official:
+        if not self._capabilities.official:
             for name, given in (("explicit", cache.explicit), ("ttl", cache.ttl), ("retention", cache.retention)):
                 if given is not None:
                     self._drop(Feature.CACHE_MARK, ("cache", name))

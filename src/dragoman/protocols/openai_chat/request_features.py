@@ -8,7 +8,17 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from dragoman.model.request_features import ConversationStart, RequestFeatures
-from dragoman.wire.peek import NULL, PeekedMessage, length, listed, number, opening_in, peeked, says, text_in
+from dragoman.wire.peek import (
+    NULL,
+    PeekedMessage,
+    conversation_start_in,
+    has_value,
+    length,
+    listed,
+    number,
+    peeked,
+    text_in,
+)
 
 _NO_EFFORT = (b"null", b'"none"')
 
@@ -43,54 +53,54 @@ class _Request(Struct):
 # What other tiers cost is known by these names; one of them is said as a speed elsewhere.
 TIERS = {"flex": "flex", "priority": "priority", "fast": "priority", "speed-fast": "priority"}
 _USUAL_TIERS = frozenset({"", "auto", "default"})
-_LONGEST_TIER = 32
+_MAX_TIER_BYTES = 32
 # More than this is refused by whoever takes several.
-_MOST_ANSWERS = 128
+_MAX_CHOICES = 128
 _REQUEST = msgspec.json.Decoder(_Request)
 _MESSAGES = msgspec.json.Decoder(list[_Message])
 _PARTS = msgspec.json.Decoder(list[_Part])
 _FORMAT = msgspec.json.Decoder(_Format)
 # By which a request refers to what its provider keeps; signs tell whether it does.
-KEEPSAKES = (b'"file_id"',)
+REFERENCE_KEYS = (b'"file_id"',)
 
 
-def signs_of(body: bytes) -> RequestFeatures:
+def request_features_of(body: bytes) -> RequestFeatures:
     """What a request has in it; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:
         return RequestFeatures()
-    images = documents = kept = False
+    images = documents = stored = False
     media = 0
     for message in listed(request.messages, _MESSAGES):
         for part in listed(message.content, _PARTS):
             images = images or part.kind == "image_url"
             documents = documents or part.kind == "file"
-            kept = kept or (part.kind == "file" and b'"file_id"' in bytes(part.file))
+            stored = stored or (part.kind == "file" and b'"file_id"' in bytes(part.file))
             media += length(part.image_url) + length(part.file) + length(part.input_audio)
-    told = peeked(request.response_format, _FORMAT) if says(request.response_format) else None
+    output_format = peeked(request.response_format, _FORMAT) if has_value(request.response_format) else None
     cap = number(request.max_completion_tokens)
-    tier = text_in(request.service_tier) if length(request.service_tier) <= _LONGEST_TIER else ""
+    tier = text_in(request.service_tier) if length(request.service_tier) <= _MAX_TIER_BYTES else ""
     return RequestFeatures(
-        tools=says(request.tools) or says(request.functions),
+        tools=has_value(request.tools) or has_value(request.functions),
         images=images,
         documents=documents,
         thinking=bytes(request.reasoning_effort) not in _NO_EFFORT,
-        structured=told is not None and told.kind in ("json_schema", "json_object"),
+        structured=output_format is not None and output_format.kind in ("json_schema", "json_object"),
         media=media,
-        most_output=number(request.max_tokens) if cap is None else cap,
-        kept=kept,
-        answers=min(max(number(request.n) or 1, 1), _MOST_ANSWERS),
+        max_output=number(request.max_tokens) if cap is None else cap,
+        references_stored=stored,
+        choices=min(max(number(request.n) or 1, 1), _MAX_CHOICES),
         tier="" if tier in _USUAL_TIERS else tier,
     )
 
 
-_SPOKEN = msgspec.json.Decoder(list[PeekedMessage])
+_PEEKED_MESSAGES = msgspec.json.Decoder(list[PeekedMessage])
 
 
-def opening_of(members: Mapping[str, Raw]) -> ConversationStart:
+def conversation_start_of(members: Mapping[str, Raw]) -> ConversationStart:
     """How the conversation of a request began."""
     cache_key = members.get("prompt_cache_key")
-    if cache_key is not None and says(cache_key):
+    if cache_key is not None and has_value(cache_key):
         return ConversationStart(cache_key=text_in(cache_key))
-    said = peeked(members.get("messages", NULL), _SPOKEN)
-    return opening_in([] if said is None else said)
+    messages = peeked(members.get("messages", NULL), _PEEKED_MESSAGES)
+    return conversation_start_in([] if messages is None else messages)

@@ -22,28 +22,28 @@ from dragoman.model.response import Response, StopReason
 from dragoman.protocols.codec import Mint, TargetModel, TranslationContext
 from dragoman.protocols.openai_chat.call_signatures import (
     EXTRA_CONTENT,
-    call_proof,
-    hang,
-    is_proof,
+    attach_signature,
+    call_signature,
+    is_call_signature,
     is_thought,
-    message_proof,
-    proof_part,
-    without_proof,
+    message_signature,
+    signature_part,
+    without_signature,
 )
 from dragoman.protocols.openai_chat.failure import failure_in
 from dragoman.protocols.openai_chat.finish_reasons import (
     PROMPT_FILTER,
-    finish_word,
+    finish_reason_of,
     is_filtered,
     report_stop,
     stop_of,
-    stop_string,
+    stop_sequence,
 )
 from dragoman.protocols.openai_chat.messages import (
     decode_arguments,
     decode_call,
     decode_legacy_call,
-    encode_call_home,
+    encode_native_call,
     plain_call,
     write_call,
 )
@@ -51,22 +51,22 @@ from dragoman.protocols.openai_chat.parts import decode_annotation, joined, merg
 from dragoman.protocols.openai_chat.reasoning import (
     StatedReasoning,
     Structured,
-    decode_answer,
+    decode_reasoning,
     encode_details,
     indexed,
     sealed_text,
     text_seal,
     turn_entry,
-    write_home,
+    write_native,
 )
 from dragoman.protocols.openai_chat.reasoning_details import block_text
 from dragoman.protocols.openai_chat.response_parts import (
-    AnswerText,
+    ResponseText,
     client_name,
     completion_id,
     report_call,
     report_hidden,
-    restored,
+    restore_call,
     seal_turn,
 )
 from dragoman.protocols.openai_chat.shapes import (
@@ -83,12 +83,12 @@ from dragoman.rules.argument_assembly import CallsSeen
 from dragoman.rules.arguments import or_empty
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.response_metadata import label, moment
-from dragoman.rules.stop_reasons import at_cap, broken_off, has_open_call, is_known, reason_of, settled
+from dragoman.rules.stop_reasons import at_cap, broken_off, finalize_stop, has_open_call, is_conclusive, reason_of
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 
 
-def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger) -> Response | Failure:
+def decode_response(body: JsonObject, translation: TranslationContext, ledger: Ledger) -> Response | Failure:
     """A provider's whole answer: its first choice, the others as they stand; an error in it is a failure (O2)."""
     failure = failure_in(body)
     if failure is not None:
@@ -101,22 +101,22 @@ def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger)
     if not choices:
         raise fields.wrong("choices", "at least one choice", "none")
     choice = choices[0]
-    word = choice.optional_text("finish_reason")
-    broken = broken_off(word)
+    finish_reason = choice.optional_text("finish_reason")
+    broken = broken_off(finish_reason)
     if broken is not None:
         return broken
     message = choice.optional_fields("message") or _last_message(choice, ledger)
     if message is None:
-        if reason_of(word or "") is not StopReason.FILTER:
+        if reason_of(finish_reason or "") is not StopReason.FILTER:
             raise choice.fail("message", "object", None)
         # Azure leaves it out where the answer was filtered.
         message = Fields({})
-    parts = _decode_message(message, choice, asked, ledger)
+    parts = _decode_message(message, choice, translation, ledger)
     stop = stop_of(
-        word,
+        finish_reason,
         calls=any(isinstance(part, ToolCall) for part in parts),
         refusal=next((part.text for part in parts if isinstance(part, Refusal)), None),
-        sequence=stop_string(choice.value),
+        sequence=stop_sequence(choice.value),
     )
     if stop.extras is not None:
         choice.skip(*stop.extras.fields)
@@ -129,8 +129,8 @@ def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger)
         # Counts that cannot be read are no reason to fail.
         note = f"the provider's usage cannot be read: {kind_of(usage)}"
         ledger.dropped(Feature.USAGE, ("usage",), note)
-    if not is_known(stop):
-        stop = settled(stop, ledger, cut=has_open_call(parts) or at_cap(counted, asked.request.max_tokens))
+    if not is_conclusive(stop):
+        stop = finalize_stop(stop, ledger, cut=has_open_call(parts) or at_cap(counted, translation.request.max_tokens))
     return Response(
         origin=NAME,
         id=label(fields, "id", ledger) or "",
@@ -146,12 +146,12 @@ def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger)
 
 def _last_message(choice: Fields, ledger: Ledger) -> Fields | None:
     """The message where a server (Mistral, seen once) names it in the plural: the last one is the answer."""
-    found = choice.value.get("messages")
-    if isinstance(found, dict):
+    messages = choice.value.get("messages")
+    if isinstance(messages, dict):
         return choice.fields("messages")
-    if not isinstance(found, list) or not found:
+    if not isinstance(messages, list) or not messages:
         return None
-    if len(found) > 1:
+    if len(messages) > 1:
         ledger.dropped(Feature.FOREIGN_CONTENT, ("choices", 0, "messages"), "only the last message is the answer")
     return list(choice.each("messages"))[-1]
 
@@ -163,80 +163,80 @@ def _response_rest(fields: Fields, choice: Fields, message: Fields, tier: str | 
     outer, inner, innermost = unmodelled(fields), unmodelled(choice), unmodelled(message)
     if outer is not None and not isinstance(outer.fields.get("object", ""), str):
         raise fields.fail("object", "string", outer.fields["object"])
-    known: JsonObject = dict(outer.fields) if outer is not None else {}
+    members: JsonObject = dict(outer.fields) if outer is not None else {}
     nested: JsonObject = dict(inner.fields) if inner is not None else {}
     if innermost is not None:
         nested["message"] = innermost.fields
     if nested:
-        known["choices"] = nested
+        members["choices"] = nested
     if tier is not None:
-        known["service_tier"] = tier
-    return Extras(origin=NAME, fields=known) if known else None
+        members["service_tier"] = tier
+    return Extras(origin=NAME, fields=members) if members else None
 
 
-def _decode_message(message: Fields, choice: Fields, asked: TranslationContext, ledger: Ledger) -> list[Part]:
+def _decode_message(message: Fields, choice: Fields, translation: TranslationContext, ledger: Ledger) -> list[Part]:
     parts: list[Part] = []
-    thinking = decode_answer(message, asked.target)
-    content = _decode_content(message, asked.target, ledger)
+    thinking = decode_reasoning(message, translation.target)
+    content = _decode_content(message, translation.target, ledger)
     marked = is_thought(message.value)
     if marked:
         message.skip(EXTRA_CONTENT)
-    if (marked or asked.target.abilities.inline_thinking) and thinking is None and len(content) == 1:
-        content = _split(content[0], asked.target)
+    if (marked or translation.target.capabilities.inline_thinking) and thinking is None and len(content) == 1:
+        content = _split(content[0], translation.target)
     if thinking is not None:
         parts.append(thinking)
-    signed = message_proof(message.value)
+    signed = message_signature(message.value)
     if signed:
         message.skip(*signed)
-        parts.append(proof_part("", signed, asked.target))
+        parts.append(signature_part("", signed, translation.target))
     logprobs = choice.optional_fields("logprobs")
     citations = tuple(decode_annotation(one) for one in message.each("annotations"))
-    said = _decode_logprobs(logprobs, "content")
+    content_logprobs = _decode_logprobs(logprobs, "content")
     texts = [number for number, part in enumerate(content) if isinstance(part, Text)]
     if citations and not texts:
         texts.append(len(content))
         content.append(Text(text=""))
-    if texts and (citations or said):
+    if texts and (citations or content_logprobs):
         # What hangs on the text of the whole message is told with the last of it.
-        content[texts[-1]] = replace(content[texts[-1]], citations=citations, logprobs=said or None)
+        content[texts[-1]] = replace(content[texts[-1]], citations=citations, logprobs=content_logprobs or None)
     parts += content
     refusal = message.optional_text("refusal")
     if refusal:
-        refused = _decode_logprobs(logprobs, "refusal")
-        parts.append(Refusal(text=refusal, logprobs=refused or None))
+        refusal_logprobs = _decode_logprobs(logprobs, "refusal")
+        parts.append(Refusal(text=refusal, logprobs=refusal_logprobs or None))
     seen = CallsSeen()
     given: set[str] = set()
     for position, fragment in enumerate(message.each("tool_calls")):
-        proof: JsonObject = {}
+        signature: JsonObject = {}
         part = plain_call(fragment.value)
         if part is None:
-            proof = call_proof(fragment.value)
-            bare = Fields(without_proof(fragment.value, proof), fragment.path) if proof else fragment
+            signature = call_signature(fragment.value)
+            bare = Fields(without_signature(fragment.value, signature), fragment.path) if signature else fragment
             forms = [inner for key in ("function", "custom") if (inner := fragment.optional_fields(key)) is not None]
-            if not _says_call(fragment, forms, ledger):
+            if not _is_named_call(fragment, forms, ledger):
                 continue
             part = decode_call(bare, lenient=True)
-        if seen.again(part.call_id, part.name, part.arguments):
+        if seen.is_repeat(part.call_id, part.name, part.arguments):
             continue
         if not part.call_id or part.call_id in given:
             part = replace(part, call_id=ids.legacy_call_id(part.name, position))
         given.add(part.call_id)
-        if proof:
-            parts.append(proof_part(part.call_id, proof, asked.target))
-        parts.append(restored(part, asked, ("parts", len(parts)), ledger))
+        if signature:
+            parts.append(signature_part(part.call_id, signature, translation.target))
+        parts.append(restore_call(part, translation, ("parts", len(parts)), ledger))
     legacy = message.optional_fields("function_call")
-    if legacy is not None and not given and _says_call(legacy, [legacy], ledger):
+    if legacy is not None and not given and _is_named_call(legacy, [legacy], ledger):
         call = decode_legacy_call(legacy, 0, lenient=True)
-        parts.append(restored(call, asked, ("parts", len(parts)), ledger))
+        parts.append(restore_call(call, translation, ("parts", len(parts)), ledger))
     return parts
 
 
-def _says_call(call: Fields, forms: list[Fields], ledger: Ledger) -> bool:
+def _is_named_call(call: Fields, forms: list[Fields], ledger: Ledger) -> bool:
     """Whether a call has a name; some servers put an empty one into every answer, which loses nothing."""
     if any([form.optional_text("name") for form in forms]):
         return True
-    said = [form.optional_text("input") or or_empty(decode_arguments(form, lenient=True)) for form in forms]
-    if call.value.get("id") or any(one != "{}" for one in said):
+    inputs = [form.optional_text("input") or or_empty(decode_arguments(form, lenient=True)) for form in forms]
+    if call.value.get("id") or any(one != "{}" for one in inputs):
         ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
     return False
 
@@ -273,31 +273,31 @@ def _decode_content(owner: Fields, target: TargetModel, ledger: Ledger) -> list[
         return [Text(text=content)] if content else []
     if not isinstance(content, list):
         raise owner.fail("content", "string or array", content)
-    found: list[Text | Thinking] = []
+    parts: list[Text | Thinking] = []
     for position, part in enumerate(content):
         if not isinstance(part, dict):
             raise Fields({}, (owner.path, "content")).fail(position, "object", part)
         kind = part.get("type")
         if kind in THINKING_PARTS:
             text = block_text(part)
-            found.append(sealed_text(StatedReasoning(CONTENT, text), text, Structured(parts=[part]), target))
+            parts.append(sealed_text(StatedReasoning(CONTENT, text), text, Structured(parts=[part]), target))
             continue
         piece = Fields(part, ((owner.path, "content"), position)).optional_text("text")
         if piece is None:
-            ledger.dropped(Feature.FOREIGN_CONTENT, ("parts", len(found)), f"only {NAME} knows {kind!r}")
-        elif found and isinstance(last := found[-1], Text):
-            found[-1] = Text(text=last.text + piece)
+            ledger.dropped(Feature.FOREIGN_CONTENT, ("parts", len(parts)), f"only {NAME} knows {kind!r}")
+        elif parts and isinstance(last := parts[-1], Text):
+            parts[-1] = Text(text=last.text + piece)
         elif piece:
-            found.append(Text(text=piece))
-    return found
+            parts.append(Text(text=piece))
+    return parts
 
 
-def encode_response(response: Response, asked: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
+def encode_response(response: Response, translation: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
     """A whole answer for a client of this protocol."""
     if response.origin == NAME:
-        return _encode_home(response, asked, mint)
-    drop_extras(response.extras, (), ledger, answer=True)
-    spoken = AnswerText()
+        return _encode_native(response, translation, mint)
+    drop_extras(response.extras, (), ledger, is_response=True)
+    text = ResponseText()
     refusals: list[str] = []
     reasoning: list[str] = []
     details: list[JsonObject] = []
@@ -305,61 +305,66 @@ def encode_response(response: Response, asked: TranslationContext, mint: Mint, l
     for index, part in enumerate(response.parts):
         match part:
             case Text():
-                spoken.add(part, index, ledger)
+                text.add(part, index, ledger)
             case Refusal():
                 refusals.append(part.text)
             case Thinking():
-                spoken.interrupt()
+                text.interrupt()
                 if part.text:
                     reasoning.append(part.text)
                 details += encode_details(part)
             case ToolCall():
-                spoken.interrupt()
+                text.interrupt()
                 calls.append(part)
                 report_call(part, index, ledger)
             case _:
-                spoken.interrupt()
+                text.interrupt()
                 report_hidden(part, index, ledger)
-    turn = seal_turn(response.parts, response.origin, asked)
+    turn = seal_turn(response.parts, response.origin, translation)
     if turn is not None:
         details.append(turn_entry(turn))
     stop = response.stop
     report_stop(stop, ledger)
     refusal = "".join(refusals) or (stop.explanation if stop.reason is StopReason.REFUSAL else None)
-    message: JsonObject = {"role": "assistant", "content": spoken.content(), "refusal": refusal or None}
+    message: JsonObject = {"role": "assistant", "content": text.content(), "refusal": refusal or None}
     if message["content"] is None and not (calls or reasoning or details or refusals):
         message["content"] = ""
-    if spoken.annotations:
-        message["annotations"] = spoken.annotations
+    if text.annotations:
+        message["annotations"] = text.annotations
     if reasoning:
         message["reasoning_content"] = "\n\n".join(reasoning)
     if details:
         message["reasoning_details"] = list[JsonValue](indexed(details))
-    legacy = asked.request.legacy_functions
+    legacy = translation.request.legacy_functions
     _write_calls(calls, legacy, message, ledger)
-    finish = finish_word(stop, calls=bool(calls), refusal=bool(refusals), legacy=legacy)
+    finish = finish_reason_of(stop, calls=bool(calls), refusal=bool(refusals), legacy=legacy)
     choice: JsonObject = {
         "index": 0,
         "message": message,
         "finish_reason": finish,
         "logprobs": _logprobs(response.parts),
     }
-    return _completion(response, asked, mint, [choice], encode_usage(response.usage, ledger), ledger)
+    return _completion(response, translation, mint, [choice], encode_usage(response.usage, ledger), ledger)
 
 
 def _completion(
-    response: Response, asked: TranslationContext, mint: Mint, choices: JsonList, usage: JsonObject, ledger: Ledger
+    response: Response,
+    translation: TranslationContext,
+    mint: Mint,
+    choices: JsonList,
+    usage: JsonObject,
+    ledger: Ledger,
 ) -> JsonObject:
     body: JsonObject = {
         "id": completion_id(response.id, mint),
         "object": COMPLETION,
         "created": response.created if response.created is not None else mint.now(),
-        "model": asked.request.model or response.model,
+        "model": translation.request.model or response.model,
         "choices": choices,
         "usage": usage,
     }
     tier = response.usage.service_tier if response.usage is not None else None
-    served = SERVED_TIERS.told(tier, ("usage", "service_tier"), ledger)
+    served = SERVED_TIERS.map_value(tier, ("usage", "service_tier"), ledger)
     if served is not None:
         body["service_tier"] = served
     return body
@@ -394,13 +399,13 @@ def _write_calls(calls: list[ToolCall], legacy: bool, message: JsonObject, ledge
     message["tool_calls"] = written
 
 
-def _encode_home(response: Response, asked: TranslationContext, mint: Mint) -> JsonObject:
+def _encode_native(response: Response, translation: TranslationContext, mint: Mint) -> JsonObject:
     message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
     thinking: list[Thinking] = []
     # A stream may go on with its text after reasoning or calls: a whole message has one.
     texts, refusals, citations = list[str](), list[str](), JsonList()
     calls: list[JsonObject] = []
-    proofs: list[Seal] = []
+    signatures: list[Seal] = []
     for part in response.parts:
         match part:
             case Text():
@@ -408,18 +413,20 @@ def _encode_home(response: Response, asked: TranslationContext, mint: Mint) -> J
                 citations += [citation.native for citation in part.citations]
             case Refusal():
                 refusals.append(part.text)
-            case Thinking(seal=Seal() as seal) if is_proof(part):
-                proofs.append(seal)
+            case Thinking(seal=Seal() as seal) if is_call_signature(part):
+                signatures.append(seal)
             case Thinking():
                 thinking.append(part)
-            case ToolCall() if part.call_id == ids.legacy_call_id(part.name, 0) and asked.request.legacy_functions:
+            case ToolCall() if (
+                part.call_id == ids.legacy_call_id(part.name, 0) and translation.request.legacy_functions
+            ):
                 message["function_call"] = {"name": part.name, "arguments": part.arguments}
             case ToolCall():
-                calls.append(encode_call_home(part))
-    write_home(thinking, message)
+                calls.append(encode_native_call(part))
+    write_native(thinking, message)
     by_id = {call["id"]: call for call in reversed(calls)}
-    for seal in proofs:
-        hang(seal, by_id.get(seal.body.get("call_id"), message))
+    for seal in signatures:
+        attach_signature(seal, by_id.get(seal.body.get("call_id"), message))
     if texts:
         message["content"] = "".join(texts)
     if citations:
@@ -430,8 +437,8 @@ def _encode_home(response: Response, asked: TranslationContext, mint: Mint) -> J
         message["tool_calls"] = JsonList(calls)
     if message["content"] is None and not calls and "function_call" not in message:
         message["content"] = ""
-    finish = response.stop.native or finish_word(
-        response.stop, calls=bool(calls), refusal=bool(message["refusal"]), legacy=asked.request.legacy_functions
+    finish = response.stop.native or finish_reason_of(
+        response.stop, calls=bool(calls), refusal=bool(message["refusal"]), legacy=translation.request.legacy_functions
     )
     choice: JsonObject = {"index": 0, "finish_reason": finish, "logprobs": _logprobs(response.parts)}
     rest = dict(response.extras.fields) if response.extras is not None else {}
@@ -445,7 +452,7 @@ def _encode_home(response: Response, asked: TranslationContext, mint: Mint) -> J
         "id": response.id or completion_id("", mint),
         "object": COMPLETION,
         "created": response.created if response.created is not None else mint.now(),
-        "model": response.model or asked.request.model,
+        "model": response.model or translation.request.model,
         "choices": [choice, *response.alternatives],
     }
     if usage is not None:

@@ -32,12 +32,12 @@ from dragoman.rules.tool_table import Wrapped
 BENT = "the call's arguments were not the object asked for"
 
 
-def restored(call: ToolCall, asked: TranslationContext, at: Place, ledger: Ledger) -> ToolCall:
+def restore_call(call: ToolCall, translation: TranslationContext, at: Place, ledger: Ledger) -> ToolCall:
     """A provider's call under the name, and in the form, in which the client declared its tool."""
-    entry = asked.table.restored(call.name)
+    entry = translation.table.restored(call.name)
     arguments = call.arguments
     if entry is None:
-        if asked.request.origin == NAME or call.form is InputForm.TEXT:
+        if translation.request.origin == NAME or call.form is InputForm.TEXT:
             return call
         return replace(call, arguments=unwrapped(arguments))
     if call.form is InputForm.JSON:
@@ -58,7 +58,7 @@ def restored(call: ToolCall, asked: TranslationContext, at: Place, ledger: Ledge
 
 def completion_id(upstream_id: str, mint: Mint) -> str:
     """The answer's id in this protocol's form (N4)."""
-    return ID_PREFIX + mint.answer_suffix(upstream_id)
+    return ID_PREFIX + mint.response_suffix(upstream_id)
 
 
 def client_name(call: ToolCall) -> str:
@@ -66,17 +66,17 @@ def client_name(call: ToolCall) -> str:
     return flatten(call.namespace, call.name)
 
 
-def seal_turn(parts: tuple[Part, ...], origin: str, asked: TranslationContext) -> Seal | None:
+def seal_turn(parts: tuple[Part, ...], origin: str, translation: TranslationContext) -> Seal | None:
     """The exact form of a turn that the client's echo would not give back (V1), or None."""
-    if asked.render_turn is None or origin not in (ANTHROPIC, RESPONSES) or rebuilds(parts):
+    if translation.render_turn is None or origin not in (ANTHROPIC, RESPONSES) or rebuilds(parts):
         return None
-    blocks: JsonList = list[JsonValue](asked.render_turn(parts))
+    blocks: JsonList = list[JsonValue](translation.render_turn(parts))
     return Seal(
         origin=origin,
         kind="turn",
         body={"blocks": blocks},
-        model=asked.target.model,
-        upstream=asked.target.upstream,
+        model=translation.target.model,
+        vendor=translation.target.vendor,
     )
 
 
@@ -127,7 +127,7 @@ class Paragraphs:
         return apart
 
 
-class AnswerText:
+class ResponseText:
     """The text of an answer with its citations, which count code points of the whole."""
 
     def __init__(self) -> None:

@@ -7,9 +7,9 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 
 
-def told_apart(messages: JsonList, ledger: Ledger) -> JsonList:
+def split_parallel_calls(messages: JsonList, ledger: Ledger) -> JsonList:
     """The same conversation, in which no message has two calls that both have results."""
-    told: JsonList = []
+    sequence: JsonList = []
     at = 0
     while at < len(messages):
         message = messages[at]
@@ -27,11 +27,11 @@ def told_apart(messages: JsonList, ledger: Ledger) -> JsonList:
             ledger.approximated(
                 Feature.PARALLEL_CALLS, ("messages",), "calls made at once are told one after the other"
             )
-            told += _pairs(message, calls, results)
+            sequence += _pairs(message, calls, results)
         else:
-            told += messages[at:end]
+            sequence += messages[at:end]
         at = end
-    return told
+    return sequence
 
 
 def _pairs(message: JsonObject, calls: dict[str, JsonValue], results: dict[str | None, JsonValue]) -> JsonList:
@@ -44,8 +44,8 @@ def _pairs(message: JsonObject, calls: dict[str, JsonValue], results: dict[str |
 
 
 def _calls(message: JsonValue) -> dict[str, JsonValue]:
-    found = message.get("tool_calls") if isinstance(message, dict) else None
-    calls = found if isinstance(found, list) else []
+    value = message.get("tool_calls") if isinstance(message, dict) else None
+    calls = value if isinstance(value, list) else []
     return {str(call["id"]): call for call in calls if isinstance(call, dict)}
 
 

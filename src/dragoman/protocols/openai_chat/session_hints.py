@@ -5,14 +5,23 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
-from dragoman.wire.history_digest import ANSWERS, ASKS, INSTRUCTS, Told, Turn, joined, speech_in, without_reminders
+from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
+from dragoman.wire.history_digest import (
+    ASSISTANT,
+    INSTRUCTION,
+    USER,
+    CallOrResult,
+    Turn,
+    joined,
+    session_hints_in,
+    without_reminders,
+)
 from dragoman.wire.peek import NULL, length, peeked
 
 _INSTRUCTING = frozenset({"system", "developer"})
 # Bytes of media that tell them from others, with how many there are.
 _TAIL = 512
-_LONGEST_KEY = 512
+_MAX_KEY_LENGTH = 512
 
 
 class _Part(Struct, gc=False):
@@ -54,17 +63,17 @@ _REQUEST = msgspec.json.Decoder(_Request)
 _NO_FUNCTION = _Function()
 
 
-def speech_of(body: bytes, sought: HintQuery) -> SessionHints:
+def session_hints_of(body: bytes, query: HintQuery) -> SessionHints:
     """What a request shows of its speaker; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:
-        return SILENT
+        return NO_HINTS
     cache_key = request.prompt_cache_key or ""
-    return speech_in(
+    return session_hints_in(
         map(_turn, request.messages),
-        sought,
+        query,
         tools=[(tool.function or _NO_FUNCTION).name for tool in request.tools or ()],
-        cache_key=cache_key if len(cache_key) <= _LONGEST_KEY else "",
+        cache_key=cache_key if len(cache_key) <= _MAX_KEY_LENGTH else "",
     )
 
 
@@ -74,35 +83,35 @@ def _turn(message: _Message) -> Turn:
         return _turn_of_parts(message, content or [])
     role = message.role
     if role == "tool":
-        return ASKS, f"uresult {message.tool_call_id}", "", ((message.tool_call_id, "", content),)
+        return USER, f"uresult {message.tool_call_id}", "", ((message.tool_call_id, "", content),)
     if role in _INSTRUCTING:
-        return INSTRUCTS, "", content, ()
+        return INSTRUCTION, "", content, ()
     text = without_reminders(content)
     if role == "assistant":
-        return _answered([text] if text else [], message.tool_calls)
-    return ASKS, f"u{text}" if text else "", text, ()
+        return _assistant_turn([text] if text else [], message.tool_calls)
+    return USER, f"u{text}" if text else "", text, ()
 
 
 def _turn_of_parts(message: _Message, content: list[_Part]) -> Turn:
     role = message.role
     if role in _INSTRUCTING:
-        return INSTRUCTS, "", "".join([part.text for part in content]), ()
+        return INSTRUCTION, "", "".join([part.text for part in content]), ()
     if role == "tool":
         text = "".join([part.text for part in content])
-        return ASKS, f"uresult {message.tool_call_id}", "", ((message.tool_call_id, "", text),)
+        return USER, f"uresult {message.tool_call_id}", "", ((message.tool_call_id, "", text),)
     words = [text for part in content if part.kind == "text" and (text := without_reminders(part.text))]
     if role == "assistant":
-        return _answered(words, message.tool_calls)
-    return ASKS, joined("u", words + _media(content)), "\n".join(words), ()
+        return _assistant_turn(words, message.tool_calls)
+    return USER, joined("u", words + _media(content)), "\n".join(words), ()
 
 
-def _answered(pieces: list[str], calls: list[_Call] | None) -> Turn:
-    told: list[Told] = []
+def _assistant_turn(pieces: list[str], calls: list[_Call] | None) -> Turn:
+    entries: list[CallOrResult] = []
     for call in calls or ():
         function = call.function or _NO_FUNCTION
         pieces.append(f"call {call.id}")
-        told.append((call.id, function.name, function.arguments or ""))
-    return ANSWERS, joined("a", pieces), "", told
+        entries.append((call.id, function.name, function.arguments or ""))
+    return ASSISTANT, joined("a", pieces), "", entries
 
 
 def _media(content: list[_Part]) -> list[str]:

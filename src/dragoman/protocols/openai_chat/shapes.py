@@ -10,7 +10,7 @@ from dragoman.model.response import StopReason
 from dragoman.rules.enum_values import ORDINARY_TIERS, EnumValues
 
 NAME: Final = "openai-chat"
-UPSTREAM = ""
+VENDOR = ""
 PATH = "/v1/chat/completions"
 
 # Who keeps the files that an id names; the same for both of OpenAI's protocols.
@@ -35,7 +35,7 @@ CONTENT = "content"
 # Types of content parts that hold reasoning.
 THINKING_PARTS = ("thinking", "redacted_thinking")
 # Where servers put proofs of reasoning beside a message's words; on its calls they are in `extra_content`.
-PROOFS = (DETAILS, BLOCKS, ITEMS, OPAQUE, "extra_content")
+REASONING_SIGNATURE_MEMBERS = (DETAILS, BLOCKS, ITEMS, OPAQUE, "extra_content")
 FORMAT_ANTHROPIC = "anthropic-claude-v1"
 FORMAT_RESPONSES = "openai-responses-v1"
 FORMAT_TURN = "gw-turn-v1"
@@ -67,7 +67,7 @@ ERROR_PREFIX = "Error: "
 UNDERSTOOD = "Understood."
 
 # Finish reasons written.
-FINISH_WORDS: dict[StopReason, str] = {
+FINISH_REASONS: dict[StopReason, str] = {
     StopReason.END: "stop",
     StopReason.LENGTH: "length",
     StopReason.SEQUENCE: "stop",

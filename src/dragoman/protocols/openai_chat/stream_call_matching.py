@@ -48,33 +48,33 @@ from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.tool_table import ToolTable
 
 # Members of a fragment that are read.
-KNOWN = frozenset({"index", "id", "type", "function", "custom"})
+EXPECTED_MEMBERS = frozenset({"index", "id", "type", "function", "custom"})
 # A name, and what arguments mean.
 Meaning: TypeAlias = tuple[str, Hashable]
 # A whole object ends with the first, and blanks may follow.
-MAY_BE_WHOLE = "} \t\r\n"
+MAY_END_VALUE = "} \t\r\n"
 
 
 class StreamedCall:
     """One call while it grows; `told` is its part, -1 before it is announced."""
 
     __slots__ = (
+        "arguments",
         "call_id",
         "custom",
         "ended",
+        "expected_members",
         "extras",
         "given",
         "index",
-        "known",
         "meaning",
         "name",
         "number",
+        "part_index",
         "passed",
-        "proof",
         "quick",
         "robbed",
-        "said",
-        "told",
+        "signature",
         "unwrapper",
     )
 
@@ -86,15 +86,15 @@ class StreamedCall:
         self.custom = custom
         self.extras = extras
         # The members that its fragments may have without being reported.
-        self.known = KNOWN if extras is None else KNOWN | extras.fields.keys()
+        self.expected_members = EXPECTED_MEMBERS if extras is None else EXPECTED_MEMBERS | extras.fields.keys()
         # Name and arguments under which `Restated` finds it.
         self.meaning: Meaning | None = None
         # What proves the call, until it is told.
-        self.proof: JsonObject = {}
+        self.signature: JsonObject = {}
         self.call_id = ""
         self.name = ""
-        self.said = ArgumentAssembler(free=custom)
-        self.told = -1
+        self.arguments = ArgumentAssembler(free=custom)
+        self.part_index = -1
         self.ended = False
         # Whether something else began after it.
         self.passed = False
@@ -104,12 +104,12 @@ class StreamedCall:
         self.quick: list[str] | None = None
         self.unwrapper: InputUnwrapper | ValueUnwrapper | None = None
 
-    def hurry(self) -> None:
+    def update_quick(self) -> None:
         """Let more be told as it comes, if it is an object and nobody has to look at it."""
-        pieces = self.said.pieces
-        slow = self.told < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None
-        slow = slow or self.said.in_doubt
-        if slow or not pieces or pieces[-1][-1] in MAY_BE_WHOLE or pieces[0].lstrip()[:1] != "{":
+        pieces = self.arguments.pieces
+        slow = self.part_index < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None
+        slow = slow or self.arguments.in_doubt
+        if slow or not pieces or pieces[-1][-1] in MAY_END_VALUE or pieces[0].lstrip()[:1] != "{":
             self.quick = None
         else:
             self.quick = pieces
@@ -139,15 +139,15 @@ class CallMatcher:
         """Whether the request has a tool of this name."""
         return name in self._table or (len(self._table) == 0 and name in self._names)
 
-    def is_whole(self, call: StreamedCall) -> bool:
+    def is_finished(self, call: StreamedCall) -> bool:
         """Whether nothing more is to be expected of a call's arguments."""
-        return not call.said.silent and not call.said.in_doubt and call.said.complete()
+        return not call.arguments.silent and not call.arguments.in_doubt and call.arguments.complete()
 
     def owner(self, index: int | None, given: str, name: str, arguments: str) -> StreamedCall | None:
         """The call a fragment belongs to; None if it opens one (the table above)."""
-        known = self.by_id.get(given) if given else None
-        if known is not None:
-            return None if name and self._is_other(known, index, name, arguments) else known
+        same_id = self.by_id.get(given) if given else None
+        if same_id is not None:
+            return None if name and self._is_other(same_id, index, name, arguments) else same_id
         call = self.by_index.get(index) if index is not None else None
         if not name:
             return self._continued(call, index, given, arguments)
@@ -157,29 +157,29 @@ class CallMatcher:
             return named
         if call is None:
             return None
-        whole = call.said.complete()
+        whole = call.arguments.complete()
         if given:
             if call.given and not whole and name == call.name and _continues(call, arguments):
                 return call
             return None if call.given or whole else call
-        if whole and arguments and self.by_id and (call.said.silent or call.said.same(arguments)):
+        if whole and arguments and self.by_id and (call.arguments.silent or call.arguments.same(arguments)):
             return call if name == call.name else None
         if name != call.name and self.declared(name) and self.declared(call.name):
             return None
         return None if whole and (arguments or name != call.name) else call
 
-    def _is_other(self, known: StreamedCall, index: int | None, name: str, arguments: str) -> bool:
+    def _is_other(self, call: StreamedCall, index: int | None, name: str, arguments: str) -> bool:
         """Whether a fragment with the id of a call is the opening of another one: some servers give one id to all."""
-        elsewhere = index is not None and known.index is not None and index != known.index
-        if name == known.name or not known.name:
+        elsewhere = index is not None and call.index is not None and index != call.index
+        if name == call.name or not call.name:
             return (
                 elsewhere
-                and not known.said.silent
-                and known.said.complete()
+                and not call.arguments.silent
+                and call.arguments.complete()
                 and is_complete(arguments)
-                and not known.said.same(arguments)
+                and not call.arguments.same(arguments)
             )
-        return elsewhere or known.said.complete() or (self.declared(name) and self.declared(known.name))
+        return elsewhere or call.arguments.complete() or (self.declared(name) and self.declared(call.name))
 
     def is_next(self, call: StreamedCall | None, index: int | None, given: str, arguments: str) -> bool:
         """Whether arguments without a name begin those of a call whose name was said alone."""
@@ -188,21 +188,21 @@ class CallMatcher:
         if call is None:
             return True
         elsewhere = index is None or self.by_index.get(index) is not call
-        return call.said.complete() and (call.name == self.loose or (call.said.silent and elsewhere))
+        return call.arguments.complete() and (call.name == self.loose or (call.arguments.silent and elsewhere))
 
     def _named(self, call: StreamedCall | None, name: str, arguments: str) -> StreamedCall | None:
         """The call whose name is said again without its id, at an index that is not its own."""
-        if call is not None and not call.said.complete():
+        if call is not None and not call.arguments.complete():
             return None
-        if call is not None and call.name == name and (call.said.silent or call.said.same(arguments)):
+        if call is not None and call.name == name and (call.arguments.silent or call.arguments.same(arguments)):
             return None
         waiting = self.waiting()
         if waiting is None:
             return self._repeated(name, arguments)
         if waiting is call or not waiting.given or waiting.name != name:
             return None
-        said = waiting.said
-        if said.silent or said.before_value or said.begins(arguments) or arguments.lstrip()[:1] != "{":
+        assembled = waiting.arguments
+        if assembled.silent or assembled.before_value or assembled.begins(arguments) or arguments.lstrip()[:1] != "{":
             return waiting
         return None
 
@@ -211,7 +211,7 @@ class CallMatcher:
         last = self.calls[-1] if self.calls else None
         if last is None or (name and (name != last.name or not last.given)):
             return None
-        return last if arguments.strip() and last.said.same(arguments) else None
+        return last if arguments.strip() and last.arguments.same(arguments) else None
 
     def _continued(
         self, call: StreamedCall | None, index: int | None, given: str, arguments: str
@@ -219,16 +219,16 @@ class CallMatcher:
         """The call that a fragment without a name continues."""
         if call is None:
             return self._unplaced(index, given, arguments)
-        if not arguments.strip() or not call.said.complete():
+        if not arguments.strip() or not call.arguments.complete():
             return call
         waiting = self.waiting()
-        if call.said.same(arguments):
-            if waiting is not None and call.said.silent and lacks(waiting):
+        if call.arguments.same(arguments):
+            if waiting is not None and call.arguments.silent and lacks(waiting):
                 return waiting
-            if waiting is not None and not call.said.silent:
+            if waiting is not None and not call.arguments.silent:
                 waiting.robbed = True
             return call
-        if call.said.silent and waiting is not None and waiting.said.stood_in:
+        if call.arguments.silent and waiting is not None and waiting.arguments.stood_in:
             # Its server puts a stand-in before all arguments: these are the real ones.
             return call
         return waiting or call
@@ -239,7 +239,7 @@ class CallMatcher:
         if given and (index is not None or not self.calls):
             # An id may come later than the name.
             return waiting if waiting is not None and waiting.name and not waiting.given else None
-        if waiting is None or waiting.said.complete():
+        if waiting is None or waiting.arguments.complete():
             waiting = self._repeated("", arguments) or waiting
         if waiting is not None or index is not None:
             return waiting
@@ -258,22 +258,22 @@ class CallMatcher:
 
     def waiting(self) -> StreamedCall | None:
         """The only call that is without a whole value; else the only one whose value may be a stand-in."""
-        found: list[StreamedCall] = []
-        while self._unfinished and len(found) < 2:
+        unfinished: list[StreamedCall] = []
+        while self._unfinished and len(unfinished) < 2:
             call, _ = self._unfinished.popitem()
-            if not call.said.complete():
-                found.append(call)
-            elif call.said.silent:
+            if not call.arguments.complete():
+                unfinished.append(call)
+            elif call.arguments.silent:
                 self._silent[call] = None
-        self._unfinished.update(dict.fromkeys(found))
-        if not found and len(self._silent) == 1:
+        self._unfinished.update(dict.fromkeys(unfinished))
+        if not unfinished and len(self._silent) == 1:
             return next(iter(self._silent))
-        return found[0] if len(found) == 1 else None
+        return unfinished[0] if len(unfinished) == 1 else None
 
     def follow(self, call: StreamedCall, index: int | None, given: str) -> None:
         """Remember under which id and index a call was seen."""
         if given:
-            if not call.given and call.told < 0:
+            if not call.given and call.part_index < 0:
                 call.given = given
             self.by_id.setdefault(given, call)
         if index is not None and (index not in self.by_index or (given and self.by_id[given] is call)):
@@ -282,12 +282,12 @@ class CallMatcher:
 
 def _continues(call: StreamedCall, arguments: str) -> bool:
     """Whether arguments can only be more of an unfinished value: they do not begin one."""
-    return not call.said.silent and arguments.strip()[:1] not in ("", "{") and arguments.strip() != "null"
+    return not call.arguments.silent and arguments.strip()[:1] not in ("", "{") and arguments.strip() != "null"
 
 
 def lacks(call: StreamedCall) -> bool:
     """Whether nothing at all was said of a call's arguments."""
-    return call.said.silent and not call.said.stood_in
+    return call.arguments.silent and not call.arguments.stood_in
 
 
 class Restated:
@@ -309,8 +309,8 @@ class Restated:
             call, _ = self._changed.popitem()
             if call.meaning is not None:
                 self._meanings[call.meaning] -= 1
-            said = call.said.whole()
-            call.meaning = None if said is None else (call.name, meaning_of(said))
+            value = call.arguments.complete_text()
+            call.meaning = None if value is None else (call.name, meaning_of(value))
             if call.meaning is not None:
                 self._meanings[call.meaning] += 1
         return self._meanings[name, meaning_of(arguments)] > 0

@@ -30,18 +30,24 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import StopReason, Usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.failure import error_frame, failure_in, failure_of
-from dragoman.protocols.openai_chat.finish_reasons import PROMPT_FILTER, STOP_STRINGS, is_filtered, stop_of, stop_string
+from dragoman.protocols.openai_chat.finish_reasons import (
+    PROMPT_FILTER,
+    STOP_SEQUENCE_MEMBERS,
+    is_filtered,
+    stop_of,
+    stop_sequence,
+)
 from dragoman.protocols.openai_chat.shapes import (
     NAME,
 )
 from dragoman.protocols.openai_chat.stream_deltas import NONE, USUAL, DeltaReader
 from dragoman.protocols.openai_chat.stream_fast_path import ChunkFastPath
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
-from dragoman.rules.counts import news
+from dragoman.rules.counts import updated_counts
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.response_metadata import seconds_of
-from dragoman.rules.stop_reasons import at_cap, broken_off, reason_of, said, settled
+from dragoman.rules.stop_reasons import at_cap, broken_off, finalize_stop, reason_of, stated_reason
 from dragoman.rules.surrogates import UNREADABLE, SurrogateJoiner
 from dragoman.rules.unknown_fields import UnknownFields
 from dragoman.wire.json import kind_of, read_json
@@ -52,7 +58,7 @@ _CHUNK = ECHOES | {"id", "created", "model", "choices", "usage", "obfuscation", 
 _CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
 # What some servers say once at the end: the whole message, and the tokens.
 _READ = _CHOICE | {"message", "usage"}
-_UNUSUAL = frozenset({"message", "usage", *STOP_STRINGS})
+_UNUSUAL = frozenset({"message", "usage", *STOP_SEQUENCE_MEMBERS})
 _GROQ = frozenset({"id", "usage"})
 _LOGPROBS = frozenset({"content", "refusal"})
 
@@ -71,38 +77,38 @@ class _State(Enum):
 _FRESH, _OVER = _State.FRESH, _State.OVER
 
 
-def _says_one(delta: JsonObject) -> bool:
+def _has_one_value(delta: JsonObject) -> bool:
     """Whether only one member of a delta says anything; some servers write the role and nulls into every one."""
-    spoken = 0
+    filled = 0
     for key, value in delta.items():
         if value and key != "role":
-            spoken += 1
-    return spoken == 1 and delta.keys() <= USUAL
+            filled += 1
+    return filled == 1 and delta.keys() <= USUAL
 
 
 class ChatStreamDecoder:
     """Reads one stream."""
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
-        self._cap = asked.request.max_tokens
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+        self._cap = translation.request.max_tokens
         self._ledger = ledger
-        self._halves = SurrogateJoiner(ledger)
+        self._surrogates = SurrogateJoiner(ledger)
         self._state = _FRESH
         self._unknowns = UnknownFields(ledger, NAME)
         # The members of chunks and choices as they come again and again, once nothing in them is left to report.
         self._usual: list[str] = []
         self._usual_choice: list[str] = []
-        self._deltas = DeltaReader(asked, mint, ledger, self._unknowns)
-        self._likeness = ChunkFastPath()
+        self._deltas = DeltaReader(translation, mint, ledger, self._unknowns)
+        self._fast_path = ChunkFastPath()
         self._usage: JsonObject | None = None
         # Whether those are of all of the answer.
         self._is_counted = False
         self._tier: str | None = None
         self._finish: str | None = None
         self._sequence: tuple[str, str] | None = None
-        self._told_choices = False
+        self._choices_dropped = False
         # The index of the choice that came first, which is not always 0, nor a number.
-        self._place: JsonValue = None
+        self._first_index: JsonValue = None
         # The question was filtered; without an answer that is why.
         self._filtered = False
 
@@ -112,27 +118,27 @@ class ChatStreamDecoder:
             return []
         data = frame.data
         events: list[Event] = []
-        if data[:1] != b"{" and (said := data.strip()) in _NO_CHUNK:
+        if data[:1] != b"{" and (stripped := data.strip()) in _NO_CHUNK:
             # An event without data is some servers' sign of life.
-            if said:
+            if stripped:
                 self._end(events)
             return events
-        like, deltas = self._likeness, self._deltas
-        if like.known and (text := like.text(data)):
+        fast_path, deltas = self._fast_path, self._deltas
+        if fast_path.is_ready and (text := fast_path.text(data)):
             return [deltas.grown(text)]
         try:
             try:
                 # As `Halves.read` does it, without one call more for every chunk.
                 chunk = read_json(data)
             except UNREADABLE:
-                chunk = self._halves.reread(data)
+                chunk = self._surrogates.reread(data)
             if deltas.continued or deltas.calls is not None:
                 event = self._next(chunk)
                 if event is not None:
-                    if deltas.continued and like.lessons:
-                        like.learn(data, chunk, deltas.continued)
+                    if deltas.continued and fast_path.lessons:
+                        fast_path.learn(data, chunk, deltas.continued)
                     return [event]
-            like.known = False
+            fast_path.is_ready = False
             self._chunk(chunk, events)
         except WireError as error:
             self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
@@ -178,9 +184,9 @@ class ChatStreamDecoder:
         delta = get("delta")
         if type(delta) is not dict or get("finish_reason", absent) is not None:
             return None
-        if len(delta) != 1 and not _says_one(delta):
+        if len(delta) != 1 and not _has_one_value(delta):
             return None
-        if get("logprobs", absent) is not None or get("index", absent) or self._place:
+        if get("logprobs", absent) is not None or get("index", absent) or self._first_index:
             return None
         deltas = self._deltas
         text = delta.get(deltas.continued) if deltas.continued else None
@@ -230,22 +236,22 @@ class ChatStreamDecoder:
             if not isinstance(choice, dict):
                 raise WireError("/choices/0", "object", kind_of(choice))
             place = choice.get("index") or 0
-            if self._place is None:
-                self._place = place
-            if place == self._place:
+            if self._first_index is None:
+                self._first_index = place
+            if place == self._first_index:
                 self._choice(choice, events)
             else:
                 self._other_choice()
         if isinstance(usage, dict) and self._state is _State.FINISHED:
             # While one of several choices goes on, they may be of what was said until now.
-            self._is_counted = not choices or not self._told_choices
+            self._is_counted = not choices or not self._choices_dropped
 
     def _start(self, chunk: JsonObject, events: list[Event]) -> None:
         self._state = _State.RUNNING
-        answer_id, model = chunk.get("id"), chunk.get("model")
+        response_id, model = chunk.get("id"), chunk.get("model")
         events.append(
             Started(
-                id=answer_id if isinstance(answer_id, str) else "",
+                id=response_id if isinstance(response_id, str) else "",
                 model=model if isinstance(model, str) else "",
                 created=seconds_of(chunk.get("created")),
             )
@@ -260,13 +266,13 @@ class ChatStreamDecoder:
             return
         if self._usage is None:
             self._usage = {}
-        self._usage.update(news(self._usage, usage))
+        self._usage.update(updated_counts(self._usage, usage))
 
     def _other_choice(self) -> None:
         # What was counted before was not all.
         self._is_counted = False
-        if not self._told_choices:
-            self._told_choices = True
+        if not self._choices_dropped:
+            self._choices_dropped = True
             self._ledger.dropped(Feature.CHOICES, ("alternatives",), "only the first choice is passed on")
 
     def _choice(self, choice: JsonObject, events: list[Event]) -> None:
@@ -289,7 +295,7 @@ class ChatStreamDecoder:
             return
         if not isinstance(finish, str):
             raise WireError("/choices/0/finish_reason", "string", kind_of(finish))
-        if not said(finish):
+        if not stated_reason(finish):
             return
         broken = broken_off(finish)
         if broken is not None:
@@ -298,7 +304,7 @@ class ChatStreamDecoder:
         if self._finish is None or reason_of(finish) is not StopReason.END:
             # An end that is said again in a plainer word was the first.
             self._finish = finish
-        self._sequence = stop_string(choice) or self._sequence
+        self._sequence = stop_sequence(choice) or self._sequence
         self._state = _State.FINISHED
         self._deltas.end(events)
 
@@ -306,7 +312,7 @@ class ChatStreamDecoder:
         """Report the members of a choice that nobody reads; a stop string is told with the end."""
         settled = True
         for key, value in choice.items():
-            if key not in _READ and not (key in STOP_STRINGS and isinstance(value, str)):
+            if key not in _READ and not (key in STOP_SEQUENCE_MEMBERS and isinstance(value, str)):
                 settled = self._unknowns.name(key, value) and settled
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, dict):
@@ -327,7 +333,7 @@ class ChatStreamDecoder:
         except WireError as error:
             self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
             return
-        self._halves.close()
+        self._surrogates.close()
         if deltas.citations:
             self._ledger.dropped(Feature.CITATIONS, ("parts",), "citations without a text")
         usage: Usage | None = None
@@ -337,9 +343,9 @@ class ChatStreamDecoder:
         refusal = "".join(deltas.refusal)
         if self._filtered and self._finish is None and deltas.next_index() == 0:
             self._finish = "content_filter"
-        any_told = calls is not None and calls.any_told
-        stop = stop_of(self._finish, calls=any_told, refusal=refusal or None, sequence=self._sequence)
-        stop = settled(stop, self._ledger, cut=cut or at_cap(usage, self._cap))
+        has_calls = calls is not None and calls.any_announced
+        stop = stop_of(self._finish, calls=has_calls, refusal=refusal or None, sequence=self._sequence)
+        stop = finalize_stop(stop, self._ledger, cut=cut or at_cap(usage, self._cap))
         if self._sequence is not None and stop.sequence is None:
             self._unknowns.name(*self._sequence)
         self._state = _OVER

@@ -23,7 +23,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
 from dragoman.protocols.codec import Mint, TranslationContext
-from dragoman.protocols.openai_chat.call_signatures import EXTRA_CONTENT, is_thought, message_proof, proof_part
+from dragoman.protocols.openai_chat.call_signatures import EXTRA_CONTENT, is_thought, message_signature, signature_part
 from dragoman.protocols.openai_chat.parts import decode_annotation
 from dragoman.protocols.openai_chat.reasoning_details import nested_blocks, repeats_itself
 from dragoman.protocols.openai_chat.shapes import (
@@ -79,7 +79,7 @@ class OpenPart(Enum):
 NONE, THINKING = OpenPart.NONE, OpenPart.THINKING
 _TEXT = OpenPart.TEXT
 # The runs that tell the members of a message; calls are told elsewhere.
-_SAID_IN: dict[str, OpenPart] = {
+_PART_OF_MEMBER: dict[str, OpenPart] = {
     "content": _TEXT,
     "annotations": _TEXT,
     "refusal": OpenPart.REFUSAL,
@@ -91,9 +91,9 @@ _SAID_IN: dict[str, OpenPart] = {
 class DeltaReader:
     """Reads the deltas of one stream; the decoder's short way looks at what is open here."""
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger, unknowns: UnknownFields) -> None:
-        self._asked, self._mint, self._ledger = asked, mint, ledger
-        self._target = asked.target
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger, unknowns: UnknownFields) -> None:
+        self._translation, self._mint, self._ledger = translation, mint, ledger
+        self._target = translation.target
         self._unknowns = unknowns
         # A counter of its own, which both the reader and its calls may hold.
         self.next_index = count().__next__
@@ -108,14 +108,14 @@ class DeltaReader:
         # The text of all reasoning that is over.
         self._thought: list[str] = []
         self._thought_length = 0
-        self._inline = InlineThinking() if asked.target.abilities.inline_thinking else None
+        self._inline = InlineThinking() if translation.target.capabilities.inline_thinking else None
         self.refusal: list[str] = []
         # Citations that wait for their text.
         self.citations: list[Citation] = []
         # Whether `tool_calls` came: some servers say the same in `function_call` as well.
         self._modern = False
         # What proved the text, as it was told last.
-        self._proof: JsonObject = {}
+        self._signature: JsonObject = {}
 
     def take(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
         """What one delta tells: reasoning, then text, then calls (T1); null, "" and [] are nothing (S3)."""
@@ -124,19 +124,19 @@ class DeltaReader:
             self._call(calls, events)
             return
         usual = delta.keys() <= USUAL
-        rare = not usual and self._rarely(delta, events)
+        rare = not usual and self._take_rare(delta, events)
         if (rare or get("reasoning_content") or get("reasoning")) and not self._thought_again(delta, choice):
             self._reason(delta, events)
         content = get("content")
         if content:
             if isinstance(content, str):
                 if usual or not is_thought(delta) or self._in_tags(content):
-                    self._say(content, choice, events)
+                    self._add_text(content, choice, events)
                 else:
                     self._think(content, events)
-                    self.thinking.said = INLINE
+                    self.thinking.stated = INLINE
             else:
-                self._hear(content, choice, events)
+                self._take_content_parts(content, choice, events)
         refusal = get("refusal")
         if refusal:
             self._refuse(refusal, choice, events)
@@ -160,7 +160,7 @@ class DeltaReader:
         if not isinstance(message, dict):
             raise WireError("/choices/0/message", "object", kind_of(message))
         calls = message.get("tool_calls")
-        new: JsonObject = {key: value for key, value in message.items() if _SAID_IN.get(key) not in self._ran}
+        new: JsonObject = {key: value for key, value in message.items() if _PART_OF_MEMBER.get(key) not in self._ran}
         if new:
             self.take(new, choice, events)
         if not calls:
@@ -173,17 +173,17 @@ class DeltaReader:
                 raise WireError("/choices/0/message/tool_calls/0", "object", kind_of(call))
             self._assembly().restate(call, position, events)
 
-    def _rarely(self, delta: JsonObject, events: list[Event]) -> bool:
+    def _take_rare(self, delta: JsonObject, events: list[Event]) -> bool:
         """Read the members that few deltas have; say whether there is reasoning among them."""
-        proof = message_proof(delta)
-        if proof and proof != self._proof:
-            self._proof = proof
+        signature = message_signature(delta)
+        if signature and signature != self._signature:
+            self._signature = signature
             index = self.next_index()
-            events += (PartStarted(index, proof_part("", proof, self._target)), PartEnded(index))
-        known = {*proof, EXTRA_CONTENT} if is_thought(delta) else {*proof}
+            events += (PartStarted(index, signature_part("", signature, self._target)), PartEnded(index))
+        expected = {*signature, EXTRA_CONTENT} if is_thought(delta) else {*signature}
         if repeats_itself(delta):
-            known.add(BESIDE)
-        self._unknowns.members(delta, _DELTA | known if known else _DELTA)
+            expected.add(BESIDE)
+        self._unknowns.members(delta, _DELTA | expected if expected else _DELTA)
         return any(map(delta.get, _RARE_REASONING)) or bool(nested_blocks(delta))
 
     def _in_tags(self, content: str) -> bool:
@@ -192,7 +192,7 @@ class DeltaReader:
             self._inline = InlineThinking()
         return self._inline is not None
 
-    def _hear(self, content: JsonValue, choice: JsonObject, events: list[Event]) -> None:
+    def _take_content_parts(self, content: JsonValue, choice: JsonObject, events: list[Event]) -> None:
         """Content that comes in parts: text, and thinking in its place."""
         if not isinstance(content, list):
             raise WireError("/choices/0/delta/content", "string or array", kind_of(content))
@@ -200,7 +200,7 @@ class DeltaReader:
         for part in content:
             if isinstance(part, dict) and part.get("type") in THINKING_PARTS:
                 if texts:
-                    self._say("".join(texts), choice, events)
+                    self._add_text("".join(texts), choice, events)
                     texts.clear()
                 self._think_in_content(part, events)
                 continue
@@ -211,8 +211,8 @@ class DeltaReader:
                     self._unknowns.name(str(part.get("type")))
             if isinstance(text, str):
                 texts.append(text)
-        if said := "".join(texts):
-            self._say(said, choice, events)
+        if tail := "".join(texts):
+            self._add_text(tail, choice, events)
 
     def _think_in_content(self, part: JsonObject, events: list[Event]) -> None:
         if self.run is not THINKING:
@@ -231,12 +231,12 @@ class DeltaReader:
         self.run = run
         self._ran.add(run)
 
-    def _say(self, text: str, choice: JsonObject, events: list[Event]) -> None:
+    def _add_text(self, text: str, choice: JsonObject, events: list[Event]) -> None:
         if self._inline is not None:
             thought, text = self._inline.feed(text)
             if thought:
                 self._think(thought, events)
-                self.thinking.said = INLINE
+                self.thinking.stated = INLINE
             if self._inline.over:
                 self._inline = None
             if not text:
@@ -249,7 +249,7 @@ class DeltaReader:
         logprobs = choice.get("logprobs")
         events.append(PartGrew(self.index, TextDelta(text, _logprobs(logprobs, "content") if logprobs else None)))
         if self.citations:
-            self._tell_citations(events)
+            self._emit_citations(events)
 
     def _refuse(self, refusal: JsonValue, choice: JsonObject, events: list[Event]) -> None:
         if not isinstance(refusal, str):
@@ -264,15 +264,15 @@ class DeltaReader:
     def _cite(self, delta: JsonObject, events: list[Event]) -> None:
         self.citations += [decode_annotation(annotation) for annotation in Fields(delta).each("annotations")]
         if self.run is _TEXT:
-            self._tell_citations(events)
+            self._emit_citations(events)
 
-    def _tell_citations(self, events: list[Event]) -> None:
+    def _emit_citations(self, events: list[Event]) -> None:
         events += [PartGrew(self.index, CitationAdded(citation)) for citation in self.citations]
         self.citations.clear()
 
     def _reason(self, delta: JsonObject, events: list[Event]) -> None:
         text = self.thinking.take(delta)
-        if self.thinking.said is not INLINE:
+        if self.thinking.stated is not INLINE:
             # A server with a member for reasoning does not write it inline as well.
             self._inline = None
         if self.run is not THINKING:
@@ -285,11 +285,11 @@ class DeltaReader:
         """Whether the last chunk says all reasoning once more, after the text; it must say nothing else of it."""
         if not self._thought or self.run is THINKING or not choice.get("finish_reason"):
             return False
-        said = [value for key in _RARE_REASONING if (value := delta.get(key))]
-        if not said or any(type(value) is not str or len(value) != self._thought_length for value in said):
+        values = [value for key in _RARE_REASONING if (value := delta.get(key))]
+        if not values or any(type(value) is not str or len(value) != self._thought_length for value in values):
             return False
         thought = "".join(self._thought)
-        return all(value == thought for value in said)
+        return all(value == thought for value in values)
 
     def _think(self, text: str, events: list[Event]) -> None:
         if self.run is not THINKING:
@@ -298,8 +298,8 @@ class DeltaReader:
         if self.index < 0:
             self.index = self.next_index()
             events.append(PartStarted(self.index, Thinking(text="")))
-            said = self.thinking.said
-            self.continued = said.field if said is not None and said.field != CONTENT else ""
+            stated = self.thinking.stated
+            self.continued = stated.field if stated is not None and stated.field != CONTENT else ""
         self.thinking.pieces.append(text)
         events.append(PartGrew(self.index, TextDelta(text)))
 
@@ -321,7 +321,7 @@ class DeltaReader:
 
     def _assembly(self) -> CallAssembly:
         if self.calls is None:
-            self.calls = CallAssembly(self._asked, self._mint, self._ledger, self._unknowns, self.next_index)
+            self.calls = CallAssembly(self._translation, self._mint, self._ledger, self._unknowns, self.next_index)
         return self.calls
 
     def _end_run(self, events: list[Event]) -> None:
@@ -348,14 +348,14 @@ class DeltaReader:
             self._inline = None
             if thought:
                 self._think(thought, events)
-                self.thinking.said = INLINE
+                self.thinking.stated = INLINE
             if text:
-                self._say(text, {}, events)
+                self._add_text(text, {}, events)
         self._end_run(events)
         if self.calls is not None:
             self.calls.end(events)
 
 
 def _logprobs(logprobs: JsonValue, key: str) -> JsonList | None:
-    found = logprobs.get(key) if isinstance(logprobs, dict) else None
-    return found if isinstance(found, list) and found else None
+    entries = logprobs.get(key) if isinstance(logprobs, dict) else None
+    return entries if isinstance(entries, list) and entries else None

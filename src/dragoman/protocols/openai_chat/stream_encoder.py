@@ -44,11 +44,11 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import InputForm, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.codec import Mint, TranslationContext
-from dragoman.protocols.openai_chat.call_signatures import hang, is_proof
+from dragoman.protocols.openai_chat.call_signatures import attach_signature, is_call_signature
 from dragoman.protocols.openai_chat.failure import error_frame
-from dragoman.protocols.openai_chat.finish_reasons import finish_word, report_stop
+from dragoman.protocols.openai_chat.finish_reasons import finish_reason_of, report_stop
 from dragoman.protocols.openai_chat.parts import merge_extras
-from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry, write_home
+from dragoman.protocols.openai_chat.reasoning import encode_details, indexed, turn_entry, write_native
 from dragoman.protocols.openai_chat.response_parts import (
     Paragraphs,
     annotate,
@@ -64,7 +64,7 @@ from dragoman.rules.extras import drop_extras
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE
 
-_text = Encoder().encode
+_encode_string = Encoder().encode
 
 _OPEN_INPUT = '{"input":"'
 _CLOSE_INPUT = '"}'
@@ -91,18 +91,18 @@ class _Writer:
 class ChatStreamEncoder:
     """Writes one stream."""
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
-        self._asked = asked
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+        self._translation = translation
         self._mint = mint
         self._ledger = ledger
-        self._legacy = asked.request.legacy_functions
-        self._usage_asked = bool(asked.request.include_usage)
+        self._legacy = translation.request.legacy_functions
+        self._usage_requested = bool(translation.request.include_usage)
         self._head = b""
-        self._tail = b',"finish_reason":null}]' + (b',"usage":null}\n\n' if self._usage_asked else b"}\n\n")
+        self._tail = b',"finish_reason":null}]' + (b',"usage":null}\n\n' if self._usage_requested else b"}\n\n")
         self._writers: dict[int, _Writer] = {}
         self._paragraphs = Paragraphs()
         # How much text was written so far, in characters.
-        self._said = 0
+        self._text_length = 0
         self._reasoned = False
         self._refused = False
         self._calls = 0
@@ -110,7 +110,7 @@ class ChatStreamEncoder:
         self._annotations = 0
         # The numbers of calls by their ids, and proofs that wait for theirs.
         self._numbers: dict[str, int] = {}
-        self._proofs: dict[str, Seal] = {}
+        self._signatures: dict[str, Seal] = {}
         self._usage: Usage | None = None
         self._stop: Stop | None = None
         self._alternatives: tuple[JsonObject, ...] = ()
@@ -127,7 +127,7 @@ class ChatStreamEncoder:
             "id": completion_id(event.id, self._mint),
             "object": CHUNK,
             "created": event.created if event.created is not None else self._mint.now(),
-            "model": self._asked.request.model or event.model,
+            "model": self._translation.request.model or event.model,
         }
         self._head = b"data: " + encode(head)[:-1]
         return self._delta({"role": "assistant", "content": ""})
@@ -189,9 +189,9 @@ class ChatStreamEncoder:
         if part.extras is not None and part.extras.origin == NAME:
             merge_extras(fragment, part.extras)
         self._numbers[part.call_id] = number
-        proof = self._proofs.pop(part.call_id, None)
-        if proof is not None:
-            hang(proof, fragment)
+        signature = self._signatures.pop(part.call_id, None)
+        if signature is not None:
+            attach_signature(signature, fragment)
         return _Writer(before, after, fold), self._delta({"tool_calls": [fragment]})
 
     def _grow(self, event: PartGrew) -> bytes:
@@ -214,46 +214,46 @@ class ChatStreamEncoder:
             lead = self._lead(writer)
             writer.grown = True
         if writer.quoted:
-            text = _text(text)[1:-1].decode()
+            text = _encode_string(text)[1:-1].decode()
         writer.length += len(text)
         if writer.is_text:
-            self._said += len(text)
+            self._text_length += len(text)
         if logprobs:
             return lead + self._with_logprobs(writer, text, logprobs)
-        return b"%b%b%b%b" % (lead, writer.before, _text(text), writer.after)
+        return b"%b%b%b%b" % (lead, writer.before, _encode_string(text), writer.after)
 
     def _with_logprobs(self, writer: _Writer, text: str, logprobs: JsonValue) -> bytes:
         refusal = isinstance(writer.fold.part, Refusal)
-        told: JsonObject = {"content": None if refusal else logprobs, "refusal": logprobs if refusal else None}
-        tail = b'},"logprobs":%b%b' % (encode(told), self._tail)
-        return b"%b%b%b" % (writer.before, _text(text), tail)
+        by_kind: JsonObject = {"content": None if refusal else logprobs, "refusal": logprobs if refusal else None}
+        tail = b'},"logprobs":%b%b' % (encode(by_kind), self._tail)
+        return b"%b%b%b" % (writer.before, _encode_string(text), tail)
 
     def _lead(self, writer: _Writer) -> bytes:
         """What comes before the first delta of a part: a blank line, or the opening of wrapped input."""
         part = writer.fold.part
         if isinstance(part, ToolCall):
             if part.form is InputForm.TEXT:
-                return b"%b%b%b" % (writer.before, _text(_OPEN_INPUT), writer.after)
+                return b"%b%b%b" % (writer.before, _encode_string(_OPEN_INPUT), writer.after)
             return b""
         apart = False
         if isinstance(part, Text):
             apart = self._paragraphs.separates(part.id)
-            self._said += 2 if apart else 0
-            writer.start = self._said
+            self._text_length += 2 if apart else 0
+            writer.start = self._text_length
         elif isinstance(part, Thinking):
             apart, self._reasoned = self._reasoned, True
-        return b"%b%b%b" % (writer.before, _text("\n\n"), writer.after) if apart else b""
+        return b"%b%b%b" % (writer.before, _encode_string("\n\n"), writer.after) if apart else b""
 
     def _close(self, event: PartEnded) -> bytes:
         writer = self._writers[event.index]
-        part = writer.fold.whole()
+        part = writer.fold.assemble()
         if isinstance(part, ToolCall):
             return self._close_call(writer, part)
         if isinstance(part, Thinking):
             return self._close_thinking(part)
         if isinstance(part, Text) and part.citations:
-            found = annotate(part.citations, writer.start, writer.length, event.index, self._ledger)
-            entries = indexed(found, self._annotations)
+            annotations = annotate(part.citations, writer.start, writer.length, event.index, self._ledger)
+            entries = indexed(annotations, self._annotations)
             self._annotations += len(entries)
             return self._delta({"annotations": list[JsonValue](entries)}) if entries else b""
         return b""
@@ -264,11 +264,11 @@ class ChatStreamEncoder:
             entries = indexed(encode_details(part), self._details)
             self._details += len(entries)
             return self._delta({"reasoning_details": list[JsonValue](entries)}) if entries else b""
-        if is_proof(part):
-            return self._close_proof(seal)
+        if is_call_signature(part):
+            return self._close_signature(seal)
         # The text is told already, before anybody knew how its provider spells it; what stands beside it is not.
         beside: JsonObject = {}
-        write_home([part], beside)
+        write_native([part], beside)
         delta: JsonObject = {key: value for key, value in beside.items() if key not in REASONING_FIELDS}
         entries = indexed(encode_details(part), self._details)
         self._details += len(entries)
@@ -276,15 +276,15 @@ class ChatStreamEncoder:
             delta["reasoning_details"] = JsonList(entries)
         return self._delta(delta) if delta else b""
 
-    def _close_proof(self, seal: Seal) -> bytes:
+    def _close_signature(self, seal: Seal) -> bytes:
         """A proof waits for its call; one that comes later, or proves the message, is told at once."""
         call_id = str(seal.body.get("call_id") or "")
         number = self._numbers.get(call_id)
         if call_id and number is None:
-            self._proofs[call_id] = seal
+            self._signatures[call_id] = seal
             return b""
         fragment: JsonObject = {} if number is None else {"index": number}
-        hang(seal, fragment)
+        attach_signature(seal, fragment)
         return self._delta(fragment if number is None else {"tool_calls": [fragment]})
 
     def _close_call(self, writer: _Writer, part: ToolCall) -> bytes:
@@ -292,9 +292,9 @@ class ChatStreamEncoder:
             return b""
         if part.form is InputForm.TEXT:
             lead = b"" if writer.grown else self._lead(writer)
-            return b"%b%b%b%b" % (lead, writer.before, _text(_CLOSE_INPUT), writer.after)
+            return b"%b%b%b%b" % (lead, writer.before, _encode_string(_CLOSE_INPUT), writer.after)
         # A client always gets an object, never the empty string (N3).
-        return b"" if writer.grown else b"%b%b%b" % (writer.before, _text("{}"), writer.after)
+        return b"" if writer.grown else b"%b%b%b" % (writer.before, _encode_string("{}"), writer.after)
 
     def _remember_usage(self, event: UsageReported) -> bytes:
         self._usage = event.usage
@@ -312,17 +312,17 @@ class ChatStreamEncoder:
         stop = self._stop or Stop(reason=StopReason.OTHER)
         report_stop(stop, self._ledger)
         frames = [self._turn()]
-        for _ in self._proofs:
+        for _ in self._signatures:
             note = "the call that it proves is not told"
             self._ledger.dropped(Feature.THINKING_SEAL, ("parts",), note)
         if stop.reason is StopReason.REFUSAL and stop.explanation and not self._refused:
             frames.append(self._delta({"refusal": stop.explanation}))
-        word = finish_word(stop, calls=self._calls > 0, refusal=self._refused, legacy=self._legacy)
-        tail = self._tail.replace(b"null", _text(word), 1)
+        finish_reason = finish_reason_of(stop, calls=self._calls > 0, refusal=self._refused, legacy=self._legacy)
+        tail = self._tail.replace(b"null", _encode_string(finish_reason), 1)
         frames.append(b'%b,"choices":[{"index":0,"delta":{}%b' % (self._head, tail))
         frames += [self._choice(number, choice) for number, choice in enumerate(self._alternatives, 1)]
         usage = encode_usage(self._usage, self._ledger)
-        if self._usage_asked:
+        if self._usage_requested:
             frames.append(b'%b,"choices":[],"usage":%b%b}\n\n' % (self._head, encode(usage), self._tier()))
         frames.append(DONE)
         return b"".join(frames)
@@ -338,23 +338,23 @@ class ChatStreamEncoder:
                 {"index": place, **call} | {"index": place} if isinstance(call, dict) else call
                 for place, call in enumerate(calls)
             ]
-        said: JsonObject = {**choice, "index": number, "delta": delta, "finish_reason": None}
-        said.pop("message", None)
+        content: JsonObject = {**choice, "index": number, "delta": delta, "finish_reason": None}
+        content.pop("message", None)
         ended: JsonObject = {"index": number, "delta": {}, "finish_reason": choice.get("finish_reason")}
-        tail = b',"usage":null}\n\n' if self._usage_asked else b"}\n\n"
-        return b"".join([b'%b,"choices":[%b]%b' % (self._head, encode(one), tail) for one in (said, ended)])
+        tail = b',"usage":null}\n\n' if self._usage_requested else b"}\n\n"
+        return b"".join([b'%b,"choices":[%b]%b' % (self._head, encode(one), tail) for one in (content, ended)])
 
     def _tier(self) -> bytes:
         tier = self._usage.service_tier if self._usage is not None else None
-        served = SERVED_TIERS.told(tier, ("usage", "service_tier"), self._ledger)
-        return b"" if served is None else b',"service_tier":%b' % _text(served)
+        served = SERVED_TIERS.map_value(tier, ("usage", "service_tier"), self._ledger)
+        return b"" if served is None else b',"service_tier":%b' % _encode_string(served)
 
     def _turn(self) -> bytes:
         """The exact form of a turn that the client's echo would not give back (V1)."""
-        if self._asked.render_turn is None or not self._asked.origin:
+        if self._translation.render_turn is None or not self._translation.origin:
             return b""
-        parts = tuple(self._writers[index].fold.whole() for index in sorted(self._writers))
-        seal = seal_turn(parts, self._asked.origin, self._asked)
+        parts = tuple(self._writers[index].fold.assemble() for index in sorted(self._writers))
+        seal = seal_turn(parts, self._translation.origin, self._translation)
         if seal is None:
             return b""
         return self._delta({"reasoning_details": list[JsonValue](indexed([turn_entry(seal)], self._details))})

@@ -25,35 +25,35 @@ _read_text = Decoder(str).decode
 class ChunkFastPath:
     """What stands around the text of a stream's chunks, as long as it stays the same."""
 
-    __slots__ = ("_before", "_behind", "known", "lessons")
+    __slots__ = ("_after", "_before", "is_ready", "lessons")
 
     def __init__(self) -> None:
-        self.known = False
+        self.is_ready = False
         self.lessons = _LESSONS
-        self._before = self._behind = b""
+        self._before = self._after = b""
 
     def text(self, data: bytes) -> str:
         """The text of a chunk that is like the one before; "" if it is another, or says nothing."""
-        before, behind = self._before, self._behind
-        if not data.startswith(before) or not data.endswith(behind):
+        before, after = self._before, self._after
+        if not data.startswith(before) or not data.endswith(after):
             return ""
         try:
-            return _read_text(data[len(before) : len(data) - len(behind)])
+            return _read_text(data[len(before) : len(data) - len(after)])
         except UNREADABLE:
             return ""
 
     def learn(self, data: bytes, chunk: JsonValue, name: str) -> None:
         """Learn from a chunk that was read, and is not needed any more: this member of its delta is its text."""
-        self.known = False
+        self.is_ready = False
         self.lessons -= 1
         if self.lessons % _FEW:
             return
         match chunk:
             case {"choices": [{"delta": dict() as delta}]}:
-                self._before, found, self._behind = data.partition(encode(delta.get(name)))
+                self._before, matched, self._after = data.partition(encode(delta.get(name)))
                 delta[name] = _PROBE
                 try:
-                    self.known = bool(found) and read_json(self._before + _WRITTEN_PROBE + self._behind) == chunk
+                    self.is_ready = bool(matched) and read_json(self._before + _WRITTEN_PROBE + self._after) == chunk
                 except UNREADABLE:
                     # It was mended before it could be read.
-                    self.known = False
+                    self.is_ready = False

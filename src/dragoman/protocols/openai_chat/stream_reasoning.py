@@ -22,10 +22,21 @@ from dragoman.wire.json import kind_of
 class ThinkingRun:
     """One stretch of reasoning: the text, once, although several members may repeat it, and its details (V7)."""
 
-    __slots__ = ("_blocks", "_details", "_items", "_opaque", "_part", "_said", "_signed", "_since", "pieces", "said")
+    __slots__ = (
+        "_blocks",
+        "_details",
+        "_items",
+        "_opaque",
+        "_part",
+        "_part_pieces",
+        "_signed",
+        "_since",
+        "pieces",
+        "stated",
+    )
 
     def __init__(self) -> None:
-        self.said: StatedReasoning | None = None
+        self.stated: StatedReasoning | None = None
         self.pieces: list[str] = []
         self._details = ReasoningDetails()
         self._blocks = Blocks()
@@ -33,14 +44,14 @@ class ThinkingRun:
         self._opaque = ""
         # Thinking in the content: its members but the text, and that in the pieces that it came in.
         self._part: JsonObject | None = None
-        self._said: JsonList = []
+        self._part_pieces: JsonList = []
         self._since = 0
         # Whether a signature came: who signs piece by piece repeats nothing.
         self._signed = False
 
     def take(self, delta: JsonObject) -> str:
         """Read the reasoning members of a delta and give the text that is new."""
-        told = ""
+        stated_text = ""
         for field in REASONING_FIELDS:
             value = delta.get(field)
             if not value:
@@ -50,12 +61,17 @@ class ThinkingRun:
                 if field == OTHERS_TOO:
                     continue
                 raise WireError(f"/choices/0/delta/{field}", "string", kind_of(value))
-            if not told:
-                told = text
-                if self.said is None and text:
-                    self.said = StatedReasoning(field, "")
-            elif text == told and self.said is not None and self.said.also is None and self.said.field != field:
-                self.said = StatedReasoning(self.said.field, "", field)
+            if not stated_text:
+                stated_text = text
+                if self.stated is None and text:
+                    self.stated = StatedReasoning(field, "")
+            elif (
+                text == stated_text
+                and self.stated is not None
+                and self.stated.also is None
+                and self.stated.field != field
+            ):
+                self.stated = StatedReasoning(self.stated.field, "", field)
         opaque = delta.get(OPAQUE)
         if opaque and isinstance(opaque, str):
             self._opaque = opaque
@@ -67,16 +83,18 @@ class ThinkingRun:
         items = [item for item in _objects(delta.get(ITEMS), ITEMS) if item not in self._items[-1:]]
         self._items += items
         if not entries and not blocks and not items:
-            return told
+            return stated_text
         text = Structured(details=entries, blocks=blocks, items=items).text()
-        return self._new(text, told, signed=bool(items) or any(entry.get("signature") for entry in (*entries, *blocks)))
+        return self._new(
+            text, stated_text, signed=bool(items) or any(entry.get("signature") for entry in (*entries, *blocks))
+        )
 
-    def _new(self, text: str, told: str, *, signed: bool) -> str:
+    def _new(self, text: str, stated_text: str, *, signed: bool) -> str:
         """What of a structured text was not told before."""
         since = "".join(self.pieces[self._since :])
-        self._since = len(self.pieces) + bool(told)
-        if told or not text:
-            return told
+        self._since = len(self.pieces) + bool(stated_text)
+        if stated_text or not text:
+            return stated_text
         # Some servers repeat at the end, signed, what they have told piece by piece.
         whole, self._signed = signed and not self._signed, signed or self._signed
         if repeats(since, text) or (whole and repeats("".join(self.pieces), text)):
@@ -89,10 +107,10 @@ class ThinkingRun:
         text = block_text(part)
         if self._part is None:
             self._part = {}
-            self.said = self.said or StatedReasoning(CONTENT, "")
+            self.stated = self.stated or StatedReasoning(CONTENT, "")
         self._part.update({key: value for key, value in part.items() if value is not None and key != "thinking"})
-        said = part.get("thinking")
-        self._said += said if isinstance(said, list) else [said] if said is not None else []
+        thinking = part.get("thinking")
+        self._part_pieces += thinking if isinstance(thinking, list) else [thinking] if thinking is not None else []
         return text
 
     def seal(self, target: TargetModel) -> Seal:
@@ -102,27 +120,27 @@ class ThinkingRun:
             blocks=self._blocks.merged(),
             items=self._items,
             opaque=self._opaque,
-            parts=[self._whole_part()] if self._part is not None else [],
+            parts=[self._merged_part()] if self._part is not None else [],
         )
-        return text_seal(self.said, "".join(self.pieces), beside, target)
+        return text_seal(self.stated, "".join(self.pieces), beside, target)
 
-    def _whole_part(self) -> JsonObject:
+    def _merged_part(self) -> JsonObject:
         """The thinking that stood in the content, as one part; texts that follow each other are one."""
         part: JsonObject = {"type": "thinking", **(self._part or {})}
-        texts = [piece for piece in self._said if isinstance(piece, str)]
-        if len(texts) == len(self._said):
+        texts = [piece for piece in self._part_pieces if isinstance(piece, str)]
+        if len(texts) == len(self._part_pieces):
             return {**part, "thinking": "".join(texts)} if texts else part
         grown: list[tuple[JsonValue, list[str]]] = []
-        for piece in self._said:
+        for piece in self._part_pieces:
             text = piece.get("text") if isinstance(piece, dict) else None
             if isinstance(text, str) and grown and grown[-1][1]:
                 grown[-1][1].append(text)
             else:
                 grown.append((piece, [text] if isinstance(text, str) else []))
-        said: JsonList = [
+        merged: JsonList = [
             {**first, "text": "".join(more)} if isinstance(first, dict) and more else first for first, more in grown
         ]
-        return {**part, "thinking": said}
+        return {**part, "thinking": merged}
 
 
 def _objects(value: JsonValue, key: str) -> list[JsonObject]:

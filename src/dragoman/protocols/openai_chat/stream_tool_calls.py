@@ -23,13 +23,13 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, InputForm, ToolCall
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Mint, TranslationContext
-from dragoman.protocols.openai_chat.call_signatures import call_proof, proof_part, without_proof
+from dragoman.protocols.openai_chat.call_signatures import call_signature, signature_part, without_signature
 from dragoman.protocols.openai_chat.messages import arguments_text
 from dragoman.protocols.openai_chat.response_parts import BENT
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.protocols.openai_chat.stream_call_matching import (
-    KNOWN,
-    MAY_BE_WHOLE,
+    EXPECTED_MEMBERS,
+    MAY_END_VALUE,
     CallMatcher,
     Restated,
     StreamedCall,
@@ -44,7 +44,7 @@ from dragoman.wire.json import kind_of
 
 _INNER = frozenset({"name", "arguments", "input"})
 # No tool has a longer one, however many pieces it comes in.
-_LONGEST_NAME = 1024
+_MAX_NAME_LENGTH = 1024
 _SURPLUS = "more arguments came after a whole value"
 _ARGUMENTS = "/choices/0/delta/tool_calls/0/function/arguments"
 _NAME = "/choices/0/delta/tool_calls/0/function/name"
@@ -60,21 +60,21 @@ class CallAssembly:
 
     def __init__(
         self,
-        asked: TranslationContext,
+        translation: TranslationContext,
         mint: Mint,
         ledger: Ledger,
         unknowns: UnknownFields,
         next_index: Callable[[], int],
     ) -> None:
-        self._table = asked.table
-        self._relayed = asked.relayed
-        self._target = asked.target
+        self._table = translation.table
+        self._relayed = translation.relayed
+        self._target = translation.target
         self._mint = mint
         self._ledger = ledger
         self._unknowns = unknowns
         self._next_index = next_index
-        names = frozenset(tool.name for tool in asked.request.tools if isinstance(tool, FunctionTool | TextTool))
-        self._owners = CallMatcher(asked.table, names)
+        names = frozenset(tool.name for tool in translation.request.tools if isinstance(tool, FunctionTool | TextTool))
+        self._matcher = CallMatcher(translation.table, names)
         # Those that opened since something else began; and those with a stand-in that other calls followed.
         self._latest: list[StreamedCall] = []
         self._may_grow: list[StreamedCall] = []
@@ -87,7 +87,7 @@ class CallAssembly:
         self._ids: set[str] = set()
         # Whole calls that were opened again at another index, by that, and the arguments that came there since.
         self._twins: dict[int, tuple[StreamedCall, ArgumentAssembler]] = {}
-        self.any_told = False
+        self.any_announced = False
 
     def next(self, fragment: JsonValue) -> PartGrew | None:
         """The one event of a fragment that only brings more arguments, exactly as `take` tells it; None for others."""
@@ -98,7 +98,7 @@ class CallAssembly:
             return None
         if (len(fragment) != 2 or len(inner) != 1) and not _only_continues(fragment, inner):
             return None
-        call, more = self._owners.by_index.get(index), inner.get("arguments")
+        call, more = self._matcher.by_index.get(index), inner.get("arguments")
         if type(more) is not str or not more or call is None:
             return None
         pieces = call.quick
@@ -106,10 +106,10 @@ class CallAssembly:
         if pieces is None or "{" in more:
             return None
         pieces.append(more)
-        if more[-1] in MAY_BE_WHOLE:
+        if more[-1] in MAY_END_VALUE:
             call.quick = None
             self._restated.change(call)
-        return PartGrew(call.told, ArgumentsDelta(more))
+        return PartGrew(call.part_index, ArgumentsDelta(more))
 
     def take(self, fragment: JsonObject, events: list[Event]) -> None:
         """Take one fragment of one call."""
@@ -124,21 +124,21 @@ class CallAssembly:
         index = _number(fragment.get("index"))
         given, name = _word(fragment.get("id"), "id"), _word(inner.get("name"), "name")
         arguments = arguments_text(inner.get("input") if custom else inner.get("arguments"))
-        usual = fragment.keys() <= KNOWN and inner.keys() <= _INNER
-        proof = {} if usual else call_proof(fragment)
-        if proof:
-            fragment = without_proof(fragment, proof)
+        usual = fragment.keys() <= EXPECTED_MEMBERS and inner.keys() <= _INNER
+        signature = {} if usual else call_signature(fragment)
+        if signature:
+            fragment = without_signature(fragment, signature)
         if self._twins and not name and index in self._twins and arguments:
-            self._twin_said(index, arguments, events)
+            self._take_twin(index, arguments, events)
             return
-        call = self._owners.owner(index, given, name, arguments)
-        if not name and self._owners.is_next(call, index, given, arguments):
-            call, name = None, self._owners.loose
+        call = self._matcher.owner(index, given, name, arguments)
+        if not name and self._matcher.is_next(call, index, given, arguments):
+            call, name = None, self._matcher.loose
         if call is None:
             if not (given or name or arguments.strip()):
                 # Some servers put an empty call into every answer.
                 self._unknowns.members(inner, _INNER)
-                self._unknowns.members(fragment, KNOWN)
+                self._unknowns.members(fragment, EXPECTED_MEMBERS)
                 return
             if arguments and not custom:
                 arguments = self._returned(arguments, events)
@@ -146,41 +146,45 @@ class CallAssembly:
         else:
             if name and given and index is not None and self._is_twin(call, index, arguments):
                 self._twins[index] = (call, ArgumentAssembler(free=self._relayed))
-                self._twin_said(index, arguments, events)
+                self._take_twin(index, arguments, events)
                 arguments = ""
-            self._owners.follow(call, index, given)
-            if name and not given and not arguments and name == call.name and call.said.complete():
-                self._owners.loose = name
+            self._matcher.follow(call, index, given)
+            if name and not given and not arguments and name == call.name and call.arguments.complete():
+                self._matcher.loose = name
         self._touch(call)
         if name and name != call.name:
             self._name(call, name)
-        if proof:
-            self._prove(call, proof, events)
+        if signature:
+            self._take_signature(call, signature, events)
         if arguments:
             self._grow(call, arguments, events)
-        elif call.told < 0 and self._owners.declared(call.name):
+        elif call.part_index < 0 and self._matcher.declared(call.name):
             self._announce(call, events)
-        call.hurry()
+        call.update_quick()
         if not usual:
             self._report(call, fragment)
 
     def _is_twin(self, call: StreamedCall, index: int, arguments: str) -> bool:
         """Whether a whole call is opened again, at an index where no call was."""
-        return index not in self._owners.by_index and self._owners.is_whole(call) and not call.said.same(arguments)
+        return (
+            index not in self._matcher.by_index
+            and self._matcher.is_finished(call)
+            and not call.arguments.same(arguments)
+        )
 
-    def _twin_said(self, index: int, arguments: str, events: list[Event]) -> None:
+    def _take_twin(self, index: int, arguments: str, events: list[Event]) -> None:
         """More arguments of a whole call that was opened again: the same are nothing, others make another call."""
-        said = self._twins[index][1]
-        said.take(arguments, _ARGUMENTS)
-        if not said.silent and said.complete() and not said.in_doubt:
+        assembler = self._twins[index][1]
+        assembler.take(arguments, _ARGUMENTS)
+        if not assembler.silent and assembler.complete() and not assembler.in_doubt:
             self._end_twin(index, events)
 
     def _end_twin(self, index: int, events: list[Event]) -> None:
-        call, said = self._twins.pop(index)
-        said.rest()
-        arguments = "".join(said.pieces)
-        if arguments.strip() and not call.said.same(arguments):
-            self._owners.by_index.pop(index, None)
+        call, assembler = self._twins.pop(index)
+        assembler.rest()
+        arguments = "".join(assembler.pieces)
+        if arguments.strip() and not call.arguments.same(arguments):
+            self._matcher.by_index.pop(index, None)
             other = self._open(index, call.given, call.custom, {}, events)
             other.name = call.name
             self._grow(other, arguments, events)
@@ -188,33 +192,33 @@ class CallAssembly:
     def restate(self, fragment: JsonObject, position: int, events: list[Event]) -> None:
         """Take a call of a whole message that came after the fragments: it is new only if nobody said it."""
         inner = fragment.get("function")
-        if isinstance(inner, dict) and not self._owners.by_id.get(_word(fragment.get("id"), "id")):
+        if isinstance(inner, dict) and not self._matcher.by_id.get(_word(fragment.get("id"), "id")):
             name = _word(inner.get("name"), "name")
             if self._restated.has(name, arguments_text(inner.get("arguments"))):
                 return
         self.take({"index": position, **fragment}, events)
 
-    def _prove(self, call: StreamedCall, proof: JsonObject, events: list[Event]) -> None:
+    def _take_signature(self, call: StreamedCall, signature: JsonObject, events: list[Event]) -> None:
         """Keep what proves a call until it is told; later only what is new is told, and at once."""
-        new: JsonObject = {key: value for key, value in proof.items() if value != call.proof.get(key)}
+        new: JsonObject = {key: value for key, value in signature.items() if value != call.signature.get(key)}
         if not new:
             return
-        call.proof = {**call.proof, **new}
-        if call.told >= 0:
-            self._tell_proof(call, new, events)
+        call.signature = {**call.signature, **new}
+        if call.part_index >= 0:
+            self._emit_signature(call, new, events)
 
-    def _tell_proof(self, call: StreamedCall, proof: JsonObject, events: list[Event]) -> None:
+    def _emit_signature(self, call: StreamedCall, signature: JsonObject, events: list[Event]) -> None:
         index = self._next_index()
-        events += (PartStarted(index, proof_part(call.call_id, proof, self._target)), PartEnded(index))
+        events += (PartStarted(index, signature_part(call.call_id, signature, self._target)), PartEnded(index))
 
     def _report(self, call: StreamedCall, fragment: JsonObject) -> None:
         """Report what a fragment says that nobody reads and the call's extras do not hold."""
-        at = part_place(call.told)
+        at = part_place(call.part_index)
         inner = fragment.get("custom" if call.custom else "function")
         if not isinstance(inner, dict):
             inner = {}
         self._unknowns.members(inner, _INNER, at)
-        self._unknowns.members(fragment, call.known, at)
+        self._unknowns.members(fragment, call.expected_members, at)
 
     def move_on(self, events: list[Event], *, to_call: bool = False) -> None:
         """Something else begins: calls that are whole end, so that nothing waits behind them."""
@@ -222,15 +226,15 @@ class CallAssembly:
         if not to_call:
             passed, self._may_grow = self._may_grow + passed, []
         for call in passed:
-            if call.told < 0 and call.name:
+            if call.part_index < 0 and call.name:
                 self._announce(call, events)
             if call.ended:
                 continue
             # From here on the fragment that completes a call ends it.
             call.passed, call.quick = True, None
-            if call.told < 0 or not call.said.complete() or call.said.in_doubt:
+            if call.part_index < 0 or not call.arguments.complete() or call.arguments.in_doubt:
                 continue
-            if to_call and call.said.silent:
+            if to_call and call.arguments.silent:
                 # Calls that are announced together may all get their arguments later.
                 self._may_grow.append(call)
             else:
@@ -241,28 +245,28 @@ class CallAssembly:
         for index in tuple(self._twins):
             self._end_twin(index, events)
         changed, self._changed = sorted(self._changed, key=attrgetter("number")), {}
-        bare = any(call.name and not call.ended and call.said.silent for call in changed)
+        bare = any(call.name and not call.ended and call.arguments.silent for call in changed)
         if not self._relayed:
             self._check_pieces([call for call in changed if not call.ended])
         for call in changed:
-            if call.told < 0 and call.name:
+            if call.part_index < 0 and call.name:
                 self._announce(call, events)
-            if call.told >= 0 and not call.ended:
+            if call.part_index >= 0 and not call.ended:
                 self._end(call, events)
-            elif call.told < 0 and not call.ended:
+            elif call.part_index < 0 and not call.ended:
                 call.ended = True
                 self._lose(call, bare)
-            if call.said.surplus():
-                self._ledger.dropped(Feature.ARGUMENTS, part_place(call.told), _SURPLUS)
+            if call.arguments.surplus():
+                self._ledger.dropped(Feature.ARGUMENTS, part_place(call.part_index), _SURPLUS)
 
     def _check_pieces(self, calls: list[StreamedCall]) -> None:
         """Refuse what is plainly one value in several calls, or arguments of one that another was taken to repeat."""
-        if any(call.robbed and (lacks(call) or not call.said.complete()) for call in calls):
+        if any(call.robbed and (lacks(call) or not call.arguments.complete()) for call in calls):
             raise WireError(_ARGUMENTS, "the call they are for", "two of the same arguments")
-        new = [call for call in calls if not (call.custom or call.said.silent or call.said.complete())]
+        new = [call for call in calls if not (call.custom or call.arguments.silent or call.arguments.complete())]
         if not new:
             return
-        texts = self._broken[-1:] + ["".join(call.said.pieces) for call in new]
+        texts = self._broken[-1:] + ["".join(call.arguments.pieces) for call in new]
         self._broken += texts[-len(new) :]
         if len(self._broken) < 2:
             return
@@ -272,24 +276,28 @@ class CallAssembly:
 
     def _lose(self, call: StreamedCall, bare: bool) -> None:
         """A call that never got a name: nobody can run it."""
-        if bare and not self._relayed and not call.said.silent:
+        if bare and not self._relayed and not call.arguments.silent:
             # They may well be the arguments that another call is without.
             raise WireError(_ARGUMENTS, "the name of the call they are for", "none")
         if call.extras is not None:
             self._unknowns.members(call.extras.fields, ())
-        self._unknowns.members(call.proof, ())
+        self._unknowns.members(call.signature, ())
         self._ledger.dropped(Feature.FUNCTION_TOOL, ("parts",), "a call came without a name")
 
     @property
     def unfinished(self) -> bool:
         """Whether the last call lacks the end of its arguments."""
-        last = self._owners.calls[-1] if self._owners.calls else None
-        return last is not None and not last.custom and not last.said.silent and not last.said.complete()
+        last = self._matcher.calls[-1] if self._matcher.calls else None
+        return last is not None and not last.custom and not last.arguments.silent and not last.arguments.complete()
 
     def _returned(self, arguments: str, events: list[Event]) -> str:
         """What an opening says of its own arguments: the end of those of the call before it is given back to that."""
-        waiting = None if arguments.lstrip()[:1] == "{" else self._owners.waiting()
-        if waiting is None or waiting.said.silent or not is_complete("".join([*waiting.said.pieces, arguments])):
+        waiting = None if arguments.lstrip()[:1] == "{" else self._matcher.waiting()
+        if (
+            waiting is None
+            or waiting.arguments.silent
+            or not is_complete("".join([*waiting.arguments.pieces, arguments]))
+        ):
             return arguments
         self._touch(waiting)
         self._grow(waiting, arguments, events)
@@ -304,21 +312,23 @@ class CallAssembly:
         self, index: int | None, given: str, custom: bool, fragment: JsonObject, events: list[Event]
     ) -> StreamedCall:
         self.move_on(events, to_call=True)
-        self._owners.loose = ""
-        rest: JsonObject = {key: value for key, value in fragment.items() if key not in KNOWN and value is not None}
+        self._matcher.loose = ""
+        rest: JsonObject = {
+            key: value for key, value in fragment.items() if key not in EXPECTED_MEMBERS and value is not None
+        }
         call = StreamedCall(
-            len(self._owners.calls), index, given, custom, Extras(origin=NAME, fields=rest) if rest else None
+            len(self._matcher.calls), index, given, custom, Extras(origin=NAME, fields=rest) if rest else None
         )
         if self._relayed:
-            call.said = ArgumentAssembler(free=True)
-        self._owners.calls.append(call)
+            call.arguments = ArgumentAssembler(free=True)
+        self._matcher.calls.append(call)
         self._latest.append(call)
-        self._owners.grew(call)
+        self._matcher.grew(call)
         self._touch(call)
         if index is not None:
-            self._owners.by_index[index] = call
+            self._matcher.by_index[index] = call
         if given:
-            self._owners.by_id.setdefault(given, call)
+            self._matcher.by_id.setdefault(given, call)
         return call
 
     def _name(self, call: StreamedCall, name: str) -> None:
@@ -326,10 +336,10 @@ class CallAssembly:
         if not call.name:
             call.name = name
             return
-        declared = self._owners.declared
+        declared = self._matcher.declared
         if declared(call.name):
             return
-        if call.told < 0 and call.said.silent and len(call.name) < _LONGEST_NAME:
+        if call.part_index < 0 and call.arguments.silent and len(call.name) < _MAX_NAME_LENGTH:
             # Some servers say all of it so far each time.
             whole = name.startswith(call.name) and not declared(call.name + name)
             call.name = name if whole or declared(name) else call.name + name
@@ -338,27 +348,27 @@ class CallAssembly:
             raise WireError(_NAME, "the name that the call has already", "another")
 
     def _grow(self, call: StreamedCall, arguments: str, events: list[Event]) -> None:
-        if call.ended and (call.custom or not call.said.complete()):
-            if arguments.strip() and not call.said.same(arguments):
+        if call.ended and (call.custom or not call.arguments.complete()):
+            if arguments.strip() and not call.arguments.same(arguments):
                 self._ledger.dropped(
-                    Feature.ARGUMENTS, part_place(call.told), "more arguments came after the call's end"
+                    Feature.ARGUMENTS, part_place(call.part_index), "more arguments came after the call's end"
                 )
             return
-        told = call.said.take(arguments, _ARGUMENTS)
-        self._owners.grew(call)
-        if call.told < 0:
+        added = call.arguments.take(arguments, _ARGUMENTS)
+        self._matcher.grew(call)
+        if call.part_index < 0:
             if call.name:
                 self._announce(call, events)
-        elif told:
-            self._tell(call, told, events)
-        if call.passed and not call.ended and call.told >= 0 and self._owners.is_whole(call):
+        elif added:
+            self._emit_arguments(call, added, events)
+        if call.passed and not call.ended and call.part_index >= 0 and self._matcher.is_finished(call):
             self._end(call, events)
 
-    def _tell(self, call: StreamedCall, arguments: str, events: list[Event]) -> None:
+    def _emit_arguments(self, call: StreamedCall, arguments: str, events: list[Event]) -> None:
         if call.unwrapper is not None:
             arguments = call.unwrapper.feed(arguments)
         if arguments:
-            events.append(PartGrew(call.told, ArgumentsDelta(arguments)))
+            events.append(PartGrew(call.part_index, ArgumentsDelta(arguments)))
 
     def _announce(self, call: StreamedCall, events: list[Event]) -> None:
         entry = self._table.restored(call.name)
@@ -374,10 +384,10 @@ class CallAssembly:
             call_id = f"call_{self._mint.token(24)}"
         self._ids.add(call_id)
         call.call_id = call_id
-        if call.proof:
-            self._tell_proof(call, call.proof, events)
-        call.told = self._next_index()
-        self.any_told = True
+        if call.signature:
+            self._emit_signature(call, call.signature, events)
+        call.part_index = self._next_index()
+        self.any_announced = True
         part = ToolCall(
             call_id=call_id,
             name=entry.name if entry is not None else call.name,
@@ -386,30 +396,30 @@ class CallAssembly:
             form=form,
             extras=call.extras,
         )
-        events.append(PartStarted(call.told, part))
-        for piece in call.said.pieces:
-            self._tell(call, piece, events)
+        events.append(PartStarted(call.part_index, part))
+        for piece in call.arguments.pieces:
+            self._emit_arguments(call, piece, events)
 
     def _end(self, call: StreamedCall, events: list[Event]) -> None:
         call.ended, call.quick = True, None
-        self._owners.close(call)
-        held = call.said.rest()
+        self._matcher.close(call)
+        held = call.arguments.rest()
         if held:
-            self._tell(call, held, events)
+            self._emit_arguments(call, held, events)
         if call.unwrapper is not None:
             rest = call.unwrapper.close()
             if rest:
-                events.append(PartGrew(call.told, ArgumentsDelta(rest)))
+                events.append(PartGrew(call.part_index, ArgumentsDelta(rest)))
             if call.unwrapper.bent:
-                self._ledger.approximated(Feature.ARGUMENTS, ("parts", call.told), BENT)
-        events.append(PartEnded(call.told))
+                self._ledger.approximated(Feature.ARGUMENTS, ("parts", call.part_index), BENT)
+        events.append(PartEnded(call.part_index))
 
 
 def _only_continues(fragment: JsonObject, inner: JsonObject) -> bool:
     """Whether a fragment is no opening, though it has an empty id, an empty name or a type."""
     if fragment.get("id") not in _NOTHING or inner.get("name") not in _NOTHING or fragment.get("custom"):
         return False
-    return fragment.keys() <= KNOWN and inner.keys() <= _INNER
+    return fragment.keys() <= EXPECTED_MEMBERS and inner.keys() <= _INNER
 
 
 def _word(value: JsonValue, key: str) -> str:
@@ -424,9 +434,9 @@ def _number(index: JsonValue) -> int | None:
     """An index as servers spell it: a number, whole in some way, or a text of one."""
     if index is None or type(index) is int:
         return index
-    found = float(index) if isinstance(index, Number | float) else None
+    number = float(index) if isinstance(index, Number | float) else None
     if isinstance(index, str) and index.isascii() and index.isdigit() and len(index) < _DIGITS:
-        found = int(index)
-    if found is None or not math.isfinite(found) or found != int(found):
+        number = int(index)
+    if number is None or not math.isfinite(number) or number != int(number):
         raise WireError("/choices/0/delta/tool_calls/0/index", "integer", kind_of(index))
-    return int(found)
+    return int(number)

@@ -113,7 +113,7 @@ def _begun(text: str, tag: str) -> int:
 def split_thinking(content: str) -> tuple[str | None, str]:
     """Split a whole text; the first is None if it does not begin with reasoning."""
     splitter = InlineThinking()
-    thought, answer = splitter.feed(content)
+    thought, text = splitter.feed(content)
     rest = splitter.close()
-    thought, answer = thought + rest[0], answer + rest[1]
-    return (thought, answer) if thought else (None, answer)
+    thought, text = thought + rest[0], text + rest[1]
+    return (thought, text) if thought else (None, text)

@@ -141,7 +141,7 @@ def decode_search(options: Fields) -> WebSearchTool:
 
 
 _MODES = {"auto": ChoiceMode.AUTO, "none": ChoiceMode.NONE, "required": ChoiceMode.REQUIRED}
-MODE_WORDS = {mode: word for word, mode in _MODES.items()}
+MODE_NAMES = {mode: word for word, mode in _MODES.items()}
 
 
 def decode_choice(request: Fields) -> ToolChoice | None:
@@ -179,11 +179,11 @@ def decode_choice(request: Fields) -> ToolChoice | None:
 
 def decode_parallel(request: Fields) -> bool | None:
     """`parallel_tool_calls`, or what a choice in the words of the Messages protocol says of it."""
-    told = request.optional_flag("parallel_tool_calls")
+    flag = request.optional_flag("parallel_tool_calls")
     choice = request.value.get("tool_choice")
-    if told is None and isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True:
+    if flag is None and isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True:
         return False
-    return told
+    return flag
 
 
 def _decode_ref(ref: Fields, kind: str) -> ToolRef:

@@ -25,7 +25,7 @@ from dragoman.model.tools import (
 )
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC
-from dragoman.protocols.openai_chat.tool_decoder import MODE_WORDS, write_custom, write_search
+from dragoman.protocols.openai_chat.tool_decoder import MODE_NAMES, write_custom, write_search
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.schema_branches import typed_branches
 from dragoman.rules.schemas import for_openai_strict, with_properties
@@ -49,10 +49,10 @@ class ToolEncoder:
     def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
         self._origin = request.origin
         self._target = target
-        self._abilities = target.abilities
+        self._capabilities = target.capabilities
         self._ledger = ledger
         self._tools = EncodedTools(table=ToolTable(), written=[])
-        self._unsaid: tuple[Feature, str, Place] | None = None
+        self._unsupported: tuple[Feature, str, Place] | None = None
 
     def encode(self, tools: list[tuple[ToolSpec, Place]]) -> EncodedTools:
         """All tools, each with its place in the request."""
@@ -62,10 +62,10 @@ class ToolEncoder:
             else:
                 self._other(tool, at)
         done = self._tools
-        if self._unsaid is not None and not done.written and done.search is None:
-            feature, name, at = self._unsaid
+        if self._unsupported is not None and not done.written and done.search is None:
+            feature, name, at = self._unsupported
             raise RefusedError(feature.value, render_place(at), f"no {name} here, and no other tool is left")
-        limit = self._abilities.tool_limit
+        limit = self._capabilities.tool_limit
         if limit is not None and len(done.written) > limit:
             raise RefusedError(Feature.FUNCTION_TOOL.value, "tools", f"{len(done.written)} tools are more than {limit}")
         return done
@@ -90,7 +90,7 @@ class ToolEncoder:
                 self._drop(Feature.HOSTED_TOOL, tool.name or tool.kind, at)
 
     def _drop(self, feature: Feature, name: str, at: Place) -> None:
-        self._unsaid = self._unsaid or (feature, name, at)
+        self._unsupported = self._unsupported or (feature, name, at)
         self._ledger.dropped(feature, at, f"this provider has no {name}")
 
     def _add(self, tool: FunctionTool | TextTool, wrapped: Wrapped, at: Place) -> ToolEntry | None:
@@ -145,7 +145,7 @@ class ToolEncoder:
         function["parameters"] = with_properties(tool.parameters)
         if tool.strict:
             self._strict(function, tool, at)
-        if self._abilities.typed_branches and isinstance(function["parameters"], dict):
+        if self._capabilities.typed_branches and isinstance(function["parameters"], dict):
             function["parameters"] = typed_branches(function["parameters"])
         self._tools.written.append({"type": "function", "function": function})
 
@@ -162,7 +162,7 @@ class ToolEncoder:
             self._ledger.dropped(Feature.STRICT_SCHEMA, (*at, "strict"), "the schema is outside the strict subset")
 
     def _custom(self, tool: TextTool, at: Place) -> None:
-        native = self._abilities.custom_tools
+        native = self._capabilities.custom_tools
         entry = self._add(tool, Wrapped.NOT if native else Wrapped.INPUT, at)
         if entry is None:
             return
@@ -185,7 +185,7 @@ class ToolEncoder:
         self._tools.written.append({"type": "function", "function": function})
 
     def _search(self, tool: WebSearchTool, at: Place) -> None:
-        if not self._abilities.search_model:
+        if not self._capabilities.search_model:
             self._drop(Feature.WEB_SEARCH, "web search", at)
             return
         for key, value in (
@@ -206,17 +206,17 @@ class ToolEncoder:
 def encode_choice(choice: ToolChoice, tools: EncodedTools, target: TargetModel, ledger: Ledger) -> JsonValue:
     """`tool_choice` for a provider of this protocol (mapping.md §8)."""
     drop_extras(choice.extras, ("tool_choice",), ledger)
-    if not target.abilities.forced_choice and is_forced(choice):
+    if not target.capabilities.forced_choice and is_forced(choice):
         ledger.approximated(Feature.TOOL_CHOICE, ("tool_choice",), "this model cannot be forced: auto")
         if choice.mode is ChoiceMode.NAMED and choice.tool is not None:
-            _keep(tools, (choice.tool,))
+            _restrict_to(tools, (choice.tool,))
         return "auto"
-    if choice.mode in MODE_WORDS:
-        return MODE_WORDS[choice.mode]
+    if choice.mode in MODE_NAMES:
+        return MODE_NAMES[choice.mode]
     chosen = choice.allowed if choice.mode is ChoiceMode.ALLOWED else (choice.tool,) if choice.tool is not None else ()
-    if not target.abilities.named_choice and _keep(tools, chosen):
+    if not target.capabilities.named_choice and _restrict_to(tools, chosen):
         ledger.approximated(Feature.TOOL_CHOICE, ("tool_choice",), "nothing else is declared: only words are taken")
-        return MODE_WORDS[ChoiceMode.REQUIRED if is_forced(choice) else ChoiceMode.AUTO]
+        return MODE_NAMES[ChoiceMode.REQUIRED if is_forced(choice) else ChoiceMode.AUTO]
     if choice.mode is ChoiceMode.ALLOWED:
         refs: JsonList = []
         for index, ref in enumerate(choice.allowed):
@@ -239,12 +239,12 @@ def encode_choice(choice: ToolChoice, tools: EncodedTools, target: TargetModel, 
     return written
 
 
-def _keep(tools: EncodedTools, chosen: tuple[ToolRef, ...]) -> bool:
+def _restrict_to(tools: EncodedTools, chosen: tuple[ToolRef, ...]) -> bool:
     """Declare no others than the chosen ones, if any of them is declared at all."""
     names = {tools.table.wire(ref.name or "", ref.namespace) for ref in chosen}
-    kept = [tool for tool in tools.written if _wire_name(tool) in names]
-    tools.written[:] = kept or tools.written
-    return bool(kept)
+    remaining = [tool for tool in tools.written if _wire_name(tool) in names]
+    tools.written[:] = remaining or tools.written
+    return bool(remaining)
 
 
 def is_forced(choice: ToolChoice) -> bool:
@@ -259,7 +259,7 @@ def _encode_ref(ref: ToolRef, tools: EncodedTools, target: TargetModel) -> JsonO
         if ref.kind not in ("function", "custom", "tool") or not ref.name:
             return None
         return {"type": "function", "function": {"name": table.wire(ref.name, ref.namespace)}}
-    custom = isinstance(entry.spec, TextTool) and target.abilities.custom_tools
+    custom = isinstance(entry.spec, TextTool) and target.capabilities.custom_tools
     kind = "custom" if custom else "function"
     return {"type": kind, kind: {"name": entry.wire}}
 

@@ -36,7 +36,7 @@ from dragoman.wire.json_spans import JsonSpan, elements_of, object_members, repl
 from dragoman.wire.splice import named
 
 # What no such turn is without.
-SIGN = b'"tool_calls"'
+MARKER = b'"tool_calls"'
 # What a message says of its reasoning; whoever echoes any of it is left to say all of it.
 _REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
 
@@ -45,7 +45,7 @@ class _Content(Struct, frozen=True, kw_only=True, array_like=True):
     """A kept turn, as it is written down; `exact` says that its calls must be the same to the letter."""
 
     protocol: str
-    upstream: str
+    vendor: str
     model: str
     digest: bytes
     exact: bool
@@ -56,19 +56,19 @@ _write = msgspec.json.Encoder().encode
 _READER = msgspec.json.Decoder(_Content)
 
 
-def keep(response: Response, asked: TranslationContext) -> CachedTurn | None:
+def build_cached_turn(response: Response, translation: TranslationContext) -> CachedTurn | None:
     """What is to be kept of an answer for the requests that follow it; None without a call or sealed reasoning."""
-    if response.origin == NAME or asked.request.legacy_functions or asked.request.store is False:
+    if response.origin == NAME or translation.request.legacy_functions or translation.request.store is False:
         return None
-    calls = [_told(part) for part in response.parts if isinstance(part, ToolCall)]
+    calls = [_response_call(part) for part in response.parts if isinstance(part, ToolCall)]
     if not calls or not calls[0][0] or any(isinstance(part, Refusal) for part in response.parts):
         return None
     carried = [encode_details(part) for part in response.parts if isinstance(part, Thinking)]
-    sealed = [entries for entries in carried if _comes_back(entries, response.origin, asked.target)]
+    sealed = [entries for entries in carried if _comes_back(entries, response.origin, translation.target)]
     if not sealed:
         return None
     entries = [entry for one in sealed for entry in one]
-    turn = seal_turn(response.parts, response.origin, asked)
+    turn = seal_turn(response.parts, response.origin, translation)
     if turn is not None:
         if len(sealed) < len(carried):
             # The exact turn holds reasoning, too, that its own provider would not take back.
@@ -76,8 +76,8 @@ def keep(response: Response, asked: TranslationContext) -> CachedTurn | None:
         entries.append(turn_entry(turn))
     content = _Content(
         protocol=response.origin,
-        upstream=asked.target.upstream,
-        model=asked.target.model,
+        vendor=translation.target.vendor,
+        model=translation.target.model,
         digest=_digest(_text(response.parts), calls, exact=turn is not None),
         exact=turn is not None,
         details=Raw(encode(list[JsonValue](indexed(entries)))),
@@ -87,7 +87,7 @@ def keep(response: Response, asked: TranslationContext) -> CachedTurn | None:
 
 def lacking(body: bytes) -> list[str]:
     """The ids of the first calls of assistant messages that say nothing of their reasoning, each once."""
-    if SIGN not in body:
+    if MARKER not in body:
         return []
     try:
         if _is_private(body):
@@ -98,9 +98,9 @@ def lacking(body: bytes) -> list[str]:
         return []
 
 
-def restore(body: bytes, found: Mapping[str, bytes], protocol: str, target: TargetModel) -> bytes:
+def restore(body: bytes, cached: Mapping[str, bytes], protocol: str, target: TargetModel) -> bytes:
     """The request with the turns that were found for it, each once, where this provider issued them and they fit."""
-    contents = {call_id: _read(kept) for call_id, kept in found.items()}
+    contents = {call_id: _read(encoded) for call_id, encoded in cached.items()}
     waiting = {
         call_id: content
         for call_id, content in contents.items()
@@ -118,9 +118,9 @@ def restore(body: bytes, found: Mapping[str, bytes], protocol: str, target: Targ
     return replaced(body, edits) if edits else body
 
 
-def _read(kept: bytes) -> _Content | None:
+def _read(encoded: bytes) -> _Content | None:
     try:
-        return _READER.decode(kept)
+        return _READER.decode(encoded)
     except msgspec.DecodeError:
         # Another version wrote it.
         return None
@@ -132,13 +132,13 @@ def _comes_back(entries: list[JsonObject], origin: str, target: TargetModel) -> 
         return False
     parts, _ = decode_echo(Fields({DETAILS: list[JsonValue](entries)}))
     seals = [part.seal for part in parts if isinstance(part, Thinking)]
-    return all(seal is not None and opens(seal, origin, target.model, target.abilities) for seal in seals)
+    return all(seal is not None and opens(seal, origin, target.model, target.capabilities) for seal in seals)
 
 
 def _is_issuer(content: _Content, protocol: str, target: TargetModel) -> bool:
-    if (content.protocol, content.upstream) != (protocol, target.upstream):
+    if (content.protocol, content.vendor) != (protocol, target.vendor):
         return False
-    return content.model == target.model or content.model in target.abilities.shares_thinking_with
+    return content.model == target.model or content.model in target.capabilities.shares_thinking_with
 
 
 def _with_details(message: bytes, details: bytes) -> bytes:
@@ -162,14 +162,14 @@ class _BareTurn(Struct, frozen=True):
 
 def _bare_turns(body: bytes) -> Iterator[_BareTurn]:
     for _, span in elements_of(body, "messages"):
-        if body.find(SIGN, span.start, span.end) < 0:
+        if body.find(MARKER, span.start, span.end) < 0:
             continue
         message = decode(body[span.start : span.end])
         if not isinstance(message, dict) or message.get("role") != "assistant":
             continue
         if any(message.get(name) for name in _REASONING) or nested_blocks(message) or message.get("refusal"):
             continue
-        content, calls = message.get("content"), _said(message.get("tool_calls"))
+        content, calls = message.get("content"), _client_calls(message.get("tool_calls"))
         text = text_of(content) if content else ""
         if text is not None and calls:
             yield _BareTurn(span, text, calls)
@@ -180,18 +180,18 @@ def _is_private(body: bytes) -> bool:
     return any(body[one.value_start : one.value_end] == b"false" for one in named(object_members(body), "store"))
 
 
-def _said(calls: JsonValue) -> list[_Call]:
+def _client_calls(calls: JsonValue) -> list[_Call]:
     """The calls of a client's message; none if one of them cannot be read."""
-    found: list[_Call] = []
+    entries: list[_Call] = []
     for call in calls if isinstance(calls, list) else ():
-        said = _said_call(call) if isinstance(call, dict) else None
-        if said is None:
+        entry = _client_call(call) if isinstance(call, dict) else None
+        if entry is None:
             return []
-        found.append(said)
-    return found
+        entries.append(entry)
+    return entries
 
 
-def _said_call(call: JsonObject) -> _Call | None:
+def _client_call(call: JsonObject) -> _Call | None:
     call_id, custom = call.get("id"), call.get("custom")
     inner = custom if isinstance(custom, dict) else call.get("function")
     if not isinstance(call_id, str) or not call_id or not isinstance(inner, dict):
@@ -202,7 +202,7 @@ def _said_call(call: JsonObject) -> _Call | None:
     return call_id, name, wrap_input(arguments) if inner is custom else or_empty(arguments)
 
 
-def _told(call: ToolCall) -> _Call:
+def _response_call(call: ToolCall) -> _Call:
     """A call of an answer as the client has it; streams tell free text as the function that stands for its tool."""
     text = call.form is InputForm.TEXT
     return call.call_id, client_name(call), wrap_input(call.arguments) if text else or_empty(call.arguments)
@@ -224,10 +224,10 @@ def _text(parts: tuple[Part, ...]) -> str:
 
 def _digest(text: str, calls: list[_Call], *, exact: bool) -> bytes:
     """What tells a turn from another; clients that parse arguments and write them anew have spaces of their own."""
-    said: JsonList = [
+    entries: JsonList = [
         [call_id, name, arguments if exact else _spelled(arguments)] for call_id, name, arguments in calls
     ]
-    return sha256(encode([text, said])).digest()
+    return sha256(encode([text, entries])).digest()
 
 
 def _spelled(arguments: str) -> str:

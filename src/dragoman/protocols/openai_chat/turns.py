@@ -54,25 +54,25 @@ class TurnEncoder:
 
     def __init__(self, target: TargetModel, table: ToolTable, ledger: Ledger) -> None:
         self._target = target
-        self._abilities = target.abilities
+        self._capabilities = target.capabilities
         self._table = table
         self._ledger = ledger
         self._parts = PartEncoder(target, ledger)
-        self._id_rule = ID_RULES[(NAME, target.abilities.call_ids)]
+        self._id_rule = ID_RULES[(NAME, target.capabilities.call_ids)]
         self._fits = self._id_rule.pattern.fullmatch
         self._written: JsonList = []
         self._attached: list[JsonObject] = []
         self._begun = False
         # Where the turn stands that is written.
         self._turn_at: Place = ("messages",)
-        self._says = self._written.append if target.abilities.user_after_tool else self._say_apart
+        self._write_message = self._written.append if target.capabilities.user_after_tool else self._write_after_result
         # Whether a call was made between the two messages of a user that the turn written now stands between.
         self._called = False
 
     def encode(self, instructions: tuple[Text, ...], turns: list[Turn], closing: str | None) -> JsonList:
         """All messages; `closing` is one more instruction of this library's own."""
         self._instructions(instructions, closing)
-        called = turns_with_calls(turns) if self._abilities.echo_thinking == "turns" else ()
+        called = turns_with_calls(turns) if self._capabilities.echo_thinking == "turns" else ()
         for number, turn in enumerate(turns):
             kind = turn.kind
             if turn.places:
@@ -113,10 +113,10 @@ class TurnEncoder:
             self._written.append({"role": "system", "content": joined_content(texts)})
 
     def _without_telemetry(self, text: str, at: Place) -> str:
-        kept = without_telemetry(text)
-        if len(kept) != len(text):
+        stripped = without_telemetry(text)
+        if len(stripped) != len(text):
             self._ledger.approximated(Feature.TELEMETRY_LINE, at, "the client's telemetry line is left out")
-        return kept
+        return stripped
 
     def _system(self, turn: Turn) -> None:
         texts: list[JsonObject] = []
@@ -126,35 +126,35 @@ class TurnEncoder:
                 if text:
                     texts.append(self._parts.text(part, at, text))
             elif isinstance(part, Foreign):
-                said = foreign_text(part, at, self._ledger, said_by_user=True)
-                if said:
-                    texts.append({"type": "text", "text": said})
+                foreign = foreign_text(part, at, self._ledger, by_user=True)
+                if foreign:
+                    texts.append({"type": "text", "text": foreign})
             else:
                 raise RefusedError(
                     Feature.INSTRUCTIONS.value, render_place(at), "instructions to this provider are text only"
                 )
         if not texts:
             return
-        if self._begun and not self._abilities.system_anywhere:
+        if self._begun and not self._capabilities.system_anywhere:
             self._ledger.approximated(Feature.LATE_INSTRUCTIONS, turn.places[0], "written as a tagged user message")
             late: list[JsonObject] = [{**text, "text": tagged(str(text["text"]))} for text in texts]
-            self._says({"role": "user", "content": joined_content(late)})
+            self._write_message({"role": "user", "content": joined_content(late)})
             return
         # The two roles are one thing where a server knows only the older one.
-        developer = turn.kind is TurnKind.DEVELOPER and self._abilities.developer_role
-        if not self._abilities.system_anywhere and self._written:
+        developer = turn.kind is TurnKind.DEVELOPER and self._capabilities.developer_role
+        if not self._capabilities.system_anywhere and self._written:
             self._join_leading(texts)
             return
-        self._says({"role": "developer" if developer else "system", "content": joined_content(texts)})
+        self._write_message({"role": "developer" if developer else "system", "content": joined_content(texts)})
 
     def _join_leading(self, texts: list[JsonObject]) -> None:
         """Servers that want one system message, and want it first, get the leading ones as one."""
         leading = self._written[0]
         if isinstance(leading, dict):
-            known = leading["content"]
-            before: list[JsonObject] = [{"type": "text", "text": known}]
-            if isinstance(known, list):
-                before = [part for part in known if isinstance(part, dict)]
+            existing = leading["content"]
+            before: list[JsonObject] = [{"type": "text", "text": existing}]
+            if isinstance(existing, list):
+                before = [part for part in existing if isinstance(part, dict)]
             leading["content"] = joined_content(before + texts)
 
     def _user(self, turn: Turn) -> None:
@@ -163,7 +163,7 @@ class TurnEncoder:
             # Nearly every message of a user is one text.
             only = turn.parts[0]
             if type(only) is Text and is_plain(only):
-                self._says({"role": "user", "content": only.text})
+                self._write_message({"role": "user", "content": only.text})
                 return
         parts, self._attached = self._attached, []
         for part, at in zip(turn.parts, turn.places, strict=True):
@@ -173,9 +173,9 @@ class TurnEncoder:
                 parts += self._parts.parts(part, at)
         if not parts and any(isinstance(part, Foreign) and part.applied is not None for part in turn.parts):
             return
-        self._says({"role": "user", "content": joined_content(parts)})
+        self._write_message({"role": "user", "content": joined_content(parts)})
 
-    def _say_apart(self, message: JsonObject) -> None:
+    def _write_after_result(self, message: JsonObject) -> None:
         """Write what the user or an instruction says, for a server that takes neither right after a result (T15)."""
         last = self._written[-1] if self._written else None
         if not isinstance(last, dict) or last.get("role") != "tool":
@@ -203,7 +203,7 @@ class TurnEncoder:
 
     def _flush(self) -> None:
         """Write media of tool results before anything that is no user message."""
-        self._says({"role": "user", "content": list[JsonValue](self._attached)})
+        self._write_message({"role": "user", "content": list[JsonValue](self._attached)})
         self._attached = []
 
     def _assistant(self, turn: Turn) -> None:
@@ -215,42 +215,42 @@ class TurnEncoder:
         for index, part in enumerate(turn.parts):
             if isinstance(part, Compaction):
                 self._assistant_message(turn.parts[start:index], turn.places[start:index])
-                self._says({"role": "user", "content": self._summary(part, turn.places[index])})
+                self._write_message({"role": "user", "content": self._summary(part, turn.places[index])})
                 start = index + 1
         self._assistant_message(turn.parts[start:], turn.places[start:])
 
     def _assistant_message(self, parts: Sequence[Part], places: Sequence[Place]) -> None:
-        spoken = AssistantText()
+        text = AssistantText()
         written: list[JsonObject] = []
         echo: Echo | None = None
         refusals: list[str] = []
         for part, at in zip(parts, places, strict=True):
             kind = type(part)
             if kind is Text:
-                spoken.add(self._parts.text(part, at), at)  # type: ignore[arg-type]  # `kind` is its type
+                text.add(self._parts.text(part, at), at)  # type: ignore[arg-type]  # `kind` is its type
             elif kind is ToolCall:
-                spoken.apart = True
+                text.apart = True
                 written.append(self._call(part, at))  # type: ignore[arg-type]  # `kind` is its type
             elif isinstance(part, Thinking):
-                spoken.apart = True
+                text.apart = True
                 if part.seal is None or part.seal.origin != NAME:
                     # In a history from elsewhere that is all of it.
                     self._ledger.dropped(Feature.THINKING, at, NOT_ISSUED)
                     continue
                 if echo is None:
                     echo = self._echo(parts)
-                said = echo.take(part, at, len(written))
-                if said:
-                    spoken.put(said)
+                in_content = echo.take(part, at, len(written))
+                if in_content:
+                    text.put(in_content)
             elif isinstance(part, Refusal):
                 drop_extras(part.extras, at, self._ledger)
                 refusals.append(part.text)
             else:
-                spoken.apart = True
-                self._other(part, at, spoken)
-        content = spoken.content()
+                text.apart = True
+                self._other(part, at, text)
+        content = text.content()
         message: JsonObject = {"role": "assistant", "content": content}
-        if echo is None and (self._abilities.demands_thinking or self._abilities.call_proof):
+        if echo is None and (self._capabilities.demands_thinking or self._capabilities.call_proof):
             echo = self._echo(parts)
         if echo is not None and places:
             echo.write(message, places[0])
@@ -260,7 +260,7 @@ class TurnEncoder:
             message["tool_calls"] = JsonList(written)
         if echo is not None:
             calls = [(part, at) for part, at in zip(parts, places, strict=True) if isinstance(part, ToolCall)]
-            echo.prove(message, calls, written)
+            echo.sign(message, calls, written)
         if content is not None or refusals or written:
             self._written.append(message)
         elif echo is not None and places:
@@ -269,14 +269,14 @@ class TurnEncoder:
     def _echo(self, parts: Sequence[Part]) -> Echo:
         return Echo(self._target, self._ledger, in_turn=self._called or ToolCall in map(type, parts))
 
-    def _other(self, part: Part, at: Place, spoken: AssistantText) -> None:
+    def _other(self, part: Part, at: Place, text: AssistantText) -> None:
         """A part of an assistant's turn that this protocol has no form for."""
         if isinstance(part, HostedCall | HostedResult):
             self._ledger.dropped(HOSTED[part.kind], at, "what another provider ran itself is not carried over")
         elif isinstance(part, Foreign):
-            said = foreign_text(part, at, self._ledger, said_by_user=False)
-            if said:
-                spoken.add({"type": "text", "text": said}, at)
+            foreign = foreign_text(part, at, self._ledger, by_user=False)
+            if foreign:
+                text.add({"type": "text", "text": foreign}, at)
         else:
             self._ledger.dropped(Feature.FOREIGN_CONTENT, at, "an assistant message is text only here")
 
@@ -290,7 +290,7 @@ class TurnEncoder:
         if part.form is _JSON:
             arguments = passed_on(part.arguments)
             return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        if self._abilities.custom_tools:
+        if self._capabilities.custom_tools:
             return write_call(call_id, name, part.arguments, InputForm.TEXT)
         return write_call(call_id, name, wrap_input(part.arguments), InputForm.JSON)
 
@@ -325,7 +325,7 @@ class TurnEncoder:
             drop_extras(result.extras, at, self._ledger)
         call_id = ids.call_id(result.call_id, self._id_rule)
         lines: list[str] = []
-        mark = result.cache
+        cache = result.cache
         for index, part in enumerate(result.parts):
             place: Place = (*at, "parts", index)
             for written in self._parts.parts(part, place):
@@ -343,7 +343,7 @@ class TurnEncoder:
                 self._ledger.approximated(Feature.TOOL_ERROR, at, "the text says that it is an error")
             if not text.startswith(ERROR_PREFIX):
                 text = ERROR_PREFIX + text
-        content = [self._parts.mark({"type": "text", "text": text}, mark, (*at, "cache"))]
+        content = [self._parts.add_breakpoint({"type": "text", "text": text}, cache, (*at, "cache"))]
         self._written.append({"role": "tool", "tool_call_id": call_id, "content": joined_content(content)})
 
     def _prefill(self, turns: list[Turn]) -> None:
@@ -351,7 +351,7 @@ class TurnEncoder:
         last = self._written[-1] if self._written else None
         if not isinstance(last, dict) or last.get("role") != "assistant":
             return
-        if self._abilities.prefill:
+        if self._capabilities.prefill:
             last["prefix"] = True
             return
         at = turns[-1].places[-1] if turns and turns[-1].places else ("messages",)

@@ -13,7 +13,7 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_chat.parts import merge_extras
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.rules.counts import MOST, PRICED, count_of, inclusive, unreported
+from dragoman.rules.counts import MAX_COUNT, PRICED, count_of, inclusive, unreported
 from dragoman.rules.extras import drop_extras
 
 # Where servers tell a count, in the order in which it is believed: in the details, then beside the totals.
@@ -28,10 +28,10 @@ from dragoman.rules.extras import drop_extras
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
 # Where the counts stand that are written at home.
-_HOME = ("", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0])
+_NATIVE_MEMBERS = ("", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0])
 
 
-TokenCount: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST)]
+TokenCount: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_COUNT)]
 
 
 class _Count(Struct, frozen=True):
@@ -50,8 +50,8 @@ def _count(*names: str, details: tuple[str, ...] = ()) -> _Count:
 
 _PROMPT, _COMPLETION = _count("prompt_tokens", "input_tokens"), _count("completion_tokens", "output_tokens")
 _TOTAL = _count("total_tokens")
-_SUMS = (*_PROMPT.names, *_COMPLETION.names)
-_TOTALS = frozenset({*_SUMS, *_TOTAL.names})
+_PROMPT_AND_COMPLETION = (*_PROMPT.names, *_COMPLETION.names)
+_TOTALS = frozenset({*_PROMPT_AND_COMPLETION, *_TOTAL.names})
 _USUAL = (_PROMPT.name, _COMPLETION.name, _TOTAL.name)
 _READ = _count(
     "cached_tokens",
@@ -67,8 +67,8 @@ _THINKING = _count("reasoning_tokens", details=_OUTPUT_DETAILS)
 def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
     """Token counts, made inclusive where a server counts otherwise (U2-U4, U10)."""
     reading = _Reading(usage)
-    told_prompt, told_completion, total = reading.totals()
-    prompt, completion = told_prompt or 0, told_completion or 0
+    reported_prompt, reported_completion, total = reading.totals()
+    prompt, completion = reported_prompt or 0, reported_completion or 0
     read = written = thinking = None
     if not _TOTALS.issuperset(usage):
         read, written, thinking = reading.count(_READ), reading.count(_WRITTEN), reading.count(_THINKING)
@@ -87,10 +87,10 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
         apart=0 < beyond == cached and not counted_apart,
         priced=not PRICED.isdisjoint(usage),
     )
-    as_told = everything == prompt and once == written and not counted_apart and not reading.unread
-    extras = reading.rest() if as_told else Extras(origin=NAME, fields=dict(usage))
+    as_reported = everything == prompt and once == written and not counted_apart and not reading.unread
+    extras = reading.rest() if as_reported else Extras(origin=NAME, fields=dict(usage))
     output = completion + (thinking or 0) if counted_apart else completion
-    left_out = unreported(told_prompt, everything, told_completion)
+    left_out = unreported(reported_prompt, everything, reported_completion)
     return Usage(everything, output, read, once, thinking, None, tier, extras, left_out)
 
 
@@ -110,7 +110,7 @@ class _Reading:
         prompt, completion, total = map(self._usage.get, _USUAL)
         if (
             type(prompt) is type(completion) is type(total) is int
-            and 0 <= prompt < MOST > completion >= 0 <= total < MOST
+            and 0 <= prompt < MAX_COUNT > completion >= 0 <= total < MAX_COUNT
         ):
             self._read[""] += _USUAL
             return prompt, completion, total
@@ -119,8 +119,8 @@ class _Reading:
     def count(self, wanted: _Count) -> int | None:
         """The first of the members that holds a count."""
         name, place = wanted.name, wanted.place
-        home = self._usage.get(place) if place else self._usage
-        if type(home) is dict and type(usual := home.get(name)) is int and 0 <= usual < MOST:
+        owner = self._usage.get(place) if place else self._usage
+        if type(owner) is dict and type(usual := owner.get(name)) is int and 0 <= usual < MAX_COUNT:
             # The first place of all, where nearly every server has it.
             self._read[place].append(name)
             return usual
@@ -141,14 +141,14 @@ class _Reading:
                 value = owner.get(name)
                 if value is None:
                     continue
-                found = count_of(value)
-                if found is None:
+                count = count_of(value)
+                if count is None:
                     self.unread.append(f"{key}.{name}" if key else name)
                     continue
                 if name == wanted.name and key == wanted.place:
                     # Under any other name it stays as it is, for the way home.
                     self._read[key].append(name)
-                return found
+                return count
         return None
 
     def rest(self) -> Extras | None:
@@ -157,7 +157,7 @@ class _Reading:
         if len(read) == len(self._usage):
             return None
         rest: JsonObject = {key: value for key, value in self._usage.items() if value is not None and key not in read}
-        for key in _HOME:
+        for key in _NATIVE_MEMBERS:
             value = rest.get(key)
             if isinstance(value, dict):
                 read = self._read[key]
@@ -169,17 +169,17 @@ class _Reading:
         return Extras(origin=NAME, fields=rest) if rest else None
 
 
-def usage_in(answer: JsonObject, choice: JsonObject | None) -> JsonValue:
+def usage_in(response: JsonObject, choice: JsonObject | None) -> JsonValue:
     """Where an answer or a chunk tells its counts: beside the choices, in the first of them, or in Groq's member."""
-    found = answer.get("usage")
-    if found is None and choice is not None:
+    usage = response.get("usage")
+    if usage is None and choice is not None:
         # https://platform.kimi.ai/docs/api/chat: the last chunk of a stream.
-        found = choice.get("usage")
-    if found is None:
+        usage = choice.get("usage")
+    if usage is None:
         # https://console.groq.com/docs/api-reference#chat-create: the last chunk of a stream.
-        groq = answer.get(GROQ)
-        found = groq.get("usage") if isinstance(groq, dict) else None
-    return found
+        groq = response.get(GROQ)
+        usage = groq.get("usage") if isinstance(groq, dict) else None
+    return usage
 
 
 GROQ = "x_groq"
@@ -212,7 +212,7 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
 
 
 # Lifetimes of what was written to a cache differ between providers and are not told (U5).
-_UNTOLD = frozenset({"cache_creation", "cache_write_tokens_details"})
+_UNREPORTED = frozenset({"cache_creation", "cache_write_tokens_details"})
 # Where the count of searches stands in its own protocol; it has a loss of its own (U6).
 _SEARCHES = {"server_tool_use": "web_search_requests"}
 
@@ -221,9 +221,9 @@ def _report_rest(extras: Extras, ledger: Ledger) -> None:
     rest: JsonObject = {}
     for key, value in extras.fields.items():
         if isinstance(value, dict):
-            told = (*_UNTOLD, _SEARCHES.get(key))
-            value = {name: count for name, count in value.items() if name not in told and count}
-        if key not in _UNTOLD and value not in (None, 0, {}):
+            excluded = (*_UNREPORTED, _SEARCHES.get(key))
+            value = {name: count for name, count in value.items() if name not in excluded and count}
+        if key not in _UNREPORTED and value not in (None, 0, {}):
             rest[key] = value
     drop_extras(Extras(origin=extras.origin, fields=rest), ("usage",), ledger)
 
@@ -250,37 +250,37 @@ class _Usual(Struct, forbid_unknown_fields=True, gc=False):
     completion_tokens_details: _OutputDetails | None = None
 
 
-def usage_of(answer: JsonObject) -> Usage | None:
+def usage_of(response: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
-    usage, found = usage_in(answer, None), answer.get("service_tier")
+    usage, raw_tier = usage_in(response, None), response.get("service_tier")
     if not isinstance(usage, dict):
         return None
-    tier = found if isinstance(found, str) else None
+    tier = raw_tier if isinstance(raw_tier, str) else None
     usual = _usual(usage, tier)
     if usual is not None:
         return usual
-    told = False
-    for name in _SUMS:
+    unreadable = False
+    for name in _PROMPT_AND_COMPLETION:
         total = usage.get(name)
         if total is None:
             continue
         if count_of(total) is not None:
             return decode_usage(usage, tier, Ledger())
-        told = True
-    return None if told else decode_usage(usage, tier, Ledger())
+        unreadable = True
+    return None if unreadable else decode_usage(usage, tier, Ledger())
 
 
 def _usual(usage: JsonObject, tier: str | None) -> Usage | None:
     """Counts that need no rules, without what says nothing of them; None if they are others."""
     try:
-        told = convert(usage, _Usual)
+        counts = convert(usage, _Usual)
     except ValidationError:
         return None
-    prompt, completion, read, thinking = told.prompt_tokens, told.completion_tokens, None, None
-    if told.prompt_tokens_details is not None:
-        read = told.prompt_tokens_details.cached_tokens
-    if told.completion_tokens_details is not None:
-        thinking = told.completion_tokens_details.reasoning_tokens
-    if told.total_tokens != prompt + completion or (read or 0) > prompt or (thinking or 0) > completion:
+    prompt, completion, read, thinking = counts.prompt_tokens, counts.completion_tokens, None, None
+    if counts.prompt_tokens_details is not None:
+        read = counts.prompt_tokens_details.cached_tokens
+    if counts.completion_tokens_details is not None:
+        thinking = counts.completion_tokens_details.reasoning_tokens
+    if counts.total_tokens != prompt + completion or (read or 0) > prompt or (thinking or 0) > completion:
         return None
     return Usage(prompt, completion, read, None, thinking, None, tier)

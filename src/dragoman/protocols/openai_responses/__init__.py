@@ -10,20 +10,25 @@ from dragoman.protocols.codec import Codec, ModelLists
 from dragoman.protocols.openai_responses.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.openai_responses.output import encode_turn
 from dragoman.protocols.openai_responses.relay import (
-    ask_usage,
-    keep_nothing,
+    include_usage,
     plain_end,
     rename_calls,
     repair_request,
     withhold_usage,
     without_reasoning,
+    without_storage,
 )
 from dragoman.protocols.openai_responses.request_decoder import decode_request, recognises
 from dragoman.protocols.openai_responses.request_encoder import encode_request
-from dragoman.protocols.openai_responses.request_features import KEEPSAKES, TIERS, opening_of, signs_of
+from dragoman.protocols.openai_responses.request_features import (
+    REFERENCE_KEYS,
+    TIERS,
+    conversation_start_of,
+    request_features_of,
+)
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
-from dragoman.protocols.openai_responses.session_hints import speech_of
-from dragoman.protocols.openai_responses.shapes import NAME, PATH, UPSTREAM
+from dragoman.protocols.openai_responses.session_hints import session_hints_of
+from dragoman.protocols.openai_responses.shapes import NAME, PATH, VENDOR
 from dragoman.protocols.openai_responses.stream_decoder import ResponsesStreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import ResponsesStreamEncoder
 from dragoman.protocols.openai_responses.usage import usage_of
@@ -32,7 +37,7 @@ from dragoman.wire.sse import comment
 
 CODEC = Codec(
     name=NAME,
-    upstream=UPSTREAM,
+    vendor=VENDOR,
     serial=True,
     path=PATH,
     recognises=recognises,
@@ -40,30 +45,30 @@ CODEC = Codec(
     encode_request=encode_request,
     repair_request=repair_request,
     without_reasoning=without_reasoning,
-    settle_thinking=None,
-    prove_calls=None,
+    repair_reasoning=None,
+    sign_calls=None,
     without_telemetry=None,
     rename_calls=rename_calls,
     rename_cap=None,
-    keep_nothing=keep_nothing,
+    without_storage=without_storage,
     resume_request=None,
-    ask_usage=ask_usage,
+    include_usage=include_usage,
     withhold_usage=withhold_usage,
     plain_end=plain_end,
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,
-    signs_of=signs_of,
-    keepsakes=KEEPSAKES,
-    opening_of=opening_of,
-    speech_of=speech_of,
+    request_features_of=request_features_of,
+    reference_keys=REFERENCE_KEYS,
+    conversation_start_of=conversation_start_of,
+    session_hints_of=session_hints_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     stream_decoder=ResponsesStreamDecoder,
     stream_encoder=ResponsesStreamEncoder,
     encode_turn=encode_turn,
-    kept_turns=None,
+    turn_restorer=None,
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=comment("keep-alive"),

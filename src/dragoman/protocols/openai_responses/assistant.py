@@ -56,12 +56,12 @@ class AssistantWriter:
         self, target: TargetModel, ledger: Ledger, table: ToolTable, content: InputWriter, items: JsonList
     ) -> None:
         self._target = target
-        self._abilities = target.abilities
+        self._capabilities = target.capabilities
         self._ledger = ledger
         self._table = table
         self._inputs = content
         self._items = items
-        self._rule = ID_RULES.get((NAME, target.abilities.call_ids), RESPONSES)
+        self._rule = ID_RULES.get((NAME, target.capabilities.call_ids), RESPONSES)
         # Calls that were written as free-text calls: their results are written alike.
         self.custom: set[str] = set()
         # The message that is being collected: finished content, then the texts of the open part.
@@ -123,7 +123,7 @@ class AssistantWriter:
             # What the client said in two messages is not glued into one.
             self._finish_message()
         if part.cache is not None:
-            self._inputs.lose_mark(part.cache, at)
+            self._inputs.lose_breakpoint(part.cache, at)
         if part.extras is not None and part.extras.origin != NAME:
             drop_extras(part.extras, at, self._ledger)
         self._texts.append(part)
@@ -179,8 +179,8 @@ class AssistantWriter:
         if (part.extras is not None or part.cache is not None) and self._is_native(part, at):
             return
         item = self._call_item(part, at)
-        if self._thinking or self._abilities.thinking_per_call:
-            self._emit(item, repeat=self._abilities.thinking_per_call)
+        if self._thinking or self._capabilities.thinking_per_call:
+            self._emit(item, repeat=self._capabilities.thinking_per_call)
         else:
             self._items.append(item)
 
@@ -189,11 +189,11 @@ class AssistantWriter:
         extras = part.extras
         if extras is not None:
             if extras.origin == NAME and "type" in extras.fields:
-                self._emit(extras.fields, repeat=self._abilities.thinking_per_call)
+                self._emit(extras.fields, repeat=self._capabilities.thinking_per_call)
                 return True
             if "type" not in extras.fields and extras.origin != NAME:
                 drop_extras(extras, at, self._ledger)
-        self._inputs.lose_mark(part.cache, at)
+        self._inputs.lose_breakpoint(part.cache, at)
         return False
 
     def _call_item(self, part: ToolCall, at: Place) -> JsonObject:
@@ -205,7 +205,7 @@ class AssistantWriter:
         if not as_text and (entry is None or entry.form is _JSON):
             arguments = passed_on(part.arguments)
             written = {"type": FUNCTION_CALL, "call_id": identity, "name": name, "arguments": arguments}
-        elif self._abilities.custom_tools:
+        elif self._capabilities.custom_tools:
             self.custom.add(part.call_id)
             text = part.arguments if as_text else _unwrap(part.arguments)
             written = {"type": CUSTOM_CALL, "call_id": identity, "name": name, "input": text}
@@ -264,7 +264,7 @@ class AssistantWriter:
         sealed = part.seal
         if sealed is None:
             self._ledger.dropped(Feature.THINKING, at, "reasoning without proof is not sent back")
-        elif sealed.kind != "item" or not opens(sealed, NAME, self._target.model, self._abilities):
+        elif sealed.kind != "item" or not opens(sealed, NAME, self._target.model, self._capabilities):
             self._ledger.dropped(Feature.THINKING_SEAL, at, "another issuer's reasoning cannot be opened here")
         else:
             self._thinking.append(sealed.body)
@@ -277,7 +277,7 @@ class AssistantWriter:
         assert isinstance(part, Compaction)
         self._finish_message()
         sealed = part.seal
-        if sealed is not None and "type" in sealed.body and opens(sealed, NAME, self._target.model, self._abilities):
+        if sealed is not None and "type" in sealed.body and opens(sealed, NAME, self._target.model, self._capabilities):
             self._emit(sealed.body)
             return
         if part.summary is None:
@@ -295,7 +295,7 @@ class AssistantWriter:
             self._finish_message()
             self._emit(part.body)
             return
-        text = foreign_text(part, at, self._ledger, said_by_user=False)
+        text = foreign_text(part, at, self._ledger, by_user=False)
         if text is not None:
             self._text(Text(text=text), at)
 

@@ -28,7 +28,7 @@ def failure_of(error: JsonObject) -> Failure:
 def has_failed(response: JsonObject, event: JsonObject | None = None) -> bool:
     """Whether a response failed: its status says so, or an error stands in it or beside it in its event."""
     beside = event.get("error") if event is not None else None
-    return response.get("status") == FAILED or _is_told(response.get("error")) or _is_told(beside)
+    return response.get("status") == FAILED or _is_reported(response.get("error")) or _is_reported(beside)
 
 
 def failure_in(response: JsonObject, event: JsonObject | None = None) -> Failure:
@@ -39,15 +39,15 @@ def failure_in(response: JsonObject, event: JsonObject | None = None) -> Failure
     """
     holders = (response,) if event is None else (response, event)
     errors = [holder.get("error") for holder in holders] + [_flat(holder) for holder in reversed(holders)]
-    told = [_as_object(error) for error in errors if _is_told(error)]
-    if not told:
+    reported_errors = [_as_object(error) for error in errors if _is_reported(error)]
+    if not reported_errors:
         return failure_of({"message": "the response failed"})
-    first, *others = told
+    first, *others = reported_errors
     cause = next((error for error in others if error != first), None)
     return failure_of(first if cause is None else {"cause": cause, **first})
 
 
-def _is_told(error: JsonValue) -> bool:
+def _is_reported(error: JsonValue) -> bool:
     """Whether a member `error` says anything: some servers always send one, with empty members."""
     if isinstance(error, dict):
         return any(error.values())
@@ -96,22 +96,22 @@ def failed_frames(failure: Failure, response: JsonObject, finished: JsonList, se
 
 
 _RESET = "x-ratelimit-reset-"
-_KEPT = ("retry-after", "retry-after-ms", "x-should-retry")
+_RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
 
 
 def decode_limits(headers: Mapping[str, str], now: int) -> dict[str, str]:
     """Rate-limit headers in the common form: lower-case names, resets in seconds."""
     del now
-    found: dict[str, str] = {}
+    limits: dict[str, str] = {}
     for name, value in headers.items():
         name = name.lower()
         if name.startswith(_RESET):
             seconds = parse_duration(value)
             if seconds is not None:
-                found[name] = f"{seconds:.9f}".rstrip("0").rstrip(".")
-        elif name.startswith("x-ratelimit-") or name in _KEPT:
-            found[name] = value
-    return found
+                limits[name] = f"{seconds:.9f}".rstrip("0").rstrip(".")
+        elif name.startswith("x-ratelimit-") or name in _RETRY_HEADERS:
+            limits[name] = value
+    return limits
 
 
 def encode_limits(limits: Mapping[str, str], now: int) -> dict[str, str]:

@@ -47,7 +47,7 @@ class FrameWriter:
         self.sequence = number + 1
         return b"%b%b%b%d}\n\n" % (self._before, _quoted(text), self._after, number)
 
-    def said(self) -> str:
+    def part_text(self) -> str:
         """All text of the open part."""
         return "".join(self.pieces)
 

@@ -40,35 +40,35 @@ ITEM_TYPES = {
 }
 
 
-def decode_hosted(item: Fields, kind: str, model: str | None = None, upstream: str | None = None) -> Pair:
+def decode_hosted(item: Fields, kind: str, model: str | None = None, vendor: str | None = None) -> Pair:
     """The call and the result that one item tells; the call carries the whole item for the way home."""
-    return _DECODERS[kind](item, model, upstream)
+    return _DECODERS[kind](item, model, vendor)
 
 
-def _decode_search(item: Fields, model: str | None, upstream: str | None) -> Pair:
+def _decode_search(item: Fields, model: str | None, vendor: str | None) -> Pair:
     item_id = item.optional_text("id")
     action = item.optional_fields("action") or Fields({}, (item.path, "action"))
-    asked: JsonObject = {}
+    arguments: JsonObject = {}
     queries, page = action.texts("queries"), action.optional_text("url")
     query = action.optional_text("query") or next(iter(queries), None)
     for key, value in (("query", query), ("url", page), ("pattern", action.optional_text("pattern"))):
         if value is not None:
-            asked[key] = value
+            arguments[key] = value
     if len(queries) > 1:
-        asked["queries"] = [*queries]
+        arguments["queries"] = [*queries]
     sources = tuple(
         [
             WebSource(
                 url=source.optional_text("url") or "",
                 title=source.optional_text("title") or "",
-                seal=Seal(origin=NAME, kind="web", body=source.value, model=model, upstream=upstream),
+                seal=Seal(origin=NAME, kind="web", body=source.value, model=model, vendor=vendor),
             )
             for source in action.each("sources")
         ]
     )
     if page and not sources:
         # What `open_page` and `find_in_page` read.
-        seal = Seal(origin=NAME, kind="web", body={"type": "url", "url": page}, model=model, upstream=upstream)
+        seal = Seal(origin=NAME, kind="web", body={"type": "url", "url": page}, model=model, vendor=vendor)
         sources = (WebSource(url=page, title="", seal=seal),)
     kind = HostedKind.WEB_SEARCH
     return (
@@ -76,7 +76,7 @@ def _decode_search(item: Fields, model: str | None, upstream: str | None) -> Pai
             call_id=item_id or "",
             kind=kind,
             name="web_search",
-            arguments=encode_text(asked),
+            arguments=encode_text(arguments),
             id=item_id,
             extras=Extras(origin=NAME, fields=item.value),
         ),
@@ -90,8 +90,8 @@ def _decode_search(item: Fields, model: str | None, upstream: str | None) -> Pai
     )
 
 
-def _decode_code(item: Fields, model: str | None, upstream: str | None) -> Pair:
-    del model, upstream
+def _decode_code(item: Fields, model: str | None, vendor: str | None) -> Pair:
+    del model, vendor
     item_id = item.optional_text("id")
     logs = [output.optional_text("logs") for output in item.each("outputs")]
     return (
@@ -113,8 +113,8 @@ def _decode_code(item: Fields, model: str | None, upstream: str | None) -> Pair:
     )
 
 
-def _decode_mcp(item: Fields, model: str | None, upstream: str | None) -> Pair:
-    del model, upstream
+def _decode_mcp(item: Fields, model: str | None, vendor: str | None) -> Pair:
+    del model, vendor
     item_id = item.optional_text("id")
     error = item.raw("error")
     return (
@@ -148,8 +148,8 @@ def _error_text(error: JsonValue) -> str:
     return encode_text(error)
 
 
-def _decode_listing(item: Fields, model: str | None, upstream: str | None) -> Pair:
-    del model, upstream
+def _decode_listing(item: Fields, model: str | None, vendor: str | None) -> Pair:
+    del model, vendor
     item_id = item.optional_text("id")
     error = item.raw("error")
     tools: JsonList = item.optional_list("tools") or []
@@ -211,7 +211,7 @@ def encode_hosted(call: HostedCall, result: HostedResult | None) -> JsonObject:
     return written
 
 
-def report_answer(call: HostedCall, at: Place, ledger: Ledger) -> None:
+def report_hosted_call(call: HostedCall, at: Place, ledger: Ledger) -> None:
     """Report a call of another provider's own tool that is told under the name of this vendor's (§13)."""
     if call.extras is None or call.extras.origin != NAME:
         ledger.approximated(FEATURES[call.kind], at, "told as a call of this protocol's own tool")
@@ -227,8 +227,8 @@ def _mcp_error(text: str | None) -> JsonObject:
 
 
 def _search_action(call: HostedCall, result: HostedResult | None) -> JsonObject:
-    asked = _arguments(call)
-    query, url, pattern = asked.get("query"), asked.get("url"), asked.get("pattern")
+    arguments = _arguments(call)
+    query, url, pattern = arguments.get("query"), arguments.get("url"), arguments.get("pattern")
     if isinstance(url, str):
         # Clients of other protocols send the `query` back that was made for them.
         if isinstance(pattern, str):
@@ -236,7 +236,7 @@ def _search_action(call: HostedCall, result: HostedResult | None) -> JsonObject:
         return {"type": "open_page", "url": url}
     sources = result.sources if result is not None else ()
     action: JsonObject = {"type": "search", "query": query if isinstance(query, str) else ""}
-    if isinstance(queries := asked.get("queries"), list):
+    if isinstance(queries := arguments.get("queries"), list):
         action["queries"] = [one for one in queries if isinstance(one, str)]
     action["sources"] = [{"type": "url", "url": source.url} for source in sources]
     return action

@@ -48,7 +48,7 @@ from dragoman.wire.fields import Fields, Path, render_path
 from dragoman.wire.json import kind_of
 
 _ROLES = {role.value: role for role in Role}
-_ROLE_WORDS = tuple(_ROLES)
+_ROLE_NAMES = tuple(_ROLES)
 # What the user's side says, by the end of its type; all other items are the model's.
 _USER_ENDINGS = ("_output", "_response", "_trigger", "_reference")
 
@@ -75,15 +75,15 @@ class InputReader:
 
     def messages(self, items: JsonList, path: Path) -> tuple[Message, ...]:
         """The messages that the items are."""
-        found: list[Message] = []
+        decoded: list[Message] = []
         for position, item in enumerate(items):
             if type(item) is not dict:
                 raise WireError(render_path((path, position)), "object", kind_of(item))
             message = read_plain(item)
-            found.append(self.read(Fields(item, (path, position))) if message is None else message)
+            decoded.append(self.read(Fields(item, (path, position))) if message is None else message)
         if self.triggers:
             self._check_triggers(items)
-        return tuple(found)
+        return tuple(decoded)
 
     def _check_triggers(self, items: JsonList) -> None:
         match items[-1]:
@@ -114,7 +114,7 @@ class InputReader:
     def _message(self, item: Fields) -> Message:
         role = _ROLES.get(item.text("role"))
         if role is None:
-            raise item.wrong("role", " or ".join(repr(word) for word in _ROLE_WORDS), repr(item.value["role"]))
+            raise item.wrong("role", " or ".join(repr(word) for word in _ROLE_NAMES), repr(item.value["role"]))
         if item.value.get("content") is None and role is not Role.ASSISTANT:
             raise item.wrong("content", "string or array", "nothing")
         item.demand("content")
@@ -320,10 +320,10 @@ def _plain_reasoning(item: JsonObject) -> Message | None:
         part = summary[0]
         if len(summary) != 1 or type(part) is not dict or part.get("type") != "summary_text":
             return None
-        said = part.get("text")
-        if type(said) is not str or not said:
+        summary_text = part.get("text")
+        if type(summary_text) is not str or not summary_text:
             return None
-        text, kind = said, _SUMMARY
+        text, kind = summary_text, _SUMMARY
     sealed = from_envelope(encrypted) or Seal(origin=NAME, kind="item", body=item)
     return Message(role=_ASSISTANT, parts=(Thinking(text=text, kind=kind, seal=sealed, id=item_id),), id=item_id)
 
@@ -340,13 +340,13 @@ _LANES: dict[str, Callable[[JsonObject], Message | None]] = {
 }
 
 
-def decode_thinking(item: Fields, model: str | None = None, upstream: str | None = None) -> Thinking:
+def decode_thinking(item: Fields, model: str | None = None, vendor: str | None = None) -> Thinking:
     """A reasoning item; its seal is the whole of it, or what the envelope in it holds for another issuer (§11)."""
     item_id = item.optional_text("id")
     text, kind = thinking_text(item)
     sealed = from_envelope(item.optional_text("encrypted_content") or "")
     if sealed is None:
-        sealed = Seal(origin=NAME, kind="item", body=item.value, model=model, upstream=upstream)
+        sealed = Seal(origin=NAME, kind="item", body=item.value, model=model, vendor=vendor)
         return Thinking(text=text, kind=kind, seal=sealed, id=item_id)
     item.skip("type", "summary")
     return Thinking(text=text, kind=kind, seal=sealed, id=item_id, extras=item.rest(NAME))
@@ -372,12 +372,12 @@ def _joined(item: Fields, key: str) -> str:
     return "\n\n".join(texts)
 
 
-def decode_compaction(item: Fields, model: str | None = None, upstream: str | None = None) -> Compaction:
+def decode_compaction(item: Fields, model: str | None = None, vendor: str | None = None) -> Compaction:
     """A compaction item; the summary is readable only if this library wrote the envelope (V9, K1)."""
     sealed = from_envelope(item.optional_text("encrypted_content") or "")
     item_id = item.optional_text("id")
     if sealed is None:
-        sealed = Seal(origin=NAME, kind="compaction", body=item.value, model=model, upstream=upstream)
+        sealed = Seal(origin=NAME, kind="compaction", body=item.value, model=model, vendor=vendor)
         return Compaction(summary=None, seal=sealed, id=item_id)
     summary = sealed.body.get("summary") or sealed.body.get("content")
     item.skip("type")

@@ -8,7 +8,7 @@ from dragoman.errors import WireError
 from dragoman.model.events import ArgumentsDelta, PartEnded, PartGrew, PartStarted
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import InputForm, ToolCall
-from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, OpenPiece, behind, beyond_all
+from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, OpenPiece, beyond_all, remainder_after
 from dragoman.protocols.openai_responses.output import report_bent
 from dragoman.protocols.openai_responses.shapes import CALL_MEMBERS, CUSTOM_CALL
 from dragoman.rules.arguments import Completeness
@@ -24,14 +24,14 @@ _BEFORE_VALUES = (":", "[", ",")
 class OpenCall(OpenItem):
     """A function or free-text call; one without a name is held until it has one."""
 
-    __slots__ = ("_call", "_completeness", "_foreign", "_index", "_meant", "_name", "_piece", "_unwrapper", "call_id")
+    __slots__ = ("_call", "_completeness", "_foreign", "_index", "_name", "_parsed", "_piece", "_unwrapper", "call_id")
 
     def __init__(self, context: ItemContext, kind: str, body: JsonObject) -> None:
         super().__init__(context, kind, body)
         self._piece = OpenPiece()
         # Whether its arguments are one value by now, and that value once it was needed.
         self._completeness = Completeness()
-        self._meant: JsonValue = None
+        self._parsed: JsonValue = None
         self._call: ToolCall | None = None
         # Whether it is none for the client, which is told of it at its end.
         self._foreign = False
@@ -55,9 +55,9 @@ class OpenCall(OpenItem):
 
     def _new(self, delta: str) -> str:
         """What is new in a piece that says all so far again; where it may be a value inside, it is taken as that."""
-        told = self._piece.pieces
-        last = next((text[-1] for piece in reversed(told) if (text := piece.rstrip())), "")
-        more = None if last in _BEFORE_VALUES else behind(told, delta)
+        pieces = self._piece.pieces
+        last = next((text[-1] for piece in reversed(pieces) if (text := piece.rstrip())), "")
+        more = None if last in _BEFORE_VALUES else remainder_after(pieces, delta)
         return delta if more is None else more
 
     def arguments_done(self, event: JsonObject) -> None:
@@ -76,7 +76,7 @@ class OpenCall(OpenItem):
         whole = _arguments(body)
         if self.silent():
             return not self.done or not whole or _value(whole) == {}
-        return not whole or self._says_more(whole) is not None
+        return not whole or self._missing_arguments(whole) is not None
 
     def is_other(self, body: JsonObject) -> bool:
         """Whether this is a call by another id, or of another tool."""
@@ -121,7 +121,7 @@ class OpenCall(OpenItem):
     def repeat(self, body: JsonObject) -> None:
         """Report what the call says beside itself; fail if it is the same call with other arguments."""
         self._report(body)
-        if body.get("call_id") == self.call_id and not self.context.asked.relayed and not self.fits(body):
+        if body.get("call_id") == self.call_id and not self.context.translation.relayed and not self.fits(body):
             raise _differs(_arguments(body))
 
     def _report(self, body: JsonObject) -> None:
@@ -155,10 +155,10 @@ class OpenCall(OpenItem):
                 self._unwrapper = InputUnwrapper()
         self._call = call
         self._index = context.number()
-        context.told.append(call)
+        context.emitted_parts.append(call)
         context.out.append(PartStarted(self._index, call))
         if self._piece.pieces:
-            self._tell(self._piece.text)
+            self._emit(self._piece.text)
 
     def _complete(self, whole: JsonValue) -> None:
         if type(whole) is dict:
@@ -166,31 +166,31 @@ class OpenCall(OpenItem):
             whole = encode_text(whole) if whole else ""
         if type(whole) is not str or not whole:
             return
-        missing = self._says_more(whole) if self._piece.pieces else whole
-        if missing is None and not self.context.asked.relayed:
+        missing = self._missing_arguments(whole) if self._piece.pieces else whole
+        if missing is None and not self.context.translation.relayed:
             raise _differs(whole)
         if missing:
             self._grow(missing)
 
-    def _says_more(self, whole: str) -> str | None:
+    def _missing_arguments(self, whole: str) -> str | None:
         """What arguments have beyond those told; None if they are others."""
         more = beyond_all((self._piece,), whole)
         if more is not None:
             return more
         if not self._completeness.of(self._piece.pieces):
             return None
-        if self._meant is None:
-            self._meant = _value(self._piece.text)
-        meant = _value(whole)
+        if self._parsed is None:
+            self._parsed = _value(self._piece.text)
+        parsed = _value(whole)
         # The same value in another spelling, or an empty one where there is a whole one, says nothing new.
-        return "" if self._meant is not None and (meant == self._meant or meant in (None, {})) else None
+        return "" if self._parsed is not None and (parsed == self._parsed or parsed in (None, {})) else None
 
     def _grow(self, delta: str) -> None:
         self._piece.add(delta)
         if self._call is not None:
-            self._tell(delta)
+            self._emit(delta)
 
-    def _tell(self, delta: str) -> None:
+    def _emit(self, delta: str) -> None:
         if self._unwrapper is not None:
             delta = self._unwrapper.feed(delta)
             if not delta:
@@ -200,10 +200,10 @@ class OpenCall(OpenItem):
 
 def _arguments(body: JsonObject) -> str:
     """What a body says of the arguments, as text."""
-    found = body.get("arguments") or body.get("input")
-    if type(found) is dict:
-        return encode_text(found)
-    return found if type(found) is str else ""
+    value = body.get("arguments") or body.get("input")
+    if type(value) is dict:
+        return encode_text(value)
+    return value if type(value) is str else ""
 
 
 def _value(text: str) -> JsonValue:

@@ -28,19 +28,30 @@ W = TypeVar("W")
 class ItemContext:
     """What the items of one stream share: the events of the frame at hand, and what was told so far."""
 
-    __slots__ = ("asked", "calls", "ledger", "mint", "out", "parts", "reader", "refusals", "told", "unknowns")
+    __slots__ = (
+        "calls",
+        "emitted_parts",
+        "ledger",
+        "mint",
+        "out",
+        "parts",
+        "reader",
+        "refusals",
+        "translation",
+        "unknowns",
+    )
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
-        self.asked = asked
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+        self.translation = translation
         self.mint = mint
         self.ledger = ledger
         self.unknowns = UnknownFields(ledger, NAME)
-        self.reader = OutputReader(asked, ledger)
+        self.reader = OutputReader(translation, ledger)
         self.out: list[Event] = []
         self.parts = 0
         self.calls: set[str] = set()
         # What the stop is derived from: calls and refusals.
-        self.told: list[Part] = []
+        self.emitted_parts: list[Part] = []
         self.refusals: list[OpenPiece] = []
 
     def number(self) -> int:
@@ -98,10 +109,10 @@ class OpenPiece:
         self._looked_at = len(self.pieces)
         return self._bare
 
-    def says(self, whole: str) -> bool:
+    def matches(self, whole: str) -> bool:
         """Whether a text is just what was told, white space apart."""
-        told, full = self.bare(), bare(whole)
-        return self._bare_length == len(full) and "".join(told) == full
+        bare_pieces, full = self.bare(), bare(whole)
+        return self._bare_length == len(full) and "".join(bare_pieces) == full
 
     def fits(self, whole: str) -> bool:
         """Whether this text may be the whole of what was told."""
@@ -163,7 +174,7 @@ class OpenItem:
             number = context.number()
             if isinstance(part, ToolCall):
                 # A call comes whole and still tells its arguments as growth.
-                context.told.append(part)
+                context.emitted_parts.append(part)
                 context.out.append(PartStarted(number, replace(part, arguments="")))
                 context.out.append(PartGrew(number, ArgumentsDelta(part.arguments)))
             else:
@@ -176,21 +187,21 @@ def bare(text: str) -> str:
     return "".join(text.split())
 
 
-def beyond(told: str, whole: str) -> str | None:
+def beyond(emitted: str, whole: str) -> str | None:
     """What a whole text has beyond the told one, white space apart; None if it is another text."""
     piece = OpenPiece()
-    piece.add(told)
+    piece.add(emitted)
     return beyond_all((piece,), whole)
 
 
-def beyond_all(told: Iterable[OpenPiece], whole: str) -> str | None:
+def beyond_all(pieces: Iterable[OpenPiece], whole: str) -> str | None:
     """The same for what was told in several pieces; of those no more is looked at than the whole text is long."""
-    told = tuple(told)
-    rest = behind((text for piece in told for text in piece.pieces), whole)
+    pieces = tuple(pieces)
+    rest = remainder_after((text for piece in pieces for text in piece.pieces), whole)
     if rest is not None:
         return rest
     full, at = bare(whole), 0
-    for text in (text for piece in told for text in piece.bare()):
+    for text in (text for piece in pieces for text in piece.bare()):
         if at + len(text) > len(full):
             return "" if text.startswith(full[at:]) else None
         if not full.startswith(text, at):
@@ -199,31 +210,31 @@ def beyond_all(told: Iterable[OpenPiece], whole: str) -> str | None:
     for place, character in enumerate(whole):
         if at == 0:
             rest = whole[place:]
-            spaced = next((text for piece in reversed(told) for text in reversed(piece.pieces)), "")[-1:].isspace()
+            spaced = next((text for piece in reversed(pieces) for text in reversed(piece.pieces)), "")[-1:].isspace()
             return (rest.lstrip() if spaced else rest) if rest.strip() else ""
         at -= not character.isspace()
     return ""
 
 
-def behind(told: Iterable[str], whole: str) -> str | None:
+def remainder_after(prefixes: Iterable[str], whole: str) -> str | None:
     """What comes in a text behind the told ones, with which it begins; None if it does not."""
     at = 0
-    for text in told:
+    for text in prefixes:
         if not whole.startswith(text, at):
             return None
         at += len(text)
     return whole[at:]
 
 
-def paired(wholes: Sequence[W], tolds: Sequence[T], tests: Sequence[Callable[[W, T], bool]]) -> list[T | None]:
+def paired(wholes: Sequence[W], partials: Sequence[T], tests: Sequence[Callable[[W, T], bool]]) -> list[T | None]:
     """For each that is told whole what was told of it: by the first test that any passes, each used once, in order."""
-    found: list[T | None] = [None] * len(wholes)
-    left = list(tolds)
+    matches: list[T | None] = [None] * len(wholes)
+    candidates = list(partials)
     for test in tests:
         for place, whole in enumerate(wholes):
-            if found[place] is None:
-                match = next((told for told in left[:NEAR] if test(whole, told)), None)
+            if matches[place] is None:
+                match = next((candidate for candidate in candidates[:NEAR] if test(whole, candidate)), None)
                 if match is not None:
-                    found[place] = match
-                    left.remove(match)
-    return found
+                    matches[place] = match
+                    candidates.remove(match)
+    return matches

@@ -71,14 +71,14 @@ class OpenItems:
     def of_event(self, event: JsonObject, sort: type[OpenItem], kind: str) -> OpenItem | None:
         """The item of an event that the short ways do not find open; None if it only repeats what has ended."""
         item_id, index = event.get("item_id"), event.get("output_index")
-        known = self._named(item_id)
-        if known is not None and type(known) is sort:
-            return None if known.done else known
+        named = self._named(item_id)
+        if named is not None and type(named) is sort:
+            return None if named.done else named
         here = self.by_index.get(index) if type(index) is int else None
         if here is not None and type(here) is sort:
             if not here.done:
                 return here
-            if not event.get("delta") or type(item_id) is not str or known is not None:
+            if not event.get("delta") or type(item_id) is not str or named is not None:
                 return None
         opened = [item for item in self._opened() if type(item) is sort]
         if type(index) is int and here is None:
@@ -86,51 +86,51 @@ class OpenItems:
             opened = [item for item in opened if item.silent()]
         elif here is not None and here.done and type(here) is sort:
             opened = []
-        found = opened[0] if opened else self._begin(kind, {"id": item_id}, index)
+        chosen = opened[0] if opened else self._begin(kind, {"id": item_id}, index)
         if type(index) is int:
-            self.by_index.setdefault(index, found)
-        return found
+            self.by_index.setdefault(index, chosen)
+        return chosen
 
     def announce(self, event: JsonObject, body: JsonObject) -> None:
         """An item is announced, perhaps for the second time."""
         index, kind = event.get("output_index"), body.get("type")
         here = self.by_index.get(index) if type(index) is int else None
-        known = self._known(body, here, index)
-        if known is not None and known.done and known is not here and not _is_called(known, body):
+        item = self._find(body, here, index)
+        if item is not None and item.done and item is not here and not _is_called(item, body):
             # A name used again for something else.
-            known = None
-        if known is None and here is not None and not here.done and _alike(here, kind) and not here.is_other(body):
-            known = here if not (here.item_id and _is_text(body.get("id"))) else None
-        if known is None:
+            item = None
+        if item is None and here is not None and not here.done and _alike(here, kind) and not here.is_other(body):
+            item = here if not (here.item_id and _is_text(body.get("id"))) else None
+        if item is None:
             self._begin(kind, body, index)
-        elif not known.done:
-            known.announce(body)
+        elif not item.done:
+            item.announce(body)
 
     def finish(self, event: JsonObject, body: JsonObject) -> None:
         """An item ended, and is told whole."""
         index, kind = event.get("output_index"), body.get("type")
         here = self.by_index.get(index) if type(index) is int else None
-        known = self._known(body, here, index)
-        if known is not None and known is not here and not known.fits(body):
+        item = self._find(body, here, index)
+        if item is not None and item is not here and not item.fits(body):
             better = here is not None and _alike(here, kind) and here.fits(body)
-            known = here if better else None if known.done else known
-        if known is None and here is not None and _alike(here, kind) and not here.is_other(body):
-            known = here if not here.done or here.fits(body) else None
-        if known is None:
+            item = here if better else None if item.done else item
+        if item is None and here is not None and _alike(here, kind) and not here.is_other(body):
+            item = here if not here.done or here.fits(body) else None
+        if item is None:
             opened = [one for one in self._opened() if _alike(one, kind) and not one.is_other(body)]
-            known = next((one for one in opened if one.fits(body)), None)
+            item = next((one for one in opened if one.fits(body)), None)
         # If nothing of it is known yet, what its body holds is told by its end.
-        self._end(known if known is not None else self._begin(kind, {"id": body.get("id")}, index), body)
+        self._end(item if item is not None else self._begin(kind, {"id": body.get("id")}, index), body)
 
     def finish_all(self, output: JsonValue) -> None:
         """The answer ended: what its output has beyond the items is told, and what is still open ends."""
         bodies = [body for body in output if type(body) is dict] if type(output) is list else []
         messages = [body for body in bodies if body.get("type") == MESSAGE]
-        told = [item for item in self._order if type(item) is OpenMessage]
-        if told and len(messages) != len(told) and _same_words(messages, told):
+        open_messages = [item for item in self._order if type(item) is OpenMessage]
+        if open_messages and len(messages) != len(open_messages) and _same_text(messages, open_messages):
             # The same words, otherwise divided: all of them are told.
             bodies = [body for body in bodies if body.get("type") != MESSAGE]
-        matches = paired(bodies, self._order, (_is_named, _fits_told, _fits, _may_be))
+        matches = paired(bodies, self._order, (_is_named, _fits_emitted, _fits, _may_be))
         for body, item in zip(bodies, matches, strict=True):
             self._end(item if item is not None else self._begin(body.get("type"), {"id": body.get("id")}, None), body)
         for item in self._order:
@@ -158,11 +158,11 @@ class OpenItems:
     def _named(self, name: JsonValue) -> OpenItem | None:
         return self.by_id.get(name) if type(name) is str else None
 
-    def _known(self, body: JsonObject, here: OpenItem | None, index: JsonValue) -> OpenItem | None:
+    def _find(self, body: JsonObject, here: OpenItem | None, index: JsonValue) -> OpenItem | None:
         """The item of this name; a call is known by its own id only where its place is not said: some share one."""
-        known, call_id = self._named(body.get("id")), body.get("call_id")
-        if known is not None and _alike(known, body.get("type")) and (known is here or not known.is_other(body)):
-            return known
+        item, call_id = self._named(body.get("id")), body.get("call_id")
+        if item is not None and _alike(item, body.get("type")) and (item is here or not item.is_other(body)):
+            return item
         if type(call_id) is not str or not call_id or type(index) is int:
             return None
         return self._by_call.get(call_id)
@@ -202,7 +202,7 @@ def _is_named(body: JsonObject, item: OpenItem) -> bool:
     return _alike(item, body.get("type")) and (named or _is_called(item, body))
 
 
-def _fits_told(body: JsonObject, item: OpenItem) -> bool:
+def _fits_emitted(body: JsonObject, item: OpenItem) -> bool:
     return not item.silent() and _fits(body, item)
 
 
@@ -216,10 +216,10 @@ def _may_be(body: JsonObject, item: OpenItem) -> bool:
     return _alike(item, body.get("type"))
 
 
-def _same_words(bodies: list[JsonObject], told: list[OpenMessage]) -> bool:
-    joined: JsonList = [part for body in bodies if type(found := body.get("content")) is list for part in found]
-    words = [str(part.get("text") or part.get("refusal") or "") for part in joined if type(part) is dict]
-    return bare("".join(words)) == bare("".join([item.said() for item in told]))
+def _same_text(bodies: list[JsonObject], items: list[OpenMessage]) -> bool:
+    joined: JsonList = [part for body in bodies if type(content := body.get("content")) is list for part in content]
+    texts = [str(part.get("text") or part.get("refusal") or "") for part in joined if type(part) is dict]
+    return bare("".join(texts)) == bare("".join([item.emitted_text() for item in items]))
 
 
 def _is_text(value: JsonValue) -> bool:

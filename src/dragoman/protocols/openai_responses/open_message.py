@@ -35,7 +35,7 @@ class OpenMessage(OpenItem):
         self._pieces: list[OpenPiece] = []
         self._places: dict[int, OpenPiece] = {}
         self._growing: dict[JsonValue, OpenPiece] = {}
-        self._members = message_members(body, home=False)
+        self._members = message_members(body, native=False)
         self._attached: JsonObject = {}
         self._opened = False
         # The first part of the message.
@@ -89,7 +89,7 @@ class OpenMessage(OpenItem):
         body = event.get("part")
         if type(body) is dict:
             kind, position = _kind(body), event.get("content_index")
-            piece = self._whole(position, _whole_text(body), kind) or self._begin(position, kind)
+            piece = self._find_piece(position, _whole_text(body), kind) or self._begin(position, kind)
             self._finish_piece(piece, body)
 
     def silent(self) -> bool:
@@ -106,7 +106,7 @@ class OpenMessage(OpenItem):
     def finish(self, body: JsonObject | None) -> None:
         """End every part of the message."""
         if body is not None and not self._members:
-            self._members = message_members(body, home=False)
+            self._members = message_members(body, native=False)
         if body is not None or self.silent():
             self._finish_content(_content(body or {}) or _content(self.announced))
         for piece in self._pieces:
@@ -127,8 +127,8 @@ class OpenMessage(OpenItem):
     # The content as its item tells it at the end: a list, whose places are not always those of the deltas.
 
     def _finish_content(self, content: list[JsonObject]) -> None:
-        told = bare(self.said())
-        if told and len(content) != len(self._pieces) and told == bare("".join(map(_whole_text, content))):
+        emitted = bare(self.emitted_text())
+        if emitted and len(content) != len(self._pieces) and emitted == bare("".join(map(_whole_text, content))):
             # The same text, otherwise divided.
             self._finish_divided(content)
             return
@@ -158,12 +158,12 @@ class OpenMessage(OpenItem):
 
         return paired(content, self._pieces, (in_place, fits, alike))
 
-    def said(self) -> str:
+    def emitted_text(self) -> str:
         """All that it told, as one text."""
         return "".join([piece.text for piece in self._pieces])
 
     def _report(self, body: JsonObject) -> None:
-        members = message_members(body, home=False)
+        members = message_members(body, native=False)
         if members:
             self.context.unknowns.members(members, self._attached, part_place(self._first))
 
@@ -173,7 +173,7 @@ class OpenMessage(OpenItem):
 
     # One content part.
 
-    def _whole(self, position: JsonValue, whole: str, kind: str) -> OpenPiece | None:
+    def _find_piece(self, position: JsonValue, whole: str, kind: str) -> OpenPiece | None:
         """The piece of a whole text: that in its place, else the latest open one, else one that ended with it."""
         here = self._places.get(position) if type(position) is int else None
         if here is not None and (here.kind != kind or here.ended):
@@ -186,7 +186,7 @@ class OpenMessage(OpenItem):
             if piece.fits(whole):
                 return piece
         for piece in alike:
-            if piece.ended and piece.says(whole):
+            if piece.ended and piece.matches(whole):
                 return piece
         return here or (opened[0] if opened and type(position) is not int else None)
 
@@ -252,7 +252,7 @@ class OpenMessage(OpenItem):
         if type(whole) is not str or not whole:
             return
         position = event.get("content_index")
-        piece = self._whole(position, whole, kind) or self._begin(position, kind)
+        piece = self._find_piece(position, whole, kind) or self._begin(position, kind)
         missing = "" if piece.ended or len(whole) <= piece.length else piece.missing(whole)
         if missing:
             logprobs = _logprobs(piece, event)

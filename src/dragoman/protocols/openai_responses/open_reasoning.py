@@ -71,7 +71,7 @@ class OpenReasoning(OpenItem):
         """End the reasoning, with its seal if it came."""
         out, unknowns, at = self.context.out, self.context.unknowns, part_place(self._index)
         unknowns.members(self.announced, REASONING_MEMBERS if body is None else REASONING_MEMBERS | body.keys(), at)
-        if body is None and self.silent() and any(self.announced.get(key) for key in _TOLD):
+        if body is None and self.silent() and any(self.announced.get(key) for key in _CONTENT_MEMBERS):
             # Said with its announcement, and never again.
             body = self.announced
         if body is None:
@@ -80,9 +80,9 @@ class OpenReasoning(OpenItem):
                 out.append(PartStarted(self._index, withheld))
             out.append(PartEnded(self._index))
             return
-        body = self._with_told(body)
-        target = self.context.asked.target
-        whole = decode_thinking(Fields(body), target.model, target.upstream)
+        body = self._with_emitted(body)
+        target = self.context.translation.target
+        whole = decode_thinking(Fields(body), target.model, target.vendor)
         full = whole.kind is ThinkingKind.FULL if not self._opened else self._is_full()
         self._finish_texts(_texts(body, "content" if full else "summary"), full=full)
         if not self._opened:
@@ -107,8 +107,8 @@ class OpenReasoning(OpenItem):
 
     def _finish_texts(self, texts: list[str], *, full: bool) -> None:
         """Tell what the whole texts have beyond the told ones; their places are not always those of the deltas."""
-        told = [(key, piece) for key, piece in self._pieces.items() if (key < 0) == full]
-        if told and bare("".join(texts)) == bare(self._said()):
+        pieces = [(key, piece) for key, piece in self._pieces.items() if (key < 0) == full]
+        if pieces and bare("".join(texts)) == bare(self._emitted_text()):
             return
         numbered = list(enumerate(texts))
 
@@ -119,7 +119,7 @@ class OpenReasoning(OpenItem):
             return one[0] == (_downwards(whole[0]) if full else whole[0]) and fits(whole, one)
 
         kind = ThinkingKind.FULL if full else ThinkingKind.SUMMARY
-        matches = paired(numbered, told, (in_place, fits, _any))
+        matches = paired(numbered, pieces, (in_place, fits, _any))
         for (position, text), match in zip(numbered, matches, strict=True):
             if match is None:
                 # Nobody told it, though another may have said the same words.
@@ -129,11 +129,11 @@ class OpenReasoning(OpenItem):
             else:
                 self.context.differs(Feature.THINKING, self._index)
 
-    def _says(self, whole: str) -> bool:
+    def _matches_recent(self, whole: str) -> bool:
         latest = islice(reversed(self._pieces.values()), NEAR)
-        return any(one.says(whole) for one in latest)
+        return any(one.matches(whole) for one in latest)
 
-    def _with_told(self, body: JsonObject) -> JsonObject:
+    def _with_emitted(self, body: JsonObject) -> JsonObject:
         """The body with what the deltas told, where some servers end with an empty shell."""
         key, kind = ("content", "reasoning_text") if self._is_full() else ("summary", "summary_text")
         if not self._pieces or _texts(body, key):
@@ -143,14 +143,14 @@ class OpenReasoning(OpenItem):
     def _is_full(self) -> bool:
         return next(iter(self._pieces), 0) < 0
 
-    def _said(self) -> str:
+    def _emitted_text(self) -> str:
         return "".join([piece.text for piece in self._pieces.values()])
 
     def _complete(self, key: int, whole: JsonValue, kind: ThinkingKind, *, again: bool = False) -> None:
         if type(whole) is not str:
             return
         piece = self._pieces.get(key)
-        if piece is None and not again and self._says(whole):
+        if piece is None and not again and self._matches_recent(whole):
             return
         missing = whole if piece is None else "" if len(whole) <= piece.length else piece.missing(whole)
         if missing:
@@ -177,7 +177,7 @@ class OpenReasoning(OpenItem):
 # Members of an enumeration are looked up slowly; these are asked for with every delta.
 _SUMMARY, _FULL = ThinkingKind.SUMMARY, ThinkingKind.FULL
 # What an announcement may already hold.
-_TOLD = ("summary", "content", "encrypted_content")
+_CONTENT_MEMBERS = ("summary", "content", "encrypted_content")
 
 
 def _any(_whole: tuple[int, str], _one: tuple[int, OpenPiece]) -> bool:
@@ -186,8 +186,8 @@ def _any(_whole: tuple[int, str], _one: tuple[int, OpenPiece]) -> bool:
 
 def _texts(body: JsonObject, key: str) -> list[str]:
     parts = body.get(key)
-    found = [part.get("text") for part in parts if type(part) is dict] if type(parts) is list else []
-    return [text for text in found if type(text) is str]
+    values = [part.get("text") for part in parts if type(part) is dict] if type(parts) is list else []
+    return [text for text in values if type(text) is str]
 
 
 def _downwards(position: JsonValue) -> int:

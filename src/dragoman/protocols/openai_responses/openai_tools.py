@@ -20,8 +20,8 @@ from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode_text
 from dragoman.wire.media import BadDataUrl, parse_data_url
 
-_TEXT: JsonObject = {"type": "string"}
-_TEXTS: JsonObject = {"type": "array", "items": {"type": "string"}}
+_STRING: JsonObject = {"type": "string"}
+_STRINGS: JsonObject = {"type": "array", "items": {"type": "string"}}
 _COUNT: JsonObject = {"type": "integer"}
 
 
@@ -45,7 +45,7 @@ def _present(members: JsonObject, *left_out: str) -> JsonObject:
     return {key: value for key, value in members.items() if value is not None and key not in left_out}
 
 
-def _all_texts(value: JsonValue) -> bool:
+def _all_strings(value: JsonValue) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
@@ -57,7 +57,7 @@ def _local_shell_arguments(item: Fields) -> JsonObject:
 
 
 def _local_shell_body(arguments: JsonObject) -> JsonObject | None:
-    if not _all_texts(arguments.get("command")):
+    if not _all_strings(arguments.get("command")):
         return None
     return {"action": {"type": "exec", "env": {}, **_present(arguments, "type")}}
 
@@ -67,7 +67,7 @@ def _shell_arguments(item: Fields) -> JsonObject:
 
 
 def _shell_body(arguments: JsonObject) -> JsonObject | None:
-    if not _all_texts(arguments.get("commands")):
+    if not _all_strings(arguments.get("commands")):
         return None
     return {"action": {"timeout_ms": None, "max_output_length": None, **arguments}}
 
@@ -112,7 +112,7 @@ def _search_body(arguments: JsonObject) -> JsonObject | None:
 LOCAL_SHELL = NativeTool(
     name="local_shell",
     description="Runs a command in a shell on the user's machine.",
-    parameters=_schema({"command": _TEXTS, "timeout_ms": _COUNT, "working_directory": _TEXT}, ["command"]),
+    parameters=_schema({"command": _STRINGS, "timeout_ms": _COUNT, "working_directory": _STRING}, ["command"]),
     call="local_shell_call",
     arguments=_local_shell_arguments,
     body=_local_shell_body,
@@ -120,7 +120,7 @@ LOCAL_SHELL = NativeTool(
 SHELL = NativeTool(
     name="shell",
     description="Runs shell commands on the user's machine and gives their output.",
-    parameters=_schema({"commands": _TEXTS, "timeout_ms": _COUNT, "max_output_length": _COUNT}, ["commands"]),
+    parameters=_schema({"commands": _STRINGS, "timeout_ms": _COUNT, "max_output_length": _COUNT}, ["commands"]),
     call="shell_call",
     arguments=_shell_arguments,
     body=_shell_body,
@@ -131,8 +131,8 @@ APPLY_PATCH = NativeTool(
     parameters=_schema(
         {
             "type": {"type": "string", "enum": ["create_file", "update_file", "delete_file"]},
-            "path": _TEXT,
-            "diff": _TEXT,
+            "path": _STRING,
+            "diff": _STRING,
         },
         ["type", "path"],
     ),
@@ -150,7 +150,7 @@ COMPUTER = NativeTool(
         {
             "actions": {
                 "type": "array",
-                "items": {"type": "object", "properties": {"type": _TEXT}, "required": ["type"]},
+                "items": {"type": "object", "properties": {"type": _STRING}, "required": ["type"]},
             }
         },
         ["actions"],
@@ -163,7 +163,7 @@ COMPUTER = NativeTool(
 TOOL_SEARCH = NativeTool(
     name="tool_search",
     description="Searches for tools; those that are found can be called from then on.",
-    parameters=_schema({"query": _TEXT}, ["query"]),
+    parameters=_schema({"query": _STRING}, ["query"]),
     call="tool_search_call",
     arguments=_search_arguments,
     body=_search_body,
@@ -193,8 +193,8 @@ def decode_declaration(tool: JsonObject, kind: str) -> FunctionTool | None:
         return None
     description, parameters = native.description, native.parameters
     if native is TOOL_SEARCH:
-        said, schema = tool.get("description"), tool.get("parameters")
-        description = said if isinstance(said, str) else description
+        own_description, schema = tool.get("description"), tool.get("parameters")
+        description = own_description if isinstance(own_description, str) else description
         parameters = schema if isinstance(schema, dict) else parameters
     return FunctionTool(
         name=native.name, description=description, parameters=parameters, extras=Extras(origin=NAME, fields=tool)
@@ -287,7 +287,7 @@ def _shell_output(item: Fields) -> tuple[Part, ...]:
     return (Text(text=encode_text(output)),)
 
 
-def _found_tools(item: Fields) -> tuple[Part, ...]:
+def _tool_search_output(item: Fields) -> tuple[Part, ...]:
     """The names of the tools that were found: what they are is declared with the request (T9)."""
     names: JsonList = []
     for tool in item.each("tools"):
@@ -318,6 +318,6 @@ _OUTPUTS: dict[str, Callable[[Fields], tuple[Part, ...]]] = {
     "shell_call_output": _shell_output,
     "apply_patch_call_output": _text_output,
     "computer_call_output": _screenshot,
-    "tool_search_output": _found_tools,
+    "tool_search_output": _tool_search_output,
 }
 OUTPUT_TYPES = frozenset(_OUTPUTS)

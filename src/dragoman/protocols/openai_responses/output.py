@@ -34,7 +34,7 @@ from dragoman.protocols.openai_responses.items import (
     encode_compaction,
     encode_thinking,
 )
-from dragoman.protocols.openai_responses.parts import decode_part, encode_home
+from dragoman.protocols.openai_responses.parts import decode_part, encode_native
 from dragoman.protocols.openai_responses.shapes import (
     COMPACTION,
     COMPLETED,
@@ -60,15 +60,15 @@ _CALLS = {FUNCTION_CALL: ("arguments", InputForm.JSON), CUSTOM_CALL: ("input", I
 class OutputReader:
     """Reads the items of one answer; without a question it reads a sealed turn, which is at home."""
 
-    def __init__(self, asked: TranslationContext | None, ledger: Ledger) -> None:
-        self._asked = asked
+    def __init__(self, translation: TranslationContext | None, ledger: Ledger) -> None:
+        self._translation = translation
         self._ledger = ledger
         # How many parts were read before, for the places of losses.
         self._parts = 0
         # An answer without its question is read as if it stayed at home.
-        self.home = asked is None or asked.request.origin in ("", NAME)
-        self._model = asked.target.model if asked is not None else None
-        self._upstream = asked.target.upstream if asked is not None else None
+        self.native = translation is None or translation.request.origin in ("", NAME)
+        self._model = translation.target.model if translation is not None else None
+        self._vendor = translation.target.vendor if translation is not None else None
         self._ids: set[str] = set()
 
     def read(self, item: Fields) -> tuple[Part, ...]:
@@ -84,22 +84,22 @@ class OutputReader:
         if kind in _CALLS and not self.is_foreign(kind, item.value.get("name")):
             return (self._call(item, kind),)
         if kind == REASONING:
-            return (decode_thinking(item, self._model, self._upstream),)
+            return (decode_thinking(item, self._model, self._vendor),)
         if kind in openai_tools.CALL_TYPES and not openai_tools.is_hosted(item.value):
             call = openai_tools.decode_call(item, kind)
             return (replace(call, call_id=self._unique(call.call_id, call.name)),)
         if kind in hosted.CALL_TYPES:
-            return hosted.decode_hosted(item, kind, self._model, self._upstream)
+            return hosted.decode_hosted(item, kind, self._model, self._vendor)
         if kind == COMPACTION:
-            return (decode_compaction(item, self._model, self._upstream),)
+            return (decode_compaction(item, self._model, self._vendor),)
         return (Foreign(origin=NAME, kind=kind, body=item.value, id=item.optional_text("id")),)
 
     def _message(self, item: Fields) -> tuple[Part, ...]:
         item_id = item.optional_text("id")
         parts = [with_id(decode_part(part), item_id) for part in item.each("content")]
         if not parts:
-            return (Foreign(origin=NAME, kind=MESSAGE, body=item.value, id=item_id),) if self.home else ()
-        members = message_members(item.value, home=self.home)
+            return (Foreign(origin=NAME, kind=MESSAGE, body=item.value, id=item_id),) if self.native else ()
+        members = message_members(item.value, native=self.native)
         if members:
             parts[0] = with_members(parts[0], members)
         return tuple(parts)
@@ -118,11 +118,11 @@ class OutputReader:
             id=item.optional_text("id"),
         )
         item.skip("type")
-        if not self.home:
+        if not self.native:
             item.skip("status")
         extras = item.rest(NAME)
         call = replace(call, extras=extras) if extras is not None else call
-        if self.home:
+        if self.native:
             return call
         entry = self.entry(name)
         if entry is None:
@@ -142,17 +142,17 @@ class OutputReader:
 
     def entry(self, wire: str) -> ToolEntry | None:
         """The client's tool that a name of the provider stands for."""
-        return self._asked.table.restored(wire) if self._asked is not None and not self.home else None
+        return self._translation.table.restored(wire) if self._translation is not None and not self.native else None
 
     def is_foreign(self, kind: str, name: JsonValue) -> bool:
         """Whether a call is none for the client: one in free text of a tool that nobody declared.
 
         xAI tells so what it ran itself, results and all; a client would run it again, or fail to (mapping.md §13).
         """
-        return kind == CUSTOM_CALL and not self.home and type(name) is str and bool(name) and self.entry(name) is None
+        return kind == CUSTOM_CALL and not self.native and type(name) is str and bool(name) and self.entry(name) is None
 
     def _unique(self, value: str, name: str) -> str:
-        if self.home:
+        if self.native:
             return value
         if not value or value in self._ids:
             value = legacy_call_id(name, len(self._ids))
@@ -174,13 +174,13 @@ def with_id(part: Part, item_id: str | None) -> Part:
     return part if item_id is None else replace(part, id=item_id)
 
 
-def message_members(item: JsonObject, *, home: bool) -> JsonObject:
+def message_members(item: JsonObject, *, native: bool) -> JsonObject:
     """What a message item says beside its content; abroad its status is told by that of the answer."""
-    known = ("id", "type", "role", "content")
-    found: JsonObject = {key: value for key, value in item.items() if key not in known and value is not None}
-    if not home or found.get("status") == COMPLETED:
-        found.pop("status", None)
-    return found
+    core = ("id", "type", "role", "content")
+    members: JsonObject = {key: value for key, value in item.items() if key not in core and value is not None}
+    if not native or members.get("status") == COMPLETED:
+        members.pop("status", None)
+    return members
 
 
 # Members of a message item whose names are unmistakable even among those of its parts.
@@ -222,11 +222,11 @@ def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
                 if current is not None:
                     item["id"] = current
                 items.append({**item, **members})
-            content.append(encode_home(_without_members(part)))
+            content.append(encode_native(_without_members(part)))
             continue
         content = None
         if not isinstance(part, HostedResult):
-            items.append(_home_item(part))
+            items.append(_native_item(part))
     return items
 
 
@@ -242,7 +242,7 @@ def _without_members(part: Text | Refusal | Foreign) -> Text | Refusal | Foreign
     return replace(part, extras=Extras(origin=NAME, fields=fields) if fields else None)
 
 
-def _home_item(part: Part) -> JsonObject:
+def _native_item(part: Part) -> JsonObject:
     match part:
         case Thinking():
             return encode_thinking(part)
@@ -277,13 +277,13 @@ def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
 class ItemBuilder:
     """Builds the items of one answer: their ids count with their position (N4)."""
 
-    def __init__(self, suffix: str, asked: TranslationContext, ledger: Ledger) -> None:
+    def __init__(self, suffix: str, translation: TranslationContext, ledger: Ledger) -> None:
         self._suffix = suffix
         # Reasoning of this protocol keeps its id: its proof may be bound to it.
-        self._keeps_ids = asked.origin == NAME
+        self._preserves_ids = translation.origin == NAME
         # The positions of reasoning by the ids that were asked for: xAI gives two items of an answer the same.
         self._reasoned: dict[str, list[int]] = {}
-        self.natives: dict[str, FunctionTool] = openai_tools.declared_native(asked.request)
+        self.natives: dict[str, FunctionTool] = openai_tools.declared_native(translation.request)
         self.ledger = ledger
 
     def item_id(self, kind: str, index: int) -> str:
@@ -304,7 +304,7 @@ class ItemBuilder:
 
     def reasoning_id(self, part: Thinking, index: int) -> str:
         """The id of reasoning, known before its proof is; one that was given already is made anew."""
-        if not self._keeps_ids or part.id is None:
+        if not self._preserves_ids or part.id is None:
             return self.item_id(REASONING, index)
         given = self._reasoned.setdefault(part.id, [index])
         if index == given[0]:

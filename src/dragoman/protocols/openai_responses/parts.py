@@ -13,7 +13,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.model.parts import (
     Audio,
-    CacheMark,
+    CacheBreakpoint,
     Citation,
     Document,
     Extras,
@@ -29,7 +29,7 @@ from dragoman.model.parts import (
     Url,
 )
 from dragoman.protocols.codec import TargetModel
-from dragoman.protocols.openai_responses.shapes import FILE_ISSUER, NAME, UPSTREAM
+from dragoman.protocols.openai_responses.shapes import FILE_ISSUER, NAME, VENDOR
 from dragoman.rules.extras import drop_extras, foreign_text
 from dragoman.wire.fields import Fields
 from dragoman.wire.media import BadDataUrl, data_url, normal_media_type, parse_data_url, sniff_image
@@ -85,7 +85,7 @@ def decode_part(part: Fields) -> Part:
 
 
 def _decode_text(part: Fields) -> Text:
-    return Text(text=part.text("text"), cache=_decode_mark(part), extras=part.rest(NAME))
+    return Text(text=part.text("text"), cache=_decode_breakpoint(part), extras=part.rest(NAME))
 
 
 def _decode_output_text(part: Fields) -> Text:
@@ -93,7 +93,7 @@ def _decode_output_text(part: Fields) -> Text:
         text=part.text("text"),
         citations=tuple([decode_annotation(annotation) for annotation in part.each("annotations")]),
         logprobs=part.optional_list("logprobs") or None,
-        cache=_decode_mark(part),
+        cache=_decode_breakpoint(part),
         extras=part.rest(NAME),
     )
 
@@ -113,12 +113,12 @@ def _decode_image(part: Fields) -> Part:
     else:
         raise part.wrong("image_url", "an address", "nothing")
     detail = part.optional_text("detail")
-    mark = _decode_mark(part)
+    cache = _decode_breakpoint(part)
     extras = part.rest(NAME)
     if isinstance(source, Inline) and source.media_type == _PDF:
         # PDFs arrive as pictures too (pitfall 169).
-        return Document(source=source, cache=mark, extras=Extras(origin=NAME, fields=part.value))
-    return Image(source=source, detail=detail, cache=mark, extras=extras)
+        return Document(source=source, cache=cache, extras=Extras(origin=NAME, fields=part.value))
+    return Image(source=source, detail=detail, cache=cache, extras=extras)
 
 
 def _decode_file(part: Fields) -> Document:
@@ -127,10 +127,10 @@ def _decode_file(part: Fields) -> Document:
     file_id = part.optional_text("file_id")
     source: Inline | Url | FileRef
     if data is not None:
-        found = _media(part, "file_data", data)
+        media = _media(part, "file_data", data)
         # Some clients send the bare base64 of a PDF.
-        source = found if isinstance(found, Inline) else Inline(media_type=_PDF, data=data)
-        if not isinstance(found, Inline):
+        source = media if isinstance(media, Inline) else Inline(media_type=_PDF, data=data)
+        if not isinstance(media, Inline):
             return Document(
                 source=source, title=part.optional_text("filename"), extras=Extras(origin=NAME, fields=part.value)
             )
@@ -141,7 +141,7 @@ def _decode_file(part: Fields) -> Document:
     else:
         raise part.wrong(None, "file_data, file_url or file_id", "none of them")
     return Document(
-        source=source, title=part.optional_text("filename"), cache=_decode_mark(part), extras=part.rest(NAME)
+        source=source, title=part.optional_text("filename"), cache=_decode_breakpoint(part), extras=part.rest(NAME)
     )
 
 
@@ -150,7 +150,9 @@ def _decode_audio(part: Fields) -> Audio:
     kind = audio.text("format")
     media_type = "audio/mpeg" if kind == "mp3" else f"audio/{kind}"
     return Audio(
-        source=Inline(media_type=media_type, data=audio.text("data")), cache=_decode_mark(part), extras=part.rest(NAME)
+        source=Inline(media_type=media_type, data=audio.text("data")),
+        cache=_decode_breakpoint(part),
+        extras=part.rest(NAME),
     )
 
 
@@ -162,7 +164,7 @@ def _media(part: Fields, key: str, url: str) -> Inline | Url:
     return Url(url=url) if parsed is None else Inline(media_type=parsed[0], data=parsed[1])
 
 
-def _decode_mark(part: Fields) -> CacheMark | None:
+def _decode_breakpoint(part: Fields) -> CacheBreakpoint | None:
     """A cache breakpoint; one with members that nobody knows stays in the extras."""
     key = "prompt_cache_breakpoint"
     value = part.value.get(key)
@@ -170,13 +172,13 @@ def _decode_mark(part: Fields) -> CacheMark | None:
         return None
     if type(value) is not dict:
         raise part.fail(key, "object", value)
-    mark = Fields(value, (part.path, key))
-    mark.optional_text("mode")
-    ttl = mark.optional_text("ttl")
+    fields = Fields(value, (part.path, key))
+    fields.optional_text("mode")
+    ttl = fields.optional_text("ttl")
     if not value.keys() <= {"mode", "ttl"}:
         return None
     part.skip(key)
-    return CacheMark(origin=NAME, ttl=ttl)
+    return CacheBreakpoint(origin=NAME, ttl=ttl)
 
 
 _DECODERS: dict[str, Callable[[Fields], Part]] = {
@@ -234,16 +236,16 @@ def encode_annotation(citation: Citation, offset: int, length: int) -> JsonObjec
 
 def encode_annotations(texts: list[Text], places: list[Place], ledger: Ledger) -> JsonList:
     """The citations of adjacent texts as annotations of their one part, and what of them cannot be said."""
-    found: JsonList = []
+    annotations: JsonList = []
     offset = 0
     for text, at in zip(texts, places, strict=True):
         for index, citation in enumerate(text.citations):
             one = encode_annotation(citation, offset, len(text.text))
             report_citation(citation, one, (*at, "citations", index), ledger)
             if one is not None:
-                found.append(one)
+                annotations.append(one)
         offset += len(text.text)
-    return found
+    return annotations
 
 
 def report_citation(citation: Citation, written: JsonObject | None, at: Place, ledger: Ledger) -> None:
@@ -254,7 +256,7 @@ def report_citation(citation: Citation, written: JsonObject | None, at: Place, l
         ledger.dropped(Feature.CITATIONS, at, "the cited words and the place in the source are not told")
 
 
-def encode_home(part: Text | Refusal | Foreign) -> JsonObject:
+def encode_native(part: Text | Refusal | Foreign) -> JsonObject:
     """A content part of an answer in its own protocol."""
     if isinstance(part, Foreign):
         return part.body
@@ -273,12 +275,12 @@ def encode_home(part: Text | Refusal | Foreign) -> JsonObject:
         if part.logprobs is not None:
             written["logprobs"] = part.logprobs
         if part.cache is not None:
-            written["prompt_cache_breakpoint"] = _home_mark(part.cache)
+            written["prompt_cache_breakpoint"] = _native_breakpoint(part.cache)
     return {**written, **extras} if extras else written
 
 
-def _home_mark(mark: CacheMark) -> JsonObject:
-    return {"mode": "explicit"} if mark.ttl is None else {"mode": "explicit", "ttl": mark.ttl}
+def _native_breakpoint(cache: CacheBreakpoint) -> JsonObject:
+    return {"mode": "explicit"} if cache.ttl is None else {"mode": "explicit", "ttl": cache.ttl}
 
 
 def _image_source(source: Inline | Url | FileRef) -> JsonObject:
@@ -351,7 +353,7 @@ class InputWriter:
                 written.append(one)
         if lines:
             written.append({"type": "input_text", "text": "\n".join(lines)})
-        return [*written[:-1], self.mark(written[-1], part.cache, at)] if written else []
+        return [*written[:-1], self.add_breakpoint(written[-1], part.cache, at)] if written else []
 
     def part(self, part: Part, at: Place) -> JsonObject | None:
         """One part of the user's side."""
@@ -364,7 +366,7 @@ class InputWriter:
 
     def _foreign(self, part: Part, at: Place) -> JsonObject | None:
         assert isinstance(part, Foreign)
-        text = foreign_text(part, at, self._ledger, said_by_user=True)
+        text = foreign_text(part, at, self._ledger, by_user=True)
         return None if text is None else {"type": "input_text", "text": text}
 
     def _refusal(self, part: Part, at: Place) -> JsonObject:
@@ -372,23 +374,23 @@ class InputWriter:
         self._ledger.approximated(Feature.REFUSAL, at, "a refusal on the user's side is written as text")
         return {"type": "input_text", "text": part.text}
 
-    def mark(self, written: JsonObject, mark: CacheMark | None, at: Place) -> JsonObject:
+    def add_breakpoint(self, written: JsonObject, cache: CacheBreakpoint | None, at: Place) -> JsonObject:
         """Put a cache breakpoint on a part, where the model takes them (§15)."""
-        if mark is None:
+        if cache is None:
             return written
-        if not self._target.abilities.breakpoints:
-            self.lose_mark(mark, at)
+        if not self._target.capabilities.breakpoints:
+            self.lose_breakpoint(cache, at)
             return written
-        ttl = mark.ttl
-        if mark.origin == "anthropic-messages":
-            ttl = "12h" if mark.ttl == "1h" else None
+        ttl = cache.ttl
+        if cache.origin == "anthropic-messages":
+            ttl = "12h" if cache.ttl == "1h" else None
             self._ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), "lifetimes differ between the protocols")
         breakpoint_: JsonObject = {"mode": "explicit"} if ttl is None else {"mode": "explicit", "ttl": ttl}
         return {**written, "prompt_cache_breakpoint": breakpoint_}
 
-    def lose_mark(self, mark: CacheMark | None, at: Place) -> None:
+    def lose_breakpoint(self, cache: CacheBreakpoint | None, at: Place) -> None:
         """Report a cache mark that has no place here."""
-        if mark is not None:
+        if cache is not None:
             self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "no cache breakpoint can stand here")
 
     def _text(self, part: Part, at: Place) -> JsonObject:
@@ -398,7 +400,7 @@ class InputWriter:
         if part.citations:
             self._ledger.dropped(Feature.CITATIONS, (*at, "citations"), "input text has no citations")
         written: JsonObject = {"type": "input_text", "text": part.text}
-        return written if part.cache is None else self.mark(written, part.cache, at)
+        return written if part.cache is None else self.add_breakpoint(written, part.cache, at)
 
     def _image(self, part: Part, at: Place) -> JsonObject:
         assert isinstance(part, Image)
@@ -413,7 +415,7 @@ class InputWriter:
         elif isinstance(source, FileRef):
             self._check_issuer(source, at)
         written: JsonObject = {"type": "input_image", **_image_source(source), "detail": part.detail or "auto"}
-        return self.mark(written, part.cache, at)
+        return self.add_breakpoint(written, part.cache, at)
 
     def _document(self, part: Part, at: Place) -> JsonObject:
         assert isinstance(part, Document)
@@ -433,7 +435,7 @@ class InputWriter:
             written["filename"] = _filename(part.title, source.media_type)
         elif part.title is not None:
             written["filename"] = part.title
-        return self.mark(written, part.cache, at)
+        return self.add_breakpoint(written, part.cache, at)
 
     def _text_document(self, part: Document, at: Place) -> JsonObject:
         """A document that is text: title, context and body on lines of their own (T12)."""
@@ -443,19 +445,19 @@ class InputWriter:
             lines.append(part.source.text)
         elif not isinstance(part.source, Inline | Url | FileRef):
             lines += [inner.text for inner in part.source.parts if isinstance(inner, Text)]
-        return self.mark({"type": "input_text", "text": "\n".join(lines)}, part.cache, at)
+        return self.add_breakpoint({"type": "input_text", "text": "\n".join(lines)}, part.cache, at)
 
     def _audio(self, part: Part, at: Place) -> JsonObject:
         assert isinstance(part, Audio)
-        if not self._target.abilities.audio:
+        if not self._target.capabilities.audio:
             raise RefusedError(Feature.AUDIO.value, render_place(at), "this provider takes no audio")
         drop_extras(part.extras, at, self._ledger)
-        return self.mark({"type": "input_audio", "input_audio": _audio(part)}, part.cache, at)
+        return self.add_breakpoint({"type": "input_audio", "input_audio": _audio(part)}, part.cache, at)
 
     def _check_issuer(self, source: FileRef, at: Place) -> None:
-        if self._target.upstream == UPSTREAM and source.issuer in (FILE_ISSUER, "openai-chat"):
+        if self._target.vendor == VENDOR and source.issuer in (FILE_ISSUER, "openai-chat"):
             return
-        if source.issuer != self._target.upstream:
+        if source.issuer != self._target.vendor:
             raise RefusedError(
                 Feature.FILE_ID.value,
                 render_place(at),

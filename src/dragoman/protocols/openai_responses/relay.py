@@ -29,7 +29,7 @@ from dragoman.protocols.openai_responses.shapes import (
     SUMMARY_OPENING,
 )
 from dragoman.rules.ids import IdRule
-from dragoman.rules.relayed_ids import Ids, named_by, renamed
+from dragoman.rules.relayed_ids import Ids, named_by, rename_ids
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
@@ -50,7 +50,7 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
         if item.get("type") == REASONING:
             ledger.dropped(Feature.THINKING_SEAL, at, "another issuer's reasoning cannot be opened here")
             return []
-        return [_told(item, at, ledger)] if item.get("type") == COMPACTION else None
+        return [_summary_message(item, at, ledger)] if item.get("type") == COMPACTION else None
 
     return rewritten(body, "input", has_envelope, rewrite) or body
 
@@ -65,8 +65,8 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         if _is_sealed(item):
             ledger.dropped(Feature.THINKING_SEAL, at, "the provider refused reasoning of this conversation")
             return []
-        spoken = kind in _ALSO_WITHOUT_ID or (kind is None and item.get("role") == "assistant")
-        if own is None or not (spoken or (kind == REASONING and not _is_native_id(own))):
+        from_model = kind in _ALSO_WITHOUT_ID or (kind is None and item.get("role") == "assistant")
+        if own is None or not (from_model or (kind == REASONING and not _is_native_id(own))):
             return None
         # By the id of what followed a provider finds that reasoning is missing.
         ledger.dropped(Feature.ITEM_REFERENCE, at, "the provider refused the reasoning that goes with this id")
@@ -77,25 +77,25 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
 def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
     """The body with ids of calls that its provider takes."""
-    return renamed(body, rule, _IDS, ledger)
+    return rename_ids(body, rule, _IDS, ledger)
 
 
-def keep_nothing(body: bytes) -> bytes:
+def without_storage(body: bytes) -> bytes:
     """The body with `store: false`, and sealed reasoning asked for: without either, what it says could not go on."""
-    found = object_members(body)
-    edits = [(member.value, b"false") for member in named(found, "store")]
-    asked = named(found, "include")
-    wished = decode(body[asked[-1].value_start : asked[-1].value_end]) if asked else None
+    members = object_members(body)
+    edits = [(member.value, b"false") for member in named(members, "store")]
+    include_members = named(members, "include")
+    wished = decode(body[include_members[-1].value_start : include_members[-1].value_end]) if include_members else None
     include = [*wished] if isinstance(wished, list) else []
     if _SEALED not in include:
-        edits += [(member.value, encode([*include, _SEALED])) for member in asked]
+        edits += [(member.value, encode([*include, _SEALED])) for member in include_members]
     body = replaced(body, edits) if edits else body
-    if not asked:
+    if not include_members:
         body = with_member(body, "include", encode([_SEALED]))
-    return body if named(found, "store") else with_member(body, "store", b"false")
+    return body if named(members, "store") else with_member(body, "store", b"false")
 
 
-def ask_usage(_body: bytes) -> bytes | None:
+def include_usage(_body: bytes) -> bytes | None:
     """Nothing to add: a stream of this protocol always tells its usage."""
     return None
 
@@ -110,7 +110,7 @@ def withhold_usage(frames: bytes) -> bytes:
     return frames
 
 
-def _told(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
+def _summary_message(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
     """A compaction's summary as the user's words, if it has one that can be read."""
     summary = decode_compaction(Fields(item)).summary
     if not summary:
@@ -132,7 +132,7 @@ def _ids(item: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
 _IDS = Ids("input", named_by("call_id"), _ids, 2)
 _ALSO_WITHOUT_ID = (MESSAGE, FUNCTION_CALL, CUSTOM_CALL)
 # https://github.com/can1357/oh-my-pi/issues/284
-_LONGEST_ID = 64
+_MAX_ID_LENGTH = 64
 
 
 def _is_sealed(item: JsonObject) -> bool:
@@ -145,7 +145,7 @@ def _is_sealed(item: JsonObject) -> bool:
 
 def _is_native_id(own: JsonValue) -> bool:
     """Whether the id of reasoning is such as the protocol's vendor gives."""
-    return isinstance(own, str) and own.startswith(ID_PREFIXES[REASONING]) and len(own) <= _LONGEST_ID
+    return isinstance(own, str) and own.startswith(ID_PREFIXES[REASONING]) and len(own) <= _MAX_ID_LENGTH
 
 
 def _may_refer(body: bytes, start: int, end: int) -> bool:

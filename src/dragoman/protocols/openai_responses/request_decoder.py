@@ -21,7 +21,7 @@ from dragoman.protocols.openai_responses.tool_decoder import (
 )
 from dragoman.wire.fields import Fields
 
-_SIGNS = ("input", "instructions", "previous_response_id", "conversation", "prompt")
+_DISTINCTIVE_MEMBERS = ("input", "instructions", "previous_response_id", "conversation", "prompt")
 
 # Members whose value is the model's as it stands: the member there, and the type of the value.
 _PLAIN: dict[str, tuple[str, type]] = {
@@ -49,18 +49,18 @@ _BLANK = Request(origin=NAME, model="")
 
 def recognises(body: JsonObject) -> bool:
     """Whether a body looks like a Responses request."""
-    return "messages" not in body and any(sign in body for sign in _SIGNS)
+    return "messages" not in body and any(member in body for member in _DISTINCTIVE_MEMBERS)
 
 
 class _Draft:
     """A request while its members are read, in the order they came in."""
 
-    __slots__ = ("extras", "fields", "found", "reader", "spellings", "tools")
+    __slots__ = ("extras", "fields", "members", "reader", "spellings", "tools")
 
     def __init__(self, body: JsonObject) -> None:
         self.fields = Fields(body)
         # Members of the request by name, to be filled in over an empty one.
-        self.found: dict[str, object] = {}
+        self.members: dict[str, object] = {}
         self.extras: JsonObject = {}
         self.spellings: list[str] = []
         self.reader = InputReader()
@@ -70,16 +70,16 @@ class _Draft:
 def decode_request(body: JsonObject) -> Request:
     """Read a request; nothing is adapted and nothing is lost."""
     draft = _Draft(body)
-    found, extras = draft.found, draft.extras
+    members, extras = draft.members, draft.extras
     for key, value in body.items():
         plain = _PLAIN.get(key)
         if plain is not None:
             if type(value) is plain[1]:
-                found[plain[0]] = value
+                members[plain[0]] = value
             elif value is None:
                 extras[key] = None
             else:
-                found[plain[0]] = _whole(draft.fields, key, value, plain[1])
+                members[plain[0]] = _integer(draft.fields, key, value, plain[1])
         else:
             reader = _READERS.get(key) if value is not None else None
             if reader is None:
@@ -94,19 +94,19 @@ def decode_request(body: JsonObject) -> Request:
     items = draft.reader
     demands = [] if body.keys().isdisjoint(_DEMANDING) else _demands(body)
     if demands or items.demands:
-        found["demands"] = (*demands, *items.demands)
+        members["demands"] = (*demands, *items.demands)
     if items.compacts:
-        found["compacts"] = True
+        members["compacts"] = True
     if items.tools or items.effort is not None or items.output is not None:
-        found["updates"] = _updates(draft)
+        members["updates"] = _updates(draft)
     if draft.spellings:
-        found["spellings"] = tuple(draft.spellings)
+        members["spellings"] = tuple(draft.spellings)
     if extras:
-        found["extras"] = Extras(origin=NAME, fields=extras)
-    return replace(_BLANK, **found)
+        members["extras"] = Extras(origin=NAME, fields=extras)
+    return replace(_BLANK, **members)
 
 
-def _whole(fields: Fields, key: str, value: JsonValue, expected: type) -> int:
+def _integer(fields: Fields, key: str, value: JsonValue, expected: type) -> int:
     """A whole number in another spelling (`4.0`); every other value is of the wrong type."""
     number = fields.optional_integer(key) if expected is int else None
     if number is None:
@@ -125,27 +125,27 @@ def _check_input(body: JsonObject) -> None:
 def _input(draft: _Draft, key: str) -> None:
     value = draft.fields.value[key]
     if type(value) is str:
-        draft.found["messages"] = (Message(role=Role.USER, parts=(Text(text=value),)),)
+        draft.members["messages"] = (Message(role=Role.USER, parts=(Text(text=value),)),)
         return
     if type(value) is not list:
         raise draft.fields.fail(key, "string or array", value)
-    draft.found["messages"] = draft.reader.messages(value, (None, key))
+    draft.members["messages"] = draft.reader.messages(value, (None, key))
 
 
 def _tools(draft: _Draft, key: str) -> None:
-    draft.found["tools"] = draft.tools = decode_tools(draft.fields, key)
+    draft.members["tools"] = draft.tools = decode_tools(draft.fields, key)
 
 
 def _instructions(draft: _Draft, key: str) -> None:
-    draft.found["instructions"] = (Text(text=draft.fields.text(key)),)
+    draft.members["instructions"] = (Text(text=draft.fields.text(key)),)
 
 
 def _tool_choice(draft: _Draft, key: str) -> None:
-    draft.found["tool_choice"] = decode_choice(draft.fields, key)
+    draft.members["tool_choice"] = decode_choice(draft.fields, key)
 
 
 def _conversation(draft: _Draft, key: str) -> None:
-    draft.found["conversation"] = draft.fields.value[key]
+    draft.members["conversation"] = draft.fields.value[key]
 
 
 def _background(draft: _Draft, key: str) -> None:
@@ -155,9 +155,9 @@ def _background(draft: _Draft, key: str) -> None:
 def _sampling(draft: _Draft, key: str) -> None:
     """All numbers of the sampling at once, whichever of them comes first."""
     del key
-    if "sampling" not in draft.found:
+    if "sampling" not in draft.members:
         number = draft.fields.optional_number
-        draft.found["sampling"] = Sampling(
+        draft.members["sampling"] = Sampling(
             temperature=number("temperature"),
             top_p=number("top_p"),
             frequency_penalty=number("frequency_penalty"),
@@ -170,7 +170,7 @@ def _include(draft: _Draft, key: str) -> None:
     if include:
         draft.extras[key] = list(include)
     if INCLUDE_LOGPROBS in include:
-        draft.found["logprobs"] = True
+        draft.members["logprobs"] = True
 
 
 def _reasoning(draft: _Draft, key: str) -> None:
@@ -179,23 +179,23 @@ def _reasoning(draft: _Draft, key: str) -> None:
     extras = reasoning.rest(NAME)
     if summary is None:
         summary = reasoning.optional_text("generate_summary")
-    draft.found["reasoning"] = Reasoning(effort=effort, summary=summary, extras=extras)
+    draft.members["reasoning"] = Reasoning(effort=effort, summary=summary, extras=extras)
 
 
 def _stream_options(draft: _Draft, key: str) -> None:
     options = draft.fields.fields(key)
-    draft.found["obfuscation"] = options.optional_flag("include_obfuscation")
-    _keep_rest(draft, key, options)
+    draft.members["obfuscation"] = options.optional_flag("include_obfuscation")
+    _add_extras(draft, key, options)
 
 
 def _text(draft: _Draft, key: str) -> None:
     text = draft.fields.fields(key)
-    draft.found["output"] = decode_format(text)
-    draft.found["verbosity"] = text.optional_text("verbosity")
-    _keep_rest(draft, key, text)
+    draft.members["output"] = decode_format(text)
+    draft.members["verbosity"] = text.optional_text("verbosity")
+    _add_extras(draft, key, text)
 
 
-def _keep_rest(draft: _Draft, key: str, fields: Fields) -> None:
+def _add_extras(draft: _Draft, key: str, fields: Fields) -> None:
     rest = fields.rest(NAME)
     if rest is not None:
         draft.extras[key] = rest.fields
@@ -209,7 +209,7 @@ def _end_user(draft: _Draft, key: str) -> None:
             draft.extras[key] = name
             return
         draft.spellings.append(key)
-    draft.found["end_user"] = name
+    draft.members["end_user"] = name
 
 
 def _cache(draft: _Draft, key: str) -> None:
@@ -227,8 +227,8 @@ def _cache(draft: _Draft, key: str) -> None:
         retention=retention,
         extras=options.rest(NAME),
     )
-    draft.found["cache"] = None if cache == CacheOptions() else cache
-    draft.found["prewarm"] = prewarm is True
+    draft.members["cache"] = None if cache == CacheOptions() else cache
+    draft.members["prewarm"] = prewarm is True
 
 
 def _context_management(draft: _Draft, key: str) -> None:
@@ -238,7 +238,7 @@ def _context_management(draft: _Draft, key: str) -> None:
         case [{"type": "compaction", "compact_threshold": int(threshold), **others}] if (
             not others and type(threshold) is int and threshold > 0
         ):
-            draft.found["compact_at"] = threshold
+            draft.members["compact_at"] = threshold
         case _:
             draft.extras[key] = entries
 
@@ -269,13 +269,13 @@ _READERS: dict[str, Callable[[_Draft, str], None]] = {
 def _updates(draft: _Draft) -> Updates:
     """What the items changed; of their tools those that the request does not declare already (T9)."""
     items = draft.reader
-    known = {_identity(tool) for tool in draft.tools}
+    declared = {_identity(tool) for tool in draft.tools}
     fresh: list[ToolSpec] = []
     for tool in items.tools:
         identity = _identity(tool)
-        if identity is None or identity not in known:
+        if identity is None or identity not in declared:
             # A deferred tool is declared already when a search finds it.
-            known.add(identity)
+            declared.add(identity)
             fresh.append(tool)
     return Updates(tools=tuple(fresh), effort=items.effort, output=items.output)
 
@@ -288,26 +288,26 @@ def _identity(tool: ToolSpec) -> tuple[str | None, str] | None:
 
 def _demands(body: JsonObject) -> list[Demand]:
     """What only this protocol can do and must not be left out; the members stay among the extras."""
-    found: list[Demand] = []
+    demands: list[Demand] = []
     continues = body.get("previous_response_id")
     if continues is not None:
         note = f"the stored response {continues!r} is not known here; send the whole conversation"
-        found.append(Demand(feature=Feature.STORED_STATE, member="previous_response_id", note=note))
+        demands.append(Demand(feature=Feature.STORED_STATE, member="previous_response_id", note=note))
     if body.get("conversation") is not None:
         note = "stored conversations are not known here"
-        found.append(Demand(feature=Feature.STORED_STATE, member="conversation", note=note))
+        demands.append(Demand(feature=Feature.STORED_STATE, member="conversation", note=note))
     if body.get("prompt") is not None:
         note = "stored prompts are not known to this provider"
-        found.append(Demand(feature=Feature.PROMPT_TEMPLATE, member="prompt", note=note))
+        demands.append(Demand(feature=Feature.PROMPT_TEMPLATE, member="prompt", note=note))
     if body.get("background") is True:
         note = "responses cannot run in the background here"
-        found.append(Demand(feature=Feature.STORED_STATE, member="background", note=note))
+        demands.append(Demand(feature=Feature.STORED_STATE, member="background", note=note))
     match body.get("multi_agent"):
         case {"enabled": True}:
             note = "several agents in one response are not known to this provider"
-            found.append(Demand(feature=Feature.UNKNOWN_FIELD, member="multi_agent", note=note))
+            demands.append(Demand(feature=Feature.UNKNOWN_FIELD, member="multi_agent", note=note))
     match body.get("moderation"):
         case {"policy": {"input": {"mode": "block"}}} | {"policy": {"output": {"mode": "block"}}} | {"policy": "block"}:
             note = "a moderation policy that blocks is not known to this provider"
-            found.append(Demand(feature=Feature.MODERATION, member="moderation", note=note))
-    return found
+            demands.append(Demand(feature=Feature.MODERATION, member="moderation", note=note))
+    return demands

@@ -30,7 +30,7 @@ from dragoman.protocols.openai_responses.shapes import (
     INCLUDE_SOURCES,
     MINIMUM_CAP,
     SAFETY_IDENTIFIER_LIMIT,
-    UPSTREAM,
+    VENDOR,
 )
 from dragoman.protocols.openai_responses.tool_decoder import encode_format
 from dragoman.protocols.openai_responses.tool_encoder import ToolEncoder, encode_choice
@@ -71,20 +71,20 @@ def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
 class _RequestEncoder:
     """Writes one request."""
 
-    __slots__ = ("_body", "_ledger", "_messages", "_request", "_said", "_target")
+    __slots__ = ("_body", "_ledger", "_messages", "_original", "_request", "_target")
 
-    def __init__(self, said: Request, target: TargetModel, ledger: Ledger) -> None:
-        for demand in said.demands:
+    def __init__(self, original: Request, target: TargetModel, ledger: Ledger) -> None:
+        for demand in original.demands:
             # Moderation is the one demand that both OpenAI protocols can meet.
             if demand.feature is not Feature.MODERATION:
                 raise RefusedError(demand.feature.value, demand.member, demand.note)
-        if said.choices is not None and said.choices > 1:
+        if original.choices is not None and original.choices > 1:
             raise RefusedError(Feature.CHOICES.value, "choices", "one answer per request is all there is here")
-        self._said = said
-        self._request = effective(said)
+        self._original = original
+        self._request = effective(original)
         self._target = target
         self._ledger = ledger
-        self._messages = said.origin == _ANTHROPIC
+        self._messages = original.origin == _ANTHROPIC
         self._body: JsonObject = {"model": target.model}
 
     def write(self) -> EncodedRequest:
@@ -133,18 +133,18 @@ class _RequestEncoder:
 
     def _tool_places(self) -> list[Place] | None:
         """Where the tools in force stand in the request as it was said; None if the conversation changed none."""
-        updates = self._said.updates
+        updates = self._original.updates
         if updates == _NO_UPDATES:
             return None
-        kept = {id(tool) for tool in self._request.tools}
+        active_ids = {id(tool) for tool in self._request.tools}
         places: list[Place] = []
         sources: tuple[tuple[Place, tuple[object, ...]], ...] = (
-            (("tools",), self._said.tools),
+            (("tools",), self._original.tools),
             (("updates", "tools"), updates.tools),
         )
         for at, tools in sources:
             for index, tool in enumerate(tools):
-                if id(tool) in kept:
+                if id(tool) in active_ids:
                     places.append((*at, index))
                 else:
                     self._ledger.approximated(Feature.MOVED_TOOLS, (*at, index), "removed by the conversation")
@@ -154,7 +154,7 @@ class _RequestEncoder:
         """The top-level instructions; a developer message instead where a block of them carries a breakpoint (§4)."""
         ledger = self._ledger
         blocks = self._request.instructions
-        marked = self._target.abilities.breakpoints and any(text.cache is not None for text in blocks)
+        has_breakpoints = self._target.capabilities.breakpoints and any(text.cache is not None for text in blocks)
         texts: list[str] = []
         parts: JsonList = []
         for index, block in enumerate(blocks):
@@ -165,16 +165,18 @@ class _RequestEncoder:
                 )
             if block.extras is not None:
                 drop_extras(block.extras, ("instructions", index), ledger)
-            if block.cache is not None and not marked:
-                turns.content.lose_mark(block.cache, ("instructions", index))
+            if block.cache is not None and not has_breakpoints:
+                turns.content.lose_breakpoint(block.cache, ("instructions", index))
             if not text:
                 continue
             texts.append(text)
-            if marked:
+            if has_breakpoints:
                 parts.append(
-                    turns.content.mark({"type": "input_text", "text": text}, block.cache, ("instructions", index))
+                    turns.content.add_breakpoint(
+                        {"type": "input_text", "text": text}, block.cache, ("instructions", index)
+                    )
                 )
-        if marked and parts:
+        if has_breakpoints and parts:
             return None, [{"type": "message", "role": "developer", "content": parts}]
         return "\n\n".join(texts), None
 
@@ -191,12 +193,12 @@ class _RequestEncoder:
             self._body["max_output_tokens"] = cap
 
     def _sampling(self) -> None:
-        sampling, abilities = self._request.sampling, self._target.abilities
+        sampling, capabilities = self._request.sampling, self._target.capabilities
         rows: tuple[tuple[str, JsonValue, Feature, bool], ...] = (
-            ("temperature", sampling.temperature, Feature.TEMPERATURE, abilities.sampling),
-            ("top_p", sampling.top_p, Feature.TOP_P, abilities.sampling),
-            ("frequency_penalty", sampling.frequency_penalty, Feature.PENALTIES, abilities.penalties),
-            ("presence_penalty", sampling.presence_penalty, Feature.PENALTIES, abilities.penalties),
+            ("temperature", sampling.temperature, Feature.TEMPERATURE, capabilities.sampling),
+            ("top_p", sampling.top_p, Feature.TOP_P, capabilities.sampling),
+            ("frequency_penalty", sampling.frequency_penalty, Feature.PENALTIES, capabilities.penalties),
+            ("presence_penalty", sampling.presence_penalty, Feature.PENALTIES, capabilities.penalties),
             ("top_k", sampling.top_k, Feature.TOP_K, False),
             ("seed", sampling.seed, Feature.SAMPLING, False),
             ("logit_bias", sampling.logit_bias, Feature.SAMPLING, False),
@@ -211,7 +213,7 @@ class _RequestEncoder:
         for name in sampling.others or ():
             self._ledger.dropped(Feature.SAMPLING, ("sampling", "others", name), f"this provider takes no {name}")
         reasoning = self._body.get("reasoning")
-        if isinstance(reasoning, dict) and not abilities.sampling_with_reasoning:
+        if isinstance(reasoning, dict) and not capabilities.sampling_with_reasoning:
             effort = reasoning.get("effort")
             drop_sampling(self._body, effort if isinstance(effort, str) else None, self._ledger)
 
@@ -229,7 +231,7 @@ class _RequestEncoder:
 
     def _effort(self) -> str | None:
         """The effort by E2; of another protocol's words only those the model declares, or the three that all know."""
-        reasoning, abilities, ledger = self._request.reasoning, self._target.abilities, self._ledger
+        reasoning, capabilities, ledger = self._request.reasoning, self._target.capabilities, self._ledger
         effort, at = reasoning.effort, ("reasoning", "effort")
         off = reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS)
         if off:
@@ -241,18 +243,18 @@ class _RequestEncoder:
             ledger.dropped(Feature.EFFORT, ("reasoning", "budget"), "the effort says it")
         if effort is None:
             return None
-        if effort == DEFAULT and DEFAULT not in (abilities.efforts or ()):
+        if effort == DEFAULT and DEFAULT not in (capabilities.efforts or ()):
             ledger.approximated(Feature.EFFORT, at, "left out: what the model does by itself is its default")
             return None
-        if abilities.reasons is False:
+        if capabilities.reasons is False:
             ledger.dropped(Feature.EFFORT, at, "the model does not reason")
             return None
-        if not self._messages and abilities.efforts is None:
+        if not self._messages and capabilities.efforts is None:
             return effort
-        if off and abilities.efforts is None and abilities.reasons is not True:
+        if off and capabilities.efforts is None and capabilities.reasons is not True:
             ledger.approximated(Feature.EFFORT, at, "nothing is sent to a model that is not known to reason")
             return None
-        chosen = nearest(effort, abilities.efforts)
+        chosen = nearest(effort, capabilities.efforts)
         if chosen != effort or reasoning.mode is ThinkingMode.BETWEEN_TOOLS:
             ledger.approximated(Feature.EFFORT, at, f"{effort} is asked for as {chosen}")
         return chosen
@@ -266,7 +268,7 @@ class _RequestEncoder:
             return "auto" if effort is not None and effort != "none" else None
         if reasoning.mode not in (ThinkingMode.ADAPTIVE, ThinkingMode.ENABLED) and reasoning.display is None:
             return None
-        if reasoning.display == "omitted" or not self._target.abilities.display:
+        if reasoning.display == "omitted" or not self._target.capabilities.display:
             return None
         if reasoning.display not in (None, "summarized"):
             self._ledger.approximated(Feature.THINKING_DISPLAY, ("reasoning", "display"), "shown as a summary")
@@ -350,16 +352,16 @@ class _RequestEncoder:
             body["stream"] = True
         if request.obfuscation is not None:
             body["stream_options"] = {"include_obfuscation": request.obfuscation}
-        elif request.stream and self._messages and self._target.upstream == UPSTREAM:
+        elif request.stream and self._messages and self._target.vendor == VENDOR:
             # Padding of deltas helps nobody behind this library; only OpenAI itself knows the option.
             body["stream_options"] = {"include_obfuscation": False}
 
     def _chat_tier(self, tier: str | None) -> str | None:
         """A tier of a Chat client: what other vendors call theirs there is no word of this protocol."""
-        told = ORDINARY_TIERS.get(tier, tier) if tier is not None else None
-        if told != tier:
-            self._ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), f"{tier!r} is called {told!r} here")
-        return told
+        mapped = ORDINARY_TIERS.get(tier, tier) if tier is not None else None
+        if mapped != tier:
+            self._ledger.approximated(Feature.SERVICE_TIER, ("service_tier",), f"{tier!r} is called {mapped!r} here")
+        return mapped
 
     def _tier(self) -> str | None:
         request, ledger = self._request, self._ledger

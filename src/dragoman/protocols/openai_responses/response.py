@@ -49,7 +49,7 @@ from dragoman.protocols.openai_responses.shapes import (
 )
 from dragoman.protocols.openai_responses.usage import (
     decode_usage,
-    encode_home_usage,
+    encode_native_usage,
     has_other_counts,
     with_searches,
     without_searches,
@@ -71,7 +71,7 @@ _REASONS = {
 }
 
 
-def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger) -> Response | Failure:
+def decode_response(body: JsonObject, translation: TranslationContext, ledger: Ledger) -> Response | Failure:
     """Read a whole answer, or the failure it is (O2)."""
     fields = Fields(body)
     status = fields.optional_text("status")
@@ -83,13 +83,13 @@ def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger)
     if not nothing_left and not isinstance(body.get("output"), list):
         # Without it this is no answer, whatever else is said: an error of some server's own making, an empty object.
         raise fields.fail("output", "array", body.get("output"))
-    reader = OutputReader(asked, ledger)
+    reader = OutputReader(translation, ledger)
     calls = CallsSeen()
-    items = [item for item in fields.each("output") if reader.home or not _again(item, calls)]
+    items = [item for item in fields.each("output") if reader.native or not _is_repeat(item, calls)]
     parts = tuple([part for item in items for part in reader.read(item)])
     usage: Usage | None = None
     try:
-        usage = decode_usage(body, ledger, home=reader.home)
+        usage = decode_usage(body, ledger, native=reader.native)
     except WireError as unread:
         # Counts that cannot be read are no reason to fail.
         ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {unread}")
@@ -109,7 +109,7 @@ def decode_response(body: JsonObject, asked: TranslationContext, ledger: Ledger)
     }
     if usage is not None and usage.web_searches is not None:
         # The searches are counted with the usage.
-        beyond = without_searches(members.pop("tool_usage", None), home=reader.home)
+        beyond = without_searches(members.pop("tool_usage", None), native=reader.native)
         if beyond:
             members["tool_usage"] = beyond
     return replace(response, extras=Extras(origin=NAME, fields=members)) if members else response
@@ -120,15 +120,15 @@ def cancelled() -> Failure:
     return Failure(kind=FailureKind.INTERNAL, status=500, message="the response was cancelled", native=CANCELLED)
 
 
-def _again(item: Fields, calls: CallsSeen) -> bool:
+def _is_repeat(item: Fields, calls: CallsSeen) -> bool:
     """Whether an item is a function call that was said before, under the same id (S15)."""
-    said = item.value
-    if said.get("type") != FUNCTION_CALL or not said.get("call_id"):
+    body = item.value
+    if body.get("type") != FUNCTION_CALL or not body.get("call_id"):
         return False
-    return calls.again(_word(said.get("call_id")), _word(said.get("name")), _word(said.get("arguments")))
+    return calls.is_repeat(_string(body.get("call_id")), _string(body.get("name")), _string(body.get("arguments")))
 
 
-def _word(value: JsonValue) -> str:
+def _string(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
 
 
@@ -139,12 +139,12 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
     reason = details.get("reason") if isinstance(details, dict) else None
     native = reason if isinstance(reason, str) else status if isinstance(status, str) else ""
     if status == INCOMPLETE or (status is None and reason):
-        found = _REASONS.get(native) or reason_of(native)
-        if native not in _REASONS and found in (StopReason.END, StopReason.OTHER):
+        stop_reason = _REASONS.get(native) or reason_of(native)
+        if native not in _REASONS and stop_reason in (StopReason.END, StopReason.OTHER):
             # That it is incomplete is said; only the word for it is not known.
-            found = StopReason.LENGTH
-        if found is not StopReason.END:
-            return Stop(reason=found, native=native)
+            stop_reason = StopReason.LENGTH
+        if stop_reason is not StopReason.END:
+            return Stop(reason=stop_reason, native=native)
     for part in parts:
         if isinstance(part, Refusal):
             return Stop(reason=StopReason.REFUSAL, native=native, explanation=part.text or None)
@@ -153,21 +153,21 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
     return Stop(reason=StopReason.END, native=native)
 
 
-def encode_response(response: Response, asked: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
+def encode_response(response: Response, translation: TranslationContext, mint: Mint, ledger: Ledger) -> JsonObject:
     """Write a whole answer for the client."""
     if response.origin == NAME and response.extras is not None and response.extras.origin == NAME:
-        return _encode_home(response)
-    suffix = mint.answer_suffix(asked.answer_id or response.id)
+        return _encode_native(response)
+    suffix = mint.response_suffix(translation.response_id or response.id)
     now = mint.now()
     created = response.created if response.created is not None else now
-    model = asked.request.model or response.model
-    output, reason = Assembly(ItemBuilder(suffix, asked, ledger)).assemble(response)
+    model = translation.request.model or response.model
+    output, reason = Assembly(ItemBuilder(suffix, translation, ledger)).assemble(response)
     report_end(response.stop, response.usage, ledger)
     if response.alternatives:
         drop_choices(ledger)
     if response.origin != NAME:
-        drop_extras(response.extras, (), ledger, answer=True)
-    body = response_object("resp_" + suffix, created, asked, model, ledger)
+        drop_extras(response.extras, (), ledger, is_response=True)
+    body = response_object("resp_" + suffix, created, translation, model, ledger)
     return finish(body, output, response.usage, reason, max(now, created))
 
 
@@ -179,7 +179,7 @@ def report_end(stop: Stop, usage: Usage | None, ledger: Ledger) -> None:
         note = "tokens of sound, pictures and predictions are not counted here"
         ledger.dropped(Feature.USAGE, ("usage", "extras"), note)
     if usage is not None:
-        TIERS.told(usage.service_tier, ("usage", "service_tier"), ledger)
+        TIERS.map_value(usage.service_tier, ("usage", "service_tier"), ledger)
     if stop.sequence is not None:
         ledger.dropped(Feature.STOP_SEQUENCE, ("stop", "sequence"), "which stop string fired cannot be told")
     if stop.category is not None:
@@ -206,7 +206,7 @@ def lose_logprobs(at: Place, ledger: Ledger) -> None:
     ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "refusals have no log probabilities here")
 
 
-def _encode_home(response: Response) -> JsonObject:
+def _encode_native(response: Response) -> JsonObject:
     assert response.extras is not None
     body: JsonObject = {"id": response.id, **response.extras.fields}
     if response.created is not None:
@@ -216,7 +216,7 @@ def _encode_home(response: Response) -> JsonObject:
     body["output"] = output
     usage = response.usage
     if usage is not None:
-        body["usage"] = encode_home_usage(usage)
+        body["usage"] = encode_native_usage(usage)
         if usage.web_searches is not None:
             body["tool_usage"] = with_searches(body.get("tool_usage"), usage.web_searches)
     return body
@@ -336,5 +336,5 @@ class Assembly:
     def _finish_hosted(self, result: HostedResult | None) -> None:
         if self._call is not None:
             (call, at), self._call = self._call, None
-            hosted.report_answer(call, at, self._builder.ledger)
+            hosted.report_hosted_call(call, at, self._builder.ledger)
             self._add(self._builder.hosted(call, result, len(self._items)))

@@ -9,7 +9,7 @@ from dragoman.model.request import Request
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import TranslationContext
 from dragoman.protocols.openai_responses.shapes import IN_PROGRESS, NAME
-from dragoman.protocols.openai_responses.tool_decoder import encode_format, encode_home_choice, encode_home_tools
+from dragoman.protocols.openai_responses.tool_decoder import encode_format, encode_native_choice, encode_native_tools
 from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
 from dragoman.rules.enum_values import ORDINARY_TIERS, EnumValues
 
@@ -31,17 +31,17 @@ TIERS = EnumValues(
 
 
 def response_object(
-    response_id: str, created: int, asked: TranslationContext, model: str, ledger: Ledger | None = None
+    response_id: str, created: int, translation: TranslationContext, model: str, ledger: Ledger | None = None
 ) -> JsonObject:
     """A response that has just begun: no output, no usage, every other member as it will stay.
 
     The client's own words are told back as far as its types list them.
     """
-    request = asked.request
+    request = translation.request
     extras = request.extras.fields if request.extras is not None and request.extras.origin == NAME else {}
     as_user = "user" in request.spellings
     text: JsonObject = {"format": {"type": "text"} if request.output is None else encode_format(request.output)}
-    verbosity = _VERBOSITIES.told(request.verbosity, ("verbosity",), ledger)
+    verbosity = _VERBOSITIES.map_value(request.verbosity, ("verbosity",), ledger)
     if verbosity is not None:
         text["verbosity"] = verbosity
     sampling = request.sampling
@@ -63,15 +63,15 @@ def response_object(
         "prompt_cache_key": request.cache_key,
         "reasoning": _reasoning(request, ledger),
         "safety_identifier": None if as_user else request.end_user,
-        "service_tier": TIERS.told(request.service_tier, ("service_tier",), ledger) or "default",
+        "service_tier": TIERS.map_value(request.service_tier, ("service_tier",), ledger) or "default",
         "store": request.store is not False,
         "temperature": _or(sampling.temperature, 1),
         "text": text,
-        "tool_choice": "auto" if request.tool_choice is None else encode_home_choice(request.tool_choice),
-        "tools": encode_home_tools(request.tools),
+        "tool_choice": "auto" if request.tool_choice is None else encode_native_choice(request.tool_choice),
+        "tools": encode_native_tools(request.tools),
         "top_logprobs": request.top_logprobs or 0,
         "top_p": _or(sampling.top_p, 1),
-        "truncation": _TRUNCATIONS.told(extras.get("truncation"), ("truncation",), ledger) or "disabled",
+        "truncation": _TRUNCATIONS.map_value(extras.get("truncation"), ("truncation",), ledger) or "disabled",
         "presence_penalty": _or(sampling.presence_penalty, 0),
         "frequency_penalty": _or(sampling.frequency_penalty, 0),
         "usage": None,
@@ -86,9 +86,9 @@ def response_object(
     return body
 
 
-def _conversation(said: JsonValue) -> JsonValue:
+def _conversation(value: JsonValue) -> JsonValue:
     """The id in either of its two forms."""
-    return said.get("id") if isinstance(said, dict) else said
+    return value.get("id") if isinstance(value, dict) else value
 
 
 def _or(value: JsonValue, default: int) -> JsonValue:
@@ -100,8 +100,8 @@ def _reasoning(request: Request, ledger: Ledger | None) -> JsonValue:
     if reasoning.effort is None and reasoning.summary is None:
         return None
     return {
-        "effort": _EFFORTS.told(reasoning.effort, ("reasoning", "effort"), ledger),
-        "summary": _SUMMARIES.told(reasoning.summary, ("reasoning", "summary"), ledger),
+        "effort": _EFFORTS.map_value(reasoning.effort, ("reasoning", "effort"), ledger),
+        "summary": _SUMMARIES.map_value(reasoning.summary, ("reasoning", "summary"), ledger),
     }
 
 
@@ -118,7 +118,7 @@ def finish(body: JsonObject, output: JsonList, usage: Usage | None, reason: str 
     if usage is not None:
         if usage.service_tier is not None:
             # Its end has reported a word of the provider's own.
-            finished["service_tier"] = TIERS.told(usage.service_tier, (), None) or "default"
+            finished["service_tier"] = TIERS.map_value(usage.service_tier, (), None) or "default"
         if usage.web_searches:
             finished["tool_usage"] = {"image_gen": NO_IMAGES, "web_search": {"num_requests": usage.web_searches}}
     return finished

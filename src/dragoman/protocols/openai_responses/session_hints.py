@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw, Struct, field
 
-from dragoman.model.session_hints import SILENT, HintQuery, SessionHints
-from dragoman.wire.history_digest import ANSWERS, ASKS, INSTRUCTS, Turn, joined, speech_in, without_reminders
+from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
+from dragoman.wire.history_digest import ASSISTANT, INSTRUCTION, USER, Turn, joined, session_hints_in, without_reminders
 from dragoman.wire.peek import NULL, length, peeked, text_in
 
 _INSTRUCTING = frozenset({"system", "developer"})
@@ -16,8 +16,8 @@ _CALLS = frozenset({"function_call", "custom_tool_call"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
 # Bytes of media that tell them from others, with how many there are.
 _TAIL = 512
-_LONGEST_KEY = 512
-_LONGEST_METADATA = 16 * 1024
+_MAX_KEY_LENGTH = 512
+_MAX_METADATA_BYTES = 16 * 1024
 
 
 class _Part(Struct, gc=False):
@@ -62,23 +62,23 @@ class _Request(Struct, gc=False):
 
 _REQUEST = msgspec.json.Decoder(_Request)
 # Clients leave reasoning out as they like.
-_NOTHING: Turn = (INSTRUCTS, "", "", ())
+_NOTHING: Turn = (INSTRUCTION, "", "", ())
 
 
-def speech_of(body: bytes, sought: HintQuery) -> SessionHints:
+def session_hints_of(body: bytes, query: HintQuery) -> SessionHints:
     """What a request shows of its speaker; nothing of one that cannot be read."""
     request = peeked(body, _REQUEST)
     if request is None:
-        return SILENT
-    said, conversation = request.input, request.conversation
+        return NO_HINTS
+    content, conversation = request.input, request.conversation
     cache_key = request.prompt_cache_key or ""
-    return speech_in(
-        [_asked([said] if said else [])] if isinstance(said, str) else map(_turn, said or ()),
-        sought,
+    return session_hints_in(
+        [_user_turn([content] if content else [])] if isinstance(content, str) else map(_turn, content or ()),
+        query,
         instructions=request.instructions or "",
         tools=[inner.name for tool in request.tools or () for inner in (tool.tools or (tool,))],
-        cache_key=cache_key if len(cache_key) <= _LONGEST_KEY else "",
-        metadata=bytes(request.client_metadata) if 0 < length(request.client_metadata) <= _LONGEST_METADATA else b"",
+        cache_key=cache_key if len(cache_key) <= _MAX_KEY_LENGTH else "",
+        metadata=bytes(request.client_metadata) if 0 < length(request.client_metadata) <= _MAX_METADATA_BYTES else b"",
         conversation=conversation.id if isinstance(conversation, _Conversation) else conversation or "",
         previous=request.previous_response_id or "",
     )
@@ -88,25 +88,25 @@ def _turn(item: _Item) -> Turn:
     kind, role = item.kind, item.role
     if kind in _CALLS:
         call_id = item.call_id or ""
-        return ANSWERS, f"acall {call_id}", "", ((call_id, item.name, _arguments(item)),)
+        return ASSISTANT, f"acall {call_id}", "", ((call_id, item.name, _arguments(item)),)
     if kind in _RESULTS:
         call_id = item.call_id or ""
-        return ASKS, f"uresult {call_id}", "", ((call_id, "", item.output),)
+        return USER, f"uresult {call_id}", "", ((call_id, "", item.output),)
     if role in _INSTRUCTING:
-        return INSTRUCTS, "", "".join(_texts(item.content)), ()
+        return INSTRUCTION, "", "".join(_texts(item.content)), ()
     if role == "assistant":
-        return ANSWERS, joined("a", _texts(item.content)), "", ()
+        return ASSISTANT, joined("a", _texts(item.content)), "", ()
     if role == "user":
-        return _asked(_texts(item.content), _media(item.content))
+        return _user_turn(_texts(item.content), _media(item.content))
     if kind == "reasoning":
         return _NOTHING
     # Items of hosted tools, and of those that are not known: the model's, by their ids.
-    return ANSWERS, f"a{kind} {item.id or item.call_id or ''}", "", ()
+    return ASSISTANT, f"a{kind} {item.id or item.call_id or ''}", "", ()
 
 
-def _asked(texts: list[str], media: Iterable[str] = ()) -> Turn:
+def _user_turn(texts: list[str], media: Iterable[str] = ()) -> Turn:
     words = [text for text in map(without_reminders, texts) if text]
-    return ASKS, joined("u", [*words, *media]), "\n".join(words), ()
+    return USER, joined("u", [*words, *media]), "\n".join(words), ()
 
 
 def _arguments(item: _Item) -> Raw | str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 NAME: Final = "openai-responses"
-UPSTREAM = "openai"
+VENDOR = "openai"
 PATH = "/v1/responses"
 
 # Provider files of both OpenAI protocols belong to one issuer.

@@ -48,10 +48,10 @@ from dragoman.wire.sse import Frame
 class ResponsesStreamDecoder:
     """Frames of one stream to events."""
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._halves = SurrogateJoiner(ledger)
-        self._context = ItemContext(asked, mint, ledger)
+        self._surrogates = SurrogateJoiner(ledger)
+        self._context = ItemContext(translation, mint, ledger)
         self._unknowns = self._context.unknowns
         self._items = OpenItems(self._context)
         self._by_id = self._items.by_id
@@ -69,9 +69,9 @@ class ResponsesStreamDecoder:
         """The events that one frame tells."""
         if self._over:
             return []
-        if frame.data[:1] != b"{" and (said := frame.data.strip()) in _NO_EVENT:
+        if frame.data[:1] != b"{" and (data := frame.data.strip()) in _NO_EVENT:
             # An event without data is some servers' sign of life.
-            return self.close() if said else []
+            return self.close() if data else []
         out: list[Event] = []
         self._context.out = out
         try:
@@ -79,16 +79,16 @@ class ResponsesStreamDecoder:
                 # As `Halves.read` does it, without one call more for every event.
                 event = read_json(frame.data)
             except UNREADABLE:
-                event = self._halves.reread(frame.data)
+                event = self._surrogates.reread(frame.data)
             if type(event) is dict:
                 self._sequence = event.get("sequence_number", self._sequence)
                 kind = event.get("type") or frame.event
                 route = _ROUTES.get(kind) if type(kind) is str else None
                 if route is None:
-                    self._answer_event(kind, event)
+                    self._response_event(kind, event)
                     return out
                 # The short way for growth, which is nearly all there is.
-                if not _is_known(event):
+                if not _has_expected_members(event):
                     self._unknowns.members(event, EVENT_MEMBERS)
                 name = event.get("item_id")
                 if type(name) is str:
@@ -123,7 +123,7 @@ class ResponsesStreamDecoder:
         last = self._sequence if type(self._sequence) is int else -1
         return failed_frames(failure, self._response, self._finished, last + 1)
 
-    def _answer_event(self, kind: JsonValue, event: JsonObject) -> None:
+    def _response_event(self, kind: JsonValue, event: JsonObject) -> None:
         handler = _HANDLERS.get(kind) if type(kind) is str else None
         if handler is not None:
             if kind not in _FAILURES:
@@ -184,23 +184,23 @@ class ResponsesStreamDecoder:
         self._begin(event)
         context = self._context
         self._items.finish_all(response.get("output"))
-        self._halves.close()
+        self._surrogates.close()
         usage = self._counted(response)
         if usage is not None:
             context.out.append(UsageReported(usage))
         counted: JsonValue = response.get("tool_usage")
         if usage is not None and usage.web_searches is not None:
-            counted = without_searches(counted, home=context.reader.home) or None
+            counted = without_searches(counted, native=context.reader.native) or None
         self._unknowns.name("tool_usage", counted)
         refusals: list[Part] = [Refusal(text="".join(piece.pieces)) for piece in context.refusals]
-        context.out.append(Stopped(decode_stop(response, [*refusals, *context.told])))
+        context.out.append(Stopped(decode_stop(response, [*refusals, *context.emitted_parts])))
         context.out.append(Ended())
         self._over = True
 
     def _counted(self, response: JsonObject) -> Usage | None:
         """The token counts; after all that was told, those that cannot be read are no reason to fail."""
         try:
-            return decode_usage(response, self._ledger, home=self._context.reader.home)
+            return decode_usage(response, self._ledger, native=self._context.reader.native)
         except WireError as error:
             self._ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
             return None
@@ -240,7 +240,7 @@ class ResponsesStreamDecoder:
 
 
 _NO_EVENT = (b"[DONE]", b"")
-_is_known = EVENT_MEMBERS.issuperset
+_has_expected_members = EVENT_MEMBERS.issuperset
 
 # Members of the answer; the counts of its tools are looked at beside the usage.
 _RESPONSE = ECHOES | {"id", "model", "created_at", "output", "usage", "tool_usage"}

@@ -117,11 +117,11 @@ class _Open(Enum):
 class ResponsesStreamEncoder:
     """Writes one stream."""
 
-    def __init__(self, asked: TranslationContext, mint: Mint, ledger: Ledger) -> None:
-        self._asked = asked
+    def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger) -> None:
+        self._translation = translation
         self._mint = mint
         self._ledger = ledger
-        self._builder = ItemBuilder("", asked, ledger)
+        self._builder = ItemBuilder("", translation, ledger)
         self._frames = FrameWriter()
         self._message = MessageStream(self._frames, ledger)
         self._body: JsonObject = {}
@@ -164,11 +164,11 @@ class ResponsesStreamEncoder:
 
     def _started(self, event: Event) -> bytes:
         assert isinstance(event, Started)
-        suffix = self._mint.answer_suffix(self._asked.answer_id or event.id)
-        self._builder = ItemBuilder(suffix, self._asked, self._ledger)
+        suffix = self._mint.response_suffix(self._translation.response_id or event.id)
+        self._builder = ItemBuilder(suffix, self._translation, self._ledger)
         created = event.created if event.created is not None else self._mint.now()
-        model = self._asked.request.model or event.model
-        self._body = response_object("resp_" + suffix, created, self._asked, model, self._ledger)
+        model = self._translation.request.model or event.model
+        self._body = response_object("resp_" + suffix, created, self._translation, model, self._ledger)
         frame = self._frames.frame
         return frame(CREATED, {"response": self._body}) + frame(STARTED, {"response": self._body})
 
@@ -177,7 +177,7 @@ class ResponsesStreamEncoder:
         self._usage = event.usage
         return b""
 
-    def _choices_told(self, _event: Event) -> bytes:
+    def _choice_reported(self, _event: Event) -> bytes:
         drop_choices(self._ledger)
         return b""
 
@@ -188,9 +188,9 @@ class ResponsesStreamEncoder:
         written = b""
         explanation = explained(stop, self._refused)
         if explanation is not None:
-            written += self._settle(Refusal(text=""))
+            written += self._close_pending(Refusal(text=""))
             written += self._message.open_refusal(explanation, self._message_id())
-        written += self._settle(None, reason)
+        written += self._close_pending(None, reason)
         if not self._frames.items and reason is None:
             written += self._message.open_text(Text(text=""), self._message_id())
             written += self._message.close(COMPLETED)
@@ -226,7 +226,7 @@ class ResponsesStreamEncoder:
     def _part_started(self, event: Event) -> bytes:
         assert isinstance(event, PartStarted)
         part = event.part
-        settled = self._settle(part)
+        written = self._close_pending(part)
         self._part = part
         self._part_index = event.index
         if part.extras is not None:
@@ -236,8 +236,8 @@ class ResponsesStreamEncoder:
             self._ledger.dropped(
                 Feature.FOREIGN_CONTENT, ("parts", event.index), f"{type(part).__name__} has no item for this client"
             )
-            return settled
-        return settled + opener(self, part)
+            return written
+        return written + opener(self, part)
 
     def _part_grew(self, event: Event) -> bytes:
         """Growth that opens something, is held, or is no text."""
@@ -272,7 +272,7 @@ class ResponsesStreamEncoder:
                 return self._write_compaction()
         return b""
 
-    def _settle(self, following: Part | None, reason: str | None = None) -> bytes:
+    def _close_pending(self, following: Part | None, reason: str | None = None) -> bytes:
         """Close what waited for the next part, or for the stop."""
         if self._waiting_call is not None:
             return self._close_call(reason if following is None else None)
@@ -327,7 +327,7 @@ class ResponsesStreamEncoder:
     def _close_reasoning(self) -> bytes:
         assert isinstance(self._part, Thinking)
         frames = self._frames
-        text = frames.said()
+        text = frames.part_text()
         written = b""
         if text:
             part: JsonObject = {"type": "summary_text", "text": text}
@@ -360,7 +360,7 @@ class ResponsesStreamEncoder:
         self._waiting_call = call
         written = b""
         if call_kind(call) == FUNCTION_CALL:
-            arguments = self._frames.said()
+            arguments = self._frames.part_text()
             if not arguments.strip():
                 # A client never gets "" for no arguments, and at least one delta (N3).
                 self._frames.pieces = []
@@ -374,7 +374,7 @@ class ResponsesStreamEncoder:
         call, self._waiting_call = self._waiting_call, None
         assert call is not None
         frames = self._frames
-        arguments = frames.said()
+        arguments = frames.part_text()
         if call_kind(call) == CUSTOM_CALL:
             written = frames.in_item(INPUT_DONE, {"input": arguments})
         else:
@@ -385,7 +385,7 @@ class ResponsesStreamEncoder:
     def _write_vendor_call(self) -> bytes:
         assert isinstance(self._part, ToolCall)
         frames = self._frames
-        call = replace(self._part, arguments=frames.said())
+        call = replace(self._part, arguments=frames.part_text())
         item = self._builder.native_item(call, len(frames.items))
         if item is None:
             # The arguments make no item of the vendor's kind: the call is told as it came.
@@ -420,7 +420,7 @@ class ResponsesStreamEncoder:
     def _close_hosted(self, result: HostedResult | None) -> bytes:
         assert self._hosted is not None
         (call, index), self._hosted = self._hosted, None
-        hosted.report_answer(call, ("parts", index), self._ledger)
+        hosted.report_hosted_call(call, ("parts", index), self._ledger)
         failed = result is None or result.is_error
         written = b""
         if not failed or call.kind in _HOSTED_FAILING:
@@ -447,7 +447,7 @@ _HANDLERS: dict[type, Callable[[ResponsesStreamEncoder, Event], bytes]] = {
     PartEnded: ResponsesStreamEncoder._part_ended,
     Started: ResponsesStreamEncoder._started,
     UsageReported: ResponsesStreamEncoder._usage_reported,
-    ChoiceReported: ResponsesStreamEncoder._choices_told,
+    ChoiceReported: ResponsesStreamEncoder._choice_reported,
     Stopped: ResponsesStreamEncoder._stopped,
     Ended: ResponsesStreamEncoder._ended,
     Failed: ResponsesStreamEncoder._failed,

@@ -62,7 +62,7 @@ class MessageStream:
         frames = self._frames
         written = self._open(item_id)
         if self._text_open:
-            self._block_start = self._told()
+            self._block_start = self._text_length()
         else:
             written += self._close_refusal()
             self._text_open = True
@@ -100,7 +100,7 @@ class MessageStream:
             # Most blocks have none; the length is taken only when one has.
             return b""
         frames = self._frames
-        length = self._told() - self._block_start
+        length = self._text_length() - self._block_start
         written: list[bytes] = []
         for index, citation in enumerate(self._citations):
             annotation = encode_annotation(citation, self._block_start, length)
@@ -133,7 +133,7 @@ class MessageStream:
         self.is_open = False
         return written + self._frames.item_done(message_item(self._frames.item_id, content, status))
 
-    def _told(self) -> int:
+    def _text_length(self) -> int:
         """How long the open text is; each of its pieces is measured once."""
         pieces = self._frames.pieces
         self._length += sum(map(len, pieces[self._measured :]))
@@ -151,7 +151,7 @@ class MessageStream:
         if not self._text_open:
             return b""
         self._text_open = False
-        text = self._frames.said()
+        text = self._frames.part_text()
         logprobs: JsonObject = {"text": text, "logprobs": _without_bytes(self._logprobs)}
         return self._close_part(TEXT_DONE, logprobs, text_part(text, self._annotations, self._logprobs))
 
@@ -159,7 +159,7 @@ class MessageStream:
         if not self._refusal_open:
             return b""
         self._refusal_open = False
-        text = self._frames.said()
+        text = self._frames.part_text()
         return self._close_part(REFUSAL_DONE, {"refusal": text}, refusal_part(text))
 
     def _close_part(self, kind: str, members: JsonObject, part: JsonObject) -> bytes:

@@ -40,14 +40,14 @@ _NAMESPACE_REST = "namespace"
 
 def decode_tools(fields: Fields, key: str) -> tuple[ToolSpec, ...]:
     """The tools of a list; the members of a namespace stand for it."""
-    found: list[ToolSpec] = []
+    tools: list[ToolSpec] = []
     for tool in fields.each(key):
         plain = _plain_function(tool.value)
         if plain is not None:
-            found.append(plain)
+            tools.append(plain)
         else:
-            found += _apart(found, decode_tool(tool))
-    return tuple(found)
+            tools += _apart(tools, decode_tool(tool))
+    return tuple(tools)
 
 
 def _apart(before: list[ToolSpec], tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
@@ -105,7 +105,7 @@ def _decode_namespace(tool: Fields) -> Sequence[ToolSpec]:
     rest = tool.rest(NAME)
     if not members:
         return (_decode_foreign(tool, "namespace"),)
-    found: list[ToolSpec] = []
+    tools: list[ToolSpec] = []
     for position, member in enumerate(members):
         kind = member.kind()
         if kind not in (None, "function", "custom"):
@@ -114,8 +114,8 @@ def _decode_namespace(tool: Fields) -> Sequence[ToolSpec]:
         extras = spec.extras
         if rest is not None and position == 0:
             extras = Extras(origin=NAME, fields={**(extras.fields if extras else {}), _NAMESPACE_REST: rest.fields})
-        found.append(replace(spec, namespace=namespace, extras=extras))
-    return found
+        tools.append(replace(spec, namespace=namespace, extras=extras))
+    return tools
 
 
 def _callers(tool: Fields) -> tuple[str, ...] | None:
@@ -310,13 +310,13 @@ def decode_format(text: Fields) -> OutputFormat | None:
 # What an answer repeats of its question.
 
 
-def encode_home_tools(tools: tuple[ToolSpec, ...]) -> JsonList:
+def encode_native_tools(tools: tuple[ToolSpec, ...]) -> JsonList:
     """The tools as the client declared them, the members of functions named even where they are null."""
     written: JsonList = []
     group: tuple[Namespace, JsonList] | None = None
     for tool in tools:
         namespace = tool.namespace if isinstance(tool, FunctionTool | TextTool) else None
-        one = _home_tool(tool)
+        one = _native_tool(tool)
         if namespace is None:
             group = None
             written.append(one)
@@ -333,7 +333,7 @@ def encode_home_tools(tools: tuple[ToolSpec, ...]) -> JsonList:
     return written
 
 
-def _home_tool(tool: ToolSpec) -> JsonObject:
+def _native_tool(tool: ToolSpec) -> JsonObject:
     if isinstance(tool, ForeignTool):
         return tool.body
     extras = tool.extras.fields if tool.extras is not None else {}
@@ -341,13 +341,13 @@ def _home_tool(tool: ToolSpec) -> JsonObject:
         return dict(extras)
     match tool:
         case FunctionTool():
-            written = _home_function(tool)
+            written = _native_function(tool)
         case TextTool():
-            return _home_custom(tool, extras)
+            return _native_custom(tool, extras)
         case WebSearchTool() | WebFetchTool():
-            return _home_search(tool, extras)
+            return _native_search(tool, extras)
         case CodeTool():
-            return _home_code(tool, extras)
+            return _native_code(tool, extras)
         case McpTool():
             written = encode_mcp(tool)
         case ToolSearchTool():
@@ -355,7 +355,7 @@ def _home_tool(tool: ToolSpec) -> JsonObject:
     return {**written, **extras}
 
 
-def _home_function(tool: FunctionTool) -> JsonObject:
+def _native_function(tool: FunctionTool) -> JsonObject:
     written: JsonObject = {
         "type": "function",
         "name": tool.name,
@@ -366,7 +366,7 @@ def _home_function(tool: FunctionTool) -> JsonObject:
     return _with_options(written, tool)
 
 
-def _home_custom(tool: TextTool, extras: JsonObject) -> JsonObject:
+def _native_custom(tool: TextTool, extras: JsonObject) -> JsonObject:
     written: JsonObject = {"type": "custom", "name": tool.name}
     if tool.description is not None:
         written["description"] = tool.description
@@ -390,7 +390,7 @@ def _with_options(written: JsonObject, tool: FunctionTool | TextTool) -> JsonObj
     return written
 
 
-def _home_search(tool: WebSearchTool | WebFetchTool, extras: JsonObject) -> JsonObject:
+def _native_search(tool: WebSearchTool | WebFetchTool, extras: JsonObject) -> JsonObject:
     written: JsonObject = {"type": "web_search"}
     beyond = extras.get("filters")
     filters: JsonObject = dict(beyond) if isinstance(beyond, dict) else {}
@@ -407,7 +407,7 @@ def _home_search(tool: WebSearchTool | WebFetchTool, extras: JsonObject) -> Json
     return written
 
 
-def _home_code(tool: CodeTool, extras: JsonObject) -> JsonObject:
+def _native_code(tool: CodeTool, extras: JsonObject) -> JsonObject:
     container: JsonValue = tool.container
     if container is None:
         beyond = extras.get("container")
@@ -432,12 +432,12 @@ def encode_mcp(tool: McpTool) -> JsonObject:
     return written
 
 
-_WORDS = {mode: word for word, mode in _MODES.items()}
+_MODE_NAMES = {mode: word for word, mode in _MODES.items()}
 
 
-def encode_home_choice(choice: ToolChoice) -> JsonValue:
+def encode_native_choice(choice: ToolChoice) -> JsonValue:
     """A tool choice in its own protocol."""
-    word = _WORDS.get(choice.mode)
+    word = _MODE_NAMES.get(choice.mode)
     if word is not None:
         return word
     extras = choice.extras.fields if choice.extras is not None else {}
@@ -445,13 +445,13 @@ def encode_home_choice(choice: ToolChoice) -> JsonValue:
         return {
             "type": "allowed_tools",
             "mode": "required" if choice.required else "auto",
-            "tools": [_home_ref(ref) for ref in choice.allowed],
+            "tools": [_native_ref(ref) for ref in choice.allowed],
             **extras,
         }
-    return {**_home_ref(choice.tool), **extras} if choice.tool is not None else "auto"
+    return {**_native_ref(choice.tool), **extras} if choice.tool is not None else "auto"
 
 
-def _home_ref(ref: ToolRef) -> JsonObject:
+def _native_ref(ref: ToolRef) -> JsonObject:
     if ref.native is not None:
         return ref.native
     written: JsonObject = {"type": ref.kind}

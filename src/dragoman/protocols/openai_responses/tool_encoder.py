@@ -56,7 +56,9 @@ class ToolEncoder:
         self._written = EncodedTools(tools=[], table=self._table)
         self._lost: str | None = None
         # Deferred tools without a search over them are refused.
-        self._defers = target.abilities.hosted_tools and any(isinstance(tool, ToolSearchTool) for tool in request.tools)
+        self._defers = target.capabilities.hosted_tools and any(
+            isinstance(tool, ToolSearchTool) for tool in request.tools
+        )
         self._hosted = sum(not isinstance(tool, FunctionTool | TextTool) for tool in request.tools)
         self._searches = any(isinstance(tool, WebSearchTool) for tool in request.tools)
 
@@ -80,14 +82,14 @@ class ToolEncoder:
         if isinstance(tool, FunctionTool):
             return self._function(tool, at)
         if not isinstance(tool, TextTool | ForeignTool) and tool.cache is not None:
-            self._lose_mark(at)
+            self._lose_breakpoint(at)
         match tool:
             case TextTool():
                 return self._custom(tool, at)
             case ForeignTool():
                 self._lose(tool.name or tool.kind, at)
                 return None
-        if not self._target.abilities.hosted_tools:
+        if not self._target.capabilities.hosted_tools:
             self._lose(type(tool).__name__, at)
             return None
         match tool:
@@ -103,7 +105,7 @@ class ToolEncoder:
                 self._ledger.approximated(Feature.TOOL_SEARCH, at, "the provider has one kind of tool search")
                 return {"type": "tool_search"}
 
-    def _lose_mark(self, at: Place) -> None:
+    def _lose_breakpoint(self, at: Place) -> None:
         self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "tools carry no cache breakpoints here")
 
     def _lose(self, name: str, at: Place) -> None:
@@ -117,7 +119,7 @@ class ToolEncoder:
             ledger.dropped(Feature.FUNCTION_TOOL, at, f"{tool.name!r} is declared twice; the first one counts")
             return None
         if tool.cache is not None:
-            self._lose_mark(at)
+            self._lose_breakpoint(at)
         if entry.wire != tool.name:
             grouped = tool.namespace is not None
             feature, place = (Feature.NAMESPACE, at) if grouped else (Feature.TOOL_NAME, (*at, "name"))
@@ -170,7 +172,7 @@ class ToolEncoder:
             self._ledger.dropped(Feature.TOOL_OPTIONS, (*at, "callers"), "only direct calls are known here")
 
     def _custom(self, tool: TextTool, at: Place) -> JsonObject:
-        wrapped = not self._target.abilities.custom_tools
+        wrapped = not self._target.capabilities.custom_tools
         entry = self._table.add(tool, Wrapped.INPUT if wrapped else Wrapped.NOT)
         drop_extras(tool.extras, at, self._ledger)
         if tool.callers is not None:
@@ -291,7 +293,7 @@ def encode_choice(request: Request, written: EncodedTools, target: TargetModel, 
                 }
             case _:
                 body["tool_choice"] = _named(choice.tool, written)
-        if not target.abilities.forced_choice and choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED):
+        if not target.capabilities.forced_choice and choice.mode in (ChoiceMode.REQUIRED, ChoiceMode.NAMED):
             ledger.approximated(Feature.TOOL_CHOICE, ("tool_choice",), "the model cannot be forced to call")
             body["tool_choice"] = "auto"
     if request.parallel_calls is False:

@@ -58,7 +58,7 @@ class TurnWriter:
         return items
 
     def _restore(self, sealed: Seal) -> tuple[Part, ...] | None:
-        if sealed.kind != "turn" or not opens(sealed, NAME, self._target.model, self._target.abilities):
+        if sealed.kind != "turn" or not opens(sealed, NAME, self._target.model, self._target.capabilities):
             return None
         blocks = sealed.body.get("blocks")
         if not isinstance(blocks, list):
@@ -104,14 +104,14 @@ class TurnWriter:
         if type(only) is Text and only.cache is None and only.extras is None and part.cache is None:
             # Nearly every result is one text.
             text = only.text
-        elif part.cache is None or not self._target.abilities.breakpoints:
+        elif part.cache is None or not self._target.capabilities.breakpoints:
             text = plain_text(part.parts)
         output: str | JsonList
         if text is None:
             output = self._output_parts(part, at)
         else:
             if part.cache is not None:
-                self.content.lose_mark(part.cache, at)
+                self.content.lose_breakpoint(part.cache, at)
             output = self._marked_error(text, at) if part.is_error else text
         assistant = self._assistant
         kind = CUSTOM_OUTPUT if part.call_id in assistant.custom else FUNCTION_OUTPUT
@@ -134,7 +134,7 @@ class TurnWriter:
             return "\n".join([str(one["text"]) for one in content if isinstance(one, dict)])
         last = content[-1] if content else None
         if part.cache is not None and isinstance(last, dict):
-            content[-1] = self.content.mark(last, part.cache, at)
+            content[-1] = self.content.add_breakpoint(last, part.cache, at)
         return content
 
     def _marked_error(self, text: str, at: Place) -> str:

@@ -23,13 +23,13 @@ NO_IMAGES: JsonObject = {
 }
 
 
-def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage | None:
+def decode_usage(response: JsonObject, ledger: Ledger, *, native: bool) -> Usage | None:
     """Token counts; totals are inclusive on this wire already, but for servers that count cached input apart (U2)."""
     outer = Fields(response)
-    told = outer.optional_object("usage")
-    if told is None:
+    reported = outer.optional_object("usage")
+    if reported is None:
         return None
-    usage = Fields(spelled(told), (outer.path, "usage"))
+    usage = Fields(spelled(reported), (outer.path, "usage"))
     inputs = usage.optional_fields("input_tokens_details") or Fields({})
     outputs = usage.optional_fields("output_tokens_details") or Fields({})
     everything, output = usage.optional_integer("input_tokens"), usage.optional_integer("output_tokens")
@@ -45,7 +45,7 @@ def decode_usage(response: JsonObject, ledger: Ledger, *, home: bool) -> Usage |
         unreported=unreported(everything, (read or 0) + (written or 0), output),
     )
     beyond = _beyond(usage, inputs, outputs, counts)
-    if not home:
+    if not native:
         cached = (counts.cache_read or 0) + (counts.cache_write or 0)
         total = count_of(usage.value.get("total_tokens"))
         apart = total is not None and 0 < total - counts.input - counts.output == cached
@@ -75,7 +75,7 @@ def _beyond(usage: Fields, inputs: Fields, outputs: Fields, counts: Usage) -> Js
     return beyond
 
 
-def encode_home_usage(usage: Usage) -> JsonObject:
+def encode_native_usage(usage: Usage) -> JsonObject:
     """Token counts that came on this wire, as they came."""
     extras: JsonObject = dict(usage.extras.fields) if usage.extras is not None else {}
     inputs = _details(extras, "input_tokens_details")
@@ -138,15 +138,15 @@ def has_other_counts(extras: Extras) -> bool:
     return False
 
 
-def without_searches(usage: JsonValue, *, home: bool) -> JsonObject:
+def without_searches(usage: JsonValue, *, native: bool) -> JsonObject:
     """What is counted of tools beside web searches; abroad only where it is more than zeros."""
     if not isinstance(usage, dict):
         return {}
-    left: JsonObject = {key: value for key, value in usage.items() if key != "web_search"}
+    remaining: JsonObject = {key: value for key, value in usage.items() if key != "web_search"}
     searches = usage.get("web_search")
     if isinstance(searches, dict) and len(searches) > 1:
-        left["web_search"] = searches
-    return left if home else {key: value for key, value in left.items() if _counts_something(value)}
+        remaining["web_search"] = searches
+    return remaining if native else {key: value for key, value in remaining.items() if _counts_something(value)}
 
 
 def with_searches(usage: JsonValue, searches: int) -> JsonObject:
@@ -161,9 +161,9 @@ def _counts_something(value: JsonValue) -> bool:
     return bool(value)
 
 
-def usage_of(answer: JsonObject) -> Usage | None:
+def usage_of(response: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
     try:
-        return decode_usage(answer, Ledger(), home=False)
+        return decode_usage(response, Ledger(), native=False)
     except WireError:
         return None

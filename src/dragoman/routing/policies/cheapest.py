@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan_inputs import Dice
+from dragoman.routing.plan_inputs import RandomDraws
 from dragoman.routing.policies.policy import Policy
 
 
-def rank(candidates: list[Candidate], needs: Requirements, dice: Dice) -> tuple[list[Candidate], Why]:
+def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomDraws) -> tuple[list[Candidate], Why]:
     """By estimated cost."""
     return sorted(candidates, key=price), Why.POLICY
 

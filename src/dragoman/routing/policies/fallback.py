@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dragoman.routing.policies.policy import Policy
 
 
-def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
+def order(weights: Sequence[float], turn: int, draw: float) -> Sequence[int]:
     """As written."""
     return range(len(weights))
 

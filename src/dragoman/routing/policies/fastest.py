@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan_inputs import Dice, PlanInputs
+from dragoman.routing.plan_inputs import PlanInputs, RandomDraws
 from dragoman.routing.policies.policy import Policy
 
 if TYPE_CHECKING:
     from dragoman.routing.route_summary import RouteSummary
 
 
-def rank(candidates: list[Candidate], needs: Requirements, dice: Dice) -> tuple[list[Candidate], Why]:
+def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomDraws) -> tuple[list[Candidate], Why]:
     """By expected time, with a little exploration."""
-    output = _output(needs)
+    output = _output(requirements)
     keyed = []
     for place, candidate in enumerate(candidates):
         speed = candidate.speed
@@ -34,33 +34,35 @@ def rank(candidates: list[Candidate], needs: Requirements, dice: Dice) -> tuple[
             keyed.append((2, 0.0, place))
     keyed.sort()
     ranked = [candidates[place] for _, _, place in keyed]
-    explored = _explored(ranked, dice)
+    explored = _explored(ranked, draws)
     if explored is ranked[0]:
         return ranked, Why.POLICY
     ranked.remove(explored)
     return [explored, *ranked], Why.EXPLORED
 
 
-def first(outline: RouteSummary, needs: Requirements, view: PlanInputs, dice: Dice) -> int | None:
+def first(summary: RouteSummary, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws) -> int | None:
     """The place of the first of all targets in the same rank, without the others."""
-    if dice.explore < dice.exploring or (dice.exploring and view.has_doubts(outline, needs.size)):
+    if draws.explore < draws.exploration_rate or (
+        draws.exploration_rate and inputs.has_doubts(summary, requirements.size)
+    ):
         return None
-    return view.soonest(outline, needs.size, _output(needs))
+    return inputs.soonest(summary, requirements.size, _output(requirements))
 
 
-def _explored(ranked: list[Candidate], dice: Dice) -> Candidate:
+def _explored(ranked: list[Candidate], draws: RandomDraws) -> Candidate:
     """The candidate that leads: one whose figures are in doubt at once, the stalest now and then, else the fastest."""
-    if dice.exploring:
+    if draws.exploration_rate:
         for candidate in ranked:
             if candidate.speed is not None and candidate.speed.in_doubt:
                 return candidate
-    return max(ranked, key=_age) if dice.explore < dice.exploring else ranked[0]
+    return max(ranked, key=_age) if draws.explore < draws.exploration_rate else ranked[0]
 
 
-def _output(needs: Requirements) -> int:
+def _output(requirements: Requirements) -> int:
     """How many tokens are to be waited for: as many as is usual, or as the request allows."""
-    most = needs.signs.most_output
-    return needs.output if most is None else min(needs.output, max(most, 0))
+    max_output = requirements.request_features.max_output
+    return requirements.output if max_output is None else min(requirements.output, max(max_output, 0))
 
 
 def _age(candidate: Candidate) -> float:

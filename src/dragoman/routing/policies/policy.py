@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from dragoman.routing.candidate import Candidate, Why
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan_inputs import Dice, PlanInputs
+from dragoman.routing.plan_inputs import PlanInputs, RandomDraws
 
 if TYPE_CHECKING:
     from dragoman.routing.route_summary import RouteSummary
@@ -25,14 +25,14 @@ class Policy(Struct, frozen=True, kw_only=True):
     name: str
     # Why the first leads, as a sentence goes on after "leads:"; and the same where no dice are rolled, if it rolls any.
     chosen: str
-    unrolled: str = ""
+    unrandomized: str = ""
     # Orders members, nested routes among them, by their weights, the line's turn and chance; gives their indexes.
     order: Callable[[Sequence[float], int, float], Sequence[int]] | None = None
     # Ranks all targets below it; those that are equal stay in the line's order.
-    rank: Callable[[list[Candidate], Requirements, Dice], tuple[list[Candidate], Why]] | None = None
+    rank: Callable[[list[Candidate], Requirements, RandomDraws], tuple[list[Candidate], Why]] | None = None
     # The place of whom it ranks first, where all targets of a line may be asked and are in its hands alone; None if
     # that takes the whole rank.
-    first: Callable[[RouteSummary, Requirements, PlanInputs, Dice], int | None] | None = None
+    first: Callable[[RouteSummary, Requirements, PlanInputs, RandomDraws], int | None] | None = None
     # What it wants to know of each target.
     prices: bool = False
     speed: bool = False

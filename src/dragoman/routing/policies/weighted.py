@@ -13,20 +13,20 @@ from dragoman.routing.policies.policy import Policy
 _BELOW_ONE = 1 - 2**-53
 
 
-def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
+def order(weights: Sequence[float], turn: int, draw: float) -> Sequence[int]:
     """Drawn by weight; those without any come last, as written."""
     left = [index for index, weight in enumerate(weights) if weight > 0]
     idle = [index for index, weight in enumerate(weights) if weight <= 0]
     drawn = []
     while len(left) > 1:
-        point = chance * sum([weights[index] for index in left])
+        point = draw * sum([weights[index] for index in left])
         for index in left:
             weight = weights[index]
             if point < weight:
                 break
             point -= weight
         # After the last one the point lies behind all of them only by rounding.
-        chance = min(point / weight, _BELOW_ONE)
+        draw = min(point / weight, _BELOW_ONE)
         drawn.append(index)
         left.remove(index)
     return drawn + left + idle
@@ -35,7 +35,7 @@ def order(weights: Sequence[float], turn: int, chance: float) -> Sequence[int]:
 POLICY = Policy(
     name="weighted",
     chosen="chance chose it, by weight",
-    unrolled="chance chooses by weight, and no dice are rolled for this",
+    unrandomized="chance chooses by weight, and no dice are rolled for this",
     order=order,
     weights=True,
 )
