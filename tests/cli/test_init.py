@@ -30,7 +30,7 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[
     def found_at(addresses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         return {name: answering[url] for name, url in addresses.items() if url in answering}
 
-    monkeypatch.setattr(init, "found_at", found_at)
+    monkeypatch.setattr(init, "find_local_models", found_at)
     monkeypatch.setattr(init, "in_container", lambda: False)
     return answering
 

@@ -134,7 +134,7 @@ def test_a_file_that_is_locked_is_read_all_the_same(
     journal = Journal(directory_of(str(path)))
     journal.finalize(entry(2))
     monkeypatch.setattr(
-        "dragoman.store.record_tables.open_account_tables.__kwdefaults__", {"read_only": False, "patience": 0.05}
+        "dragoman.store.record_tables.open_record_tables.__kwdefaults__", {"read_only": False, "timeout": 0.05}
     )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

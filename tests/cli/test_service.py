@@ -71,7 +71,7 @@ def serving(place: Path, environment: dict[str, str] | None = None) -> Iterator[
 
 def service(init: FakeInit, *words: str, **shell: str) -> tuple[int, str, str]:
     """A command, in a shell with keys, where nobody can be asked; on a busy machine a gateway starts slowly."""
-    with mock.patch("dragoman.cli.service._PATIENCE", 120.0):
+    with mock.patch("dragoman.cli.service._READY_SECONDS", 120.0):
         return piped(["service", *words], init.home, {**SHELL, **init.environment, **shell})
 
 

@@ -488,7 +488,7 @@ def running(
 
     try:
         # A provider that has to list its models within seconds may need longer on a busy machine.
-        with reporting_state(house.report), patch("dragoman.gateway.model_list_fetch._PATIENCE", LIMIT):
+        with reporting_state(house.report), patch("dragoman.gateway.model_list_fetch._TIMEOUT", LIMIT):
             listening = house.run(start())
             try:
                 yield house

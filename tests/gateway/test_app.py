@@ -227,7 +227,7 @@ def test_who_finds_no_room_beside_conversations_hears_when_there_may_be_some(
         raise Overloaded("too many requests wait for chat", waited=0.0, retry_after=7)
 
     with running() as house:
-        for name in ("count_tokens", "compact", "pass_on"):
+        for name in ("count_tokens", "compact", "forward"):
             monkeypatch.setattr(app, name, full)
         told = house.post(path, {"model": "chat/served"})
         assert (told.status, told.header("retry-after")) == (529 if "messages" in path else 503, "7")
@@ -369,7 +369,7 @@ def test_what_breaks_is_one_exchange_under_the_id_that_its_client_is_told(
 
 
 def test_what_breaks_after_its_beginning_did_not_go_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "pass_on", _breaks_off)
+    monkeypatch.setattr(app, "forward", _breaks_off)
     with running() as house:
         answer = house.post("/v1/embeddings", {"model": "chat/served", "input": "x"})
         assert not answer.complete

@@ -86,7 +86,7 @@ def test_one_is_called_when_it_is_named_before_anybody_looked() -> None:
 
 
 def test_a_listener_of_another_user_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "stranger_at", lambda port: 4711)
+    monkeypatch.setattr(service_module, "foreign_user_at", lambda port: 4711)
     with running(answers, settings_with) as house:
         assert "ollama/qwen3" not in listed(house)
         body = {"model": "ollama/qwen3", "messages": [{"role": "user", "content": "Hi"}]}

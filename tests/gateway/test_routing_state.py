@@ -225,7 +225,7 @@ def test_whom_a_glance_finds_is_whom_a_look_at_everybody_finds(name: str, monkey
     def both(route: Route, needs: Requirements, view: PlanInputs, dice: RandomDraws) -> Plan:
         made = plan(route, needs, view, dice)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(view), "is_calm", lambda *_: False)
+            patch.setattr(type(view), "are_all_available", lambda *_: False)
             looked = plan(route, needs, view, dice)
         assert (made.first, made.why, made.order, made.candidates) == (
             looked.first,

@@ -36,7 +36,7 @@ LINES = (
     *(RouteConfig(pattern=f"{NAMES[name]}-chosen", targets=_TARGETS[name], policy="least-loss") for name in PROTOCOLS),
     *(RouteConfig(pattern=f"{NAMES[name]}-both", targets=_TARGETS[name], retries=1) for name in PROTOCOLS),
 )
-KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
+STORING_FULL: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(lines=LINES, own_keys=True, kept=True)
 KEPT_HERE = Setup(lines=LINES, own_keys=True, kept=True, stores=True)
 TWO = Setup(lines=LINES, own_keys=True)
@@ -263,7 +263,7 @@ KINDS: dict[str, Kind] = {
             asks("/v1/responses/$resp"),
             asks("/v1/conversations/$conv/items"),
         ],
-        pairs=KEEPING,
+        pairs=STORING_FULL,
         setup=KEPT,
     ),
     "failover_in_the_background": Kind(
@@ -295,7 +295,7 @@ KINDS: dict[str, Kind] = {
             _asked(c, p, store=False),
             *told(whole(p)),
         ],
-        pairs=KEEPING,
+        pairs=STORING_FULL,
         setup=KEPT_HERE,
     ),
     # What is kept here is weighed with what is said, and goes on with any.
@@ -336,7 +336,7 @@ KINDS: dict[str, Kind] = {
             passes(1),
             asks("/v1/responses/$resp"),
         ],
-        pairs=KEEPING[1:],
+        pairs=STORING_FULL[1:],
         setup=KEPT_HERE,
     ),
     # The same target again.

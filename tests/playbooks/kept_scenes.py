@@ -27,7 +27,7 @@ from tests.playbooks.steps import (
 )
 
 # Responses clients, whose answers are kept.
-KEEPING: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
+STORING_FULL: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(kept=True)
 # Keep-alives come sooner than a busy store is given up.
 LIVELY = Setup(kept=True, timeouts=Timeouts(heartbeat=4.0))
@@ -145,8 +145,10 @@ listens = asks("/v1/responses/$resp?stream=true", client="other client")
 
 
 KINDS: dict[str, Kind] = {
-    "stored": Kind(steps=_chained, pairs=KEEPING, setup=KEPT),
-    "stored_stream": Kind(steps=lambda c, p: [*opened(c, p), says(parts(p)[2]), ends()], pairs=KEEPING, setup=KEPT),
+    "stored": Kind(steps=_chained, pairs=STORING_FULL, setup=KEPT),
+    "stored_stream": Kind(
+        steps=lambda c, p: [*opened(c, p), says(parts(p)[2]), ends()], pairs=STORING_FULL, setup=KEPT
+    ),
     "stored_elsewhere": Kind(
         steps=lambda c, p: [
             briefly(c, p),
@@ -154,15 +156,15 @@ KINDS: dict[str, Kind] = {
             briefly(c, p, previous_response_id="$resp"),
             *told(whole(p)),
         ],
-        pairs=KEEPING[2:],
+        pairs=STORING_FULL[2:],
     ),
     # The stream ends without usage and without its terminator: its tokens are counted before it is stored.
     "stored_uncounted": Kind(
         steps=lambda c, p: [*opened(c, p), says(frames(p)[-3]), ends()], pairs=((RESPONSES, CHAT),), setup=KEPT
     ),
-    "conversation": Kind(steps=_in_conversation, pairs=KEEPING[1:], setup=KEPT),
+    "conversation": Kind(steps=_in_conversation, pairs=STORING_FULL[1:], setup=KEPT),
     "conversation_held": Kind(
-        steps=lambda c, p: [*_in_conversation(c, p)[:2], passes(100), *streamed(p)], pairs=KEEPING[1:2], setup=KEPT
+        steps=lambda c, p: [*_in_conversation(c, p)[:2], passes(100), *streamed(p)], pairs=STORING_FULL[1:2], setup=KEPT
     ),
     "stored_reasoning_refused": Kind(
         steps=lambda c, p: [
@@ -170,94 +172,106 @@ KINDS: dict[str, Kind] = {
             *told(seal_refused(p, inside=True), 200, EVENTS)[:-1],
             *streamed(p),
         ],
-        pairs=KEEPING[2:],
+        pairs=STORING_FULL[2:],
         setup=KEPT,
     ),
-    "settling": Kind(steps=_held(passes(9), frees_store, passes(1), stream=True), pairs=KEEPING[1:], setup=LIVELY),
-    "settling_whole": Kind(steps=_held(passes(2), frees_store, passes(1), stream=False), pairs=KEEPING[1:], setup=KEPT),
-    "unsettled": Kind(steps=_held(passes(11), stream=True), pairs=KEEPING[1:], setup=LIVELY),
-    "unsettled_whole": Kind(steps=_held(passes(11), stream=False), pairs=KEEPING[1:], setup=KEPT),
+    "settling": Kind(steps=_held(passes(9), frees_store, passes(1), stream=True), pairs=STORING_FULL[1:], setup=LIVELY),
+    "settling_whole": Kind(
+        steps=_held(passes(2), frees_store, passes(1), stream=False), pairs=STORING_FULL[1:], setup=KEPT
+    ),
+    "unsettled": Kind(steps=_held(passes(11), stream=True), pairs=STORING_FULL[1:], setup=LIVELY),
+    "unsettled_whole": Kind(steps=_held(passes(11), stream=False), pairs=STORING_FULL[1:], setup=KEPT),
     "settling_cancelled": Kind(
         steps=_held(passes(1), hangs_up(), passes(1), frees_store, passes(1), stream=True),
-        pairs=KEEPING[1:],
+        pairs=STORING_FULL[1:],
         setup=KEPT,
     ),
     "settling_freed_and_cancelled": Kind(
-        steps=_held(passes(1), frees_store, hangs_up(), stream=True), pairs=KEEPING[1:], setup=KEPT
+        steps=_held(passes(1), frees_store, hangs_up(), stream=True), pairs=STORING_FULL[1:], setup=KEPT
     ),
-    "settling_stopped": Kind(steps=_held(passes(1), drains, stops, stream=True), pairs=KEEPING[1:], setup=KEPT),
+    "settling_stopped": Kind(steps=_held(passes(1), drains, stops, stream=True), pairs=STORING_FULL[1:], setup=KEPT),
     "settling_more": Kind(
         steps=_held(says(b": tick\n\n"), passes(1), frees_store, passes(1), stream=True, ended=False),
-        pairs=KEEPING[1:],
+        pairs=STORING_FULL[1:],
         setup=KEPT,
     ),
     # The provider does not end, and is not waited for.
     "stored_lingering": Kind(
         steps=lambda c, p: [*opened(c, p), says(parts(p)[2]), passes(0.5), says(b": tick\n\n"), passes(2)],
-        pairs=KEEPING[1:],
+        pairs=STORING_FULL[1:],
         setup=KEPT,
     ),
     # What failed is told, as soon as the store has been tried once or for as long as an answer is.
     "breaking_held": Kind(
-        steps=lambda c, p: [*opened(c, p), holds_store, passes(6), frees_store], pairs=KEEPING[1:], setup=IMPATIENT
+        steps=lambda c, p: [*opened(c, p), holds_store, passes(6), frees_store], pairs=STORING_FULL[1:], setup=IMPATIENT
     ),
     "cut_held": Kind(
-        steps=lambda c, p: [*opened(c, p), holds_store, cuts(), passes(11), frees_store], pairs=KEEPING[1:], setup=KEPT
+        steps=lambda c, p: [*opened(c, p), holds_store, cuts(), passes(11), frees_store],
+        pairs=STORING_FULL[1:],
+        setup=KEPT,
     ),
-    "settling_whole_cancelled": Kind(steps=_held(passes(1), hangs_up(), stream=False), pairs=KEEPING[1:], setup=KEPT),
-    "settling_whole_stopped": Kind(steps=_held(passes(1), drains, stops, stream=False), pairs=KEEPING[1:], setup=KEPT),
-    "unsettled_twice": Kind(steps=_failing, pairs=KEEPING[1:], setup=KEPT),
+    "settling_whole_cancelled": Kind(
+        steps=_held(passes(1), hangs_up(), stream=False), pairs=STORING_FULL[1:], setup=KEPT
+    ),
+    "settling_whole_stopped": Kind(
+        steps=_held(passes(1), drains, stops, stream=False), pairs=STORING_FULL[1:], setup=KEPT
+    ),
+    "unsettled_twice": Kind(steps=_failing, pairs=STORING_FULL[1:], setup=KEPT),
     "stored_mislabelled": Kind(
-        steps=lambda c, p: [briefly(c, p, stream=True), *told(b"".join(frames(p)))], pairs=KEEPING[1:], setup=KEPT
+        steps=lambda c, p: [briefly(c, p, stream=True), *told(b"".join(frames(p)))], pairs=STORING_FULL[1:], setup=KEPT
     ),
     "stored_told_whole": Kind(
-        steps=lambda c, p: [briefly(c, p, stream=True), *told(whole(p))], pairs=KEEPING[1:], setup=KEPT
+        steps=lambda c, p: [briefly(c, p, stream=True), *told(whole(p))], pairs=STORING_FULL[1:], setup=KEPT
     ),
-    "stored_collected": Kind(steps=lambda c, p: [briefly(c, p), *streamed(p)], pairs=KEEPING[1:], setup=KEPT),
-    "stored_cut": Kind(steps=lambda c, p: [*opened(c, p), cuts()], pairs=KEEPING[1:], setup=KEPT),
-    "stored_cancelled": Kind(steps=lambda c, p: [*opened(c, p), hangs_up()], pairs=KEEPING[1:], setup=KEPT),
+    "stored_collected": Kind(steps=lambda c, p: [briefly(c, p), *streamed(p)], pairs=STORING_FULL[1:], setup=KEPT),
+    "stored_cut": Kind(steps=lambda c, p: [*opened(c, p), cuts()], pairs=STORING_FULL[1:], setup=KEPT),
+    "stored_cancelled": Kind(steps=lambda c, p: [*opened(c, p), hangs_up()], pairs=STORING_FULL[1:], setup=KEPT),
     "unstored": Kind(
         steps=lambda c, p: [briefly(c, p, store=False), *told(whole(p)), asks("/v1/responses/$resp")],
-        pairs=KEEPING[:2],
+        pairs=STORING_FULL[:2],
         setup=KEPT,
     ),
     "noted_late": Kind(
         steps=lambda c, p: [holds_store, *_noted(c, p)[:5], passes(1), frees_store, passes(1)],
-        pairs=KEEPING[2:],
+        pairs=STORING_FULL[2:],
         setup=NOTING,
     ),
-    "noted_again": Kind(steps=_noted_again, pairs=KEEPING[2:], setup=NOTING),
-    "noted": Kind(steps=_noted, pairs=KEEPING[2:], setup=NOTING),
-    "background": Kind(steps=_background(), pairs=KEEPING[:2], setup=KEPT),
-    "background_nowhere": Kind(steps=lambda c, p: [briefly(c, p, background=True)], pairs=KEEPING[2:], setup=KEPT),
+    "noted_again": Kind(steps=_noted_again, pairs=STORING_FULL[2:], setup=NOTING),
+    "noted": Kind(steps=_noted, pairs=STORING_FULL[2:], setup=NOTING),
+    "background": Kind(steps=_background(), pairs=STORING_FULL[:2], setup=KEPT),
+    "background_nowhere": Kind(steps=lambda c, p: [briefly(c, p, background=True)], pairs=STORING_FULL[2:], setup=KEPT),
     "background_elsewhere": Kind(
         steps=lambda c, p: [briefly(c, p, background=True), *told(whole(p)), asks_state, *told(whole(p))],
-        pairs=KEEPING[2:],
+        pairs=STORING_FULL[2:],
     ),
-    "background_stream": Kind(steps=_background(stream=True), pairs=KEEPING[1:2], setup=KEPT),
+    "background_stream": Kind(steps=_background(stream=True), pairs=STORING_FULL[1:2], setup=KEPT),
     "background_listened": Kind(
         steps=_background(hangs_up(), listens, passes(20), asks_cancel, passes(1), stream=True),
-        pairs=KEEPING[1:2],
+        pairs=STORING_FULL[1:2],
         setup=KEPT,
     ),
-    "background_settling": Kind(steps=_background_held, pairs=KEEPING[1:2], setup=KEPT),
-    "background_cut": Kind(steps=_background(cuts(), passes(1), asks_state), pairs=KEEPING[1:2], setup=KEPT),
-    "background_cancelled": Kind(steps=_background(asks_cancel, passes(3), asks_state), pairs=KEEPING[1:2], setup=KEPT),
+    "background_settling": Kind(steps=_background_held, pairs=STORING_FULL[1:2], setup=KEPT),
+    "background_cut": Kind(steps=_background(cuts(), passes(1), asks_state), pairs=STORING_FULL[1:2], setup=KEPT),
+    "background_cancelled": Kind(
+        steps=_background(asks_cancel, passes(3), asks_state), pairs=STORING_FULL[1:2], setup=KEPT
+    ),
     # In which order several connections are closed is open.
     "background_stopped": Kind(
-        steps=_background(hangs_up("other client"), drains, stops), pairs=KEEPING[1:2], setup=KEPT
+        steps=_background(hangs_up("other client"), drains, stops), pairs=STORING_FULL[1:2], setup=KEPT
     ),
     "compact_cancelled_draining": Kind(
         steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), drains, hangs_up(), stops],
-        pairs=KEEPING[1:],
+        pairs=STORING_FULL[1:],
         setup=KEPT,
     ),
     "compact_refused": Kind(
         steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), *told(error(p, "api_error", "oh"), 500)],
-        pairs=KEEPING[1:],
+        pairs=STORING_FULL[1:],
         setup=KEPT,
     ),
     "compacted": Kind(
-        steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), *told(whole(p))], pairs=KEEPING[1:], setup=KEPT
+        steps=lambda c, p: [asks("/v1/responses/compact", brief(c, p)), *told(whole(p))],
+        pairs=STORING_FULL[1:],
+        setup=KEPT,
     ),
 }

@@ -317,7 +317,7 @@ class Line:
     """A provider's connection as a flight has it, and the pool that it came from."""
 
     reused = False
-    kept = False
+    was_pooled = False
 
     def __init__(self, stage: Stage, number: int, *, reachable: bool) -> None:
         self._stage = stage

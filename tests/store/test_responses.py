@@ -293,7 +293,7 @@ def _instructions(store: Tables, work: Callable[[], object]) -> int:
     return count
 
 
-@pytest.mark.parametrize("lookup", ["item", "is_given", "item_keeper", "is_anothers_item"])
+@pytest.mark.parametrize("lookup", ["item", "is_given", "item_storing_provider", "is_anothers_item"])
 def test_to_look_up_an_item_takes_no_longer_for_each_copy_that_its_owner_has_stored(lookup: str) -> None:
     with opened() as store:
         took = []

@@ -129,8 +129,8 @@ def _tiers(value: object) -> dict[str, Rates]:
 
 PRICE: dict[str, ValueType[object]] = {
     **{name: kind for name, (_, kind) in _RATES.items()},
-    "context": _tokens(400_000),
-    "output_cap": _tokens(128_000),
+    "context_window": _tokens(400_000),
+    "max_output_tokens": _tokens(128_000),
     "tiers": ValueType(
         type_name="table of tables of prices", example="{ flex = { input = 0.625, output = 5 } }", read=_tiers
     ),

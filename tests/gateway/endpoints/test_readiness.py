@@ -27,8 +27,8 @@ class Said(UsageRecorder):
         return RecordingStatus(backlog=7, unpriced=2)
 
 
-def accounts(when_full: str = "answer", problem: str = "", delay: str = "") -> Said:
-    made = Said(Storage(on_write_failure=when_full), Log(io.StringIO()))
+def accounts(on_write_failure: str = "serve", problem: str = "", delay: str = "") -> Said:
+    made = Said(Storage(on_write_failure=on_write_failure), Log(io.StringIO()))
     made.said = (problem, delay)
     return made
 
@@ -55,6 +55,6 @@ def test_what_is_wrong_with_the_accounts_is_told_and_stops_nobody_unless_configu
             "records backlog: 7 bytes",
         ],
     )
-    status, words = readiness(accounts("refuse", problem="no space"), verbose=False)
+    status, words = readiness(accounts("reject", problem="no space"), verbose=False)
     assert (status, words.split(b"\n")[0]) == (503, b"refusing")
-    assert readiness(accounts("refuse", delay="database is locked"), verbose=False)[0] == 200
+    assert readiness(accounts("reject", delay="database is locked"), verbose=False)[0] == 200

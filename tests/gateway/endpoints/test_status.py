@@ -52,7 +52,7 @@ def test_it_tells_providers_and_how_many_keys_they_have_and_no_secret() -> None:
 
 
 def test_it_tells_who_is_checked_and_what_was_found() -> None:
-    with running((), with_provider(check_every=30.0)) as house:
+    with running((), with_provider(health_check_interval=30.0)) as house:
         service = house.app.runtime
 
         def told() -> list[object]:

@@ -94,7 +94,7 @@ def test_pitfall_206_a_stream_by_another_name_is_still_read(client: str, provide
 
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_pitfall_206_a_provider_that_always_streams_is_asked_to(client: str, provider: str) -> None:
-    with running([streams(provider)], with_provider(streams="always")) as house:
+    with running([streams(provider)], with_provider(streaming="always")) as house:
         told = house.post(PATHS[client], question(client, provider))
         assert text_of(client, told.json()) == SAID
         assert house.provider.received[0].json()["stream"] is True
@@ -109,7 +109,7 @@ def test_pitfall_206_a_provider_that_always_streams_is_asked_to(client: str, pro
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_pitfall_206_a_provider_that_never_streams_is_not_asked_to(client: str, provider: str) -> None:
     more = {"stream_options": {"include_usage": True}} if client == CHAT else {}
-    with running([tells(provider)], with_provider(streams="never")) as house:
+    with running([tells(provider)], with_provider(streaming="never")) as house:
         told = house.post(PATHS[client], question(client, provider, stream=True, **more))
         assert (streamed_text(client, told.body), is_finished(client, told.body)) == (SAID, True)
         sent = house.provider.received[0].json()

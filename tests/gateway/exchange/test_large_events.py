@@ -27,7 +27,7 @@ class Beside:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
         self.go_on = asyncio.Event()
-        monkeypatch.setattr(large_events, "beside_loop", self)
+        monkeypatch.setattr(large_events, "offload", self)
         monkeypatch.setattr(large_events, "_AT_ONCE", 8)
 
     async def __call__(self, work: Callable[[], bytes], size: int, key: str, *, paid: bool) -> bytes:

@@ -410,7 +410,7 @@ def test_a_request_always_asks_for_usage_of_a_translated_stream(client: str, pro
 
 
 def test_usage_that_the_gateway_asked_for_is_withheld_from_the_client() -> None:
-    with running([streams(CHAT)], with_provider(ask_usage=True)) as house:
+    with running([streams(CHAT)], with_provider(include_usage=True)) as house:
         told = house.post("/v1/chat/completions", question(CHAT, CHAT, stream=True))
         assert house.provider.received[0].json()["stream_options"] == {"include_usage": True}
         assert b"prompt_tokens" not in told.body and b'"choices": []' not in told.body

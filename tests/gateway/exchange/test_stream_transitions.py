@@ -247,7 +247,7 @@ def test_a_frame_beyond_the_limit_is_an_error(client: str, provider: str) -> Non
 @pytest.mark.parametrize(("client", "provider"), PAIRS)
 def test_pitfall_205_a_silent_provider_is_covered_by_keep_alives(client: str, provider: str) -> None:
     gate, rest = Gate(), frames(provider)
-    with running([stream(rest[0], gate.step, *rest[1:])], patient(keep_alive=0.02)) as house:
+    with running([stream(rest[0], gate.step, *rest[1:])], patient(heartbeat=0.02)) as house:
         with send(house, client, provider) as connection:
             told = read_until(connection, b"\n\n" if client != MESSAGES else b"ping")
             assert told.startswith(b"HTTP/1.1 200")
@@ -261,7 +261,7 @@ def test_pitfall_205_a_silent_provider_is_covered_by_keep_alives(client: str, pr
 def test_pitfall_205_and_so_is_silence_after_content(client: str, provider: str) -> None:
     gate, spoken = Gate(), speaking(provider)
     rest = b"".join(frames(provider))[len(spoken) :]
-    with running([stream(spoken, gate.step, rest)], patient(keep_alive=0.02)) as house:
+    with running([stream(spoken, gate.step, rest)], patient(heartbeat=0.02)) as house:
         with send(house, client, provider) as connection:
             told = b""
             while told.count(HEARTBEATS[client] if client == MESSAGES else b"\n:") < 2:
@@ -277,7 +277,7 @@ def test_pitfall_205_and_so_is_silence_after_content(client: str, provider: str)
 def test_an_error_after_a_keep_alive_is_told_in_the_stream(client: str, provider: str) -> None:
     late = error_frame(provider, BUSY[provider], "busy now", BUSY[provider])
     gate = Gate()
-    with running([stream(opening(provider), gate.step, late)], patient(keep_alive=0.02)) as house:
+    with running([stream(opening(provider), gate.step, late)], patient(heartbeat=0.02)) as house:
         told = ask(house, client, provider, b"ping" if client == MESSAGES else b"\n:", gate)
         assert told.status == 200
         if client == provider == RESPONSES:

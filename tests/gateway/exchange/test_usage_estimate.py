@@ -43,7 +43,7 @@ def tokens_of(text: str) -> int:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_whole_answer_is_counted_by_its_body(protocol: str) -> None:
     body = json.dumps(answer_of(protocol, turn(protocol))).encode()
-    found = counting(protocol, whole=body, client=protocol).count()
+    found = counting(protocol, full_body=body, client=protocol).count()
     assert found is not None
     assert found.input == count_request(decode_object(json.dumps(question(protocol, protocol))), "served").tokens
     assert found.output == tokens_of(SAID)
@@ -66,23 +66,23 @@ NO_INPUT = Usage(output=9, thinking=3, unreported=(INPUT,))
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_pitfall_388_a_reported_zero_is_a_count_and_what_is_missing_is_counted(protocol: str) -> None:
     came = passed(*frames(protocol))
-    zero = counting(protocol, came, told=Usage(), final=True).count()
+    zero = counting(protocol, came, reported=Usage(), final=True).count()
     assert zero == Usage()
-    no_output = counting(protocol, came, told=Usage(unreported=(OUTPUT,)), final=True).count()
+    no_output = counting(protocol, came, reported=Usage(unreported=(OUTPUT,)), final=True).count()
     assert no_output == Usage(output=tokens_of(SAID))
     # The opening of a stream has no count yet.
-    opening = counting(protocol, came, told=Usage()).count()
+    opening = counting(protocol, came, reported=Usage()).count()
     assert opening is not None and opening.input > 0 and opening.output == tokens_of(SAID)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_pitfall_422_what_a_stream_tells_of_its_output_before_its_end_is_no_count(protocol: str) -> None:
     placeholder = Usage(input=4000, output=1, cache_read=3000, service_tier="priority")
-    found = counting(protocol, passed(*frames(protocol)), told=placeholder).count()
+    found = counting(protocol, passed(*frames(protocol)), reported=placeholder).count()
     assert found == Usage(input=4000, output=tokens_of(SAID), cache_read=3000, service_tier="priority")
-    nothing = counting(protocol, told=placeholder).count()
+    nothing = counting(protocol, reported=placeholder).count()
     assert nothing is not None and nothing.output == 0
-    final = counting(protocol, passed(*frames(protocol)), told=NO_INPUT, final=True).count()
+    final = counting(protocol, passed(*frames(protocol)), reported=NO_INPUT, final=True).count()
     assert final is not None and final.output == 9 and final.input > 0 and final.thinking == 3
 
 
@@ -177,7 +177,7 @@ def test_one_event_that_is_longer_than_what_is_kept_is_counted() -> None:
     found = counting(CHAT, passed(*pieces, opening=len(pieces) - 1)).count()
     assert found is not None and found.output == tokens_of(text)
     # A whole answer that became a stream has such events.
-    whole = counting(CHAT, whole=event, client=CHAT).count()
+    whole = counting(CHAT, full_body=event, client=CHAT).count()
     assert whole is not None and whole.output == tokens_of(text)
 
 
@@ -187,7 +187,7 @@ def test_all_choices_are_counted(first: int) -> None:
     choices = [(first + number) % 4 for number in range(4)]
     told = [{"index": index, "message": {"role": "assistant", "content": text}} for index in choices]
     body = json.dumps({"id": "x", "model": "m", "choices": told}).encode()
-    found = counting(CHAT, whole=body, client=CHAT).count()
+    found = counting(CHAT, full_body=body, client=CHAT).count()
     assert found is not None and found.output == 4 * tokens_of(text)
     chunks = [
         WORD.replace(b'"index":0', b'"index":%d' % index).replace(b" hello", word.encode() + b" ")
@@ -225,7 +225,7 @@ def test_what_cannot_be_read_is_not_counted(case: str) -> None:
 
 def test_it_is_never_counted_on_the_loop() -> None:
     assert counting(CHAT).size > INLINE
-    assert counting(CHAT, whole=b"x" * (3 * INLINE), client=CHAT).size > 3 * INLINE
+    assert counting(CHAT, full_body=b"x" * (3 * INLINE), client=CHAT).size > 3 * INLINE
 
 
 def test_nothing_that_was_said_is_in_what_is_counted() -> None:

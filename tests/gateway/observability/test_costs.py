@@ -138,7 +138,7 @@ def test_pitfall_407_408_the_served_tier_is_priced_unless_the_provider_does_not_
     counted = usage(input=1000, output=0, service_tier="default")
     _, money = costs(p__m=own).spent(target("p", "m"), counted, "", "priority")
     assert (money.tier, money.input) == ("", 1_000_000)
-    _, money = costs(p__m=own).spent(target("p", "m", label="codex"), counted, "", "priority")
+    _, money = costs(p__m=own).spent(target("p", "m", vendor="codex"), counted, "", "priority")
     assert (money.tier, money.input) == ("priority", 2_000_000)
 
 

@@ -215,7 +215,7 @@ def test_an_event_is_told_with_its_level_in_colour() -> None:
 
 
 @pytest.mark.parametrize("columns", [None, 80, 140])
-@pytest.mark.parametrize("member", ["asked", "model", "path", "key", "why"])
+@pytest.mark.parametrize("member", ["requested_model", "model", "path", "key", "refusal"])
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_text_stays_in_its_place(case: str, member: str, columns: int | None) -> None:
     record = replace(RECORD, status=404, failure="not_found", **{member: HOSTILE[case]})

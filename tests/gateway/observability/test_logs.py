@@ -110,7 +110,7 @@ def test_a_hostile_name_stays_in_its_place_in_json(case: str, member: str) -> No
 @pytest.mark.parametrize("case", [case for case in HOSTILE if case not in ("a lone surrogate", "ten million letters")])
 def test_json_tells_a_hostile_name_exactly(case: str) -> None:
     out = io.StringIO()
-    Log(out, json=True).exchange(record(asked=HOSTILE[case]))
+    Log(out, json=True).exchange(record(requested_model=HOSTILE[case]))
     assert only(out)["asked"] == HOSTILE[case]
 
 

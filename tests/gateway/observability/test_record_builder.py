@@ -27,7 +27,7 @@ def test_a_record_grows_by_replacement() -> None:
     assert (account.record.requested_model, account.record.provider_request_id) == ("m", "up_1")
     assert (BEGUN.requested_model, BEGUN.provider_request_id, BEGUN.attempts) == ("", "", ())
     with pytest.raises(AttributeError):
-        setattr(account.record, "asked", "other")  # noqa: B010 - a type checker would refuse the plain way
+        setattr(account.record, "requested_model", "other")  # noqa: B010 - a type checker would refuse the plain way
 
 
 def test_changes_have_the_fields_of_a_record_with_their_types() -> None:

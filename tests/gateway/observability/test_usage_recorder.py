@@ -236,7 +236,7 @@ def test_without_a_start_nothing_is_opened(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("storage", [{"records": False}, {"path": ":memory:"}, {"path": ""}], ids=str)
+@pytest.mark.parametrize("storage", [{"record_requests": False}, {"path": ":memory:"}, {"path": ""}], ids=str)
 def test_where_nothing_is_to_be_written_down_nothing_is(tmp_path: Path, storage: dict[str, object]) -> None:
     with accounted(tmp_path, answers, storage) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
@@ -284,7 +284,7 @@ def test_a_full_disk_is_told_and_what_was_asked_meanwhile_is_written_down_later(
 
 def test_a_full_disk_refuses_what_makes_work_if_that_is_configured(tmp_path: Path) -> None:
     disk = Disk()
-    with accounted(tmp_path, answers, {"when_full": "refuse"}) as house:
+    with accounted(tmp_path, answers, {"on_write_failure": "reject"}) as house:
         on(house, disk)
         disk.full = True
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
@@ -329,10 +329,12 @@ def make_a_file_of(folder: Path) -> None:
             folder.write_text("no folder")
 
 
-@pytest.mark.parametrize("when_full", ["answer", "refuse"])
-def test_where_that_folder_cannot_be_made_again_it_is_as_with_a_full_disk(tmp_path: Path, when_full: str) -> None:
+@pytest.mark.parametrize("on_write_failure", ["serve", "reject"])
+def test_where_that_folder_cannot_be_made_again_it_is_as_with_a_full_disk(
+    tmp_path: Path, on_write_failure: str
+) -> None:
     folder = directory_of(str(tmp_path / "state.db"))
-    with accounted(tmp_path, answers, {"when_full": when_full}) as house:
+    with accounted(tmp_path, answers, {"on_write_failure": on_write_failure}) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         wait_until(lambda: b"\nrecords rows: 1\n" in house.get("/readyz?verbose").body, "one row")
         make_a_file_of(folder)
@@ -341,7 +343,9 @@ def test_where_that_folder_cannot_be_made_again_it_is_as_with_a_full_disk(tmp_pa
             "the problem is reported",
         )
         answer = house.post(PATHS[CHAT], question(CHAT, CHAT))
-        assert (answer.status, house.get("/readyz").status) == ((200, 200) if when_full == "answer" else (503, 503))
+        assert (answer.status, house.get("/readyz").status) == (
+            (200, 200) if on_write_failure == "serve" else (503, 503)
+        )
         folder.unlink()
         wait_until(lambda: house.get("/readyz").body == b"ready\n", "no problem is reported")
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200

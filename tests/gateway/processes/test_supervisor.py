@@ -28,11 +28,11 @@ import sys
 from dragoman.config.settings import Server, Settings, Storage
 from dragoman.gateway.processes import supervisor as serving
 from dragoman.gateway.processes.listen_socket import bind
-from dragoman.gateway.processes.config_reload import Duty
+from dragoman.gateway.processes.config_reload import WorkerSettings
 from dragoman.gateway.observability.logs import Log
 
 listener = bind("127.0.0.1", 0)
-settings = Settings(server=Server(workers=2), storage=Storage(keep=False))
+settings = Settings(server=Server(workers=2), storage=Storage(store_responses=False))
 started = serving.Supervisor._start
 
 def start(self, number):
@@ -41,7 +41,8 @@ def start(self, number):
     started(self, number)
 
 serving.Supervisor._start = start
-sys.exit(serving.serve(Duty(read=lambda: settings, log=Log(json=True)), settings, listener, lambda: print("ready")))
+worker_settings = WorkerSettings(read=lambda: settings, log=Log(json=True))
+sys.exit(serving.serve(worker_settings, settings, listener, lambda: print("ready")))
 """
 
 # A gateway whose second worker stops before its loop turns, once a file says so.
@@ -50,7 +51,7 @@ import os, signal, sys
 from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.processes import supervisor as serving
 from dragoman.gateway.processes.listen_socket import bind
-from dragoman.gateway.processes.config_reload import Duty
+from dragoman.gateway.processes.config_reload import WorkerSettings
 from dragoman.gateway.observability.logs import Log
 from tests.gateway.processes import moved_clock
 
@@ -63,9 +64,10 @@ def hang(duty, *others):
     return work(duty, *others)
 
 serving._work = hang
-settings = Settings(server=Server(workers=2), storage=Storage(keep=False), timeouts=Timeouts(lame_duck=0, drain=3600))
-duty, listener = Duty(read=lambda: settings, log=Log(json=True)), bind("127.0.0.1", 0)
-limits = {"longest_start": 30.0, "last_moments": 10.0}
+timeouts = Timeouts(lame_duck=0, drain=3600)
+settings = Settings(server=Server(workers=2), storage=Storage(store_responses=False), timeouts=timeouts)
+duty, listener = WorkerSettings(read=lambda: settings, log=Log(json=True)), bind("127.0.0.1", 0)
+limits = {"max_start_seconds": 30.0, "last_moments": 10.0}
 sys.exit(serving.serve(duty, settings, listener, lambda: print("ready", flush=True), **limits))
 """
 

@@ -34,7 +34,7 @@ import asyncio, signal, sys, time
 from dragoman.config.settings import Server, Settings, Storage, Timeouts
 from dragoman.gateway.processes import supervisor as serving, watchdog
 from dragoman.gateway.processes.listen_socket import bind
-from dragoman.gateway.processes.config_reload import Duty
+from dragoman.gateway.processes.config_reload import WorkerSettings
 from dragoman.gateway.observability.logs import Log
 from tests.gateway.processes import moved_clock
 
@@ -86,10 +86,10 @@ def ready():
 
 listener = bind("127.0.0.1", 0)
 settings = Settings(
-    server=Server(workers=workers), storage=Storage(keep=False), timeouts=Timeouts(lame_duck=0, drain=0)
+    server=Server(workers=workers), storage=Storage(store_responses=False), timeouts=Timeouts(lame_duck=0, drain=0)
 )
-duty = Duty(read=lambda: settings, log=Log(json=True))
-sys.exit(serving.serve(duty, settings, listener, ready if workers == 1 else greet, longest_turn=limit))
+duty = WorkerSettings(read=lambda: settings, log=Log(json=True))
+sys.exit(serving.serve(duty, settings, listener, ready if workers == 1 else greet, max_turn_seconds=limit))
 """
 # Seconds that no busy machine reaches by itself: how long a loop may stand still, and how long a traceback may take.
 LIMIT, GRACE = "30", "60"

@@ -111,7 +111,7 @@ def test_many_messages_are_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
                 hear(batch)
                 batches.append(len(made.heard[1]))
 
-            monkeypatch.setattr(made.workers[1].channel, "hear", count)
+            monkeypatch.setattr(made.workers[1].channel, "receive", count)
             made.tell(0, "at once")
             await wait_until_async(lambda: batches == [1], "the first message is told at once")
             for number in range(100):

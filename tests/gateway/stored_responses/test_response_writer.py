@@ -36,7 +36,7 @@ ANSWER: JsonObject = {"id": "resp_theirs", "status": "completed", "output": [OUT
 
 
 def _recalled(**changed: object) -> ResolvedRequest:
-    given: dict[str, object] = {"body": b"{}", "said": items_of([b'{"id":"q","role":"user"}']), "keeps": True}
+    given: dict[str, object] = {"body": b"{}", "new_items": items_of([b'{"id":"q","role":"user"}']), "is_stored": True}
     return ResolvedRequest(**{**given, **changed})  # type: ignore[arg-type]  # of the members' own types
 
 
@@ -176,7 +176,7 @@ def test_in_a_conversation_an_answer_that_is_not_stored_is_said_all_the_same() -
     with opened() as store:
         store.conversations.create(ALICE, "conv_1", b"{}", ())
         store.conversations.lease(ALICE, "conv_1", "resp_ours")
-        keeping, _ = _keeping(store, _recalled(conversation="conv_1", keeps=False))
+        keeping, _ = _keeping(store, _recalled(conversation="conv_1", is_stored=False))
         _write(store, keeping, keeping.full_response(json.dumps(ANSWER).encode()))
         assert names(store.conversations.items("conv_1")) == ["q", "msg_a"]
         assert not store.responses.exists("resp_ours")

@@ -300,7 +300,7 @@ def test_what_would_be_too_large_goes_on_as_it_is(limit: str, monkeypatch: pytes
         assert session.go_on(session.bare) != (unkept := _unkept(MESSAGES))
         most = len(session.sent)
         if limit == "values":
-            monkeypatch.setattr(module, "MOST_ASKED", 10)
+            monkeypatch.setattr(module, "MAX_REQUEST_VALUES", 10)
     with _house(
         change=lambda made: replace(made, limits=replace(made.limits, request_body=most)) if limit == "bytes" else made
     ) as house:

@@ -290,8 +290,8 @@ def test_a_turn_that_differs_stays_as_it_was_said(provider: str, change: object)
 
 @pytest.mark.parametrize(
     "target",
-    [{"protocol": C}, {"upstream": "elsewhere"}, {"model": "claude-haiku-3"}],
-    ids=["protocol", "upstream", "model"],
+    [{"protocol": C}, {"vendor": "elsewhere"}, {"model": "claude-haiku-3"}],
+    ids=["protocol", "vendor", "model"],
 )
 def test_nobody_else_gets_it(target: dict[str, str]) -> None:
     turn = Turn(A, STORIES["thinking, text and a call"][1])

@@ -2,48 +2,48 @@
 
     state         waits for                             done ─▶
     FRESH         a client                              READING; CALLING if it was understood before
-    READING       the body looked at                    RECALLING, for the first target; PREPARING if it can refer to
+    READING       the body looked at                    RESOLVING, for the first target; PREPARING if it can refer to
                                                         nothing, and lacks nothing; CHOOSING on lines with several,
                                                         and LOCATING or WEIGHING before that if it refers to
                                                         anything
-    LOCATING      who keeps what it refers to           CHOOSING; WEIGHING; RECALLING; told ─▶ OVER if nobody can be
+    LOCATING      who keeps what it refers to           CHOOSING; WEIGHING; RESOLVING; told ─▶ OVER if nobody can be
                                                         asked
-    WEIGHING      what it refers to, where its size,    CHOOSING; PREPARING, with what was found; RECALLING if nothing
+    WEIGHING      what it refers to, where its size,    CHOOSING; PREPARING, with what was found; RESOLVING if nothing
                   what is in it or losses decide        was; told ─▶ OVER if nobody can be asked
-    CHOOSING      what the choice of a target rests on  RECALLING; PREPARING; told ─▶ OVER if nobody can be asked
-    RECALLING     what the request refers to, or lacks  PREPARING
-    PREPARING     the request as the target gets it     RESERVING; CALLING if nothing of it is kept; RECALLING or
+    CHOOSING      what the choice of a target rests on  RESOLVING; PREPARING; told ─▶ OVER if nobody can be asked
+    RESOLVING     what the request refers to, or lacks  PREPARING
+    PREPARING     the request as the target gets it     RESERVING; CALLING if nothing of it is kept; RESOLVING or
                                                         PREPARING for the next one if this one cannot be asked
-    RESERVING     the store tried, a conversation       CALLING; LEAVING for the background
-    LEAVING       the background                        told ─▶ OVER; FOLLOWING for a client that wants a stream
+    RESERVING     the store tried, a conversation       CALLING; DETACHING for the background
+    DETACHING     the background                        told ─▶ OVER; FOLLOWING for a client that wants a stream
     FOLLOWING     its end                               OVER
-    CALLING       credentials, status and headers       HEARING, COLLECTING or GATHERING; REFUSED; missed; after a
+    CALLING       credentials, status and headers       STREAMING, COLLECTING or GATHERING; REFUSED; missed; after a
                                                         pause of a whole answer READING_ON or CONTINUING
     REFUSED       the beginning of an error             RELIEVING; missed
     RELIEVING     the request without what was refused  CALLING; missed
-    BACKING_OFF   a pause, before a target is asked     RECALLING, for the same target; PREPARING
+    BACKING_OFF   a pause, before a target is asked     RESOLVING, for the same target; PREPARING
                   again
     GATHERING     all of a whole answer                 JUDGING on the relay; TRANSLATING; FEEDING if it is events;
                                                         missed
     JUDGING       what a relayed answer says            NAMING; told ─▶ OVER if it is not kept; COUNTING; RELIEVING;
                                                         missed
-    TRANSLATING   the answer in the client's words      NAMING; KEEPING; COUNTING; RESUMING; RELIEVING; missed
+    TRANSLATING   the answer in the client's words      NAMING; STORING_FULL; COUNTING; RESUMING; RELIEVING; missed
     COLLECTING    all of a stream for one answer        CLOSING; RESUMING; missed
     FEEDING       the same, that came as a whole        CLOSING; RESUMING
-    CLOSING       its end                               NAMING; KEEPING; COUNTING; RELIEVING; missed
-    NAMING        a relayed answer under our name       KEEPING
-    KEEPING       the store                             told ─▶ OVER; COUNTING
+    CLOSING       its end                               NAMING; STORING_FULL; COUNTING; RELIEVING; missed
+    NAMING        a relayed answer under our name       STORING_FULL
+    STORING_FULL  the store                             told ─▶ OVER; COUNTING
     COUNTING      what an answer took that does not     told ─▶ OVER
                   say so
     RESUMING      the request that goes on after a      CALLING
                   pause
     CONTINUING    all of a stream that goes on          READING_ON
     READING_ON    what goes on as a whole answer        TRANSLATING
-    HEARING       the provider's end; pieces come in    its answer finished ─▶ SETTLING or ENDING; ended ─▶ STORING or
+    STREAMING     the provider's end; pieces come in    its answer finished ─▶ FINALIZING or ENDING; ended ─▶ STORING or
                   between                               OVER; RESUMING; RELIEVING; MISSED, or missed
     MISSED        the same, of an answer that failed    RELIEVING; missed
                   before anything was said
-    SETTLING      the store, or what a stream took      kept ─▶ ENDING; ended ─▶ STORING
+    FINALIZING    the store, or what a stream took      kept ─▶ ENDING; ended ─▶ STORING
                   that does not say so, and the
                   provider's end
     STORING       the store, or that                    kept ─▶ told ─▶ OVER
@@ -53,7 +53,7 @@
     OVER          nothing
 
 Missed: another key is tried, if it was that (CALLING); else what follows is a matter of kinds and chances: the same
-target again (BACKING_OFF), the next one (RECALLING, PREPARING), or the client is told why, by what it was told before:
+target again (BACKING_OFF), the next one (RESOLVING, PREPARING), or the client is told why, by what it was told before:
 
     told        a failure is
     NOTHING     an HTTP error, in the client's envelope

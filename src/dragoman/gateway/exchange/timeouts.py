@@ -3,14 +3,14 @@
 phase     what may take how long
 WAITING   the provider's status and headers: `first_byte`
 OPENING   the first content of its stream, however much it says before that: what is left of `first_byte`
-HEARING   the next bytes of its answer: `idle`; the next content of its stream: `content`; beside it, and beside
+STREAMING   the next bytes of its answer: `idle`; the next content of its stream: `content`; beside it, and beside
           OPENING, a silent client gets a keep-alive
 ENDING    the answer is whole, its connection may still end well: a moment
 PAUSING   nobody is asked just now: no limit; a silent client gets a keep-alive, if it was told anything
-SETTLING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
-always    the exchange as a whole: `total`, but for SETTLING; a stream that says something, only if that is configured
+FINALIZING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
+always    the exchange as a whole: `total`, but for FINALIZING; a stream that says something, only if that is configured
 
-While the gateway itself does not read on, for want of room, the times of WAITING, OPENING and HEARING stand still.
+While the gateway itself does not read on, for want of room, the times of WAITING, OPENING and STREAMING stand still.
 """
 
 from __future__ import annotations
