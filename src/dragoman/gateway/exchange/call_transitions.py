@@ -170,7 +170,7 @@ class CallTransitions(SelectionTransitions):
         assert isinstance(event.value, bytes)
         if prepared.stream:
             # From here on whoever follows it tells.
-            self.told = SentState.ALL
+            self.sent = SentState.ALL
             self._wait(State.FOLLOWING, Follow(self._responses.headers(prepared, [], EVENT_STREAM)))
         else:
             response = self._responses.full_response(prepared, [], [JSON], event.value, prepared.translated.losses)
