@@ -44,7 +44,7 @@ NO_LINES: tuple[str, ...] = ()
 # Constants of the gateway, by module and name; see `constants/sitecustomize.py`.
 Constants = Mapping[str, float]
 # Seconds between two looks at the configuration file. A changed file is read at the second look.
-LOOK_EVERY = "dragoman.gateway.processes.config_reload.LOOK_EVERY"
+LOOK_EVERY = "dragoman.gateway.processes.config_reload.POLL_INTERVAL"
 # Seconds within which a repeated signal counts once.
 SAME_SIGNAL = "dragoman.gateway.processes.worker.SAME_SIGNAL"
 # Seconds until a worker that died is started again; doubled each time.

@@ -21,8 +21,8 @@ PATIENT = {f"{STORE}.PATIENCE": 3600.0, f"{BACKGROUND}._PATIENCE": 3600.0, f"{BA
 SHORT_END = {
     f"{BACKGROUND}._LAST_MOMENTS": 0.1,
     f"{STORE}.Store.close.patience": 0.1,
-    "dragoman.gateway.processes.worker._LAST_DRAIN": 0.1,
-    "dragoman.gateway.processes.worker._SHORT_DRAIN": 0.1,
+    "dragoman.gateway.processes.worker._LAST_INGEST_SECONDS": 0.1,
+    "dragoman.gateway.processes.worker._SHORT_INGEST_SECONDS": 0.1,
     "dragoman.gateway.processes.supervisor.serve.last_moments": 3600.0,
 }
 STOPPING = "stopping when running exchanges have ended"

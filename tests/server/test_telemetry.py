@@ -19,7 +19,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 CANARY = "canary-in-a-prompt"
 # Seconds between two ingestions, and for which exchanges wait for others: exported at once, or not before the end.
-INGEST, GATHER = "dragoman.records.ingest_thread.Drain.__init__.every", "dragoman.telemetry.export_queue._GATHER"
+INGEST, GATHER = "dragoman.records.ingest_thread.IngestThread.__init__.every", "dragoman.telemetry.export_queue._GATHER"
 QUICK, LATE = {INGEST: 0.05, GATHER: 0.05}, {INGEST: 3600.0, GATHER: 3600.0}
 # How long a collector may take at the end: one that does not answer is given up soon, one that does is waited for.
 SHORT_END, LONG_END = (
@@ -46,7 +46,7 @@ def tree(spans: list[Span]) -> dict[str, list[Span]]:
     for span in spans:
         if span.span_id not in own:
             found[span.parent_span_id].append(span)
-    return {str(attributes(each[0].attributes)["dragoman.asked_model"]): each for each in found.values()}
+    return {str(attributes(each[0].attributes)["dragoman.requested_model"]): each for each in found.values()}
 
 
 def test_a_collector_is_told_of_every_exchange_and_of_nothing_that_was_said() -> None:
@@ -97,7 +97,7 @@ def test_a_client_that_leaves_is_told_as_one_that_left() -> None:
         gate.deserted()
         own, call = collector.wait_for(2)
         assert attributes(own.attributes)["dragoman.outcome"] == "cancelled"
-        assert attributes(call.attributes)["dragoman.call.kind"] == "left"
+        assert attributes(call.attributes)["dragoman.call.outcome"] == "left"
         assert [span.status.code for span in (own, call)] == [Status.STATUS_CODE_UNSET] * 2
 
 

@@ -25,7 +25,7 @@ ANEW = "a worker died and is started anew"
 TURNS = 6
 # Seconds for which a worker has to run so that its death is no reason to wait longer each time.
 STEADY = "dragoman.gateway.processes.supervisor._STEADY"
-LONGEST_PAUSE = "dragoman.gateway.processes.supervisor._LONGEST_PAUSE"
+LONGEST_PAUSE = "dragoman.gateway.processes.supervisor._MAX_PAUSE"
 REQUESTS = f'dragoman_requests_total{{client="{CHAT}",provider="chat",dialect="{CHAT}",model="served",status="200"}}'
 
 
@@ -51,7 +51,7 @@ def holding() -> Holding:
 @pytest.fixture
 def house(holding: Holding) -> Iterator[Served]:
     # A worker waits for the counters of the others, however long they take.
-    constants = {FIRST_PAUSE: 0.05, "dragoman.gateway.processes.peer_workers._PATIENCE": PATIENCE}
+    constants = {FIRST_PAUSE: 0.05, "dragoman.gateway.processes.peer_workers._TIMEOUT": PATIENCE}
     with serving(holding, arguments=("--workers", "2"), constants=constants) as served:
         yield served
 

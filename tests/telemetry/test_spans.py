@@ -64,12 +64,12 @@ def test_an_exchange_is_told_with_all_that_is_known() -> None:
         "dragoman.request_id": "req_whole",
         "dragoman.outcome": "answered",
         "dragoman.status": 200,
-        "dragoman.dialect": "openai-chat",
-        "dragoman.asked_model": "large",
+        "dragoman.client_protocol": "openai-chat",
+        "dragoman.requested_model": "large",
         "dragoman.route": "large",
         "dragoman.policy": "fallback",
         "dragoman.provider": "anthropic",
-        "dragoman.protocol": "anthropic-messages",
+        "dragoman.provider_protocol": "anthropic-messages",
         "dragoman.key": "laptop",
         "dragoman.client": "claude-cli",
         "dragoman.calls": 1,
@@ -84,9 +84,9 @@ def test_an_exchange_is_told_with_all_that_is_known() -> None:
         "dragoman.call.number": 1,
         "dragoman.provider": "anthropic",
         "dragoman.model": "claude-sonnet-4-5",
-        "dragoman.protocol": "anthropic-messages",
-        "dragoman.call.kind": "answered",
-        "dragoman.call.upstream_id": "req_up",
+        "dragoman.provider_protocol": "anthropic-messages",
+        "dragoman.call.outcome": "answered",
+        "dragoman.call.provider_request_id": "req_up",
         "server.address": "api.anthropic.com",
         "server.port": 443,
         "http.response.status_code": 200,
@@ -155,14 +155,14 @@ def test_whom_it_might_have_gone_to_is_told_where_somebody_had_to_be_ranked() ->
         CandidateEntry(f"any/{'m' * 5000}", "left out: it takes no tools"),
     )
     said = told(replace(WHOLE, considered=found, considered_more=3))[0].attributes
-    assert said["dragoman.considered"] == (
+    assert said["dragoman.candidates"] == (
         "anthropic/claude-sonnet-5",
         "openai/gpt-5.1 (behind: it failed a moment ago)",
         f"any/{'m' * 196} (left out: it takes no tools)",
     )
-    assert said["dragoman.considered_more"] == 3
-    assert "dragoman.considered_more" not in told(replace(WHOLE, considered=found))[0].attributes
-    assert "dragoman.considered" not in told(WHOLE)[0].attributes
+    assert said["dragoman.candidates_more"] == 3
+    assert "dragoman.candidates_more" not in told(replace(WHOLE, considered=found))[0].attributes
+    assert "dragoman.candidates" not in told(WHOLE)[0].attributes
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_pitfall_455_what_is_not_known_is_left_out_and_never_zero() -> None:
     assert told(FAILED_OVER)[0].attributes["dragoman.unpriced"] == ("model",)
     partly = told(replace(WHOLE, cost=CostBreakdown(input=5_000, unpriced=("search",), said=7_000_000)))[0].attributes
     assert (partly["dragoman.cost_usd"], partly["dragoman.unpriced"]) == (0.000005, ("search",))
-    assert partly["dragoman.provider_cost_usd"] == 0.007
+    assert partly["dragoman.reported_cost_usd"] == 0.007
     # What costs nothing is known to.
     assert told(STREAMED)[0].attributes["dragoman.cost_usd"] == 0.0
 

@@ -164,9 +164,9 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
     elif entry.calls and entry.outcome in (FAILED, CANCELLED, CRASHED):
         yield names.FINISH_REASONS, (names.NO_REASON,)
     if entry.considered:
-        yield names.CONSIDERED, tuple(map(_of_candidate, entry.considered))
+        yield names.CANDIDATES, tuple(map(_of_candidate, entry.considered))
         if entry.considered_more:
-            yield names.CONSIDERED_MORE, entry.considered_more
+            yield names.CANDIDATES_MORE, entry.considered_more
     yield names.CALLS, len(entry.calls)
     for name, weight in ((names.LOSSES, "changes_response"), (names.BOOKKEEPING, "bookkeeping")):
         lost = [f"{loss.fate}:{loss.feature}" for loss in entry.losses if weight_of(loss.feature) == weight]
@@ -222,8 +222,8 @@ def _of_call(call: CallEntry, number: int, places: Mapping[str, ProviderPlace]) 
         (names.CALL_PROVIDER, call.provider),
         (names.CALL_MODEL, call.model),
         (names.CALL_PROTOCOL, call.protocol),
-        (names.CALL_KIND, call.kind),
-        (names.CALL_ID, call.upstream_id),
+        (names.CALL_OUTCOME, call.kind),
+        (names.CALL_REQUEST_ID, call.upstream_id),
     )
     place = places.get(call.provider)
     if place is not None:
