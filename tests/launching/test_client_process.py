@@ -117,8 +117,8 @@ def test_after_an_early_signal_no_client_is_started(tmp_path: Path) -> None:
 
 STOPPING = """
 import os, sys
-from dragoman.launching.client_process import Run
-with Run() as client:
+from dragoman.launching.client_process import ClientRun
+with ClientRun() as client:
     sys.exit(client.to_end(["/bin/sh", "-c", "kill -STOP $$; exit 7"], os.environ))
 """
 

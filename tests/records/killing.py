@@ -33,7 +33,7 @@ CLIENTS = 4
 # The frame by which a client knows that a stream was whole.
 _LAST = {MESSAGES: b"event: message_stop", CHAT: b"data: [DONE]", RESPONSES: b"event: response.completed"}
 _MODEL = "echo/text"
-_DRAIN = "import sys; from dragoman.records.journal_ingest import drain_all; drain_all(sys.argv[1], now=0)"
+_DRAIN = "import sys; from dragoman.records.journal_ingest import ingest_all; ingest_all(sys.argv[1], now=0)"
 
 
 class Outcome(Struct, kw_only=True):

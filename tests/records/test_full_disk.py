@@ -14,50 +14,50 @@ from tests.waiting import LIMIT
 _JOURNAL = """
 import resource, sys
 from pathlib import Path
-from dragoman.records.journal_ingest import drain_all
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_ingest import ingest_all
+from dragoman.records.journal_directory import directory_of
 from dragoman.records.journal import Journal
 from tests.records.invented import NOON, entry
 
 path = sys.argv[1]
-journal = Journal(folder_of(path))
+journal = Journal(directory_of(path))
 most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, most))
-written = [journal.settle(entry(number)) for number in range(20)]
+written = [journal.finalize(entry(number)) for number in range(20)]
 assert written[0] and not written[-1] and journal.problem == "file too large", (written, journal.problem)
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 assert journal.tend() and not journal.problem and journal.lost == 0
-drained = drain_all(path, now=NOON)
-assert drained.rows == 20 and drained.damaged <= 1, drained
+ingested = ingest_all(path, now=NOON)
+assert ingested.rows == 20 and ingested.damaged <= 1, ingested
 """
 _DATABASE = """
 import resource, sqlite3, sys
-from dragoman.records.journal_ingest import Drainer
-from dragoman.records.journal_directory import folder_of
+from dragoman.records.journal_ingest import Ingester
+from dragoman.records.journal_directory import directory_of
 from dragoman.records.journal import Journal
 from dragoman.store import StoreError
-from dragoman.store.record_tables import open_account_tables
+from dragoman.store.record_tables import open_record_tables
 from tests.records.invented import NOON, entry
 
 path = sys.argv[1]
-tables = open_account_tables(path)
+tables = open_record_tables(path)
 tables.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-journal = Journal(folder_of(path))
+journal = Journal(directory_of(path))
 for number in range(2000):
-    journal.settle(entry(number))
+    journal.finalize(entry(number))
 most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, most))
-drainer = Drainer(tables, folder_of(path))
+ingester = Ingester(tables, directory_of(path))
 try:
-    drainer.drain(journal.path)
+    ingester.ingest(journal.path)
 except StoreError as error:
     assert "full" in str(error) or "I/O" in str(error), error
 else:
     raise AssertionError("there was room")
-assert tables.records.count() == drainer.rows < 2000
+assert tables.records.count() == ingester.rows < 2000
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-drainer.drain(journal.path)
-assert tables.records.count() == drainer.rows == 2000
+ingester.ingest(journal.path)
+assert tables.records.count() == ingester.rows == 2000
 assert tables.connection.execute("SELECT sum(requests) FROM sums").fetchone() == (2000,)
 """
 

@@ -121,11 +121,11 @@ AS_NOBODY = """
 import sys
 import dragoman.gateway.processes.supervisor, dragoman.gateway.access.first_key, dragoman.system_service.init_systems
 from dragoman.cli import main
-from dragoman.launching.local_servers import found_at
+from dragoman.launching.local_servers import find_local_models
 from dragoman.providers.catalogue import catalogue
 from tests.store.other_users import as_nobody
 catalogue()
-found_at({'nobody': 'http://127.0.0.1:1/v1'})
+find_local_models({'nobody': 'http://127.0.0.1:1/v1'})
 with as_nobody() as who:
     status = main(sys.argv[1:])
 print(who)

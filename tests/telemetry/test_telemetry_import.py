@@ -11,8 +11,8 @@ from tests.waiting import LIMIT
 def test_nothing_is_loaded_or_started_before_it_is_begun() -> None:
     code = (
         "import sys, threading\n"
-        "from dragoman.telemetry.export_queue import Collector, Telemetry\n"
-        "made = Telemetry(Collector(endpoint='http://127.0.0.1:9'), dict, print, print)\n"
+        "from dragoman.telemetry.export_queue import Collector, TelemetryExporter\n"
+        "made = TelemetryExporter(Collector(endpoint='http://127.0.0.1:9'), dict, print, print)\n"
         "loaded = [name for name in sys.modules if name.startswith(('opentelemetry', 'requests'))]\n"
         "print(threading.active_count(), loaded)"
     )

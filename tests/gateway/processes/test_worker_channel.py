@@ -286,18 +286,18 @@ def test_a_batch_that_is_none_is_malformed() -> None:
 
 SCRIPT = """
 import asyncio, os, sys
-from dragoman.gateway.processes.peer_workers import OtherWorkers, new_token
-from dragoman.gateway.processes.shared_memory import Page
+from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
+from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.observability.metrics import Metrics
 
-page, token = Page(3), new_token()
+page, token = SharedMemory(3), new_token()
 
 def say(line):
     # In one piece, as several processes write here.
     os.write(1, line.encode() + b"\\n")
 
 async def work(number, born):
-    worker = OtherWorkers(page, number, token, Metrics())
+    worker = PeerWorkers(page, number, token, Metrics())
     heard = set()
     def hear(said):
         if tuple(said) not in heard:
@@ -308,7 +308,7 @@ async def work(number, born):
     await worker.listen()
     await worker.channel.catch_up()
     while True:
-        worker.channel.tell("born", [number, born])
+        worker.channel.broadcast("born", [number, born])
         await asyncio.sleep(0.05)
 
 def start(number, born):
