@@ -104,7 +104,7 @@ def test_pitfall_646_opencode_marks_the_cache_for_our_provider(desk: Desk, home:
 
 
 @pytest.mark.parametrize(
-    "sizes", ["", '[prices."l/new"]\ncontext = 128000\noutput_cap = 16384\n'], ids=["unknown", "known"]
+    "sizes", ["", '[prices."l/new"]\ncontext_window = 128000\nmax_output_tokens = 16384\n'], ids=["unknown", "known"]
 )
 def test_opencode_gets_its_title_from_a_model_of_any_size(desk: Desk, home: Path, settings: Path, sizes: str) -> None:
     provider = f'[providers.l]\nprotocol = "openai-chat"\nbase_url = "{desk.mock_url}/v1"\napi_key = "mock-key"\n'

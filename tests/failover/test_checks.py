@@ -25,7 +25,7 @@ from tests.store.opened import opened
 from tests.waiting import wait_until
 
 EVERY = 2.0
-CHECKED = f'check_every = "{EVERY:g} s"'
+CHECKED = f'health_check_interval = "{EVERY:g} s"'
 WORKERS = 2
 CROWD = 12
 # Providers that are down, by dialect; one whose list works though it does not answer; one that is checked later.

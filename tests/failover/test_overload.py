@@ -17,9 +17,9 @@ from tests.waiting import wait_until
 CALLS, QUEUE = 4, 8
 # Seconds that a request may wait in the queue of a provider that keeps it waiting for long.
 BRIEF = 0.2
-LIMITS = f"concurrency = {CALLS}\nqueue = {QUEUE}\n"
+LIMITS = f"concurrency = {CALLS}\nqueue_size = {QUEUE}\n"
 # As long as nobody's time is over, whatever else the machine does.
-LONG = f'{LIMITS}queue_time = "{PATIENCE:g} s"'
+LONG = f'{LIMITS}queue_timeout = "{PATIENCE:g} s"'
 LINES = '"both" = ["held/served", "free/served"]\n"full" = ["held/served", "single/served"]\n'
 HELD = ("brief", "held", "single")
 ROUNDS, TIMES = 6, 3
@@ -45,7 +45,7 @@ class Turnstile:
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Town]:
     """A provider that answers at the pace of a test, three that hold everybody, and one without limits."""
-    brief = MoodyProvider("brief", more=f'{LIMITS}queue_time = "{BRIEF:g} s"')
+    brief = MoodyProvider("brief", more=f'{LIMITS}queue_timeout = "{BRIEF:g} s"')
     single = MoodyProvider("single", more=LONG.replace(f"concurrency = {CALLS}", "concurrency = 1"))
     providers = [brief, single, *(MoodyProvider(name, more=LONG) for name in ("paced", "held")), MoodyProvider("free")]
     with town(providers, LINES) as house:

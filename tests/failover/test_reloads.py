@@ -11,7 +11,7 @@ from tests.server.process import PATIENCE, Gate
 
 CHANGED = "the configuration was changed"
 CALLS, QUEUE = 4, 8
-LIMITS = f'concurrency = {CALLS}\nqueue = {QUEUE}\nqueue_time = "{PATIENCE:g} s"'
+LIMITS = f'concurrency = {CALLS}\nqueue_size = {QUEUE}\nqueue_timeout = "{PATIENCE:g} s"'
 # So often that rests are long: each is twice as long as the one before.
 WORN = 9
 TURNS = 8

@@ -28,12 +28,26 @@ from dragoman.store.migrations import MEASURES
 from dragoman.store.records import COLUMNS
 from tests.records.invented import NOON, entry, measures_of, row_of
 
+# Columns that are not called as members are.
+OTHER_NAMES = {
+    "dialect": "client_protocol",
+    "asked": "requested_model",
+    "served": "provider_protocol",
+    "answered_by": "response_model",
+    "first": "first_content",
+    "took": "duration",
+    "stop": "stop_reason",
+    "upstream_id": "provider_request_id",
+}
+
 
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
     said = entry(1)
     row = dict(zip(COLUMNS, row_of(said, AssignedThread(3, 7)), strict=True))
-    same = {name: getattr(said, name) for name in COLUMNS if hasattr(said, name) and name != "losses"}
+    members = {name: OTHER_NAMES.get(name, name) for name in COLUMNS if name not in ("losses", "cost")}
+    same = {name: getattr(said, member) for name, member in members.items() if hasattr(said, member)}
     assert {name: row[name] for name in same} == same
+    assert set(OTHER_NAMES) <= set(same)
     assert (row["session"], row["thread"], row["losses"]) == (3, 7, 0)
     assert (row["input"], row["cache_read"], row["output"], row["thinking"]) == (100, 60, 20, 5)
     assert (row["cost"], row["unpriced"], row["said_cost"], row["price"]) == (1500, False, None, "2026-10-30")

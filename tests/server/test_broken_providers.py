@@ -71,7 +71,7 @@ def script() -> Script:
 
 @pytest.fixture(scope="module")
 def house(script: Script) -> Iterator[Served]:
-    with serving(script, f"[limits]\nevent = {EVENT_LIMIT}\n") as served:
+    with serving(script, f"[limits]\nstream_event = {EVENT_LIMIT}\n") as served:
         yield served
 
 

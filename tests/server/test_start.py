@@ -181,7 +181,7 @@ def test_a_store_that_cannot_be_opened_is_told_and_nobody_listens(tmp_path: Path
     assert "settings that are not default" in settings
     assert "storage.path: the file cannot be opened" in said
     assert "name a file in a directory that can be written to" in said
-    assert "keep = false" in said
+    assert "store_responses = false" in said
     assert "Traceback" not in said
 
 

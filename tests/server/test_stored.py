@@ -67,7 +67,7 @@ def holding() -> Holding:
 
 @pytest.fixture
 def house(holding: Holding) -> Iterator[Served]:
-    with serving(holding, "[storage]\ndays = 1\n", constants=CONSTANTS) as served:
+    with serving(holding, "[storage]\nresponse_days = 1\n", constants=CONSTANTS) as served:
         yield served
 
 
@@ -277,10 +277,10 @@ def _now(house: Served) -> int:
 
 def test_the_file_is_where_it_is_said_to_be_and_its_users_alone(house: Served, holding: Holding) -> None:
     assert stat.S_IMODE((_state(house) / "state.db").stat().st_mode) == 0o600
-    with serving(holding, "[storage]\nkeep = false") as other:
+    with serving(holding, "[storage]\nstore_responses = false") as other:
         # What is written down of exchanges is another matter.
         assert [found.name for found in _state(other).iterdir()] == ["state.db.records"]
         assert other.get("/v1/responses/resp_1").status == 404
-    with serving(holding, "[storage]\nkeep = false\nrecords = false") as other:
+    with serving(holding, "[storage]\nstore_responses = false\nrecord_requests = false") as other:
         assert not _state(other).exists()
         assert other.get("/v1/responses/resp_1").status == 404

@@ -78,7 +78,7 @@ def test_pitfall_343_a_target_that_fails_in_one_worker_is_behind_in_the_other() 
 
 def test_pitfall_350_a_worker_that_is_started_anew_knows_which_keys_rest() -> None:
     # Without a file: the other worker alone knows it.
-    with provided(limited, "[storage]\nkeep = false\n") as house:
+    with provided(limited, "[storage]\nstore_responses = false\n") as house:
         give_two_keys(house)
         with house.started(*TWO, constants=CONSTANTS):
             first = running_workers(house.process.pid, 2)
@@ -107,7 +107,7 @@ def test_pitfall_350_a_worker_that_is_started_anew_knows_which_keys_rest() -> No
 )
 def test_pitfall_350_rests_outlive_a_restart_where_there_is_a_file(keep: bool, workers: int) -> None:
     arguments = ("--workers", str(workers))
-    with provided(limited, "" if keep else "[storage]\nkeep = false\n") as house:
+    with provided(limited, "" if keep else "[storage]\nstore_responses = false\n") as house:
         give_two_keys(house)
         with house.started(*arguments, constants=CONSTANTS):
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200

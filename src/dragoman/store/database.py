@@ -170,7 +170,7 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
     except (OSError, sqlite3.Error) as error:
         if db is not None:
             db.close()
-        elsewhere = "name a file elsewhere, or set keep = false"
+        elsewhere = "name a file elsewhere, or set store_responses = false"
         refused = not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
         raise refused or ConfigError(
             key="storage.path",
