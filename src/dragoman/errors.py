@@ -58,7 +58,7 @@ def bare(error: E) -> E:
 class WireError(DragomanError):
     """A document that breaks its protocol's rules, with the place and both sides.
 
-    `path` is a JSON pointer. Of a text that is no `JSON` at all, `found` is what is wrong with it.
+    `path` is a JSON pointer. Of a text that is no `JSON` at all, `actual` is what is wrong with it.
     """
 
     def __init__(self, path: str, expected: str, actual: str) -> None:
@@ -68,7 +68,7 @@ class WireError(DragomanError):
         super().__init__(self.describe())
 
     def describe(self, document: str = "") -> str:
-        """The error in a person's words; `whole` is what the document as such is called."""
+        """The error in a person's words; `document` is what the document as such is called."""
         path = _dotted_path(self.path) or document
         if self.expected == "JSON":
             return f"{path or 'this'} is not JSON: {self.actual}"
@@ -193,7 +193,8 @@ class TooLong(DragomanError):
 class UpstreamError(DragomanError):
     """A provider's side that broke; the words are safe to show to a client: they name no host and no secret.
 
-    For the operator alone: `place` is the host that was called, with its port, `proxied` if it is that of a proxy, and
+    For the operator alone: `address` is the host that was called, with its port, `proxied` if it is that of a proxy,
+    and
     `remedy` what to do, where that is known already.
     """
 

@@ -157,7 +157,7 @@ def name_of(text: str | None) -> str | None:
 def as_cell(text: str, *, full: bool = False) -> str:
     """A name from outside as it may stand in a cell: no blank in it can pose as the end of a column.
 
-    Its beginning does, unless the `whole` of it is wanted, as in a pipe.
+    Its beginning does, unless the `full` of it is wanted, as in a pipe.
     """
     text = text if full else text[:_MAX_NAME_LENGTH]
     return '"' + text.replace('"', "'") + '"' if " " in text or '"' in text else text

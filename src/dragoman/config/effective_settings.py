@@ -39,7 +39,7 @@ def list_effective_settings(
     catalogue: Mapping[str, CatalogueEntry],
     overridden: Collection[str] = (),
 ) -> list[EffectiveSetting]:
-    """The settings that are not default; `said` are members of `[server]` that the command line says instead."""
+    """The settings that are not default; `overridden` are members of `[server]` that the command line says instead."""
     values, lines = _parsed(file)
     effective = [
         *_simple(settings, values, lines, str(file or ""), overridden),

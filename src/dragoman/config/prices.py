@@ -190,7 +190,7 @@ def _naming_remedy(name: str, price_table: ConfigTable) -> str:
 
 
 def price_book_of(settings: Settings, warn: Callable[[str], None]) -> PriceBook:
-    """The book that these settings mean, read when it is first asked; `tell` is told why an update is not used."""
+    """The book that these settings mean, read when it is first asked; `warn` is told why an update is not used."""
 
     def source() -> table.PriceBookTable:
         own = own_table()

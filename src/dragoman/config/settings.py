@@ -299,7 +299,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
     def listed(self, local_servers: Sequence[Provider] = ()) -> list[Provider]:
-        """The providers to tell of: those that are set up, servers of this machine that were `found`, and echo.
+        """The providers to tell of: those that are set up, servers of this machine that were `local_servers`, and echo.
 
         Echo steps back once there is another one, unless the file has a table of it; its names work as ever.
         """

@@ -46,7 +46,7 @@ _PROVIDER = "the provider"
 class Advice(Struct, frozen=True, kw_only=True):
     """What is wrong and what to do: as the `operator` reads it, and as any `client` may.
 
-    It is `lasting` if to ask again within seconds can only fail again.
+    It is `is_permanent` if to ask again within seconds can only fail again.
     """
 
     operator: str

@@ -87,7 +87,7 @@ _NOT_WRITTEN = "the gateway has no room to write down what is asked of it"
 
 
 class App:
-    """The requests of one process. `service` is replaced when the configuration changes."""
+    """The requests of one process. `runtime` is replaced when the configuration changes."""
 
     def __init__(self, runtime: Runtime, others: PeerWorkers | None = None) -> None:
         self.runtime = runtime

@@ -127,7 +127,7 @@ class KeyBudget:
 
 
 class ByteBudget:
-    """The bytes of all keys of one process. It outlives a reload, and `settle` changes its limit."""
+    """The bytes of all keys of one process. It outlives a reload, and `set_limit` changes its limit."""
 
     def __init__(self, limit: int) -> None:
         # Bytes of what is still read, and of what is complete.

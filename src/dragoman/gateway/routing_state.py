@@ -43,7 +43,7 @@ _AFFINITY, _EXPLORED, _ANSWERED = Why.AFFINITY, Why.EXPLORED, AttemptOutcome.ANS
 
 
 class RoutingState:
-    """What one process has seen, and was told by its siblings. `clock` only grows; `chance` is from 0 to below 1."""
+    """What one process has seen, and was told by its siblings. `clock` only grows; `rng` is from 0 to below 1."""
 
     def __init__(self, clock: Callable[[], float], rng: Callable[[], float] = random.random) -> None:
         self.clock = clock

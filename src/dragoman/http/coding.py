@@ -274,7 +274,8 @@ def names_of(codings: bytes) -> list[bytes]:
 
 
 def decoder(coding: bytes, max_bytes: int) -> Decoder | None:
-    """A decoder for a header value of one coding or two, about `most` bytes at most between them; None for no coding.
+    """A decoder for a header value of one coding or two, about `max_bytes` bytes at most between them; None for no
+    coding.
 
     `BrokenCoding` if one of them is unknown, or there are more.
     """

@@ -120,7 +120,7 @@ def clear_target(url: str, key: str, target: str) -> JsonObject:
 
 
 def route_of(url: str, key: str, query: Mapping[str, str], body: bytes, program: str) -> JsonObject:
-    """How a gateway would route a request, and why; `asked` is what is to be known beside its body."""
+    """How a gateway would route a request, and why; `query` is what is to be known beside its body."""
     headers = {"content-type": "application/json", "user-agent": program}
     fails = "does not tell where the request would go"
     return _page(url, key, "POST", f"/route?{urlencode(query)}", body, headers, fails)

@@ -90,7 +90,8 @@ def undo_lines(
 ) -> list[str]:
     """How to undo that, as comments for whoever reads the lines; they stand last, where they hide nothing.
 
-    A variable forgotten in a shell leads its client astray for weeks. Those in `kept` get their old value back; what
+    A variable forgotten in a shell leads its client astray for weeks. Those in `restored` get their old value back;
+    what
     others were is not written down, since it may be secret.
     """
     names = dict.fromkeys(plan.environment)

@@ -27,7 +27,7 @@ class Extras(Struct, frozen=True, kw_only=True):
 class Seal(Struct, frozen=True, kw_only=True):
     """Proof or state that only its issuer can open: `body` is the issuer's wire object, complete and verbatim.
 
-    `origin` is the protocol it was issued on; `model` and `upstream` say by whom, as far as that is known.
+    `origin` is the protocol it was issued on; `model` and `vendor` say by whom, as far as that is known.
     Kinds: thinking, redacted, item, text, turn, compaction, web, call.
     """
 

@@ -51,7 +51,8 @@ class TranslationContext(Struct, frozen=True, kw_only=True):
     """What an answer is read and written against: the client's request and how it was put to the provider.
 
     `render_turn` writes parts of an assistant turn as the provider's own blocks, to be sealed (V1); `origin` is the
-    protocol the provider speaks, which the events of a stream do not tell. `answer_id` is the id of the answer where it
+    protocol the provider speaks, which the events of a stream do not tell. `response_id` is the id of the answer where
+    it
     was given away before; `summarises` says that the answer is the summary that stands for a compaction (K1), and
     `relayed` that its bytes go on as they came: the client puts calls together by itself, and no doubt of ours counts.
     """
@@ -70,7 +71,8 @@ class TranslationContext(Struct, frozen=True, kw_only=True):
 class Mint(Struct, frozen=True, kw_only=True):
     """Where ids and times come from, so that the core stays deterministic: a source of tokens and a clock reading.
 
-    `token(n)` gives n characters out of [0-9A-Za-z]; `now` is in unix seconds. `answer` are 24 such characters for the
+    `token(n)` gives n characters out of [0-9A-Za-z]; `now` is in unix seconds. `response_token` are 24 such characters
+    for the
     id of the answer, where its provider gave it none that will do; without them a token serves.
     """
 
@@ -130,7 +132,7 @@ class ReasoningRepair(Protocol):
     ) -> bytes:
         """The body, changed if need be.
 
-        `demanded` says that its provider refused it for that lack, `whole` that nothing was cut out of it.
+        `demanded` says that its provider refused it for that lack, `intact` that nothing was cut out of it.
         """
         ...
 

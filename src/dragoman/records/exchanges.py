@@ -97,7 +97,7 @@ def find(tables: RecordTables, text: str, directory: Path | None = None) -> Exch
     """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
 
     Translated, an answer has the id that its provider gave it but for how that begins, or, if that would not do, the
-    one of its exchange; one that is kept here has its own, which is found by a digest that the secret of a `folder`
+    one of its exchange; one that is kept here has its own, which is found by a digest that the secret of a `directory`
     leads to.
     """
     queries = RecordQueries(tables.connection)

@@ -73,7 +73,8 @@ def forget(
     pause: Callable[[float], None] = time.sleep,
     report_progress: Callable[[str], None] = lambda step: None,
 ) -> ErasureResult:
-    """Remove all there is of somebody; `clock` tells microseconds, and `waits` is how long one lock is waited for."""
+    """Remove all there is of somebody; `clock` tells microseconds, and `lock_timeout` is how long one lock is waited
+    for."""
     timeout = TIMEOUT if timeout is None else timeout
     report_progress("asking workers to begin another journal …")
     remaining = _remove_journals(path, clock, timeout, pause)

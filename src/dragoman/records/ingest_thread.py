@@ -68,7 +68,7 @@ class IngestThread:
         self._clock = clock
         self._tables: RecordTables | None = None
         self._ingester: Ingester | None = None
-        # How far `told` has heard of the journals of this worker.
+        # How far `on_ingested` has heard of the journals of this worker.
         self._notified_offsets: dict[str, int] = {}
         self._orphans = 0
         # The journal that was drained last, and how far.

@@ -16,7 +16,7 @@ CONVERSATION, COUNT, LIST, OTHER = "conversation", "count", "list", "other"
 # What became of it. `refused` by the gateway or a provider before anything was said, `failed` in between or after.
 OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED = "open", "answered", "refused", "failed", "cancelled", "crashed"
 
-# The first members of `Money`, which are amounts.
+# The first members of `CostBreakdown`, which are amounts.
 _AMOUNTS = 8
 
 

@@ -64,7 +64,7 @@ def ingest_all(path: str, *, now: int) -> Ingested:
 
 
 class Ingester:
-    """Moves journals of a folder into tables. `told` hears of what was moved, after it is on the disk.
+    """Moves journals of a folder into tables. `on_ingested` hears of what was moved, after it is on the disk.
 
     It hears all of the journals that are its worker's own, also what a command has moved that looked at the tables
     meanwhile: `heard` says how far, by their names, and outlives this.

@@ -1,6 +1,7 @@
 """Placing: which session and thread an exchange belongs to, found or begun while its line is drained (decision 33).
 
-What it comes to is decided by `sessions.assign`; here it is looked up and written. A `Placer` is used within one
+What it comes to is decided by `sessions.assign`; here it is looked up and written. A `ThreadAssigner` is used within
+one
 transaction at a time: `finish` writes what changed, and forgets all that others might change after it. Where that is
 much it is written in between.
 """

@@ -26,7 +26,8 @@ def conversation_key(
 ) -> str:
     """What a conversation is known by; "" if nothing tells it from others.
 
-    `opening` is the text of the first user message and `instructions` what stands before it, both without marks that
+    `first_message` is the text of the first user message and `instructions` what stands before it, both without marks
+    that
     move from turn to turn. Instructions alone tell nothing: they are the same for all who use a program.
     """
     if conversation:

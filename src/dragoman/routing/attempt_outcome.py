@@ -162,7 +162,7 @@ def maybe_billed(kind: AttemptOutcome) -> bool:
 
 
 def retry_delay(number: int, wait: float | None, draw: float) -> float:
-    """How long to wait before a target is asked again for the nth time, counted from 0; `dice` is of [0, 1)."""
+    """How long to wait before a target is asked again for the nth time, counted from 0; `draw` is of [0, 1)."""
     usual = min(_FIRST_RETRY_DELAY * 2.0 ** min(number, 10), MAX_RETRY_DELAY) * (1 - _JITTER * draw)
     return usual if wait is None else min(max(usual, wait), MAX_RETRY_DELAY)
 

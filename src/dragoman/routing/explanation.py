@@ -102,7 +102,7 @@ def reason(candidate: Candidate, plan: Plan) -> str:
 
 
 def because(plan: Plan, *, randomized: bool = True) -> str:
-    """Why the first leads; `rolled` says that dice were."""
+    """Why the first leads; `randomized` says that dice were."""
     if not plan.order:
         return "nobody can be asked"
     if plan.why is not Why.POLICY:

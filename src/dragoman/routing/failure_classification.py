@@ -165,7 +165,7 @@ def kind_of(
 
     `stream` says that its stream had begun, `content` that something of an answer had come, and `cut` that there was
     less time left for it than its target is due. A `cloud` forbids by its credentials alone, never for what was said.
-    `whole` says that no stream was asked for, so that silence means little.
+    `non_streaming` says that no stream was asked for, so that silence means little.
     """
     kind = _kind(what, stream=stream, content=content, cut=cut)
     if non_streaming and kind is AttemptOutcome.FIRST_BYTE_TIMEOUT:

@@ -12,7 +12,7 @@ from dragoman.rules.capabilities import Capabilities, capabilities_of
 
 
 class Target(Struct, frozen=True, kw_only=True, dict=True):
-    """Whom a request goes to. `kept_here` says that what it answers is kept by the gateway, whoever could keep it."""
+    """Whom a request goes to. `stored_here` says that what it answers is kept by the gateway, whoever could keep it."""
 
     provider: Provider
     endpoint: Endpoint

@@ -1,7 +1,7 @@
 """Abilities: what the other side takes, as data keyed by protocol, model and upstream (mapping.md §1.1).
 
 A row changes the members it names; rows apply from the general to the particular. Callers override by replacing
-members of what `abilities_of` gives, or by passing rows of their own.
+members of what `capabilities_of` gives, or by passing rows of their own.
 """
 
 from __future__ import annotations

@@ -155,7 +155,8 @@ def _add_message(
     blank_is_empty: bool,
     numbered_parts: list[tuple[int, Part]] | None = None,
 ) -> None:
-    """Add a message to a turn, without its empty text; `found` are its parts where white space was put elsewhere."""
+    """Add a message to a turn, without its empty text; `numbered_parts` are its parts where white space was put
+    elsewhere."""
     parts, places = turn.parts, turn.places
     before = len(parts) if blank_is_empty else 0
     for number, part in numbered_parts if numbered_parts is not None else enumerate(message.parts):

@@ -119,7 +119,7 @@ _READ_THROUGH = frozenset({"output_config", "metadata", "text"})
 def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, is_response: bool = False) -> None:
     """Report that another protocol's members are left out; call it only for extras that are not at home.
 
-    Those of a whole `answer` include what it tells back of the request, which is no loss.
+    Those of a whole `is_response` include what it tells back of the request, which is no loss.
     """
     if extras is None:
         return

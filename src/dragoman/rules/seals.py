@@ -119,7 +119,7 @@ def _holds(value: JsonValue) -> bool:
 def opens(content: Seal, protocol: str, model: str, capabilities: Capabilities, vendor: str | None = None) -> bool:
     """Whether a provider can open a seal: its own protocol, and its own model or one that shares with it (V2).
 
-    Chat reasoning is bound to the upstream that emitted it as well (V7): pass `upstream` there.
+    Chat reasoning is bound to the upstream that emitted it as well (V7): pass `vendor` there.
     """
     if content.origin != protocol or _is_reference(content):
         return False

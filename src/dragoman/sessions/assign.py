@@ -1,6 +1,7 @@
 """Assign: which session and thread an exchange belongs to, from its facts and from what is known (decision 33).
 
-`spot_of` says by which names it goes, `wanted` which digests are to be looked up, `assign` what comes of it. A handful
+`thread_key_of` says by which names it goes, `needed_digests` which digests are to be looked up, `assign` what comes of
+it. A handful
 of look-ups does, however long a conversation is. Nothing here knows what time it is: that two things happened at once
 is no reason for anything.
 """
@@ -200,7 +201,7 @@ def assign(
     synthetic_id: str,
     answered: bool,
 ) -> Assignment:
-    """Where an exchange belongs; `made_up` is a name that nothing else has."""
+    """Where an exchange belongs; `synthetic_id` is a name that nothing else has."""
     kind = classification.kind
     assignment = Assignment(
         lookup.session,

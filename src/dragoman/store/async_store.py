@@ -68,7 +68,7 @@ class Store:
         self._trying: asyncio.Task[None] | None = None
 
     def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
-        """Look something up; `patience` as for `write`."""
+        """Look something up; `timeout` as for `write`."""
         return self._submit(
             work, BUSY_TIMEOUT if timeout is None else timeout, writes=False, while_moving=timeout is None
         )
@@ -86,11 +86,12 @@ class Store:
     ) -> asyncio.Future[T]:
         """Write something down.
 
-        Without `patience` a busy store is waited for as long as anybody's transactions are committed, and `PATIENCE`
+        Without `timeout` a busy store is waited for as long as anybody's transactions are committed, and `BUSY_TIMEOUT`
         seconds longer; else for so many seconds and no more.
-        `answer` gives the size of one that is written: only that shows whether others can be. `unheard` is given what
+        `response_size` gives the size of one that is written: only that shows whether others can be. `on_abandoned` is
+        given what
         came of it in place of the future, if that was cancelled when all had begun. What does not count says nothing of
-        the store by failing. `haste` is for whoever may lose its patience: see `hurry`.
+        the store by failing. `expedite` is for whoever may lose its patience: see `expedite_now`.
         """
         return self._submit(
             work,

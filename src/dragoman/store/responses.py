@@ -222,7 +222,7 @@ class Responses:
     def item(self, owner: bytes, item_id: str) -> bytes | None:
         """An item by its id alone; empty if its provider keeps it.
 
-        Of up to `_MOST_COPIES` copies it is the one that is kept longest. An owner may store an id any number of times,
+        Of up to `_MAX_COPIES` copies it is the one that is kept longest. An owner may store an id any number of times,
         and refer to it as often: each lookup reads no more rows than that.
         """
         row = self._db.execute(

@@ -27,9 +27,10 @@ class Expedite(Struct, eq=False, kw_only=True):
 class WorkItem(Generic[T]):
     """A function of the tables, who waits for it, and how long; a post has nobody.
 
-    A busy store is waited for until `patience` seconds after the unit was `asked` for. A unit that waits `while_moving`
+    A busy store is waited for until `timeout` seconds after the unit was `submitted` for. A unit that waits
+    `while_moving`
     counts them from the last transaction that any process committed: then the store is slow, and not stuck.
-    `told` is called in the loop with what came of it; `at_last` says that it is done though nobody waits any more.
+    `on_done` is called in the loop with what came of it; `at_last` says that it is done though nobody waits any more.
     """
 
     __slots__ = (

@@ -39,7 +39,7 @@ class Fields(Struct, eq=False):
     _read: list[str] = []
 
     def fail(self, key: str | int | None, expected: str, actual: JsonValue) -> WireError:
-        """Make the error for a member; `found` is the value, a string is shown as such."""
+        """Make the error for a member; `actual` is the value, a string is shown as such."""
         path = self.path if key is None else (self.path, key)
         return WireError(render_path(path), expected, kind_of(actual))
 

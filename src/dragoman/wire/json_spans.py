@@ -92,7 +92,7 @@ def object_members(
     walked: dict[str, Raw] | None = None,
     limit: int | None = None,
 ) -> list[Member]:
-    """The members of the object that begins at `start`, duplicates too; more than `most` are refused.
+    """The members of the object that begins at `start`, duplicates too; more than `limit` are refused.
 
     `end`, if known, saves looking for it, and `walked`, what msgspec found there, saves walking over it again.
     """

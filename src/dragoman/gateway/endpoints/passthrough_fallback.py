@@ -37,7 +37,8 @@ _UNKNOWN = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provid
 
 
 class SameModel:
-    """One request, and the targets that it may go to; without a `course` those of one model, the healthy ones first."""
+    """One request, and the targets that it may go to; without a `retry_state` those of one model, the healthy ones
+    first."""
 
     def __init__(
         self,

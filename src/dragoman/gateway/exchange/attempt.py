@@ -79,7 +79,7 @@ UNNAMED = ResponseMetadata()
 
 
 class Missed(Struct, frozen=True, kw_only=True):
-    """An attempt that failed before anything of an answer was said: `answer` is the provider's own error.
+    """An attempt that failed before anything of an answer was said: `response` is the provider's own error.
 
     What is told of it is told by the `attempt` itself, with its own headers, words and secrets; there is none before
     there is a target. `final` says that to ask again would cost the same again.
@@ -113,7 +113,7 @@ class _ResponseState(Struct, eq=False, kw_only=True):
     unframer: Unframer | None = None
     # How much is held of which the client was not told yet.
     held_size: int = 0
-    # How its stream failed, in the client's words; `tells_itself` if that is an answer that the provider gave.
+    # How its stream failed, in the client's words; `is_native_failure` if that is an answer that the provider gave.
     error_form: bytes = b""
     is_native_failure: bool = False
     size: int = 0
@@ -151,7 +151,7 @@ class Attempt(_ResponseState, eq=False):
     _rotation: Rotation
     # The digest of the key that goes before its turn.
     _preferred: str = ""
-    # The request as the target gets it, if `is_prepared`; what translates its stream, if `is_heard`.
+    # The request as the target gets it, if `is_prepared`; what translates its stream, if `has_translator`.
     prepared: ProviderRequest = None  # type: ignore[assignment]  # nobody asks for it before
     translator: StreamPipeline = None  # type: ignore[assignment]  # the same
     is_prepared: bool = False

@@ -52,7 +52,7 @@ class CallTransitions(SelectionTransitions):
 
     @abstractmethod
     def _read_response(self, *, is_full: bool) -> None:
-        """Hear an answer whose head is there; `comes_whole` by its content type."""
+        """Hear an answer whose head is there; `is_full` by its content type."""
 
     def _resume(self, event: Resume) -> None:
         self._body, self._parsed, self._retry_state = event.body, event.parsed, event.retry_state

@@ -176,7 +176,8 @@ class ClientResponses(Struct, eq=False):
         """An HTTP error in the client's envelope; nothing of the provider's address or keys is in what it said.
 
         `prepared` is the request as the target got it that the failure is of; `final` says that to ask again is of no
-        use; `words` are our own, and therefore said after the provider's were searched for secrets. What is `lasting`
+        use; `text` are our own, and therefore said after the provider's were searched for secrets. What is
+        `is_permanent`
         is told with a status by which agents end at once.
         """
         record, protocol = self._builder.record, self._client_request.api_path.protocol

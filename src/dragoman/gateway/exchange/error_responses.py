@@ -91,7 +91,8 @@ def encode_error(
 ) -> TranslatedResponse:
     """An error as the client's protocol tells it; where no protocol is known, as OpenAI does.
 
-    What is `lasting`, a model that is not there and a provider that refuses the gateway's key are sent to agents with a
+    What is `is_permanent`, a model that is not there and a provider that refuses the gateway's key are sent to agents
+    with a
     status after which they do not ask again: they heed no header, and call a 502 temporary.
     """
     failure = error if isinstance(error, Failure) else failure_of(error) or error

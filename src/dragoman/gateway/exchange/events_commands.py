@@ -1,6 +1,6 @@
 """Steps: the events that an exchange takes, and the commands that it gives (decision 23).
 
-A waiting command is answered by one `Done` or `Failed`. The other commands are done at once, in their order.
+A waiting command is answered by one `Done` or `WaitFailed`. The other commands are done at once, in their order.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Collect(Struct, frozen=True):
 
 
 class StreamThrough(Struct, frozen=True):
-    """Hand on a stream as it comes; `kept` is what a relayed one is kept as, which `feed` changes it for."""
+    """Hand on a stream as it comes; `writer` is what a relayed one is kept as, which `feed` changes it for."""
 
     translator: StreamPipeline
     feed: Callable[[bytes], bytes]
@@ -197,7 +197,7 @@ class StoreFull(Struct, frozen=True):
 
 
 class AwaitStored(Struct, frozen=True):
-    """Wait for what becomes of the answer in the store, which is told by `Kept`."""
+    """Wait for what becomes of the answer in the store, which is told by `Stored`."""
 
 
 Waiting: TypeAlias = (
@@ -223,7 +223,7 @@ Waiting: TypeAlias = (
 
 
 class StoreStreamed(Struct, frozen=True):
-    """Write down the answer that a stream's last frames hold; `Kept` tells what became of it.
+    """Write down the answer that a stream's last frames hold; `Stored` tells what became of it.
 
     `at_once` if that is not waited for while another process has the store.
     """
@@ -233,7 +233,7 @@ class StoreStreamed(Struct, frozen=True):
 
 
 class CountUsage(Struct, frozen=True):
-    """Count what a stream took that told nothing of it; `Kept` tells that it is known."""
+    """Count what a stream took that told nothing of it; `Stored` tells that it is known."""
 
     counting: Counting
 
@@ -246,7 +246,7 @@ class CacheTurn(Struct, frozen=True):
 
 
 class AwaitOwner(Struct, frozen=True):
-    """Say `Noted` when it is known whose the answer is."""
+    """Say `OwnerKnown` when it is known whose the answer is."""
 
 
 class Finalize(Struct, frozen=True):
@@ -256,7 +256,8 @@ class Finalize(Struct, frozen=True):
 
 
 class StartHeartbeats(Struct, frozen=True):
-    """Say `Due` whenever the client has heard nothing for a while, for so long the first time, whoever is asked."""
+    """Say `HeartbeatDue` whenever the client has heard nothing for a while, for so long the first time, whoever is
+    asked."""
 
     seconds: float
 

@@ -76,7 +76,7 @@ class FailureTransitions(Transitions):
     def _fail_unsent(self, failure: Failure, *, has_content: bool = False) -> None:
         """An answer failed before the client was told anything of it.
 
-        `heard` says that there was content before the failure, which therefore is no refusal of the request.
+        `has_content` says that there was content before the failure, which therefore is no refusal of the request.
         """
         self._record_stream()
         failure = bounded(failure)

@@ -29,7 +29,8 @@ async def one_call(
 ) -> AsyncIterator[tuple[UpstreamCall, TimeLimits]]:
     """Put an order on its way, and wait for the answer's head.
 
-    What is posted makes the provider work, and waits for a place among its calls; what is only read does not. `placed`
+    What is posted makes the provider work, and waits for a place among its calls; what is only read does not.
+    `on_admitted`
     hears that it is made now, where somebody else counts the calls; else it is noted here.
     """
     slot = await runtime.admitted(target.provider.name, builder.record) if order.method == "POST" else None

@@ -105,7 +105,7 @@ _TRICKLE = 600.0
 
 
 async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes: int | None = None) -> bytes:
-    """The request's body, decoded; `key` is the name of the key it came with, `most` a limit of its own."""
+    """The request's body, decoded; `key` is the name of the key it came with, `max_bytes` a limit of its own."""
     limit = runtime.settings.limits.request_body if max_bytes is None else max_bytes
     if request.content.complete:
         raw = await request.body(limit)

@@ -45,7 +45,8 @@ async def read_error(call: UpstreamCall, limits: TimeLimits, clock: Callable[[],
 
 
 class GatheredCall(Struct, frozen=True):
-    """A call whose answer is gathered: within `most` bytes, which are charged to the gateway key of the name `key`."""
+    """A call whose answer is gathered: within `max_bytes` bytes, which are charged to the gateway key of the name
+    `key`."""
 
     call: UpstreamCall
     limits: TimeLimits

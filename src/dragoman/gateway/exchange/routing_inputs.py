@@ -66,7 +66,7 @@ _NO_START = ConversationStart()
 def required_features(
     body: bytes, client_request: ClientRequest, route: Route, *, has_affinities: bool
 ) -> RequiredFeatures:
-    """What a line asks of a request, by the bytes of that; `pinned` if any conversation is anywhere."""
+    """What a line asks of a request, by the bytes of that; `has_affinities` if any conversation is anywhere."""
     protocol, size = client_request.api_path.protocol, len(body)
     # What is large is looked at beside the loop now, or never.
     usual = route.required_features[has_affinities or size > INLINE]
@@ -102,7 +102,8 @@ def seen_in(
     required: RequiredFeatures,
     references: ResolvedReferences | None = None,
 ) -> Seen:
-    """What a line asks for, found in a request; `found` is what stands for its references where that is weighed."""
+    """What a line asks for, found in a request; `references` is what stands for its references where that is
+    weighed."""
     codec = codec_of(client_request.api_path.protocol)
     start = codec.conversation_start_of(parsed.outline.members) if required.conversation_start else None
     issuer = issuer_in(body, route) if required.issuer else ""

@@ -50,7 +50,7 @@ _LINGER = 1.0
 
 
 class TimeLimits:
-    """Ends a flight that takes too long. `heard` and `told` are set by those who read and write."""
+    """Ends a flight that takes too long. `received_at` and `sent_at` are set by those who read and write."""
 
     __slots__ = (
         "_content_at",

@@ -115,7 +115,7 @@ class Costs:
     def spent(
         self, target: Target, usage: Usage, response_model: str = "", requested_tier: str = ""
     ) -> tuple[TokenCounts, CostBreakdown]:
-        """What a call took and cost that told its counts; `answered_by` is the model that the answer names."""
+        """What a call took and cost that told its counts; `response_model` is the model that the answer names."""
         tier = tier_of(usage, requested_tier, target.provider.vendor_or_name)
         cached = self._of(target, response_model, tier)
         if cached.simple is not None and (usage.extras is None or _has_no_cost_details(usage.extras.fields)):

@@ -162,7 +162,7 @@ def _dollars(breakdown: CostBreakdown) -> str | None:
 
 
 def _attempt_as_json(attempt: RecordedAttempt, breakdown: CostBreakdown | None, cost: str | None) -> JsonValue:
-    """One of the calls that were made for an exchange, and what became of it; `cost` is what `money` comes to."""
+    """One of the calls that were made for an exchange, and what became of it; `cost` is what `breakdown` comes to."""
     fields: JsonObject = {
         "target": f"{attempt.provider}/{attempt.model[:_MAX_LABEL]}",
         "kind": attempt.kind,

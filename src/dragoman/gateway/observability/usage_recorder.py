@@ -68,7 +68,8 @@ class UsageRecorder:
         self.unpriced = 0
 
     def start(self, on_ingested: OnIngested | None = None) -> None:
-        """Begin, if anything is to be accounted for; `told` hears in the drain's thread of what is in the tables."""
+        """Begin, if anything is to be accounted for; `on_ingested` hears in the drain's thread of what is in the
+        tables."""
         storage = self._storage
         if self._journal is not None or not storage.record_requests or storage.path in ("", MEMORY):
             return

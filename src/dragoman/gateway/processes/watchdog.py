@@ -27,7 +27,7 @@ DUMP_SIGNAL = signal.SIGUSR2
 
 
 def register_stack_dump() -> None:
-    """Have this process write where all of its threads stand at each `WHERE`."""
+    """Have this process write where all of its threads stand at each `DUMP_SIGNAL`."""
     faulthandler.register(DUMP_SIGNAL, file=_without_waiting(_STDERR), all_threads=True)
 
 

@@ -72,7 +72,7 @@ class WorkerChannel:
         self.dropped = 0
 
     def subscribe(self, topic: str, kind: type[T], handler: Callable[[T], None]) -> None:
-        """Call `hear` with everything that another worker tells under a topic."""
+        """Call `handler` with everything that another worker tells under a topic."""
         decoder = msgspec.msgpack.Decoder(kind)
         self._handlers[topic] = lambda said: handler(decoder.decode(said))
 

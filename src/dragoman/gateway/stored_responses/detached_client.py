@@ -10,7 +10,7 @@ from dragoman.http.upstream_call import HeaderList
 
 
 class DetachedClient:
-    """Takes a reply: `status`, `headers` and `answer` are a whole one, once there is one; see `exchange/client.py`.
+    """Takes a reply: `status`, `headers` and `body` are a whole one, once there is one; see `exchange/client.py`.
 
     `behalf` is the client that waits for what comes of the reply, if there is one.
     """

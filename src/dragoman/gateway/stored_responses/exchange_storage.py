@@ -92,7 +92,7 @@ def may_resolve_references(api_path: ApiPath) -> bool:
 
 
 class ExchangeStorage:
-    """The memory of one exchange. `kept_answer` is there if its answer is kept: by `begin`, or by whoever left it."""
+    """The memory of one exchange. `writer` is there if its answer is kept: by `begin`, or by whoever left it."""
 
     # Of most requests nothing is looked up, and nothing is kept.
     _references: References | None = None
@@ -106,7 +106,7 @@ class ExchangeStorage:
     _give_back: Callable[[], None] | None = None
     # Whether this is what was left to the background.
     _is_detached = False
-    # What keeps the answer, for all targets; `kept_answer` is it while the present one's is kept.
+    # What keeps the answer, for all targets; `writer` is it while the present one's is kept.
     _shared_writer: ResponseWriter | None = None
     writer: ResponseWriter | None = None
     # Whether an answer was there, and could not be kept in time.
@@ -328,7 +328,8 @@ class ExchangeStorage:
     def finalize(self, frames: bytes, *, at_once: bool = False) -> asyncio.Future[None] | None:
         """Ask the store to keep the answer that a stream's last frames hold; None if it has nothing to do.
 
-        `at_once` if it is not waited for while another process has it. It is never asked twice: `hurry` says that it is
+        `at_once` if it is not waited for while another process has it. It is never asked twice: `expedite_now` says
+        that it is
         tried for the last time. The future may hold `NotKept`.
         """
         writer, store = self.writer, self._runtime.state.store

@@ -45,7 +45,7 @@ class Leases:
     async def take(
         self, owner: bytes, conversation: str, holder: str, stored_weight: tuple[int, int]
     ) -> Callable[[], None]:
-        """Have a conversation alone, of which so much was `found`; give what lets others have it.
+        """Have a conversation alone, of which so much was `stored_weight`; give what lets others have it.
 
         A conversation that is not kept here is its provider's, which knows its order. While another response is given
         in it, or if one was since it was looked at, this one must not be answered without that.

@@ -58,9 +58,9 @@ class _Room:
 
 
 class ResolvedRequest(Struct, frozen=True, kw_only=True):
-    """A request without references: `before` is what they stood for, `said` what it says itself.
+    """A request without references: `before` is what they stood for, `new_items` what it says itself.
 
-    `found` is how many items, and how many bytes, were found of a conversation.
+    `stored_weight` is how many items, and how many bytes, were found of a conversation.
     """
 
     body: bytes
@@ -81,7 +81,7 @@ class ResolvedRequest(Struct, frozen=True, kw_only=True):
 class ResolvedReferences(Struct, frozen=True, kw_only=True):
     """What was found of it: `before` is said before the input, if anything is, and `own` is the input itself.
 
-    `kept` is all that is kept of a conversation.
+    `stored_weight` is all that is kept of a conversation.
     """
 
     before: list[Item] | None
@@ -195,7 +195,8 @@ def storing_provider_of(
 ) -> str | None:
     """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
 
-    Where answers are `noted` only a conversation can be that: whoever makes one elsewhere is not heard of. Where they
+    Where answers are `owners_recorded` only a conversation can be that: whoever makes one elsewhere is not heard of.
+    Where they
     are not, it is all that is not kept here.
     """
     responses, conversation = tables.responses, references.conversation

@@ -45,7 +45,7 @@ def undone(error: StoreError, log: Log) -> NotStored:
 
 
 async def change(store: Store, log: Log, work: Callable[[Tables], T]) -> T:
-    """Write down what a client asks for; `NotKept` if that fails."""
+    """Write down what a client asks for; `NotStored` if that fails."""
     try:
         return await store.write(work)
     except StoreError as error:
@@ -62,7 +62,7 @@ async def check(store: Store, log: Log) -> None:
 
 
 async def await_result(future: asyncio.Future[T], on_abandoned: Callable[[T], object]) -> T:
-    """What comes of a future of the store; `unheard` gets it if whoever waits leaves in that very moment."""
+    """What comes of a future of the store; `on_abandoned` gets it if whoever waits leaves in that very moment."""
     try:
         return await future
     except asyncio.CancelledError:

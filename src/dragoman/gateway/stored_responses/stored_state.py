@@ -152,7 +152,7 @@ async def locate_provider(
 ) -> str | None:
     """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
 
-    `noted` says that it is written down where responses are kept (`notes_ids`).
+    `owners_recorded` says that it is written down where responses are kept (`must_record_owners`).
     """
     if state.store is None:
         return ""

@@ -34,7 +34,7 @@ _FORMATS = {
 
 
 def sample(schema: JsonValue, text: str) -> JsonValue:
-    """A value for a schema; its strings are `words` where nothing speaks against it."""
+    """A value for a schema; its strings are `text` where nothing speaks against it."""
     return _Sampler(schema if isinstance(schema, dict) else {}, text).value(schema, 0)
 
 

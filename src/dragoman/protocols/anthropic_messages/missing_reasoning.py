@@ -34,7 +34,7 @@ def repair_reasoning(
     """The body with thinking as its last turn allows it; the same bytes if it is allowed as it is.
 
     `demanded` says that the provider has missed thinking already: some look at earlier turns too, and think by default.
-    `whole` says that nothing was cut out of it. Then only a tool loop is changed of which every step was answered
+    `intact` says that nothing was cut out of it. Then only a tool loop is changed of which every step was answered
     without thinking, by a server that has none: the provider accepts steps without thinking behind one that has some,
     which are its own. A prefill is the client's own (T6).
     """

@@ -136,7 +136,7 @@ class Block:
 
     __slots__ = ("index", "reading", "start")
 
-    # The delta that `say` takes the text of.
+    # The delta that `add_text` takes the text of.
     grown: type | None = None
     # The deltas that `grow` understands.
     takes: frozenset[str] = frozenset()

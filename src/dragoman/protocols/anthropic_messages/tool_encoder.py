@@ -71,7 +71,8 @@ def declared_name(declaration: JsonObject) -> str | None:
 
 
 def encode_tools(request: Request, original: Request, writing: RequestEncodeContext) -> EncodedTools:
-    """All tools; what the provider cannot run is left out and reported. `said` is the request before its updates."""
+    """All tools; what the provider cannot run is left out and reported. `original` is the request before its
+    updates."""
     offers = EncodedTools(declarations=[], servers={})
     writing.searchable = writing.target.capabilities.hosted_tools and any(
         isinstance(tool, ToolSearchTool) for tool in request.tools

@@ -56,7 +56,7 @@ MAY_END_VALUE = "} \t\r\n"
 
 
 class StreamedCall:
-    """One call while it grows; `told` is its part, -1 before it is announced."""
+    """One call while it grows; `part_index` is its part, -1 before it is announced."""
 
     __slots__ = (
         "arguments",
