@@ -240,7 +240,7 @@ def test_item_12_a_reload_remembers_which_keys_rest() -> None:
         house.replace_file(config(house.provider.port, pooled))
         house.process.log.wait(CHANGED)
         assert house.post(PATHS[CHAT], asked).status == 200
-        house.replace_file(config(house.provider.port, pooled + "streams = 'asked'\n"))
+        house.replace_file(config(house.provider.port, pooled + "streaming = 'on-request'\n"))
         house.process.log.wait(CHANGED, 2)
         for _ in range(3):
             assert house.post(PATHS[CHAT], asked).status == 200

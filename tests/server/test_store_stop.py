@@ -16,11 +16,15 @@ from tests.waiting import wait_until
 
 STORE, BACKGROUND = "dragoman.store.async_store", "dragoman.gateway.stored_responses.background"
 # A busy store is waited for longer than any test takes, unless a test says otherwise.
-PATIENT = {f"{STORE}.PATIENCE": 3600.0, f"{BACKGROUND}._PATIENCE": 3600.0, f"{BACKGROUND}._LAST_MOMENTS": 3600.0}
+PATIENT = {
+    f"{STORE}.BUSY_TIMEOUT": 3600.0,
+    f"{BACKGROUND}._WRITE_TIMEOUT": 3600.0,
+    f"{BACKGROUND}._LAST_MOMENTS": 3600.0,
+}
 # At its end a gateway waits for it for a moment. No supervisor kills a worker that takes longer.
 SHORT_END = {
     f"{BACKGROUND}._LAST_MOMENTS": 0.1,
-    f"{STORE}.Store.close.patience": 0.1,
+    f"{STORE}.Store.close.timeout": 0.1,
     "dragoman.gateway.processes.worker._LAST_INGEST_SECONDS": 0.1,
     "dragoman.gateway.processes.worker._SHORT_INGEST_SECONDS": 0.1,
     "dragoman.gateway.processes.supervisor.serve.last_moments": 3600.0,
