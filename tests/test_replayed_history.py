@@ -53,7 +53,7 @@ def test_item_20_the_next_model_knows_that_there_was_a_picture(target: str) -> N
     request = replayed(ITEMS["a picture"], target)
     assert b"[an image was generated here: A cat]" in request.body
     assert PNG.encode() not in request.body
-    assert ("foreign_content", "messages[1].parts[0]") in [(line["feature"], line["at"]) for line in request.losses]
+    assert ("unsupported_content", "messages[1].parts[0]") in [(line["feature"], line["at"]) for line in request.losses]
 
 
 @pytest.mark.parametrize("target", [MESSAGES, RESPONSES])

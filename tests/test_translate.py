@@ -278,11 +278,11 @@ def test_strict_mode_ignores_bookkeeping_unless_it_is_all() -> None:
     assert translate_request(MARKED, target=CHAT, strict=True).losses[0]["weight"] == "bookkeeping"
     with pytest.raises(StrictError) as raised:
         translate_request(MARKED, target=CHAT, strict="all")
-    assert [loss.feature.value for loss in raised.value.losses] == ["cache_mark"]
+    assert [loss.feature.value for loss in raised.value.losses] == ["cache_breakpoint"]
     both = {**MARKED, "top_k": 3}
     with pytest.raises(StrictError) as raised:
         translate_request(both, target=RESPONSES, strict=True)
     assert [loss.feature.value for loss in raised.value.losses] == ["max_tokens", "top_k"]
     with pytest.raises(StrictError) as raised:
         translate_request(both, target=RESPONSES, strict="all")
-    assert {loss.feature.value for loss in raised.value.losses} == {"max_tokens", "top_k", "cache_mark"}
+    assert {loss.feature.value for loss in raised.value.losses} == {"max_tokens", "top_k", "cache_breakpoint"}

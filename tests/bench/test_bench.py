@@ -43,11 +43,11 @@ DIRECTIONS = list(product(PROTOCOLS, PROTOCOLS))
 # What a translation may lose of a conversation that the provider has never seen: its own marks and options, and
 # reasoning that another issued.
 REQUEST_LOSSES = {
-    (MESSAGES, CHAT): {"thinking_display", "cache_mark", "thinking", "cache_key"},
-    (MESSAGES, RESPONSES): {"cache_mark", "thinking_seal", "cache_key"},
-    (CHAT, MESSAGES): {"thinking_seal"},
-    (CHAT, RESPONSES): {"thinking_seal"},
-    (RESPONSES, MESSAGES): {"thinking_seal"},
+    (MESSAGES, CHAT): {"thinking_display", "cache_breakpoint", "thinking", "cache_key"},
+    (MESSAGES, RESPONSES): {"cache_breakpoint", "thinking_signature", "cache_key"},
+    (CHAT, MESSAGES): {"thinking_signature"},
+    (CHAT, RESPONSES): {"thinking_signature"},
+    (RESPONSES, MESSAGES): {"thinking_signature"},
     (RESPONSES, CHAT): {"thinking_display", "thinking"},
 }
 
@@ -124,7 +124,7 @@ def test_a_replay_gives_the_provider_its_reasoning_back(source: str, target: str
     body = replayed(source, target)
     exhausted(adapter("request", source).validate_python(json.decode(body)))
     translated = translate_request(body, source=source, target=target, model=MODELS[target])
-    allowed = REQUEST_LOSSES.get((source, target), set()) - {"thinking_seal"}
+    allowed = REQUEST_LOSSES.get((source, target), set()) - {"thinking_signature"}
     assert features(translated.losses) <= allowed
     # Chat servers take reasoning back only beside calls; every step that has some is among those.
     steps = [step for turn in conversation("agent").turns for step in turn.steps if step.calls]

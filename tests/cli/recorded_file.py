@@ -108,7 +108,10 @@ def _first(file: Filling) -> None:
             MONEY,
         ),
     )
-    losses = (LossEntry("top_k", "dropped", "sampling.top_k"), LossEntry("cache_mark", "approximated", "messages[3]"))
+    losses = (
+        LossEntry("top_k", "dropped", "sampling.top_k"),
+        LossEntry("cache_breakpoint", "approximated", "messages[3]"),
+    )
     last = replace(talk(1, 150 * SECOND), calls=calls, losses=losses, provider_request_id="theirs", response_id="msg_1")
     broken = replace(
         talk(2, 200 * SECOND),

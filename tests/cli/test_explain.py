@@ -73,11 +73,11 @@ def test_bookkeeping_is_listed_on_request(tmp_path: Path, capfdbinary: pytest.Ca
         assert main(["explain", *said, str(request)]) == 0
         out = capfdbinary.readouterr().out.decode()
         assert "bookkeeping alone (1)" in out
-        assert ("cache_mark" in out) is is_listed
+        assert ("cache_breakpoint" in out) is is_listed
     seen = on_screen(["explain", str(request)], tmp_path, columns=120)
     assert "1 bookkeeping loss without effect on the response; --all-losses lists them" in seen.plain
     seen = on_screen(["explain", "--all-losses", str(request)], tmp_path, columns=120)
-    assert "cache_mark" in seen.plain
+    assert "cache_breakpoint" in seen.plain
 
 
 def test_a_request_without_model_is_explained_with_one(

@@ -148,10 +148,10 @@ def test_bookkeeping_is_shown_on_lines_and_on_the_page_only_on_request(place: Pa
         return records_on_screen(words(place, *said), place, columns=140).plain
 
     assert "-top_k" in shown("--session", MAIN)
-    assert "cache_mark" not in shown("--session", MAIN) + shown("theirs")
-    assert "-top_k ~cache_mark" in shown("--session", MAIN, "--all-losses")
+    assert "cache_breakpoint" not in shown("--session", MAIN) + shown("theirs")
+    assert "-top_k ~cache_breakpoint" in shown("--session", MAIN, "--all-losses")
     page = shown("theirs", "--all-losses")
-    assert "approximated  cache_mark  messages[3]" in page
+    assert "approximated  cache_breakpoint  messages[3]" in page
     assert "bookkeeping" not in page
 
 
@@ -162,7 +162,7 @@ def test_programs_get_the_same_as_one_object(place: Path) -> None:
     assert [attempt["outcome"] for attempt in told["attempts"]] == ["unreachable", "answered"]
     assert [(loss["feature"], loss["weight"]) for loss in told["losses"]] == [
         ("top_k", "changes_response"),
-        ("cache_mark", "bookkeeping"),
+        ("cache_breakpoint", "bookkeeping"),
     ]
 
 

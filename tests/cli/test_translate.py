@@ -171,7 +171,7 @@ def test_strict_all_refuses_bookkeeping_and_lists_it() -> None:
     told = json.dumps(BOOKKEEPING).encode()
     done = dragoman("translate", "--to", "openai-chat", "--strict=all", "-", stdin=told)
     assert (done.returncode, done.stdout) == (3, b"")
-    assert b"cache_mark" in done.stderr
+    assert b"cache_breakpoint" in done.stderr
     assert b"end_user" in done.stderr
     listed = dragoman("translate", "--to", "openai-chat", "--all-losses", "-", stdin=told)
     refused = b"dragoman: strict mode refuses every loss: nothing was written\n"

@@ -474,12 +474,19 @@ def test_whoever_may_not_read_it_is_told(capfd: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize(("said", "shown"), [((), "2 losses"), (("--all-losses",), "5 losses")])
 def test_bookkeeping_is_counted_on_request(tmp_path: Path, said: tuple[str, ...], shown: str) -> None:
-    lost = (LossEntry("sampling", "dropped"), LossEntry("top_k", "dropped"), *(LossEntry("cache_mark", "dropped"),) * 3)
+    lost = (
+        LossEntry("sampling", "dropped"),
+        LossEntry("top_k", "dropped"),
+        *(LossEntry("cache_breakpoint", "dropped"),) * 3,
+    )
     put(state(tmp_path), replace(entry(1), losses=lost))
     assert shown in on_screen(["usage", *said, *THEN], tmp_path, columns=80).plain
 
 
 def test_programs_are_told_bookkeeping_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    put(state(tmp_path), replace(entry(1), losses=(LossEntry("top_k", "dropped"), LossEntry("cache_mark", "dropped"))))
+    put(
+        state(tmp_path),
+        replace(entry(1), losses=(LossEntry("top_k", "dropped"), LossEntry("cache_breakpoint", "dropped"))),
+    )
     total = json.loads(told("--json", *THEN, capfd=capfd))["total"]
     assert (total["losses"], total["bookkeeping_losses"]) == (1, 1)

@@ -48,11 +48,11 @@ BEFORE = Launch(processes=("a",))
             "at least 2 calls (1 failed), 0 tokens, 1 loss: sampling",
         ),
         (
-            Launch(calls=6, losses={"cache_mark": 30, "end_user": 6}, processes=("a",)),
+            Launch(calls=6, losses={"cache_breakpoint": 30, "end_user": 6}, processes=("a",)),
             "6 calls, 0 tokens, no losses (36 bookkeeping)",
         ),
         (
-            Launch(calls=6, losses={"cache_mark": 30, "thinking": 2}, processes=("a",)),
+            Launch(calls=6, losses={"cache_breakpoint": 30, "thinking": 2}, processes=("a",)),
             "6 calls, 0 tokens, 2 losses: thinking ×2 (30 bookkeeping)",
         ),
         (

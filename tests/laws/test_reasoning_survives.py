@@ -224,4 +224,4 @@ def test_another_model_never_sees_the_proof(provider: str, form: str, client: st
     assert original not in said_again(provider, decode_object(second.body))
     assert b"PROOFPROOF" not in second.body
     assert b"deep thoughts" not in second.body
-    assert any(loss["feature"] in ("thinking", "thinking_seal") for loss in second.losses)
+    assert any(loss["feature"] in ("thinking", "thinking_signature") for loss in second.losses)

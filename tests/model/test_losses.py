@@ -56,9 +56,9 @@ def test_the_strictest_of_several_places_holds(values: tuple[Strict, ...], stric
 def test_strict_mode_refuses_by_weight() -> None:
     ledger = Ledger()
     assert ledger.refused_by("all") == ()
-    ledger.dropped(Feature.CACHE_MARK, ("cache",), "a")
+    ledger.dropped(Feature.CACHE_BREAKPOINT, ("cache",), "a")
     assert (ledger.changes, ledger.refused_by(True), len(ledger.refused_by("all"))) == (0, (), 1)
     ledger.dropped(Feature.TOP_K, ("sampling",), "b")
     assert (ledger.changes, ledger.refused_by(False)) == (1, ())
     assert [loss.feature for loss in ledger.refused_by(True)] == [Feature.TOP_K]
-    assert [loss.feature for loss in ledger.refused_by("all")] == [Feature.CACHE_MARK, Feature.TOP_K]
+    assert [loss.feature for loss in ledger.refused_by("all")] == [Feature.CACHE_BREAKPOINT, Feature.TOP_K]

@@ -196,7 +196,7 @@ def test_a_sealed_turn_is_used_while_the_echo_still_says_the_same() -> None:
     ledger = Ledger()
     turns = arrange((changed, user(result("1"))), ledger, restore=lambda _: sealed)
     assert shown(turns)[0] == "assistant: one three call(1)"
-    assert [loss.feature.value for loss in ledger.losses] == ["thinking_seal"]
+    assert [loss.feature.value for loss in ledger.losses] == ["thinking_signature"]
 
 
 def test_a_result_takes_the_form_of_its_call() -> None:

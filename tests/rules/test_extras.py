@@ -39,7 +39,7 @@ def test_pitfall_018_foreign_content_is_text_or_refused_but_never_dumped() -> No
         foreign_text(opaque, ("messages", 0), ledger, by_user=True)
     assert [(loss.fate.value, loss.feature) for loss in ledger.losses] == [
         ("approximated", Feature.TEXT_DOCUMENT),
-        ("dropped", Feature.FOREIGN_CONTENT),
+        ("dropped", Feature.UNSUPPORTED_CONTENT),
     ]
 
 

@@ -200,7 +200,7 @@ def test_a_file_from_before_weights_keeps_its_counts_and_adds_bookkeeping_apart(
         speak(tables, [(1, "alice", "first")], [(1, 1)])
         lost = (
             LossEntry("sampling", "dropped"),
-            LossEntry("cache_mark", "dropped"),
+            LossEntry("cache_breakpoint", "dropped"),
             LossEntry("end_user", "approximated"),
         )
         told = [(replace(entry(1), losses=lost), AssignedThread(session=1, thread=1))]

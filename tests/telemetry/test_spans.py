@@ -274,7 +274,9 @@ def test_the_status_of_a_call_is_its_error_where_nothing_else_is_known() -> None
 
 def test_bookkeeping_is_an_attribute_of_its_own() -> None:
     whole = told(
-        replace(WHOLE, losses=(LossEntry("cache_mark", "dropped", "cache"), LossEntry("top_k", "dropped", "top_k")))
+        replace(
+            WHOLE, losses=(LossEntry("cache_breakpoint", "dropped", "cache"), LossEntry("top_k", "dropped", "top_k"))
+        )
     )[0]
     assert whole.attributes["dragoman.losses"] == ("dropped:top_k",)
-    assert whole.attributes["dragoman.bookkeeping_losses"] == ("dropped:cache_mark",)
+    assert whole.attributes["dragoman.bookkeeping_losses"] == ("dropped:cache_breakpoint",)

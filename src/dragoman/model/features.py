@@ -39,7 +39,7 @@ class Feature(Enum):
     PROMPT_TEMPLATE = "prompt_template"
     # instructions (§4)
     INSTRUCTIONS = "instructions"
-    LATE_INSTRUCTIONS = "late_instructions"
+    MID_CONVERSATION_SYSTEM = "mid_conversation_system"
     TELEMETRY_LINE = "telemetry_line"
     PARTICIPANT_NAME = "participant_name"
     # conversation (§5)
@@ -51,7 +51,7 @@ class Feature(Enum):
     EMPTY_TEXT = "empty_text"
     PHASE = "phase"
     ITEM_REFERENCE = "item_reference"
-    MOVED_TOOLS = "moved_tools"
+    TOOLS_IN_ITEMS = "tools_in_items"
     CONFIGURATION_UPDATE = "configuration_update"
     # content (§6)
     TEXT = "text"
@@ -65,7 +65,7 @@ class Feature(Enum):
     TOOL_RESULT_MEDIA = "tool_result_media"
     TOOL_ERROR = "tool_error"
     REFUSAL = "refusal"
-    FOREIGN_CONTENT = "foreign_content"
+    UNSUPPORTED_CONTENT = "unsupported_content"
     # tools (§7-§9)
     FUNCTION_TOOL = "function_tool"
     STRICT_SCHEMA = "strict_schema"
@@ -85,7 +85,7 @@ class Feature(Enum):
     EFFORT = "effort"
     THINKING_DISPLAY = "thinking_display"
     THINKING = "thinking"
-    THINKING_SEAL = "thinking_seal"
+    THINKING_SIGNATURE = "thinking_signature"
     COMPACTION = "compaction"
     # structured output (§12)
     OUTPUT_SCHEMA = "output_schema"
@@ -99,7 +99,7 @@ class Feature(Enum):
     STORED_STATE = "stored_state"
     CONTEXT_MANAGEMENT = "context_management"
     CONTAINER = "container"
-    CACHE_MARK = "cache_mark"
+    CACHE_BREAKPOINT = "cache_breakpoint"
     # answers (§16-§20)
     STOP_REASON = "stop_reason"
     STOP_SEQUENCE = "stop_sequence"
@@ -121,7 +121,7 @@ BOOKKEEPING = frozenset(
     {
         # The prompt cache: price and latency.
         Feature.CACHE_KEY,
-        Feature.CACHE_MARK,
+        Feature.CACHE_BREAKPOINT,
         Feature.PREWARM,
         # Latency and padding of the stream.
         Feature.PREDICTION,

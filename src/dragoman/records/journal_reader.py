@@ -11,6 +11,7 @@ from zlib import crc32
 import msgspec
 
 from dragoman.records.journal_entry import JournalEntry
+from dragoman.records.old_names import with_current_names
 
 # So much is read at a time, little enough to be at hand while rows are made of it, and to leave the interpreter to
 # others in between, as writing them does; more where a line is longer, or where nothing in it is right.
@@ -22,7 +23,7 @@ _UNREAD = (_OPEN, _BEGUN)
 # taken up, in seconds.
 _BREATH = 0.00005
 
-_decode_entry = msgspec.json.Decoder(JournalEntry).decode
+_decode_stored = msgspec.json.Decoder(JournalEntry).decode
 _decode_begun = msgspec.json.Decoder(tuple[str, int, str, tuple[JournalEntry, ...]]).decode
 
 
@@ -109,10 +110,10 @@ def read_contents(descriptor: int) -> JournalContents:
                 entry = _decode_entry(memoryview(line)[17:-1])
                 open_entries[entry.id] = entry
             elif line.startswith(_EXCHANGE, 9):
-                open_entries.pop(_decode_entry(memoryview(line)[21:-1]).id, None)
+                open_entries.pop(_decode_stored(memoryview(line)[21:-1]).id, None)
             elif line.startswith(_BEGUN, 9):
                 _, _, before, carried = _decode_begun(memoryview(line)[9:])
-                open_entries.update((entry.id, entry) for entry in carried)
+                open_entries.update((entry.id, with_current_names(entry)) for entry in carried)
         except (msgspec.ValidationError, msgspec.DecodeError):
             continue
     return JournalContents(before, list(open_entries.values()))
@@ -153,6 +154,10 @@ def _is_intact(line: bytes) -> bool:
     return line[:9] == b"%08x " % crc32(line[9:]) and len(line) > 9
 
 
+def _decode_entry(encoded: bytes | memoryview) -> JournalEntry:
+    return with_current_names(_decode_stored(encoded))
+
+
 class JournalUpdate(NamedTuple):
     """What was written behind a place, up to another: what was opened and not settled there, and ids that were settled
     and not opened there, but before or in the journal before."""
@@ -183,7 +188,7 @@ def read_update(descriptor: int, start: int) -> JournalUpdate:
                     carried.pop(name, None)
                     finalized.append(name)
             elif line.startswith(_BEGUN, 9):
-                carried.update((entry.id, entry) for entry in _carried(line))
+                carried.update((entry.id, with_current_names(entry)) for entry in _carried(line))
         if len(data) == size and end == start:
             size *= 4
             continue

@@ -23,6 +23,7 @@ from dragoman.records.journal_entry import (
     JournalEntry,
     LossEntry,
 )
+from dragoman.records.old_names import with_current_names
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 
@@ -67,7 +68,7 @@ _decoder = msgspec.json.Decoder(RecordDetails)
 
 def details_of(encoded: bytes) -> RecordDetails:
     """What the column `details` says."""
-    return _decoder.decode(encoded)
+    return with_current_names(_decoder.decode(encoded))
 
 
 # What became of calls whose provider has worked, or may have; "" is of one that had not ended.

@@ -88,7 +88,7 @@ def _collect(
                 last_user = max([at for at, other in enumerate(messages) if other.role is _USER], default=-1)
             if index < last_user:
                 note = "counts only until the next user message"
-                ledger.dropped(Feature.LATE_INSTRUCTIONS, ("messages", index), note)
+                ledger.dropped(Feature.MID_CONVERSATION_SYSTEM, ("messages", index), note)
                 continue
         if message.name is not None:
             note = "participant names are not carried over"
@@ -133,7 +133,7 @@ def _restored(
     sealed = restore(message.turn) if restore is not None and message.turn is not None else None
     if sealed is None or not _is_same_turn(sealed, message.parts):
         note = "the sealed turn is another issuer's or no longer what was said"
-        ledger.dropped(Feature.THINKING_SEAL, ("messages", index, "turn"), note)
+        ledger.dropped(Feature.THINKING_SIGNATURE, ("messages", index, "turn"), note)
         return False
     parts = sealed
     if blank_is_empty and any(map(is_blank, sealed)):

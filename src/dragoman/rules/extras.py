@@ -28,8 +28,8 @@ FEATURES: dict[str, Feature] = {
     "eager_input_streaming": Feature.TOOL_OPTIONS,
     "output_schema": Feature.TOOL_OPTIONS,
     "async": Feature.TOOL_OPTIONS,
-    "extra_content": Feature.THINKING_SEAL,
-    "thought_signature": Feature.THINKING_SEAL,
+    "extra_content": Feature.THINKING_SIGNATURE,
+    "thought_signature": Feature.THINKING_SIGNATURE,
 }
 
 # Members that ask for nothing, or for what every translation does anyway: leaving them out loses nothing.
@@ -91,10 +91,10 @@ ECHOES = frozenset(
 
 # Steering items by their kind; what they changed is in the request.
 STEERING: dict[str, Feature] = {
-    "additional_tools": Feature.MOVED_TOOLS,
-    "tool_search_output": Feature.MOVED_TOOLS,
-    "tool_addition": Feature.MOVED_TOOLS,
-    "tool_removal": Feature.MOVED_TOOLS,
+    "additional_tools": Feature.TOOLS_IN_ITEMS,
+    "tool_search_output": Feature.TOOLS_IN_ITEMS,
+    "tool_addition": Feature.TOOLS_IN_ITEMS,
+    "tool_removal": Feature.TOOLS_IN_ITEMS,
     "configuration_update": Feature.CONFIGURATION_UPDATE,
     "output_config": Feature.EFFORT,
 }
@@ -145,18 +145,18 @@ def refuse_demands(request: Request) -> None:
 def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, by_user: bool) -> str | None:
     """What to write for a part that only its own protocol knows; None is nothing (mapping.md §1 rule 2)."""
     if part.applied is not None:
-        feature = STEERING.get(part.kind, Feature.FOREIGN_CONTENT)
+        feature = STEERING.get(part.kind, Feature.UNSUPPORTED_CONTENT)
         (ledger.dropped if part.superseded else ledger.approximated)(feature, at, part.applied)
         return None
     if part.text is not None:
-        feature = Feature.TEXT_DOCUMENT if part.kind == "search_result" else Feature.FOREIGN_CONTENT
+        feature = Feature.TEXT_DOCUMENT if part.kind == "search_result" else Feature.UNSUPPORTED_CONTENT
         ledger.approximated(feature, at, f"{part.kind!r} is written as text")
         return part.text
     if by_user:
         raise RefusedError(
-            Feature.FOREIGN_CONTENT.value,
+            Feature.UNSUPPORTED_CONTENT.value,
             render_place(at),
             f"{part.kind!r} of {part.origin} cannot be said to this provider",
         )
-    ledger.dropped(Feature.FOREIGN_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
+    ledger.dropped(Feature.UNSUPPORTED_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
     return None

@@ -208,13 +208,19 @@ def test_losses_that_do_not_fit_are_counted() -> None:
 
 def test_bookkeeping_is_in_the_header_and_gives_way_where_room_is_short() -> None:
     marks: list[LossLine] = [
-        {"fate": "dropped", "feature": "cache_mark", "weight": "bookkeeping", "at": f"messages[{n}].cache", "note": ""}
+        {
+            "fate": "dropped",
+            "feature": "cache_breakpoint",
+            "weight": "bookkeeping",
+            "at": f"messages[{n}].cache",
+            "note": "",
+        }
         for n in range(1000)
     ]
     _, value = losses_header([marks[0], loss("last")])
-    assert value == b"dropped:cache_mark@messages[0].cache, dropped:sampling@last"
+    assert value == b"dropped:cache_breakpoint@messages[0].cache, dropped:sampling@last"
     _, value = losses_header([*marks, loss("last")])
-    assert value.startswith(b"dropped:sampling@last, dropped:cache_mark@messages[0].cache, ")
+    assert value.startswith(b"dropped:sampling@last, dropped:cache_breakpoint@messages[0].cache, ")
 
 
 @pytest.mark.parametrize("case", HOSTILE)

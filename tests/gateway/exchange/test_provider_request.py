@@ -339,7 +339,7 @@ def test_bookkeeping_is_refused_wherever_strict_is_all(who: str) -> None:
         body = question(MESSAGES, CHAT) | {"messages": MARKED, "model": model}
         told = house.post("/v1/messages", body, **headers)
         assert told.status == 400
-        assert "cache_mark" in message_of(MESSAGES, told)
+        assert "cache_breakpoint" in message_of(MESSAGES, told)
         assert not house.provider.received
 
 
@@ -348,7 +348,7 @@ def test_bookkeeping_is_not_refused_where_strict_is_on_and_the_header_has_it() -
         body = question(MESSAGES, CHAT) | {"messages": MARKED}
         told = house.post("/v1/messages", body, x_dragoman_strict="1")
         assert told.status == 200
-        assert "cache_mark" in str(told.header("x-dragoman-losses"))
+        assert "cache_breakpoint" in str(told.header("x-dragoman-losses"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -207,7 +207,7 @@ def test_pitfall_359_reasoning_is_taken_to_whoever_sealed_it_and_left_out_elsewh
         told = house.post("/v1/messages", {"model": "line", "max_tokens": 5, "messages": said[2:]})
         assert (told.header("x-dragoman-route") or "").startswith("messages/other;")
         told = house.post("/v1/messages", {"model": "others", "max_tokens": 5, "messages": said})
-        assert "seal" in (told.header("x-dragoman-losses") or "")
+        assert "thinking_signature" in (told.header("x-dragoman-losses") or "")
         assert b"rsv1" not in house.provider.received[-1].body
 
 

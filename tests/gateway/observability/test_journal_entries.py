@@ -212,7 +212,7 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
 
 def test_losses_that_change_the_response_are_kept_before_bookkeeping() -> None:
     marks: list[LossLine] = [
-        {"fate": "dropped", "feature": "cache_mark", "weight": "bookkeeping", "at": f"messages[{n}]", "note": ""}
+        {"fate": "dropped", "feature": "cache_breakpoint", "weight": "bookkeeping", "at": f"messages[{n}]", "note": ""}
         for n in range(300)
     ]
     last: LossLine = {"fate": "dropped", "feature": "top_k", "weight": "changes_response", "at": "top_k", "note": ""}

@@ -335,7 +335,7 @@ def test_pitfall_557_what_it_cost_is_said_where_there_is_room(case: str) -> None
 
 
 def test_bookkeeping_leaves_the_line_to_cost_and_thread() -> None:
-    names = ("cache_mark", "end_user", "cache_key", "telemetry_line", "tool_search", "thinking_display")
+    names = ("cache_breakpoint", "end_user", "cache_key", "telemetry_line", "tool_search", "thinking_display")
     marked = replace(
         RECORD,
         path="/messages",
@@ -346,4 +346,4 @@ def test_bookkeeping_leaves_the_line_to_cost_and_thread() -> None:
     assert told(replace(marked, losses=(*marked.losses, loss("dropped", "top_k"))), 80) == [
         "200 /messages   1.2s   12.3k+340 fast → openai/gpt-5.1  -top_k  $0.0086"
     ]
-    assert "-cache_mark -end_user" in told(marked, 140, all_losses=True)[0]
+    assert "-cache_breakpoint -end_user" in told(marked, 140, all_losses=True)[0]

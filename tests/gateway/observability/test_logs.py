@@ -153,7 +153,9 @@ def test_what_is_done_is_told_in_words_to_people_and_by_fields_to_programs() -> 
 
 
 def test_bookkeeping_is_counted_apart_and_named_on_request() -> None:
-    lost = replace(record(), losses=translate.loss_lines((Loss(Fate.DROPPED, Feature.CACHE_MARK, "cache", ""),) * 3))
+    lost = replace(
+        record(), losses=translate.loss_lines((Loss(Fate.DROPPED, Feature.CACHE_BREAKPOINT, "cache", ""),) * 3)
+    )
     out = io.StringIO()
     Log(out, json=True).exchange(lost)
     line = only(out)
@@ -161,7 +163,7 @@ def test_bookkeeping_is_counted_apart_and_named_on_request() -> None:
     for all_losses in (False, True):
         out = io.StringIO()
         Log(out, json=False, all_losses=all_losses).exchange(lost)
-        assert ("-cache_mark" in out.getvalue()) is all_losses
+        assert ("-cache_breakpoint" in out.getvalue()) is all_losses
 
 
 def test_everything_about_an_exchange_is_told() -> None:

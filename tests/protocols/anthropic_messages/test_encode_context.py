@@ -31,7 +31,7 @@ def test_the_last_four_marks_are_kept_and_the_others_reported() -> None:
         shared.add_breakpoint(block, CacheBreakpoint(origin="openai-chat"), ("tools", number))
     assert shared.limit_breakpoints() == 4
     assert ["cache_control" in block for block in blocks] == [False, False, True, True, True, True]
-    assert losses(shared.ledger) == [("dropped", "cache_mark", f"tools[{number}].cache") for number in (0, 1)]
+    assert losses(shared.ledger) == [("dropped", "cache_breakpoint", f"tools[{number}].cache") for number in (0, 1)]
 
 
 @pytest.mark.parametrize("origin", ["openai-chat", "openai-responses", NAME])

@@ -77,12 +77,12 @@ def test_what_needs_no_repair_keeps_every_byte(message: bytes) -> None:
 @pytest.mark.parametrize(
     ("block", "feature"),
     [
-        (thinking(OURS), "thinking_seal"),
-        (thinking(envelope(kind="thinking", origin="a", type="thinking")), "thinking_seal"),
-        (thinking(b"rsv1.not-an-envelope"), "thinking_seal"),
+        (thinking(OURS), "thinking_signature"),
+        (thinking(envelope(kind="thinking", origin="a", type="thinking")), "thinking_signature"),
+        (thinking(b"rsv1.not-an-envelope"), "thinking_signature"),
         (thinking(b""), "thinking"),
         (b'{"type":"thinking","thinking":"","signature"\n:\t""}', "thinking"),
-        (b'{"typ\\u0065":"redacted_thinking","data":"' + OURS + b'"}', "thinking_seal"),
+        (b'{"typ\\u0065":"redacted_thinking","data":"' + OURS + b'"}', "thinking_signature"),
     ],
     ids=["minted", "minted for a twin", "claims to be minted", "unsigned", "unsigned with spaces", "redacted"],
 )
@@ -112,7 +112,7 @@ def test_item_4_blank_texts_go_with_the_thinking_of_another_provider(blank: byte
     sent = repair_request(HEAD + message % (thinking(OURS) + b",") + TAIL, ledger)
     assert json.loads(sent)["messages"][1]["content"] == [json.loads(call)]
     assert told(ledger) == [
-        ("dropped", "thinking_seal", "messages[1].parts[0]"),
+        ("dropped", "thinking_signature", "messages[1].parts[0]"),
         ("dropped", "empty_text", "messages[1].parts[1]"),
     ]
     # A provider's own turn is as it said it.
@@ -201,9 +201,9 @@ def test_after_a_rejected_signature_all_sealed_thinking_goes() -> None:
     body = HEAD + message % b", ".join(blocks) + b"," + silent + TAIL
     assert without_reasoning(body, ledger) == HEAD + message % text + b"," + TAIL.removeprefix(b" ,")
     assert told(ledger) == [
-        ("dropped", "thinking_seal", "messages[1].parts[0]"),
-        ("dropped", "thinking_seal", "messages[1].parts[1]"),
-        ("dropped", "thinking_seal", "messages[2].parts[0]"),
+        ("dropped", "thinking_signature", "messages[1].parts[0]"),
+        ("dropped", "thinking_signature", "messages[1].parts[1]"),
+        ("dropped", "thinking_signature", "messages[2].parts[0]"),
     ]
 
 

@@ -143,7 +143,7 @@ def call(call_id: str = "c1", **members: JsonObject | str) -> JsonObject:
 
 def lost(conversation: Conversation, *features: str) -> list[tuple[str, str]]:
     """The lines of the ledger about reasoning, and about what nobody knew."""
-    wanted = features or ("thinking", "thinking_seal", "unknown_field", "foreign_content")
+    wanted = features or ("thinking", "thinking_signature", "unknown_field", "unsupported_content")
     return [(loss["fate"], loss["feature"]) for loss in conversation.losses if loss["feature"] in wanted]
 
 

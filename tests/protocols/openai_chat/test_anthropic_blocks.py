@@ -55,7 +55,7 @@ def test_item_11_tools_calls_and_results_reach_a_messages_provider() -> None:
     assert dig(body, "messages", 1, "content", 1) == dig(ASKED, "messages", 2, "content", 1)
     assert dig(body, "messages", 2, "content", 0, "tool_use_id") == "toolu_1"
     assert dig(body, "messages", 2, "content", 1, "text") == "Well?"
-    assert "unknown_field" not in lost and "foreign_content" not in lost
+    assert "unknown_field" not in lost and "unsupported_content" not in lost
 
 
 def test_item_11_tools_calls_and_results_reach_a_responses_provider() -> None:
@@ -66,7 +66,7 @@ def test_item_11_tools_calls_and_results_reach_a_responses_provider() -> None:
     assert isinstance(items, list)
     kinds = [item.get("type", "message") for item in items if isinstance(item, dict)]
     assert kinds == ["message", "message", "message", "function_call", "function_call_output", "message"]
-    assert "unknown_field" not in lost and "foreign_content" not in lost
+    assert "unknown_field" not in lost and "unsupported_content" not in lost
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_item_2_another_model_does_not_get_the_proof(client: str) -> None:
     conversation.model, conversation.upstream = "gpt-5", "openai"
     (only,) = objects(conversation.messages()[1], "tool_calls")
     assert "extra_content" not in only
-    assert lost(conversation) == [("dropped", "thinking_seal")]
+    assert lost(conversation) == [("dropped", "thinking_signature")]
 
 
 def test_item_2_a_proof_whose_call_is_gone_is_reported() -> None:
@@ -116,7 +116,7 @@ def test_item_2_a_proof_whose_call_is_gone_is_reported() -> None:
     kept = [block for block in objects(conversation.history[1], "content") if block["type"] != "tool_use"]
     conversation.history[1:] = [{"role": "assistant", "content": JsonList(kept)}, {"role": "user", "content": "so?"}]
     assert "extra_content" not in conversation.messages()[1]
-    assert lost(conversation) == [("dropped", "thinking_seal")]
+    assert lost(conversation) == [("dropped", "thinking_signature")]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -126,7 +126,7 @@ def test_item_2_gemini_3_takes_a_stand_in_for_calls_of_another_model(client: str
     first, second = objects(conversation.messages()[1], "tool_calls")
     assert first["extra_content"] == {"google": {"thought_signature": "skip_thought_signature_validator"}}
     assert "extra_content" not in second
-    assert lost(conversation) == [("invented", "thinking_seal")]
+    assert lost(conversation) == [("invented", "thinking_signature")]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_item_2_a_chat_client_s_own_proof_is_a_loss_abroad() -> None:
     result: JsonObject = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
     body: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "hi"}, message, result]}
     asked = translate_request(body, source=C, target=A)
-    assert ("dropped", "thinking_seal") in [(loss["fate"], loss["feature"]) for loss in asked.losses]
+    assert ("dropped", "thinking_signature") in [(loss["fate"], loss["feature"]) for loss in asked.losses]
 
 
 def _chunks(frames: bytes) -> list[JsonObject]:

@@ -102,7 +102,7 @@ def test_a_mark_is_written_in_this_protocols_words() -> None:
     encoder = PartEncoder(target(breakpoints=True), ledger)
     written = encoder.text(Text(text="a", cache=CacheBreakpoint(origin=A, ttl="1h")), ("messages", 0, "parts", 0))
     assert written == {"type": "text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}}
-    assert losses(ledger) == {("approximated", "cache_mark", "messages[0].parts[0].cache")}
+    assert losses(ledger) == {("approximated", "cache_breakpoint", "messages[0].parts[0].cache")}
 
 
 def test_media_are_written_in_this_protocols_form() -> None:

@@ -109,7 +109,7 @@ def test_item_3_other_parts_of_an_answer_are_not_lost_in_silence() -> None:
     conversation.hears(
         {"content": [{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]}, "stop"
     )
-    assert lost(conversation) == [("dropped", "foreign_content")]
+    assert lost(conversation) == [("dropped", "unsupported_content")]
     conversation = Conversation(A)
     conversation.streams(
         {"content": [{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]}, finish="stop"

@@ -64,7 +64,7 @@ def test_item_3_what_a_chat_client_sends_is_restored_or_reported(name: str, targ
     elif target == R and name == "reasoning_items":
         assert ITEM in objects(decode_object(asked.body), "input")
     else:
-        assert features & {"thinking", "thinking_seal"}
+        assert features & {"thinking", "thinking_signature"}
 
 
 @pytest.mark.parametrize(

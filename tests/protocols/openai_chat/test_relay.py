@@ -61,7 +61,7 @@ def test_entries_that_were_minted_for_another_are_cut_out(entry: bytes, at: str)
         repair_request(HEAD + MESSAGE % (NATIVE + b" , " + entry) + TAIL, ledger)
         == HEAD + MESSAGE % (NATIVE + b" ") + TAIL
     )
-    assert told(ledger) == [("dropped", "thinking_seal", at)]
+    assert told(ledger) == [("dropped", "thinking_signature", at)]
 
 
 def test_the_text_goes_with_the_proof_that_we_minted_and_a_routers_own_entries_stay() -> None:
@@ -89,7 +89,7 @@ def test_after_rejected_proof_all_details_go() -> None:
     body = HEAD + MESSAGE % NATIVE + b"," + MESSAGE % (NATIVE + b"," + NATIVE) + TAIL
     spoken = b'{"role":"assistant", "content":"yes","tool_calls":[]}'
     assert without_reasoning(body, ledger) == HEAD + spoken + b"," + spoken + TAIL
-    assert told(ledger) == [("dropped", "thinking_seal", f"messages[{number}].parts[0]") for number in (1, 2)]
+    assert told(ledger) == [("dropped", "thinking_signature", f"messages[{number}].parts[0]") for number in (1, 2)]
 
 
 CALL = b'{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}%b}'
@@ -110,7 +110,7 @@ def test_item_5_proofs_of_all_spellings_go(member: bytes) -> None:
     ledger = Ledger()
     body = HEAD + CALLING % (b"," + member, CALL % b"") + TAIL
     assert without_reasoning(body, ledger) == HEAD + CALLING % (b"", CALL % b"") + TAIL
-    assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
+    assert told(ledger) == [("dropped", "thinking_signature", "messages[1].parts[0]")]
 
 
 @pytest.mark.parametrize("whose", [b"google", b"vertex"])
@@ -120,7 +120,7 @@ def test_item_5_a_refused_proof_of_a_call_makes_room_for_none(whose: bytes) -> N
     body = HEAD + CALLING % (b"", CALL % (proof % (whose, b"EqQB")) + b"," + CALL % b"") + TAIL
     unproven = CALL % (proof % (whose, b"skip_thought_signature_validator")) + b"," + CALL % b""
     assert without_reasoning(body, ledger) == HEAD + CALLING % (b"", unproven) + TAIL
-    assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
+    assert told(ledger) == [("dropped", "thinking_signature", "messages[1].parts[0]")]
     assert without_reasoning(HEAD + CALLING % (b"", unproven) + TAIL, Ledger()) is None
 
 
@@ -139,7 +139,7 @@ def test_item_5_signed_parts_of_the_content_go() -> None:
     ledger = Ledger()
     body = HEAD + spoken % (signed + b"," + hidden + b"," + plain + b",") + TAIL
     assert without_reasoning(body, ledger) == HEAD + spoken % (plain + b",") + TAIL
-    assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
+    assert told(ledger) == [("dropped", "thinking_signature", "messages[1].parts[0]")]
     assert without_reasoning(HEAD + spoken % (plain + b",") + TAIL, Ledger()) is None
 
 
@@ -170,7 +170,7 @@ def test_item_5_calls_whose_proof_is_missed_get_what_stands_for_one() -> None:
     body = HEAD + proven + b"," + CALLING % (b"", CALL % b"" + b"," + CALL % b"") + TAIL
     stand_in = CALL % (proof % b"skip_thought_signature_validator") + b"," + CALL % b""
     assert sign_calls(body, ledger) == HEAD + proven + b"," + CALLING % (b"", stand_in) + TAIL
-    assert told(ledger) == [("invented", "thinking_seal", "messages[2]")]
+    assert told(ledger) == [("invented", "thinking_signature", "messages[2]")]
     assert sign_calls(HEAD + proven + TAIL, Ledger()) is None
     assert sign_calls(HEAD + CALLING % (b"", stand_in) + TAIL, Ledger()) is None
 

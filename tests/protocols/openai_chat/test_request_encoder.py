@@ -268,7 +268,7 @@ def test_what_the_conversation_changed_is_applied() -> None:
     body, ledger, _ = written(request)
     assert [dig(tool, "function", "name") for tool in objects(body, "tools")] == ["late"]
     assert body["reasoning_effort"] == "low"
-    assert ("approximated", "moved_tools", "tools[0]") in losses(ledger)
+    assert ("approximated", "tools_in_items", "tools[0]") in losses(ledger)
 
 
 def test_a_choice_is_refused_if_nothing_stands_for_the_tool() -> None:

@@ -481,7 +481,7 @@ def test_item_23_a_message_in_the_plural_is_read(several: bool) -> None:
     choice: JsonObject = {"index": 0, "finish_reason": "stop", "messages": [first, message] if several else message}
     ledger = Ledger()
     answer = CODEC.decode_response({"id": "a", "model": "m", "choices": [choice]}, ask(), ledger)
-    assert losses(ledger) == ({("dropped", "foreign_content", "choices[0].messages")} if several else set())
+    assert losses(ledger) == ({("dropped", "unsupported_content", "choices[0].messages")} if several else set())
     assert isinstance(answer, Response)
     assert answer.parts == (Text(text="Porto."),)
 

@@ -69,7 +69,7 @@ def test_a_grouped_tool_has_one_plain_name_for_the_client() -> None:
         (HostedCall(call_id="a", kind=HostedKind.MCP, name="x", arguments="{}"), "mcp"),
         (HostedResult(call_id="a", kind=HostedKind.MCP_LISTING), "mcp"),
         (Compaction(summary="s"), "compaction"),
-        (Foreign(origin=R, kind="image_generation_call", body={}), "foreign_content"),
+        (Foreign(origin=R, kind="image_generation_call", body={}), "unsupported_content"),
     ],
 )
 def test_what_an_answer_cannot_show_is_reported_under_its_feature(part: Part, feature: str) -> None:

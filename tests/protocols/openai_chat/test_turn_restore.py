@@ -309,7 +309,7 @@ def test_arguments_that_were_written_anew_are_the_same(spelled: str) -> None:
     restored = turn.restored(turn.body(turn.history(message)))
     assert b"reasoning_details" in restored
     losses = turn.translated(restored).losses
-    assert [loss for loss in losses if loss["feature"] in ("thinking", "thinking_seal")] == []
+    assert [loss for loss in losses if loss["feature"] in ("thinking", "thinking_signature")] == []
 
 
 def test_an_exact_turn_is_only_restored_to_the_letter() -> None:
@@ -388,7 +388,7 @@ def test_what_is_not_proven_is_left_out(mode: str) -> None:
     restored = turn.restored(turn.body(turn.history(turn.bare)))
     assert b"unsigned" not in restored and SIGNATURE.encode() in restored
     losses = turn.translated(restored).losses
-    assert [loss for loss in losses if loss["feature"] in ("thinking", "thinking_seal")] == []
+    assert [loss for loss in losses if loss["feature"] in ("thinking", "thinking_signature")] == []
 
 
 def test_who_wants_nothing_stored_gets_nothing_stored() -> None:

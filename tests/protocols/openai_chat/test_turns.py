@@ -349,7 +349,7 @@ def test_pitfall_175_cache_marks_only_where_the_model_takes_breakpoints() -> Non
     request = said(user(Text(text="a", cache=CacheBreakpoint(origin=A, ttl="1h"))))
     body, ledger, _ = written(request)
     assert body["messages"] == [{"role": "user", "content": "a"}]
-    assert losses(ledger) == {("dropped", "cache_mark", "messages[0].parts[0].cache")}
+    assert losses(ledger) == {("dropped", "cache_breakpoint", "messages[0].parts[0].cache")}
     marked: JsonValue = messages(request, breakpoints=True)[0]["content"]
     assert marked == [{"type": "text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"}}]
 
@@ -474,4 +474,4 @@ def test_item_6_instructions_after_an_answer_are_the_users_to_mistral() -> None:
     sent = objects(body["messages"])
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user", "user"]
     assert "be brief" in str(sent[4]["content"])
-    assert ("approximated", "late_instructions", "messages[4].parts[0]") in losses(ledger)
+    assert ("approximated", "mid_conversation_system", "messages[4].parts[0]") in losses(ledger)

@@ -69,8 +69,8 @@ def test_pitfall_108_111_reasoning_of_this_provider_returns_before_what_it_led_t
     ("seal", "loss"),
     [
         (None, "dropped thinking messages[0].parts[0]"),
-        (replace(SEAL, origin=MESSAGES, kind="thinking"), "dropped thinking_seal messages[0].parts[0]"),
-        (replace(SEAL, model="gpt-4"), "dropped thinking_seal messages[0].parts[0]"),
+        (replace(SEAL, origin=MESSAGES, kind="thinking"), "dropped thinking_signature messages[0].parts[0]"),
+        (replace(SEAL, model="gpt-4"), "dropped thinking_signature messages[0].parts[0]"),
     ],
 )
 def test_pitfall_104_109_116_strange_reasoning_is_dropped_and_never_shown(seal: Seal | None, loss: str) -> None:

@@ -53,7 +53,7 @@ def test_item_23_what_the_provider_ran_itself_is_no_call_of_the_client(client: s
     assert b"x_keyword_search" not in answer.body
     assert b"Line 1 runs." in answer.body
     assert (b'"stop_reason":"end_turn"' if client == MESSAGES else b'"finish_reason":"stop"') in answer.body
-    assert [loss["feature"] for loss in answer.losses if loss["at"] == "parts[0]"] == ["foreign_content"]
+    assert [loss["feature"] for loss in answer.losses if loss["at"] == "parts[0]"] == ["unsupported_content"]
 
 
 @pytest.mark.parametrize("client", [MESSAGES, CHAT])
@@ -63,7 +63,7 @@ def test_item_23_nor_is_it_one_in_a_stream(client: str) -> None:
     assert b"x_keyword_search" not in told
     assert b"Line 1 runs." in told
     assert (b'"stop_reason":"end_turn"' if client == MESSAGES else b'"finish_reason":"stop"') in told
-    assert [loss["feature"] for loss in translator.losses if loss["at"] == "parts[0]"] == ["foreign_content"]
+    assert [loss["feature"] for loss in translator.losses if loss["at"] == "parts[0]"] == ["unsupported_content"]
 
 
 def test_item_23_a_tool_in_free_text_that_was_declared_is_still_called() -> None:

@@ -56,7 +56,7 @@ def test_what_needs_no_repair_keeps_every_byte(item: bytes) -> None:
 def test_pitfall_109_reasoning_of_another_issuer_is_cut_out(token: bytes) -> None:
     ledger = Ledger()
     assert repair_request(HEAD + REASONING % token + TAIL, ledger) == HEAD + TAIL.removeprefix(b" , ")
-    assert told(ledger) == [("dropped", "thinking_seal", "messages[1].parts[0]")]
+    assert told(ledger) == [("dropped", "thinking_signature", "messages[1].parts[0]")]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_after_rejected_content_all_encrypted_reasoning_goes() -> None:
     left = b",".join([open_reasoning, COMPACTION % b"gAAA"])
     assert without_reasoning(HEAD + items + TAIL, ledger) == HEAD + left + b"," + TAIL.removeprefix(b" , ")
     assert told(ledger) == [
-        ("dropped", "thinking_seal", "messages[1].parts[0]"),
-        ("dropped", "thinking_seal", "messages[4].parts[0]"),
+        ("dropped", "thinking_signature", "messages[1].parts[0]"),
+        ("dropped", "thinking_signature", "messages[4].parts[0]"),
     ]
 
 
@@ -106,8 +106,8 @@ def test_item_5_reasoning_by_its_id_alone_goes_with_the_ids_that_ask_for_it() ->
     left = [message % b"", call % b"", reference % b"msg_2"]
     assert without_reasoning(HEAD + b",".join(items) + TAIL, ledger) == HEAD + b",".join(left) + TAIL
     assert told(ledger) == [
-        ("dropped", "thinking_seal", "messages[1].parts[0]"),
-        ("dropped", "thinking_seal", "messages[2].parts[0]"),
+        ("dropped", "thinking_signature", "messages[1].parts[0]"),
+        ("dropped", "thinking_signature", "messages[2].parts[0]"),
         ("dropped", "item_reference", "messages[3].parts[0]"),
         ("dropped", "item_reference", "messages[4].parts[0]"),
     ]

@@ -166,7 +166,7 @@ def test_pitfall_175_breakpoints_stand_on_parts_where_the_model_takes_them() -> 
     mark = CacheBreakpoint(origin=MESSAGES, ttl="1h")
     request = replace(ASKED, instructions=(Text(text="one", cache=mark),))
     body, losses = written(request)
-    assert (body["instructions"], losses) == ("one", ["dropped cache_mark instructions[0].cache"])
+    assert (body["instructions"], losses) == ("one", ["dropped cache_breakpoint instructions[0].cache"])
     body, _ = written(request, breakpoints=True)
     part = {"type": "input_text", "text": "one", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
     assert items(body)[0] == {"type": "message", "role": "developer", "content": [part]}
@@ -230,7 +230,7 @@ def test_tools_that_the_conversation_removed_are_reported_where_they_were_declar
     body, losses = written(replace(ASKED, tools=tools, updates=Updates(removed=("b",))))
     found = body["tools"]
     assert isinstance(found, list) and len(found) == 2
-    assert losses == ["approximated moved_tools tools[1]", "approximated tool_name tools[2].name"]
+    assert losses == ["approximated tools_in_items tools[1]", "approximated tool_name tools[2].name"]
 
 
 def test_item_19_other_vendors_words_of_a_chat_client_are_told_in_this_protocols() -> None:

@@ -217,7 +217,7 @@ def test_hosted_calls_have_one_item_each() -> None:
 def test_what_has_no_item_is_reported() -> None:
     body, losses = told(answer(Foreign(origin=MESSAGES, kind="fallback", body={}), Compaction(summary="s")))
     assert [item["type"] for item in output(body)] == ["compaction"]
-    assert losses == ["dropped foreign_content parts[0]"]
+    assert losses == ["dropped unsupported_content parts[0]"]
 
 
 def test_pitfall_135_136_what_the_end_says_and_this_wire_cannot_is_reported() -> None:

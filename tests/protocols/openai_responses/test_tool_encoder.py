@@ -82,7 +82,7 @@ def test_pitfall_146_options_of_messages_tools_do_not_leak() -> None:
         }
     ]
     assert losses == [
-        "dropped cache_mark tools[0].cache",
+        "dropped cache_breakpoint tools[0].cache",
         "dropped tool_options tools[0].extras.eager_input_streaming",
         "dropped tool_options tools[0].callers",
         "approximated tool_options tools[0].examples",

@@ -78,7 +78,7 @@ class RequestEncodeContext:
         if ttl is not None:
             control["ttl"] = ttl
         if ttl != cache.ttl:
-            self.ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), f"kept for {ttl} instead of {cache.ttl}")
+            self.ledger.approximated(Feature.CACHE_BREAKPOINT, (*at, "cache"), f"kept for {ttl} instead of {cache.ttl}")
         self.breakpoints = True
         block["cache_control"] = control
         self._marked_blocks.append((block, at))
@@ -91,7 +91,9 @@ class RequestEncodeContext:
         for block, at in self._marked_blocks[:surplus]:
             del block["cache_control"]
             self.ledger.dropped(
-                Feature.CACHE_MARK, (*at, "cache"), f"only the last {CACHE_BREAKPOINTS_LIMIT} breakpoints are taken"
+                Feature.CACHE_BREAKPOINT,
+                (*at, "cache"),
+                f"only the last {CACHE_BREAKPOINTS_LIMIT} breakpoints are taken",
             )
         return CACHE_BREAKPOINTS_LIMIT
 

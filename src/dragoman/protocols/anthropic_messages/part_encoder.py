@@ -177,7 +177,7 @@ def _encode_thinking(part: Part, at: Place, writing: RequestEncodeContext) -> Js
         and opens(seal, NAME, target.model, target.capabilities)
     ):
         return seal.body
-    feature = Feature.THINKING if seal is None else Feature.THINKING_SEAL
+    feature = Feature.THINKING if seal is None else Feature.THINKING_SIGNATURE
     writing.ledger.dropped(feature, at, "this provider cannot open the reasoning of another")
     return None
 

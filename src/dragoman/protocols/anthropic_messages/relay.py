@@ -184,7 +184,7 @@ class _Message:
         """The message without its sealed thinking; None if there is none in it."""
         for index, span in enumerate(self._blocks):
             if _may_think(self._message, span.start, span.end) and self._block(index).get("type") in _SEALED:
-                self._drop(index, Feature.THINKING_SEAL, "the provider refused a signature in this conversation")
+                self._drop(index, Feature.THINKING_SIGNATURE, "the provider refused a signature in this conversation")
         return self._pieces()
 
     def _judge(self, index: int, calls: set[str]) -> None:
@@ -194,10 +194,10 @@ class _Message:
                 if block.get("signature") == "":
                     self._drop(index, Feature.THINKING, "thinking without a signature is refused")
                 elif is_ours(block.get("signature")):
-                    self._drop(index, Feature.THINKING_SEAL, _NOT_OPENED)
+                    self._drop(index, Feature.THINKING_SIGNATURE, _NOT_OPENED)
             case "redacted_thinking":
                 if is_ours(block.get("data")):
-                    self._drop(index, Feature.THINKING_SEAL, _NOT_OPENED)
+                    self._drop(index, Feature.THINKING_SIGNATURE, _NOT_OPENED)
             case "compaction":
                 if is_ours(block.get("signature")):
                     self._replace_compaction(index, block)

@@ -210,9 +210,11 @@ def _encode_cache_options(
             continue
         if placed and value in _LONG:
             control["ttl"] = "1h"
-            ledger.approximated(Feature.CACHE_MARK, ("cache", member), "kept for an hour")
+            ledger.approximated(Feature.CACHE_BREAKPOINT, ("cache", member), "kept for an hour")
         elif value not in ("in_memory", "in-memory"):
-            ledger.dropped(Feature.CACHE_MARK, ("cache", member), "this provider keeps what it caches as it sees fit")
+            ledger.dropped(
+                Feature.CACHE_BREAKPOINT, ("cache", member), "this provider keeps what it caches as it sees fit"
+            )
     writing.drop(options.extras, ("cache",))
 
 

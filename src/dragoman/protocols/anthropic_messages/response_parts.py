@@ -87,7 +87,9 @@ def encode_response_part(part: Part, at: Place, answering: ResponseEncodeContext
     encoder = _ENCODERS.get(type(part))
     if encoder is not None:
         return encoder(part, at, answering)
-    answering.ledger.dropped(Feature.FOREIGN_CONTENT, at, f"a Messages client knows no {type(part).__name__.lower()}")
+    answering.ledger.dropped(
+        Feature.UNSUPPORTED_CONTENT, at, f"a Messages client knows no {type(part).__name__.lower()}"
+    )
     return None
 
 

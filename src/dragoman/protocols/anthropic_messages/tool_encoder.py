@@ -117,7 +117,7 @@ def _tool_places(request: Request, original: Request, writing: RequestEncodeCont
     active_ids = {id(tool) for tool in request.tools}
     for index, tool in enumerate(original.tools):
         if id(tool) not in active_ids:
-            writing.ledger.approximated(Feature.MOVED_TOOLS, ("tools", index), "removed by the conversation")
+            writing.ledger.approximated(Feature.TOOLS_IN_ITEMS, ("tools", index), "removed by the conversation")
     return [places[id(tool)] for tool in request.tools]
 
 

@@ -226,7 +226,7 @@ def _encode_late(
             else "instructions only at the top"
         )
         note = f"this model takes {where}; told as tagged user text"
-        writing.ledger.approximated(Feature.LATE_INSTRUCTIONS, at, note)
+        writing.ledger.approximated(Feature.MID_CONVERSATION_SYSTEM, at, note)
 
 
 def _late_blocks(turn: Turn, writing: RequestEncodeContext) -> JsonList:

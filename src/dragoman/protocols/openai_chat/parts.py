@@ -306,7 +306,7 @@ class PartEncoder:
                 return [{"type": "text", "text": text}] if text else []
             case _:
                 raise RefusedError(
-                    Feature.FOREIGN_CONTENT.value,
+                    Feature.UNSUPPORTED_CONTENT.value,
                     render_place(at),
                     f"a user's message to this provider cannot hold a {type(part).__name__}",
                 )
@@ -331,14 +331,14 @@ class PartEncoder:
         if cache is None:
             return written
         if not self.breakpoints:
-            self._ledger.dropped(Feature.CACHE_MARK, at, "this provider takes no cache breakpoints")
+            self._ledger.dropped(Feature.CACHE_BREAKPOINT, at, "this provider takes no cache breakpoints")
             return written
         breakpoint_: JsonObject = {"mode": "explicit"}
         ttl = _TTLS.get(cache.ttl or "5m", cache.ttl)
         if ttl is not None:
             breakpoint_["ttl"] = ttl
         if cache.origin == ANTHROPIC or ttl != cache.ttl:
-            self._ledger.approximated(Feature.CACHE_MARK, at, "written as a cache breakpoint")
+            self._ledger.approximated(Feature.CACHE_BREAKPOINT, at, "written as a cache breakpoint")
         written["prompt_cache_breakpoint"] = breakpoint_
         return written
 

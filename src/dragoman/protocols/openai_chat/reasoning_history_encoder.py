@@ -44,7 +44,9 @@ class Echo:
         """Take one part, after so many calls; give what of it stands in the content."""
         seal, target = part.seal, self._target
         if seal is None or not opens(seal, NAME, target.model, target.capabilities, target.vendor):
-            self._ledger.dropped(Feature.THINKING_SEAL if is_call_signature(part) else Feature.THINKING, at, NOT_ISSUED)
+            self._ledger.dropped(
+                Feature.THINKING_SIGNATURE if is_call_signature(part) else Feature.THINKING, at, NOT_ISSUED
+            )
             return []
         if is_call_signature(part):
             self._signatures.append((seal, at, calls))
@@ -89,14 +91,14 @@ class Echo:
                 # Its call got another id on the way; a proof stands directly before its call.
                 position = before
             if position is None:
-                self._ledger.dropped(Feature.THINKING_SEAL, at, "the call that it proves is gone")
+                self._ledger.dropped(Feature.THINKING_SIGNATURE, at, "the call that it proves is gone")
                 continue
             signed.add(position)
             attach_signature(seal, written[position])
         if value and written and not call_signature(written[0]):
             stand_in(value, written[0])
             self._ledger.invented(
-                Feature.THINKING_SEAL, calls[0][1], "a documented value stands for the proof of the call"
+                Feature.THINKING_SIGNATURE, calls[0][1], "a documented value stands for the proof of the call"
             )
 
 

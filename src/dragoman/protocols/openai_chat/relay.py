@@ -76,7 +76,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         if not cut and not edits:
             return None
         note = "the provider refused proof of reasoning in this conversation"
-        ledger.dropped(Feature.THINKING_SEAL, _thinking(number), note)
+        ledger.dropped(Feature.THINKING_SIGNATURE, _thinking(number), note)
         return _unless_empty(replaced(message, [*edits, *((gap, b"") for gap in gaps(message, cut))]))
 
     return rewritten(body, "messages", _may_have_signatures, rewrite)
@@ -90,7 +90,7 @@ def sign_calls(body: bytes, ledger: Ledger) -> bytes | None:
         if not calls or any(_has_signature(message, span) for _, span in calls):
             return None
         note = "the provider demands proof of its calls, which is not to be had"
-        ledger.invented(Feature.THINKING_SEAL, ("messages", number), note)
+        ledger.invented(Feature.THINKING_SIGNATURE, ("messages", number), note)
         first = calls[0][1]
         return [replaced(message, [(first, _with_stand_in(message, first))])]
 
@@ -218,7 +218,7 @@ def _is_foreign(message: bytes, span: JsonSpan, number: int, ledger: Ledger) -> 
     ):
         return False
     at = ("messages", number, "turn") if entry.get("format") == FORMAT_TURN else _thinking(number)
-    ledger.dropped(Feature.THINKING_SEAL, at, "this provider did not issue it")
+    ledger.dropped(Feature.THINKING_SIGNATURE, at, "this provider did not issue it")
     return True
 
 

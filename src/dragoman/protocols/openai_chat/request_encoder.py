@@ -126,7 +126,7 @@ class _RequestEncoder:
                 if id(tool) in active:
                     placed.append((tool, (*at, index)))
                 else:
-                    self._ledger.approximated(Feature.MOVED_TOOLS, (*at, index), "removed by the conversation")
+                    self._ledger.approximated(Feature.TOOLS_IN_ITEMS, (*at, index), "removed by the conversation")
         return placed
 
     def _drop(self, feature: Feature, at: Place, note: str = "this provider is not known to take it") -> None:
@@ -363,11 +363,13 @@ class _RequestEncoder:
     def _caching(self, cache: CacheOptions) -> None:
         drop_extras(cache.extras, ("cache",), self._ledger)
         if cache.automatic is not None and cache.automatic.ttl is not None:
-            self._drop(Feature.CACHE_MARK, ("cache", "automatic", "ttl"), "prefixes are cached without being asked")
+            self._drop(
+                Feature.CACHE_BREAKPOINT, ("cache", "automatic", "ttl"), "prefixes are cached without being asked"
+            )
         if not self._capabilities.official:
             for name, given in (("explicit", cache.explicit), ("ttl", cache.ttl), ("retention", cache.retention)):
                 if given is not None:
-                    self._drop(Feature.CACHE_MARK, ("cache", name))
+                    self._drop(Feature.CACHE_BREAKPOINT, ("cache", name))
             return
         options: JsonObject = {}
         if cache.explicit is not None:
@@ -375,7 +377,7 @@ class _RequestEncoder:
         if cache.ttl is not None:
             options["ttl"] = "30m"
             if cache.ttl != "30m":
-                self._ledger.approximated(Feature.CACHE_MARK, ("cache", "ttl"), "caches live 30 minutes here")
+                self._ledger.approximated(Feature.CACHE_BREAKPOINT, ("cache", "ttl"), "caches live 30 minutes here")
         if options:
             self._body["prompt_cache_options"] = options
         _put(self._body, "prompt_cache_retention", cache.retention)

@@ -152,7 +152,7 @@ def _last_message(choice: Fields, ledger: Ledger) -> Fields | None:
     if not isinstance(messages, list) or not messages:
         return None
     if len(messages) > 1:
-        ledger.dropped(Feature.FOREIGN_CONTENT, ("choices", 0, "messages"), "only the last message is the answer")
+        ledger.dropped(Feature.UNSUPPORTED_CONTENT, ("choices", 0, "messages"), "only the last message is the answer")
     return list(choice.each("messages"))[-1]
 
 
@@ -284,7 +284,7 @@ def _decode_content(owner: Fields, target: TargetModel, ledger: Ledger) -> list[
             continue
         piece = Fields(part, ((owner.path, "content"), position)).optional_text("text")
         if piece is None:
-            ledger.dropped(Feature.FOREIGN_CONTENT, ("parts", len(parts)), f"only {NAME} knows {kind!r}")
+            ledger.dropped(Feature.UNSUPPORTED_CONTENT, ("parts", len(parts)), f"only {NAME} knows {kind!r}")
         elif parts and isinstance(last := parts[-1], Text):
             parts[-1] = Text(text=last.text + piece)
         elif piece:

@@ -98,9 +98,9 @@ def report_hidden(part: Part, index: int, ledger: Ledger) -> None:
         case Compaction():
             ledger.dropped(Feature.COMPACTION, at, "there are no compactions here")
         case Foreign():
-            ledger.dropped(Feature.FOREIGN_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
+            ledger.dropped(Feature.UNSUPPORTED_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
         case _:
-            ledger.dropped(Feature.FOREIGN_CONTENT, at, f"an answer here holds no {type(part).__name__}")
+            ledger.dropped(Feature.UNSUPPORTED_CONTENT, at, f"an answer here holds no {type(part).__name__}")
 
 
 class Paragraphs:

@@ -314,7 +314,7 @@ class ChatStreamEncoder:
         frames = [self._turn()]
         for _ in self._signatures:
             note = "the call that it proves is not told"
-            self._ledger.dropped(Feature.THINKING_SEAL, ("parts",), note)
+            self._ledger.dropped(Feature.THINKING_SIGNATURE, ("parts",), note)
         if stop.reason is StopReason.REFUSAL and stop.explanation and not self._refused:
             frames.append(self._delta({"refusal": stop.explanation}))
         finish_reason = finish_reason_of(stop, calls=self._calls > 0, refusal=self._refused, legacy=self._legacy)

@@ -133,7 +133,7 @@ class ToolEncoder:
         if entry is None:
             return
         if tool.cache is not None:
-            self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "tools carry no cache marks here")
+            self._ledger.dropped(Feature.CACHE_BREAKPOINT, (*at, "cache"), "tools carry no cache breakpoints here")
         function: JsonObject = {"name": entry.wire}
         description = tool.description
         if tool.examples:

@@ -136,7 +136,9 @@ class TurnEncoder:
         if not texts:
             return
         if self._begun and not self._capabilities.system_anywhere:
-            self._ledger.approximated(Feature.LATE_INSTRUCTIONS, turn.places[0], "written as a tagged user message")
+            self._ledger.approximated(
+                Feature.MID_CONVERSATION_SYSTEM, turn.places[0], "written as a tagged user message"
+            )
             late: list[JsonObject] = [{**text, "text": tagged(str(text["text"]))} for text in texts]
             self._write_message({"role": "user", "content": joined_content(late)})
             return
@@ -278,7 +280,7 @@ class TurnEncoder:
             if foreign:
                 text.add({"type": "text", "text": foreign}, at)
         else:
-            self._ledger.dropped(Feature.FOREIGN_CONTENT, at, "an assistant message is text only here")
+            self._ledger.dropped(Feature.UNSUPPORTED_CONTENT, at, "an assistant message is text only here")
 
     def _call(self, part: ToolCall, at: Place) -> JsonObject:
         if not part.name:
@@ -301,7 +303,7 @@ class TurnEncoder:
         else:
             drop_extras(part.extras, at, self._ledger)
         if part.cache is not None:
-            self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "calls carry no cache marks here")
+            self._ledger.dropped(Feature.CACHE_BREAKPOINT, (*at, "cache"), "calls carry no cache breakpoints here")
 
     def _results(self, turn: Turn) -> None:
         written, fits = self._written, self._fits

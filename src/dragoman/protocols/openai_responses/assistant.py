@@ -90,7 +90,7 @@ class AssistantWriter:
             writer = _WRITERS.get(kind)
             if writer is None:
                 raise RefusedError(
-                    Feature.FOREIGN_CONTENT.value,
+                    Feature.UNSUPPORTED_CONTENT.value,
                     render_place(at),
                     f"{kind.__name__} cannot stand in an assistant message",
                 )
@@ -265,7 +265,7 @@ class AssistantWriter:
         if sealed is None:
             self._ledger.dropped(Feature.THINKING, at, "reasoning without proof is not sent back")
         elif sealed.kind != "item" or not opens(sealed, NAME, self._target.model, self._capabilities):
-            self._ledger.dropped(Feature.THINKING_SEAL, at, "another issuer's reasoning cannot be opened here")
+            self._ledger.dropped(Feature.THINKING_SIGNATURE, at, "another issuer's reasoning cannot be opened here")
         else:
             self._thinking.append(sealed.body)
             self._thought_at.append(at)

@@ -360,7 +360,9 @@ class InputWriter:
         writer = _INPUT.get(type(part))
         if writer is None:
             raise RefusedError(
-                Feature.FOREIGN_CONTENT.value, render_place(at), f"{type(part).__name__} cannot stand in user content"
+                Feature.UNSUPPORTED_CONTENT.value,
+                render_place(at),
+                f"{type(part).__name__} cannot stand in user content",
             )
         return writer(self, part, at)
 
@@ -384,14 +386,16 @@ class InputWriter:
         ttl = cache.ttl
         if cache.origin == "anthropic-messages":
             ttl = "12h" if cache.ttl == "1h" else None
-            self._ledger.approximated(Feature.CACHE_MARK, (*at, "cache"), "lifetimes differ between the protocols")
+            self._ledger.approximated(
+                Feature.CACHE_BREAKPOINT, (*at, "cache"), "lifetimes differ between the protocols"
+            )
         breakpoint_: JsonObject = {"mode": "explicit"} if ttl is None else {"mode": "explicit", "ttl": ttl}
         return {**written, "prompt_cache_breakpoint": breakpoint_}
 
     def lose_breakpoint(self, cache: CacheBreakpoint | None, at: Place) -> None:
         """Report a cache mark that has no place here."""
         if cache is not None:
-            self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "no cache breakpoint can stand here")
+            self._ledger.dropped(Feature.CACHE_BREAKPOINT, (*at, "cache"), "no cache breakpoint can stand here")
 
     def _text(self, part: Part, at: Place) -> JsonObject:
         assert isinstance(part, Text)

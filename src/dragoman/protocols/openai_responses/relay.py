@@ -48,7 +48,7 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
             return None
         at: Place = ("messages", number, "parts", 0)
         if item.get("type") == REASONING:
-            ledger.dropped(Feature.THINKING_SEAL, at, "another issuer's reasoning cannot be opened here")
+            ledger.dropped(Feature.THINKING_SIGNATURE, at, "another issuer's reasoning cannot be opened here")
             return []
         return [_summary_message(item, at, ledger)] if item.get("type") == COMPACTION else None
 
@@ -63,7 +63,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         kind, own = item.get("type"), item.get("id")
         at: Place = ("messages", number, "parts", 0)
         if _is_sealed(item):
-            ledger.dropped(Feature.THINKING_SEAL, at, "the provider refused reasoning of this conversation")
+            ledger.dropped(Feature.THINKING_SIGNATURE, at, "the provider refused reasoning of this conversation")
             return []
         from_model = kind in _ALSO_WITHOUT_ID or (kind is None and item.get("role") == "assistant")
         if own is None or not (from_model or (kind == REASONING and not _is_native_id(own))):

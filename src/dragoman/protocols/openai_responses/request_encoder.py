@@ -147,7 +147,7 @@ class _RequestEncoder:
                 if id(tool) in active_ids:
                     places.append((*at, index))
                 else:
-                    self._ledger.approximated(Feature.MOVED_TOOLS, (*at, index), "removed by the conversation")
+                    self._ledger.approximated(Feature.TOOLS_IN_ITEMS, (*at, index), "removed by the conversation")
         return places
 
     def _instructions(self, turns: TurnWriter) -> tuple[str | None, JsonList | None]:

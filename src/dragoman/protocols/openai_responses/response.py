@@ -298,7 +298,7 @@ class Assembly:
             case _:
                 self._finish_message()
                 self._builder.ledger.dropped(
-                    Feature.FOREIGN_CONTENT, at, f"{type(part).__name__} has no item for this client"
+                    Feature.UNSUPPORTED_CONTENT, at, f"{type(part).__name__} has no item for this client"
                 )
 
     def _add(self, item: JsonObject) -> None:

@@ -234,7 +234,9 @@ class ResponsesStreamEncoder:
         opener = _OPENERS.get(type(part))
         if opener is None:
             self._ledger.dropped(
-                Feature.FOREIGN_CONTENT, ("parts", event.index), f"{type(part).__name__} has no item for this client"
+                Feature.UNSUPPORTED_CONTENT,
+                ("parts", event.index),
+                f"{type(part).__name__} has no item for this client",
             )
             return written
         return written + opener(self, part)

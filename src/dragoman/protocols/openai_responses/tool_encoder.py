@@ -106,7 +106,7 @@ class ToolEncoder:
                 return {"type": "tool_search"}
 
     def _lose_breakpoint(self, at: Place) -> None:
-        self._ledger.dropped(Feature.CACHE_MARK, (*at, "cache"), "tools carry no cache breakpoints here")
+        self._ledger.dropped(Feature.CACHE_BREAKPOINT, (*at, "cache"), "tools carry no cache breakpoints here")
 
     def _lose(self, name: str, at: Place) -> None:
         self._lost = name

@@ -1,0 +1,32 @@
+"""Names that earlier versions stored are read as today's."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.model.features import Feature
+from dragoman.records.journal_entry import LossEntry
+from dragoman.records.old_names import FEATURES, with_current_names
+from dragoman.records.rows import RecordDetails
+from tests.records.invented import entry
+
+
+def test_every_new_name_is_one_of_today_and_no_old_one_is() -> None:
+    features = {feature.value for feature in Feature}
+    assert set(FEATURES.values()) <= features
+    assert not features & set(FEATURES)
+
+
+@pytest.mark.parametrize(("old", "new"), FEATURES.items())
+def test_an_old_feature_is_read_by_its_new_name_and_its_neighbours_stay(old: str, new: str) -> None:
+    stored = (LossEntry("top_k", "dropped", "top_k"), LossEntry(old, "approximated", "messages[0]"))
+    expected = (stored[0], LossEntry(new, "approximated", "messages[0]"))
+    journaled = replace(entry(1), losses=stored)
+    assert with_current_names(journaled) == replace(journaled, losses=expected)
+    assert with_current_names(RecordDetails(losses=stored, size=7)) == RecordDetails(losses=expected, size=7)
+
+
+def test_what_holds_no_old_name_is_not_copied() -> None:
+    current = replace(entry(1), losses=(LossEntry("cache_breakpoint", "dropped", "cache"),))
+    assert with_current_names(current) is current
