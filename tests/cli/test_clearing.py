@@ -38,7 +38,9 @@ def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
         assert out.startswith(f"dragoman {__version__} at {where}: 2 workers, 0 requests under way\n")
         line = next(line for line in out.splitlines() if line.startswith("chat/served"))
         # Since when is not said of what was a moment ago.
-        assert re.search(r"resting for another [0-9.]+ s(, since [0-9.]+ s ago)?: no_answer [0-9.]+ s ago", line), line
+        assert re.search(
+            r"resting for another [0-9.]+ s(, since [0-9.]+ s ago)?: connection_lost [0-9.]+ s ago", line
+        ), line
         status, out, err = asked(house, "--clear", "chat/served")
         assert (status, err) == (0, "")
         assert out == "chat/served is good again: it was resting, and 0 keys rested\n"

@@ -443,7 +443,7 @@ def test_what_we_break_ourselves_is_not_free(stream: bool, monkeypatch: pytest.M
     # Beside it there is what the client was told in the end, which is no exchange of its own.
     (record,) = [record for record in records if record.kind]
     assert record.cost is not None and record.cost.unpriced == ("usage",)
-    assert [(attempt.kind, attempt.maybe_billed) for attempt in record.attempts] == [("ours", True)]
+    assert [(attempt.kind, attempt.maybe_billed) for attempt in record.attempts] == [("gateway_error", True)]
 
 
 @pytest.mark.parametrize("path", [PATH[CHAT], "/v1/embeddings"])
@@ -559,7 +559,7 @@ def test_a_failed_response_without_counts_is_an_error_unless_it_says_something(
     (record,) = records
     assert record.failure == "internal" and not record.estimated
     assert (record.tokens, record.cost) == (None, UNREPORTED if says else None)
-    assert {attempt.kind for attempt in record.attempts} == {"no_answer"}
+    assert {attempt.kind for attempt in record.attempts} == {"connection_lost"}
     assert [attempt.cost for attempt in record.attempts] == [record.cost] * len(record.attempts)
 
 

@@ -165,7 +165,7 @@ def test_pitfall_353_rests_are_shown_by_the_places_of_their_keys() -> None:
     clock = Clock()
     rotation = Rotation(("a", "b"), clock, provider="p")
     assert rotation.active_cooldowns() == []
-    rotation.cool("b", 900, why="no_money", hint=86400.0)
+    rotation.cool("b", 900, why="insufficient_quota", hint=86400.0)
     rotation.cool("b", 60, "m", why="rate_limited")
     rotation.cooldowns.start("of nobody here", "", 1000.0)
     shown = [
@@ -173,7 +173,7 @@ def test_pitfall_353_rests_are_shown_by_the_places_of_their_keys() -> None:
         for place, notice in rotation.active_cooldowns()
     ]
     assert shown == [
-        (1, "", 100.0, 1000.0, "no_money", 86400.0),
+        (1, "", 100.0, 1000.0, "insufficient_quota", 86400.0),
         (1, "m", 100.0, 160.0, "rate_limited", 0.0),
     ]
     clock.now += 60

@@ -6,16 +6,30 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.model.features import Feature
-from dragoman.records.journal_entry import LossEntry
-from dragoman.records.old_names import FEATURES, with_current_names
+from dragoman.records.journal_entry import CallEntry, LossEntry
+from dragoman.records.old_names import FEATURES, OUTCOMES, with_current_names
 from dragoman.records.rows import RecordDetails
+from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.records.invented import entry
 
 
 def test_every_new_name_is_one_of_today_and_no_old_one_is() -> None:
-    features = {feature.value for feature in Feature}
-    assert set(FEATURES.values()) <= features
-    assert not features & set(FEATURES)
+    for names, values in (
+        (OUTCOMES, {outcome.value for outcome in AttemptOutcome}),
+        (FEATURES, {feature.value for feature in Feature}),
+    ):
+        assert set(names.values()) <= values
+        assert not values & set(names)
+
+
+@pytest.mark.parametrize(("old", "new"), OUTCOMES.items())
+def test_an_old_outcome_is_read_by_its_new_name_and_its_neighbours_stay(old: str, new: str) -> None:
+    first = CallEntry("a", "m", "openai-chat", "rate_limited", 429)
+    stored = CallEntry("b", "n", "openai-chat", old, 500, 1, 2, 3, "req_1", 0, maybe_billed=True)
+    expected = (first, replace(stored, kind=new))
+    journaled = replace(entry(1), calls=(first, stored))
+    assert with_current_names(journaled) == replace(journaled, calls=expected)
+    assert with_current_names(RecordDetails(calls=(first, stored), size=7)) == RecordDetails(calls=expected, size=7)
 
 
 @pytest.mark.parametrize(("old", "new"), FEATURES.items())
@@ -28,5 +42,11 @@ def test_an_old_feature_is_read_by_its_new_name_and_its_neighbours_stay(old: str
 
 
 def test_what_holds_no_old_name_is_not_copied() -> None:
-    current = replace(entry(1), losses=(LossEntry("cache_breakpoint", "dropped", "cache"),))
+    current = replace(
+        entry(1),
+        # What became of the exchange as a whole keeps its names.
+        outcome="refused",
+        calls=(CallEntry("a", "m", "openai-chat", "content_refused"),),
+        losses=(LossEntry("cache_breakpoint", "dropped", "cache"),),
+    )
     assert with_current_names(current) is current

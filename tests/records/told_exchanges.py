@@ -113,7 +113,13 @@ FAILED_OVER = JournalEntry(
             "mistral", "large", "openai-chat", kind="rate_limited", status=429, started=500, ended=200_000, key=1
         ),
         CallEntry(
-            "mistral", "large", "openai-chat", kind="silent", started=200_100, ended=1_200_000, maybe_billed=True
+            "mistral",
+            "large",
+            "openai-chat",
+            kind="first_byte_timeout",
+            started=200_100,
+            ended=1_200_000,
+            maybe_billed=True,
         ),
         CallEntry("home", "qwen3", "openai-chat", kind="answered", status=200, started=1_200_200, ended=2_999_000),
     ),
@@ -135,7 +141,13 @@ GONE = JournalEntry(
     duration=400_000,
     calls=(
         CallEntry(
-            "anthropic", "claude-sonnet-4-5", "anthropic-messages", kind="left", status=200, started=10, ended=400_000
+            "anthropic",
+            "claude-sonnet-4-5",
+            "anthropic-messages",
+            kind="client_disconnected",
+            status=200,
+            started=10,
+            ended=400_000,
         ),
     ),
 )
@@ -165,7 +177,7 @@ BROKEN = JournalEntry(
     status=200,
     failure="bad_gateway",
     duration=700_000,
-    calls=(CallEntry("mistral", "large", "openai-chat", kind="broken", status=200, started=10, ended=650_000),),
+    calls=(CallEntry("mistral", "large", "openai-chat", kind="stream_broken", status=200, started=10, ended=650_000),),
 )
 LOST = JournalEntry(
     id="req_lost",

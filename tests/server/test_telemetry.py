@@ -97,7 +97,7 @@ def test_a_client_that_leaves_is_told_as_one_that_left() -> None:
         gate.deserted()
         own, call = collector.wait_for(2)
         assert attributes(own.attributes)["dragoman.outcome"] == "cancelled"
-        assert attributes(call.attributes)["dragoman.call.outcome"] == "left"
+        assert attributes(call.attributes)["dragoman.call.outcome"] == "client_disconnected"
         assert [span.status.code for span in (own, call)] == [Status.STATUS_CODE_UNSET] * 2
 
 

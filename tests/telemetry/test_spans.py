@@ -140,7 +140,7 @@ def test_every_try_is_told_with_what_became_of_it() -> None:
     assert "error.type" not in whole.attributes
     assert [(call.name, call.failed, call.attributes.get("error.type")) for call in calls] == [
         ("call mistral", True, "rate_limited"),
-        ("call mistral", True, "silent"),
+        ("call mistral", True, "first_byte_timeout"),
         ("call home", False, None),
     ]
     assert [call.attributes.get("http.response.status_code") for call in calls] == [429, None, 200]

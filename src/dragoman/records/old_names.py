@@ -9,11 +9,26 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import JournalEntry, LossEntry
+from dragoman.records.journal_entry import CallEntry, JournalEntry, LossEntry
 
 if TYPE_CHECKING:
     from dragoman.records.rows import RecordDetails
 
+# Outcomes of attempts.
+OUTCOMES = {
+    "no_money": "insufficient_quota",
+    "bad_key": "invalid_key",
+    "too_long": "context_length_exceeded",
+    "refused": "content_refused",
+    "wrong_request": "invalid_request",
+    "silent": "first_byte_timeout",
+    "slow": "slow_response",
+    "no_answer": "connection_lost",
+    "broken": "stream_broken",
+    "full": "queue_full",
+    "ours": "gateway_error",
+    "left": "client_disconnected",
+}
 # Features of losses.
 FEATURES = {
     "thinking_seal": "thinking_signature",
@@ -28,6 +43,10 @@ _Stored = TypeVar("_Stored", JournalEntry, "RecordDetails")
 
 def with_current_names(stored: _Stored) -> _Stored:
     """A journal entry or the details of a row with today's names; the same object if it holds no old name."""
+    # Ingestion asks this of every entry, and nearly all of them have no old name and few calls.
+    for call in stored.calls:
+        if call.kind in OUTCOMES:
+            return _renamed(stored)
     for loss in stored.losses:
         if loss.feature in FEATURES:
             return _renamed(stored)
@@ -35,7 +54,15 @@ def with_current_names(stored: _Stored) -> _Stored:
 
 
 def _renamed(stored: _Stored) -> _Stored:
-    return replace(stored, losses=tuple([_loss(loss) for loss in stored.losses]))
+    return replace(
+        stored,
+        calls=tuple([_call(call) for call in stored.calls]),
+        losses=tuple([_loss(loss) for loss in stored.losses]),
+    )
+
+
+def _call(call: CallEntry) -> CallEntry:
+    return replace(call, kind=OUTCOMES.get(call.kind, call.kind))
 
 
 def _loss(loss: LossEntry) -> LossEntry:

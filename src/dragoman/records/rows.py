@@ -72,7 +72,7 @@ def details_of(encoded: bytes) -> RecordDetails:
 
 
 # What became of calls whose provider has worked, or may have; "" is of one that had not ended.
-_WORKED = frozenset({"", "answered", "left"})
+_WORKED = frozenset({"", "answered", "client_disconnected"})
 
 
 def is_unpriced(entry: JournalEntry) -> bool:

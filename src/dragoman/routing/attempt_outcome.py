@@ -23,29 +23,29 @@ class AttemptOutcome(Enum):
     ANSWERED = "answered"
     RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
-    INSUFFICIENT_QUOTA = "no_money"
-    INVALID_KEY = "bad_key"
+    INSUFFICIENT_QUOTA = "insufficient_quota"
+    INVALID_KEY = "invalid_key"
     # Not allowed, and nobody says whether that is for the key, the model or the content.
     FORBIDDEN = "forbidden"
-    CONTEXT_LENGTH_EXCEEDED = "too_long"
-    CONTENT_REFUSED = "refused"
-    INVALID_REQUEST = "wrong_request"
+    CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+    CONTENT_REFUSED = "content_refused"
+    INVALID_REQUEST = "invalid_request"
     UNKNOWN_MODEL = "unknown_model"
     UNREACHABLE = "unreachable"
     # Name servers did not answer: not sent, and nothing is known of the target.
     UNRESOLVED = "unresolved"
-    FIRST_BYTE_TIMEOUT = "silent"
+    FIRST_BYTE_TIMEOUT = "first_byte_timeout"
     # Silent, but asked for a whole answer, which may simply be long: nobody knows whether it works.
-    SLOW_RESPONSE = "slow"
+    SLOW_RESPONSE = "slow_response"
     # An answer that nobody can read.
     UNREADABLE = "unreadable"
-    CONNECTION_LOST = "no_answer"
-    STREAM_BROKEN = "broken"
+    CONNECTION_LOST = "connection_lost"
+    STREAM_BROKEN = "stream_broken"
     # So many wait for the target already that nobody else may: not sent.
-    QUEUE_FULL = "full"
-    GATEWAY_ERROR = "ours"
+    QUEUE_FULL = "queue_full"
+    GATEWAY_ERROR = "gateway_error"
     # The client went away first.
-    CLIENT_DISCONNECTED = "left"
+    CLIENT_DISCONNECTED = "client_disconnected"
 
 
 class NextStep(Enum):

@@ -30,7 +30,7 @@ Value: TypeAlias = str | int | float | bool | tuple[str, ...]
 Attributes: TypeAlias = dict[str, Value]
 
 # What is no error: an answer, and a client that went away first.
-_FINE = ("", "answered", "left")
+_FINE = ("", "answered", "client_disconnected")
 _NANO = 1_000_000_000
 # Names of models come from clients; so many of them stand in names of spans, by which backends group.
 _MAX_MODEL_NAMES = 200

@@ -145,7 +145,7 @@ def test_what_was_begun_is_not_begun_again() -> None:
         wait_until(lambda: bool(log_lines(house)), "the exchange is logged")
         line = log_lines(house)[0]
         tried = cast("list[dict[str, str]]", line["tried"])
-        assert (line["failure"], [each["kind"] for each in tried]) == ("truncated", ["broken"])
+        assert (line["failure"], [each["kind"] for each in tried]) == ("truncated", ["stream_broken"])
 
 
 def test_what_a_provider_keeps_is_asked_of_one_alone() -> None:

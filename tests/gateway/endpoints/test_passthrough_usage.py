@@ -152,7 +152,7 @@ def test_the_record_of_another_path_says_what_is_known() -> None:
     assert [record.requested_model for record in records] == ["chat/served", "chat/served", "nobody/has it"]
     assert all(record.size > 0 for record in records)
     answered, refused = records[0].attempts[0], records[1].attempts[0]
-    assert (answered.kind, refused.kind) == ("answered", "wrong_request")
+    assert (answered.kind, refused.kind) == ("answered", "invalid_request")
     assert answered.started <= answered.ended <= records[0].ended and answered.ended > 0
     assert (refused.cost, refused.maybe_billed, records[1].cost) == (None, False, None)
 
@@ -187,7 +187,7 @@ def test_what_no_model_does_and_waits_for_no_place_costs_nothing_however_it_ends
         wait_until(lambda: len(records) == 2, "both exchanges are recorded")
     for record in records:
         (attempt,) = record.attempts
-        assert attempt.kind in ("broken", "silent")
+        assert attempt.kind in ("stream_broken", "first_byte_timeout")
         assert (attempt.maybe_billed, attempt.cost, record.cost) == (False, None, None)
 
 
@@ -206,7 +206,7 @@ def test_a_call_that_was_left_may_have_cost_something(several: bool, begun: bool
         wait_until(lambda: bool(records), "the exchange is recorded")
     (record,) = records
     assert record.failure == "cancelled"
-    assert [attempt.kind for attempt in record.attempts] == ["left"]
+    assert [attempt.kind for attempt in record.attempts] == ["client_disconnected"]
     assert record.cost == UNREPORTED
 
 
@@ -215,7 +215,7 @@ def test_a_call_that_broke_may_have_cost_something() -> None:
         house.post("/v1/embeddings", {"model": "chat/served", "input": "x"}, content_type="application/json")
         wait_until(lambda: bool(records), "the exchange is recorded")
     (record,) = records
-    assert (record.attempts[0].kind, record.attempts[0].maybe_billed) == ("broken", True)
+    assert (record.attempts[0].kind, record.attempts[0].maybe_billed) == ("stream_broken", True)
     assert record.cost == UNREPORTED
 
 

@@ -92,7 +92,7 @@ def test_it_tells_calls_waits_and_standings() -> None:
                 "standing": "resting",
                 "seconds": 3.0,
                 "since": 2.0,
-                "last": "no_answer",
+                "last": "connection_lost",
                 "failed": 2.0,
                 "in_a_row": 0,
                 "rests": 1,

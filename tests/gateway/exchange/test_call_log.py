@@ -33,24 +33,24 @@ KINDS = {
     "collected": ["answered"],
     "mislabelled": ["answered", "answered"],
     "refused": ["rate_limited"],
-    "failed": ["no_answer"],
-    "key_unknown": ["bad_key"],
+    "failed": ["connection_lost"],
+    "key_unknown": ["invalid_key"],
     "key_refused": ["rate_limited", "answered", "answered", "answered"],
-    "reasoning_refused": ["wrong_request", "answered"],
-    "reasoning_refused_inside": ["wrong_request", "answered"],
-    "reasoning_refused_with_200": ["wrong_request", "answered"],
+    "reasoning_refused": ["invalid_request", "answered"],
+    "reasoning_refused_inside": ["invalid_request", "answered"],
+    "reasoning_refused_with_200": ["invalid_request", "answered"],
     "refused_with_200": ["overloaded"],
     "error_first": ["overloaded"],
-    "error_inside": ["broken"],
-    "empty": ["no_answer", "no_answer"],
+    "error_inside": ["stream_broken"],
+    "empty": ["connection_lost", "connection_lost"],
     "unreachable": ["unreachable"],
-    "cut": ["broken"],
-    "cut_before_content": ["broken"],
-    "cancelled": ["left"],
-    "cancelled_before_head": ["left"],
-    "dead_reader": ["left"],
-    "stopped": ["ours"],
-    "stopped_waiting": ["ours"],
+    "cut": ["stream_broken"],
+    "cut_before_content": ["stream_broken"],
+    "cancelled": ["client_disconnected"],
+    "cancelled_before_head": ["client_disconnected"],
+    "dead_reader": ["client_disconnected"],
+    "stopped": ["gateway_error"],
+    "stopped_waiting": ["gateway_error"],
 }
 
 
@@ -68,7 +68,7 @@ def test_every_call_is_closed_once_with_its_kind(name: str, tmp_path: Path, monk
     attempts = [attempt for record in records for attempt in record.attempts]
     assert [attempt.kind for attempt in attempts] == KINDS[name]
     assert all(record.ended >= attempt.ended >= attempt.started for record in records for attempt in record.attempts)
-    assert [attempt.maybe_billed for attempt in attempts] == [attempt.kind == "broken" for attempt in attempts]
+    assert [attempt.maybe_billed for attempt in attempts] == [attempt.kind == "stream_broken" for attempt in attempts]
     # The place of a key is told, and never its text.
     assert {attempt.key for attempt in attempts} == ({0, 1} if name == "key_refused" else {0})
 
@@ -82,7 +82,7 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
         calls.begin()
         account.update(attempts=calls.ended(attempt, AttemptOutcome.CONNECTION_LOST))
         [noted] = account.record.attempts
-        assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "no_answer", -1, 0)
+        assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "connection_lost", -1, 0)
         assert calls.ended(attempt, AttemptOutcome.ANSWERED) == account.record.attempts
 
     played_by(story)

@@ -201,4 +201,4 @@ def test_item_22_a5_a_stream_of_another_path_ends_as_well(tmp_path: Path, monkey
     steps = [asked, answers(200, EVENTS), says(words), *beating(COMMENT, 40), says(words), *beating(COMMENT, 65)]
     course = play(steps, tmp_path, monkeypatch, BRIEF)
     [record] = course.records
-    assert (record.failure, record.ended - record.started, course.kinds) == ("truncated", 100.0, ["broken"])
+    assert (record.failure, record.ended - record.started, course.kinds) == ("truncated", 100.0, ["stream_broken"])

@@ -110,12 +110,12 @@ def asked(client: str, provider: str, *, stream: bool = False, line: str = "") -
 FAULTS: dict[str, tuple[str, list[Step]]] = {
     "overloaded": ("overloaded", told(error(CHAT, "overloaded_error", "no", "overloaded"), 529)),
     "a limit": ("rate_limited", told(error(CHAT, "rate_limit_error", "slower"), 429)),
-    "a bad key": ("bad_key", told(error(CHAT, "authentication_error", "who?"), 401)),
-    "a page": ("no_answer", told(b"<html>", 502, {"content-type": "text/html"})),
-    "no money": ("no_money", told(error(CHAT, "insufficient_quota", "pay", "insufficient_quota"), 429)),
+    "a bad key": ("invalid_key", told(error(CHAT, "authentication_error", "who?"), 401)),
+    "a page": ("connection_lost", told(b"<html>", 502, {"content-type": "text/html"})),
+    "no money": ("insufficient_quota", told(error(CHAT, "insufficient_quota", "pay", "insufficient_quota"), 429)),
     "no such model": ("unknown_model", told(error(CHAT, "invalid_request_error", "?", "model_not_found"), 404)),
-    "cut off": ("broken", [cuts(head=False)]),
-    "empty": ("no_answer", [answers(200, JSON), ends()]),
+    "cut off": ("stream_broken", [cuts(head=False)]),
+    "empty": ("connection_lost", [answers(200, JSON), ends()]),
     "an error with 200": ("overloaded", told(error(CHAT, "overloaded_error", "no", "server_is_overloaded"))),
 }
 
@@ -168,7 +168,7 @@ def test_pitfall_306_a_silent_target_is_not_asked_again(tmp_path: Path, monkeypa
     setup = Setup(lines=LINES, timeouts=Timeouts(first_byte=8.0))
     steps = [asked(CHAT, CHAT, line="chat-both"), passes(9), *told(whole(RESPONSES))]
     course = play(steps, tmp_path, monkeypatch, setup)
-    assert (course.targets, course.kinds) == (["chat/served", "responses/served"], ["slow", "answered"])
+    assert (course.targets, course.kinds) == (["chat/served", "responses/served"], ["slow_response", "answered"])
 
 
 def test_pitfall_308_310_one_cap_holds_over_all_targets_and_none_is_tried_twice(
@@ -200,9 +200,9 @@ def test_pitfall_308_326_one_deadline_holds_and_nobody_gets_less_than_it_is_due(
     assert (record.status, record.ended - record.started) == (504, 20.0)
     # The last one was cut by the whole, which is not held against it.
     assert [(each.kind, each.ended - each.started) for each in record.attempts] == [
-        ("slow", 8.0),
-        ("slow", 8.0),
-        ("ours", 4.0),
+        ("slow_response", 8.0),
+        ("slow_response", 8.0),
+        ("gateway_error", 4.0),
     ]
 
 
@@ -224,7 +224,7 @@ def test_pitfall_318_the_first_failure_is_told_not_that_of_a_smaller_window(
     long = error(RESPONSES, "invalid_request_error", "too long", "context_length_exceeded")
     steps = [asked(CHAT, CHAT), *told(error(CHAT, "rate_limit_error", "slower"), 429), *told(long, 400)]
     course = play(steps, tmp_path, monkeypatch)
-    assert (course.status, course.kinds) == (429, ["rate_limited", "too_long"])
+    assert (course.status, course.kinds) == (429, ["rate_limited", "context_length_exceeded"])
 
 
 @pytest.mark.parametrize("refusals", [False, True], ids=["as usual", "as the line says"])
@@ -236,7 +236,7 @@ def test_pitfall_320_a_refusal_is_no_reason_to_ask_another(
     answer = told(whole(RESPONSES)) if refusals else []
     steps = [asked(CHAT, CHAT, line="line"), *filtered, *answer]
     course = play(steps, tmp_path, monkeypatch, Setup(lines=(line,)))
-    assert (course.status, course.kinds[0]) == (200 if refusals else 400, "refused")
+    assert (course.status, course.kinds[0]) == (200 if refusals else 400, "content_refused")
 
 
 def test_pitfall_325_nothing_is_begun_for_a_client_that_has_left(
@@ -272,7 +272,7 @@ def test_pitfall_328_329_a_stream_that_stalls_or_ends_early_is_no_success(
         opening, words, _ = parts(provider)
         steps = [asked(client, provider, stream=True), answers(200, EVENTS), says(opening), says(words), last]
         course = play(steps, folder, monkeypatch)
-        assert course.kinds == ["broken"] and not is_finished(client, course.body)
+        assert course.kinds == ["stream_broken"] and not is_finished(client, course.body)
         assert course.calls == 1 and b"error" in course.body
 
 
@@ -360,7 +360,7 @@ def test_item_22_b12_the_price_with_a_warm_cache_counts_whether_conversations_st
 def test_what_may_have_been_billed_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup(lines=(RouteConfig(pattern="many", targets=MANY),), timeouts=Timeouts(first_byte=8.0))
     course = play([asked(CHAT, CHAT, line="many"), passes(30)], tmp_path, monkeypatch, setup)
-    assert (course.calls, course.kinds) == (2, ["slow", "slow"])
+    assert (course.calls, course.kinds) == (2, ["slow_response", "slow_response"])
     assert all(each.maybe_billed for record in course.records for each in record.attempts)
 
 

@@ -33,6 +33,6 @@ def test_what_is_settled_says_what_became_of_the_last_call() -> None:
         [settled] = play.machine._out
         assert isinstance(settled, Finalize) and settled.changes["status"] == 499
         attempts = settled.changes["attempts"]
-        assert isinstance(attempts, tuple) and [each.kind for each in attempts] == ["left"]
+        assert isinstance(attempts, tuple) and [each.kind for each in attempts] == ["client_disconnected"]
 
     played_by(story)

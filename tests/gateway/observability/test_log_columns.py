@@ -234,7 +234,7 @@ def test_a_hostile_text_stays_in_its_place(case: str, member: str, columns: int 
 
 
 def test_a_provider_is_not_named_for_what_the_gateway_did_itself() -> None:
-    record = replace(RECORD, status=500, failure="internal", attempts=(replace(CALL, kind="ours"),))
+    record = replace(RECORD, status=500, failure="internal", attempts=(replace(CALL, kind="gateway_error"),))
     assert told(record, 80)[0].endswith("fast → openai/gpt-5.1  internal")
 
 

@@ -265,7 +265,13 @@ def test_a_hostile_model_is_one_line_of_the_running_gateway(case: str) -> None:
 
 def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> None:
     first = RecordedAttempt(
-        provider="a", model="m", protocol="openai-chat", started=100.0, ended=100.5, kind="silent", maybe_billed=True
+        provider="a",
+        model="m",
+        protocol="openai-chat",
+        started=100.0,
+        ended=100.5,
+        kind="first_byte_timeout",
+        maybe_billed=True,
     )
     second = replace(
         first, provider="b", kind="answered", status=200, usage=Usage(input=7, output=9), maybe_billed=False
@@ -276,7 +282,7 @@ def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> N
     line = only(out)
     assert (line["route"], line["policy"], line["reason"], line["attempts"]) == ("fast", "fastest", "pinned", 2)
     assert line["tried"] == [
-        {"target": "a/m", "kind": "silent", "status": 0, "seconds": 0.5, "maybe_billed": True},
+        {"target": "a/m", "kind": "first_byte_timeout", "status": 0, "seconds": 0.5, "maybe_billed": True},
         {"target": "b/m", "kind": "answered", "status": 200, "seconds": 0.5, "input": 7, "output": 9},
     ]
 

@@ -45,7 +45,7 @@ _MAX_LINES = 4
 _NO_LIMIT = 100_000
 _FATES = {"dropped": "-", "approximated": "~", "invented": "+"}
 # What became of a call that is no reason to name its provider.
-_WELL = frozenset({"", "answered", "left", "ours"})
+_WELL = frozenset({"", "answered", "client_disconnected", "gateway_error"})
 
 _DIM, _RED, _GREEN, _YELLOW, _CYAN = (f"\x1b[{code}m" for code in (2, 31, 32, 33, 36))
 _RESET = "\x1b[0m"
