@@ -32,22 +32,22 @@ def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
         # Each worker counts by itself, so that one of them has seen enough.
         for _ in range(9):
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 500
-        wait_until(lambda: standings(clients) == {"resting"}, "both workers have the target rest")
+        wait_until(lambda: standings(clients) == {"cooldown"}, "both workers have the target rest")
         _, out, _ = asked(house)
         where = f"http://127.0.0.1:{house.port}"
         assert out.startswith(f"dragoman {__version__} at {where}: 2 workers, 0 requests under way\n")
         line = next(line for line in out.splitlines() if line.startswith("chat/served"))
         # Since when is not said of what was a moment ago.
         assert re.search(
-            r"resting for another [0-9.]+ s(, since [0-9.]+ s ago)?: connection_lost [0-9.]+ s ago", line
+            r"cooldown for another [0-9.]+ s(, since [0-9.]+ s ago)?: connection_lost [0-9.]+ s ago", line
         ), line
         status, out, err = asked(house, "--clear", "chat/served")
         assert (status, err) == (0, "")
-        assert out == "chat/served is good again: it was resting, and 0 keys rested\n"
+        assert out == "chat/served is healthy again (was cooldown, 0 keys in cooldown)\n"
         # The other worker is told, too.
-        wait_until(lambda: standings(clients) == {"good"}, "the target is good in both workers")
+        wait_until(lambda: standings(clients) == {"healthy"}, "the target is healthy in both workers")
         status, out, err = asked(house, "--clear", "chat/served", "--json")
-        assert json.loads(out) == {"target": "chat/served", "standing": "good", "keys": 0}
+        assert json.loads(out) == {"target": "chat/served", "standing": "healthy", "keys": 0}
         assert asked(house, "--clear", "chat/served")[1].startswith("nothing was held")
         status, out, err = asked(house, "--clear", "nobody/served")
         assert (status, out) == (1, "")

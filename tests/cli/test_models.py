@@ -122,7 +122,7 @@ def test_names_alone_are_one_a_line(capfd: pytest.CaptureFixture[str]) -> None:
 def test_everything_has_its_column_and_a_name_of_several_targets_shows_theirs() -> None:
     targets = (
         DescribedTarget(target="a/m", window=200_000, output_cap=64_000, price=Price(input="3", output="15")),
-        DescribedTarget(target="b/m", window=1_048_576, health="resting"),
+        DescribedTarget(target="b/m", window=1_048_576, health="cooldown"),
     )
     names = [
         DescribedName(name="both", targets=targets, window=200_000, output_cap=64_000, abilities={"tools": True}),
@@ -132,7 +132,7 @@ def test_everything_has_its_column_and_a_name_of_several_targets_shows_theirs() 
     assert [line.split() for line in as_table(names, SCREEN)][1:7] == [
         ["both", "200k", "64k", "-", "-", "tools"],
         ["a/m", "200k", "64k", "3/15", "-"],
-        ["b/m", "1.05M", "-", "-", "resting"],
+        ["b/m", "1.05M", "-", "-", "cooldown"],
         ["one", "200k", "64k", "3/15", "-", "-"],
         ["a/m", "200k", "64k", "3/15", "-"],
         ["nowhere", "-", "-", "-", "-", "-"],

@@ -92,7 +92,7 @@ def test_what_the_gateway_has_measured_is_shown(tmp_path: Path) -> None:
     with running(answers, settings_with()) as house:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT) | {"model": "chat/m"}).status == 200
         assert house.post(PATHS[CHAT], question(CHAT, CHAT) | {"model": "chat/gone"}).status == 500
-        for model, standing in (("chat/m", "good"), ("chat/gone", "suspect for ")):
+        for model, standing in (("chat/m", "healthy"), ("chat/gone", "suspect for ")):
             status, out, err = asked(tmp_path, model, "--gateway", house.url)
             assert (status, err) == (0, "")
             shown = dict(zip(*(line.split("\t") for line in out.splitlines()[4:6]), strict=True))
@@ -223,32 +223,37 @@ def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
         "tokens": 2,
         "rules": [],
         "candidates": [
-            {"target": "p/m", "place": 1, "nano_dollars": 12_000, "speed": speed, "standing": "good", "losses": 0},
+            {"target": "p/m", "place": 1, "nano_dollars": 12_000, "speed": speed, "standing": "healthy", "losses": 0},
             {
                 "target": "q/\x1bm",
                 "place": None,
-                "standing": "resting",
+                "standing": "cooldown",
                 "seconds": 4.5,
-                "left_out": {"filter": "resting", "why": "it rests"},
+                "left_out": {"filter": "cooldown", "why": "it rests"},
             },
         ],
     }
     text = as_text(told, SCREEN)
     assert "\x1b" not in text
     first, second = text.splitlines()[-2:]
-    assert first.split() == ["1", "p/m", "$0.000012", "0.25", "s", "80", "50%", "12", "s", "0", "?", "good"]
-    assert second.endswith("resting for 4.5 s  left out: it rests")
+    assert first.split() == ["1", "p/m", "$0.000012", "0.25", "s", "80", "50%", "12", "s", "0", "?", "healthy"]
+    assert second.endswith("cooldown for 4.5 s  left out: it rests")
 
 
 def test_a_decision_with_all_its_figures_fits_a_terminal() -> None:
     speed: JsonObject = {"first_token": 0.0025, "tokens_per_second": 37448.16, "success_rate": 1.0, "age": 86400.0}
-    row: JsonObject = {"target": "provider/claude-sonnet-4-5", "place": 1, "nano_dollars": 12_345, "standing": "good"}
+    row: JsonObject = {
+        "target": "provider/claude-sonnet-4-5",
+        "place": 1,
+        "nano_dollars": 12_345,
+        "standing": "healthy",
+    }
     row |= {"speed": speed, "losses": 1, "window": 1_000_000}
     told: JsonObject = {"model": "m", "policy": "fastest", "because": "it is fast", "candidates": [row]}
     lines = as_text(told, OutputScreen(terminal=True, width=80)).splitlines()
     assert max(map(len, lines)) <= 80
     assert "$0.000012345  0.0025 s     37448     100%  86400 s       1    1.0M" in "\n".join(lines)
-    assert as_text(told, OutputScreen()).splitlines()[-1].split("\t")[-3:] == ["1000000", "good", ""]
+    assert as_text(told, OutputScreen()).splitlines()[-1].split("\t")[-3:] == ["1000000", "healthy", ""]
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -84,7 +84,7 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
         "in_flight": 1,
         "providers": [{"name": "a\x1b[2J", "keys": 0, "calls": 10, "concurrency": 64, "waiting": 3}],
         "targets": [
-            {"target": "provider/model", "standing": "resting", "seconds": 12.5},
+            {"target": "provider/model", "standing": "cooldown", "seconds": 12.5},
             {
                 "target": "q/n",
                 "standing": "suspect",
@@ -95,7 +95,7 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
                 "in_a_row": 2,
                 "rests": 1,
             },
-            {"target": "p/m", "standing": "good", "seconds": 0},
+            {"target": "p/m", "standing": "healthy", "seconds": 0},
         ],
     }
     text = as_text("http://127.0.0.1:1", told, SCREEN)
@@ -105,26 +105,26 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
     assert lines[3].endswith("     0     10    64        3")
     assert lines[-4:] == [
         "TARGET          STANDING",
-        "provider/model  resting for another 12.5 s",
+        "provider/model  cooldown for another 12.5 s",
         "q/n             suspect for another 7 s, since 3 s ago: unreachable 0 s ago, 2 failed in a row, rested 1 time",
-        "p/m             good",
+        "p/m             healthy",
     ]
 
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_standings_fit_a_terminal_and_are_whole_elsewhere(columns: int) -> None:
-    standing: JsonObject = {"target": "p/m", "standing": "resting", "seconds": 890, "since": 10.0, "last": "x " * 40}
+    standing: JsonObject = {"target": "p/m", "standing": "cooldown", "seconds": 890, "since": 10.0, "last": "x " * 40}
     told: JsonObject = {"version": "1", "workers": 1, "in_flight": 0, "targets": [standing]}
     lines = as_text("http://127.0.0.1:1", told, OutputScreen(terminal=True, width=columns)).splitlines()
     assert max(map(len, lines)) <= columns
     *_, last = as_text("http://127.0.0.1:1", told, OutputScreen()).splitlines()
-    assert last == f"p/m\tresting for another 890 s, since 10 s ago: {'x ' * 40}"
+    assert last == f"p/m\tcooldown for another 890 s, since 10 s ago: {'x ' * 40}"
 
 
 def test_another_kind_of_answer_does_not_break_it() -> None:
     assert as_text("http://127.0.0.1:1", {}, SCREEN).startswith("dragoman  at http://127.0.0.1:1")
-    unnamed = as_text("http://127.0.0.1:1", {"unnamed": {"good": 2, "resting": 1}}, SCREEN)
-    assert unnamed.endswith("Beside these, targets that only those name who ask for them: 2 good, 1 resting.")
+    unnamed = as_text("http://127.0.0.1:1", {"unnamed": {"healthy": 2, "cooldown": 1}}, SCREEN)
+    assert unnamed.endswith("Beside these, targets that only those name who ask for them: 2 healthy, 1 cooldown.")
     assert "PROVIDER" in as_text("http://127.0.0.1:1", {"providers": 5, "targets": ["x"]}, SCREEN)
 
 

@@ -103,7 +103,7 @@ class Bad:
         asked = Ask(model=self.provider.name)
         assert {self.house.ask_one(asked).route for _ in range(CROWD)} == {"good/served"}
         assert self.provider.calls == 0
-        assert [row["standing"] for row in self.rows()] == ["resting", "resting"]
+        assert [row["standing"] for row in self.rows()] == ["cooldown", "cooldown"]
 
 
 def _targets(name: str) -> tuple[str, str]:
@@ -151,7 +151,7 @@ def test_a_rest_ends_soon_after_an_outage(house: Town, dialect: str) -> None:
     assert bad.provider.calls == 0
     route = f"{bad.provider.name}/served"
     wait_until(lambda: house.ask_one(Ask(model=bad.provider.name)).route == route, "a client is sent there")
-    wait_until(lambda: house.standings().get(route) == "ramping", "the target is ramping")
+    wait_until(lambda: house.standings().get(route) == "slow_start", "the target is in slow start")
     check = next(row for row in dig_objects(house.status(), "providers") if row["name"] == bad.provider.name)["check"]
     assert isinstance(check, dict) and (check["every"], check["found"]) == (EVERY, "alive")
 

@@ -124,7 +124,7 @@ def test_item_22_b9_while_all_are_in_cooldown_for_quick_errors_every_request_ask
     for _ in range(CONSECUTIVE_FAILURES):
         house.ask_one(Ask(model="quick"))
     standings = house.standings()
-    assert [standings[target] for target in ("a/quick", "b/quick")] == ["resting", "resting"]
+    assert [standings[target] for target in ("a/quick", "b/quick")] == ["cooldown", "cooldown"]
     before = a.calls_for("quick"), b.calls_for("quick")
     assert not any(heard.right for heard in house.ask_all(_crowd("quick", CROWD)))
     assert (a.calls_for("quick"), b.calls_for("quick")) == (before[0] + CROWD, before[1] + CROWD)
@@ -151,7 +151,7 @@ def test_pitfall_347_while_all_rest_one_finds_out_and_the_others_know_when_to_co
     slow.open()
     house.replies(under_way)
     standings = house.standings()
-    assert [standings[target] for target in ("a/rested", "b/rested")] == ["resting", "resting"]
+    assert [standings[target] for target in ("a/rested", "b/rested")] == ["cooldown", "cooldown"]
     before, gate = calls(), Gate()
     for provider in (a, b):
         provider.mood, provider.before = provider.well, gate
@@ -191,7 +191,7 @@ def test_pitfall_352_a_rest_ends_by_itself_with_one_that_finds_out_and_then_some
     worn = bad.calls
     # Nobody is sent there, to the end of its rest.
     for seconds in (FIRST_COOLDOWN - 0.1, 0.1):
-        assert house.standings()["a/line"] == "resting"
+        assert house.standings()["a/line"] == "cooldown"
         assert {heard.route for heard in house.ask_all(_crowd("line", CROWD))} == {"d/line"}
         assert bad.calls == worn
         house.clock.advance(seconds)
@@ -204,7 +204,7 @@ def test_pitfall_352_a_rest_ends_by_itself_with_one_that_finds_out_and_then_some
     assert bad.calls == worn + 1
     gate.open()
     assert [heard.route for heard in house.replies(under_way)] == ["a/line"]
-    assert house.standings()["a/line"] == "ramping"
+    assert house.standings()["a/line"] == "slow_start"
     # Some of the traffic comes back, and not all at once.
     told = house.ask_all(_crowd("line", RAMPED))
     assert 0 < sum(heard.route == "a/line" for heard in told) < 0.85 * RAMPED

@@ -75,13 +75,13 @@ def test_a_reload_forgets_no_rest_and_no_conversation() -> None:
         for _ in range(WORN):
             assert not house.ask_one(Ask(model="alone")).right
         worn, before = bad.calls, _targets(house)
-        assert before["bad/served"]["standing"] == "resting"
+        assert before["bad/served"]["standing"] == "cooldown"
         first = house.ask_one(Ask(model="spread", words="from the beginning"))
         told = []
         for turn in range(1, TURNS):
             _reload(house, lines, turn)
             after = _targets(house)["bad/served"]
-            assert after["standing"] == "resting"
+            assert after["standing"] == "cooldown"
             assert 0 < float(str(after["seconds"])) <= float(str(before["bad/served"]["seconds"]))
             assert house.ask_one(Ask(model="line")).route == "free/served"
             told.append(house.ask_one(Ask(model="spread", words="from the beginning", turns=turn)))
@@ -105,7 +105,7 @@ def test_a_reload_in_the_middle_of_a_failover_is_not_noticed() -> None:
         told = house.replies(under_way)
         assert {(heard.right, heard.route, heard.attempts) for heard in told} == {(True, "free/served", 2)}
         # What they found out before counts after it: one rest of so many failures.
-        assert house.standings() == {"bad/served": "resting"}
+        assert house.standings() == {"bad/served": "cooldown"}
 
 
 def test_a_reload_fills_no_budget() -> None:

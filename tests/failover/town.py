@@ -258,7 +258,7 @@ class Town(Served):
     def standings(self) -> dict[str, str]:
         """How targets stand that are not as good as any."""
         found = {str(one["target"]): str(one["standing"]) for one in dig_objects(self.status(), "targets")}
-        return {target: standing for target, standing in found.items() if standing != "good"}
+        return {target: standing for target, standing in found.items() if standing != "healthy"}
 
     def recorded(self, heard: Sequence[Heard]) -> list[JsonObject]:
         """What the log has of requests."""

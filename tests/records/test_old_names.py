@@ -7,14 +7,16 @@ from msgspec.structs import replace
 
 from dragoman.model.features import Feature
 from dragoman.records.journal_entry import CallEntry, LossEntry
-from dragoman.records.old_names import FEATURES, OUTCOMES, with_current_names
+from dragoman.records.old_names import FEATURES, LEVELS, OUTCOMES, with_current_names
 from dragoman.records.rows import RecordDetails
 from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.health_state import HealthLevel
 from tests.records.invented import entry
 
 
 def test_every_new_name_is_one_of_today_and_no_old_one_is() -> None:
     for names, values in (
+        (LEVELS, {level.value for level in HealthLevel}),
         (OUTCOMES, {outcome.value for outcome in AttemptOutcome}),
         (FEATURES, {feature.value for feature in Feature}),
     ):

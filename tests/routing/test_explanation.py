@@ -41,17 +41,17 @@ def test_a_plan_reads_as_a_page() -> None:
     )
     assert explain(plan(line(A, B, C, policy="cheapest"), Requirements(size=10), view, DICE)) == (
         "b/m leads: it is the cheapest for this request (cheapest)",
-        "1. b/m: good; costs about $0.0125; window of 128000 tokens",
+        "1. b/m: healthy; costs about $0.0125; window of 128000 tokens",
         "2. a/m: behind, it failed a moment ago; suspect for 5 s; costs about $0.001",
-        "3. c/m: behind, it is in cooldown, and asked if all others fail; resting for 5 s; price unknown",
+        "3. c/m: behind, it is in cooldown, and asked if all others fail; cooldown for 5 s; price unknown",
     )
 
 
 def test_speed_is_told_with_its_age() -> None:
     made = plan(line(A, B, policy="fastest"), Requirements(size=10), seen(speeds={"b": fast(0.25, age=12.0)}), DICE)
     assert explain(made)[1:] == (
-        "1. b/m: good; first token after 0.25 s, 100 tokens/s, 100% succeed, measured 12 s ago (20 samples)",
-        "2. a/m: good; speed unknown",
+        "1. b/m: healthy; first token after 0.25 s, 100 tokens/s, 100% succeed, measured 12 s ago (20 samples)",
+        "2. a/m: healthy; speed unknown",
     )
 
 

@@ -158,7 +158,7 @@ def test_a_translation_that_refuses_is_told_with_its_reason() -> None:
     needs = Requirements(size=1, refused={"a/m": "audio cannot be said"})
     made = plan(BOTH, needs, seen(), DICE)
     assert names(made) == "b"
-    assert "left out: a/m: the request cannot be said there: audio cannot be said; good" in explain(made)
+    assert "left out: a/m: the request cannot be said there: audio cannot be said; healthy" in explain(made)
 
 
 def test_under_strict_nothing_may_be_lost() -> None:
@@ -180,10 +180,10 @@ def test_bookkeeping_leaves_a_target_out_only_where_strict_is_all() -> None:
 @pytest.mark.parametrize(
     ("standing", "resting", "behind"),
     [
-        pytest.param(HEALTHY, False, None, id="good"),
+        pytest.param(HEALTHY, False, None, id="healthy"),
         pytest.param(SUSPECT, False, Deprioritized.SUSPECT, id="suspect"),
         pytest.param(HealthState(HealthLevel.SUSPECT, NOW), False, None, id="no longer suspect"),
-        pytest.param(RESTING, True, None, id="resting"),
+        pytest.param(RESTING, True, None, id="cooldown"),
         pytest.param(HealthState(HealthLevel.COOLDOWN, NOW), False, None, id="to be tried after its rest"),
         pytest.param(HealthState(HealthLevel.PROBING, NOW + 1), True, None, id="being tried"),
         pytest.param(HealthState(HealthLevel.PROBING, NOW), False, None, id="tried too long"),

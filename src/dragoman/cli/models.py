@@ -22,7 +22,7 @@ from dragoman.routing.model_description import DescribedName, Price
 
 # The exit status where no name fits.
 NOTHING_FOUND = 1
-_HEALTH = Column(heading="HEALTH", styles={"good": GREEN, "resting": RED, "suspect": YELLOW})
+_HEALTH = Column(heading="HEALTH", styles={"healthy": GREEN, "cooldown": RED, "suspect": YELLOW})
 _COLUMNS = (
     Column(heading="NAME", least=24),
     Column(heading="WINDOW"),

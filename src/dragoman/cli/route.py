@@ -28,7 +28,7 @@ _COLUMNS = (
     Column(heading="", right=True),
     Column(heading="TARGET", least=8),
     *(Column(heading=heading, right=True) for heading in _NUMBERS),
-    Column(heading="STANDING", below=True, styles={"good": GREEN, "resting": RED, "suspect": YELLOW}),
+    Column(heading="STANDING", below=True, styles={"healthy": GREEN, "cooldown": RED, "suspect": YELLOW}),
     Column(heading="NOTE", below=True),
 )
 _UNKNOWN = "?"

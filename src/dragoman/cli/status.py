@@ -24,7 +24,7 @@ _KEYS = (Column(heading="KEY", least=16), Column(heading="RESTS", least=24))
 _CHECKS = (Column(heading="PROVIDER", least=16), Column(heading="CHECKED", least=24))
 _TARGETS = (
     Column(heading="TARGET", least=16),
-    Column(heading="STANDING", least=24, styles={"good": GREEN, "resting": RED, "suspect": YELLOW}),
+    Column(heading="STANDING", least=24, styles={"healthy": GREEN, "cooldown": RED, "suspect": YELLOW}),
 )
 
 
@@ -123,15 +123,15 @@ def _counted(row: JsonObject, name: str, words: str = "") -> str:
 def as_cleared(status: JsonObject) -> str:
     """What was held against a target, in words."""
     target, health, keys = _text(status, "target"), _text(status, "standing"), _text(status, "keys")
-    if health == "good" and keys == "0":
+    if health == "healthy" and keys == "0":
         return f"nothing was held against {target}"
-    return f"{target} is good again: it was {health}, and {_counted(status, 'keys')} rested"
+    return f"{target} is healthy again (was {health}, {_counted(status, 'keys')} in cooldown)"
 
 
 def _health(row: JsonObject) -> str:
-    """How a target stands, and why: `resting for another 12.5 s, since 3 s ago: unreachable 3 s ago`."""
+    """How a target stands, and why: `cooldown for another 12.5 s, since 3 s ago: unreachable 3 s ago`."""
     text = _text(row, "standing") + _remaining(row)
-    if text == "good":
+    if text == "healthy":
         return text
     since = _seconds(row, "since")
     text += f", since {since} ago" if since else ""

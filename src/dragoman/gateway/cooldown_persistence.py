@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from dragoman.gateway.runtime import Runtime
 from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS, KeyCooldownUpdate
+from dragoman.records.old_names import LEVELS, OUTCOMES
 from dragoman.routing.health import MAX_COOLDOWN
 from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.target_health import HealthUpdate
@@ -25,7 +27,11 @@ _TIMEOUT = 2.0
 _MAX_SUBJECT_LENGTH = 1000
 _TARGET, _KEY = "target ", "key "
 _ENCODER = msgspec.msgpack.Encoder()
-_TARGETS = msgspec.msgpack.Decoder(HealthUpdate)
+_MEMBERS = msgspec.msgpack.Decoder(list[Any])
+# Members of `HealthUpdate` that are stored by name, by their positions, each with its former names.
+_NAMES = tuple(
+    (HealthUpdate.__struct_fields__.index(field), names) for field, names in (("level", LEVELS), ("last", OUTCOMES))
+)
 _KEYS = msgspec.msgpack.Decoder(KeyCooldownUpdate)
 # A target that answers again, or was cleared.
 _ENDED = frozenset({HealthLevel.SLOW_START, HealthLevel.HEALTHY})
@@ -79,9 +85,9 @@ class PersistedCooldowns:
         for subject, body in rows:
             try:
                 if subject.startswith(_TARGET):
-                    runtime.routing_state.health.merge((self._target(_TARGETS.decode(body)),))
+                    runtime.routing_state.health.merge((self._target(_decode_target(body)),))
                 else:
-                    update = self._key(_KEYS.decode(body))
+                    update = self._key(_decode_key(body))
                     if update.provider in cooldowns:
                         cooldowns[update.provider].merge((update,))
             except msgspec.DecodeError:
@@ -113,6 +119,20 @@ class PersistedCooldowns:
         store = self._store
         if store is not None and len(subject) <= _MAX_SUBJECT_LENGTH:
             store.post(partial(_remove_row, subject=subject))
+
+
+def _decode_target(body: bytes) -> HealthUpdate:
+    """A persisted update; an earlier version may have written it, under names that are no members any more."""
+    members = _MEMBERS.decode(body)
+    for position, names in _NAMES:
+        if position < len(members) and isinstance(name := members[position], str):
+            members[position] = names.get(name, name)
+    return msgspec.convert(members, HealthUpdate)
+
+
+def _decode_key(body: bytes) -> KeyCooldownUpdate:
+    update = _KEYS.decode(body)
+    return replace(update, why=OUTCOMES.get(update.why, update.why))
 
 
 def _persist_row(tables: Tables, *, subject: str, until: float, body: bytes) -> None:

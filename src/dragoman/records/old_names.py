@@ -14,6 +14,14 @@ from dragoman.records.journal_entry import CallEntry, JournalEntry, LossEntry
 if TYPE_CHECKING:
     from dragoman.records.rows import RecordDetails
 
+# Health levels of targets, in persisted cooldowns.
+LEVELS = {
+    "good": "healthy",
+    "resting": "cooldown",
+    "probed": "probing",
+    "ramping": "slow_start",
+    "keyless": "no_key",
+}
 # Outcomes of attempts.
 OUTCOMES = {
     "no_money": "insufficient_quota",

@@ -32,7 +32,7 @@ class Filter(Enum):
     # Somebody else keeps what the request refers to.
     STORED_ELSEWHERE = "kept_elsewhere"
     OTHER_MODEL = "other_model"
-    COOLDOWN = "resting"
+    COOLDOWN = "cooldown"
     # One target alone is asked, and it is another one.
     ALONE = "alone"
 
@@ -42,9 +42,9 @@ class Deprioritized(Enum):
 
     TIGHT = "tight"
     SUSPECT = "suspect"
-    SLOW_START = "ramping"
+    SLOW_START = "slow_start"
     BUSY = "busy"
-    NO_KEY = "keyless"
+    NO_KEY = "no_key"
     # In cooldown: it is asked when all others have failed.
     COOLDOWN = "cooldown"
 
@@ -59,7 +59,7 @@ class Why(Enum):
     # Nobody knows who keeps what the request refers to.
     ALONE = "alone"
     EXPLORED = "explored"
-    # All rest, and this one is woken in its turn.
+    # All are in cooldown, and this one is woken in its turn.
     WAKES = "wakes"
     NO_TARGET = "nobody"
 

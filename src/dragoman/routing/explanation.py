@@ -159,7 +159,9 @@ def _described(candidate: Candidate, plan: Plan) -> str:
 def _health(health: HealthState, now: float) -> str:
     left = health.until - now
     if health.level is HealthLevel.HEALTHY or not left > 0:
-        return "good" if health.level not in (HealthLevel.COOLDOWN, HealthLevel.PROBING) else "tried again after a rest"
+        return (
+            "healthy" if health.level not in (HealthLevel.COOLDOWN, HealthLevel.PROBING) else "tried again after a rest"
+        )
     return f"{health.level.value} for {left:.3g} s"
 
 

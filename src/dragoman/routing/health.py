@@ -1,19 +1,19 @@
 """Health: the circuit breaker of each target, as a fold over what became of the attempts on it (decisions 25 and 37).
 
-standing   after                               then
-GOOD       a failure, and no answer of late,   SUSPECT for a while: leads in proportion to its share of answers
-           or a second failure
-SUSPECT    it does not answer (see below)      RESTING, which is the cooldown, longer each time
-RESTING    its end, or that it is cut short,   PROBED, which is half-open: one request has the permit, which expires
-           or that nobody else is usable
-PROBED     an answer, of whatever kind         RAMPING for a while, then GOOD
-           a failure                           RESTING, longer; to the end that it had, if it was asked before that
-RAMPING    it does not answer                  RESTING, longer
+level       after                               then
+HEALTHY     a failure, and no answer of late,   SUSPECT for a while: leads in proportion to its share of answers
+            or a second failure
+SUSPECT     it does not answer (see below)      COOLDOWN, longer each time
+COOLDOWN    its end, or that it is cut short,   PROBING, which is half-open: one request has the permit, which expires
+            or that nobody else is usable
+PROBING     an answer, of whatever kind         SLOW_START for a while, then HEALTHY
+            a failure                           COOLDOWN, longer; to the end that it had, if it was asked before that
+SLOW_START  it does not answer                  COOLDOWN, longer
 
 A target does not answer if
 - a request met silence up to its timeout, and no other was answered meanwhile;
 - five requests in a row failed, or so many more as its share of answers makes unlikely for one that fails partly;
-- slow errors are half of at least ten calls, or two in a row while it is RAMPING: a slow error costs the client time.
+- slow errors are half of at least ten calls, or two in a row during SLOW_START: a slow error costs the client time.
 
 After prompt errors the cooldown is one of leading alone: the target is still asked when all others have failed, since a
 prompt error costs less than no attempt. So the breaker never answers fewer requests than there would be without it.
@@ -21,7 +21,7 @@ After slow ones it is asked then, too, but by the holder of the permit alone, an
 
 Only failures of the target itself count, each request once, and any well-formed answer is one of a target that lives.
 An attempt that began before a cooldown says nothing about what came after it. During a cooldown only the holder of the
-permit changes the standing: any client may name a target itself, as often as it likes.
+permit changes the level: any client may name a target itself, as often as it likes.
 
 What is found out here is told to the other workers as notices (`target_health.py`).
 
@@ -49,7 +49,7 @@ MAX_PROMPT_COOLDOWN = 30.0
 FORGIVEN = 60.0
 # An error that takes less than this is a prompt one.
 PROMPT = 5.0
-# How many requests in a row, how many while it is ramping, and of how many the half.
+# How many requests in a row, how many in slow start, and of how many the half.
 CONSECUTIVE_FAILURES = 5
 SLOW_START_FAILURES = 2
 SAMPLES = 10

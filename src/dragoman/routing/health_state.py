@@ -11,19 +11,19 @@ SLOW_START_SECONDS = 10.0
 
 
 class HealthLevel(Enum):
-    """The words of the table of decision 25, and one for targets whose keys all rest."""
+    """The words of the table of decision 25, and one for targets whose keys are all in cooldown."""
 
-    HEALTHY = "good"
+    HEALTHY = "healthy"
     # It failed a moment ago: leads in proportion to its share of answers until its end.
     SUSPECT = "suspect"
     # In cooldown: leads for nobody until its end, and then for one request.
-    COOLDOWN = "resting"
+    COOLDOWN = "cooldown"
     # That one request is under way: asked by nobody else until its end.
-    PROBING = "probed"
+    PROBING = "probing"
     # It answered: asked by some until its end.
-    SLOW_START = "ramping"
-    # Nothing is said against it, but every key that could be used for it rests.
-    NO_KEY = "keyless"
+    SLOW_START = "slow_start"
+    # Nothing is said against it, but every key that could be used for it is in cooldown.
+    NO_KEY = "no_key"
 
 
 class HealthState(Struct, frozen=True):
@@ -37,7 +37,7 @@ class HealthState(Struct, frozen=True):
     prompt: bool = False
 
     def share(self, now: float) -> float:
-        """Which part of the requests it may lead: while it is ramping, one in four, one in two, all."""
+        """Which part of the requests it may lead: in slow start, one in four, one in two, all."""
         left = self.until - now
         if left <= 0:
             return 1.0

@@ -156,7 +156,7 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         traffic.health.reset("chat/m", now)
         traffic.health.record("chat/m", AttemptOutcome.FIRST_BYTE_TIMEOUT, now + 20.0, now)
         resting = rows(asked(house, "two"))[1]
-        assert (resting["standing"], resting["left_out"]) == ("resting", None)
+        assert (resting["standing"], resting["left_out"]) == ("cooldown", None)
         assert resting["behind"] == {"standing": "cooldown", "why": why}
         # A name without a choice is asked however its target stands.
         alone = asked(house, "chat/m")
@@ -174,7 +174,7 @@ def test_one_that_has_only_just_come_back_is_told_as_what_most_requests_find() -
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
         why = "it has only just come back, and gets some of the requests"
-        assert rows(told)[1]["behind"] == {"standing": "ramping", "why": why}
+        assert rows(told)[1]["behind"] == {"standing": "slow_start", "why": why}
 
 
 def test_no_dice_are_rolled_no_turn_is_taken_and_no_conversation_is_kept_alive() -> None:

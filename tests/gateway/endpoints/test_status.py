@@ -89,7 +89,7 @@ def test_it_tells_calls_waits_and_standings() -> None:
         assert status["targets"] == [
             {
                 "target": "chat/m",
-                "standing": "resting",
+                "standing": "cooldown",
                 "seconds": 3.0,
                 "since": 2.0,
                 "last": "connection_lost",
@@ -99,7 +99,7 @@ def test_it_tells_calls_waits_and_standings() -> None:
             },
             {
                 "target": "all/m",
-                "standing": "good",
+                "standing": "healthy",
                 "seconds": 0.0,
                 "since": 6.0,
                 "last": "",
@@ -136,7 +136,7 @@ def test_pitfall_347_a_target_without_a_key_that_may_be_used_is_shown_as_such() 
         service.routing_state.health.record("chat/m", AttemptOutcome.ANSWERED, now, now)
         service.rotation(service.settings.providers["chat"]).cool(PROVIDER_KEY, 60.0, "m")
         (target,) = service.health_views()
-        assert (target.health, 0.0 < target.seconds <= 60.0) == ("keyless", True)
+        assert (target.health, 0.0 < target.seconds <= 60.0) == ("no_key", True)
 
 
 def test_pitfall_345_a_rest_can_be_cleared() -> None:
@@ -151,14 +151,14 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
         rotation.cool(KEYS[1], 600.0, "m")
         rotation.cool(KEYS[1], 600.0, "n")
         told = house.post("/status", {"clear": "chat/m"})
-        assert (told.status, told.json()) == (200, {"target": "chat/m", "standing": "resting", "keys": 2})
+        assert (told.status, told.json()) == (200, {"target": "chat/m", "standing": "cooldown", "keys": 2})
         assert {known.target: known.health for known in service.health_views()} == {
-            "chat/m": "good",
-            "chat/n": "resting",
+            "chat/m": "healthy",
+            "chat/n": "cooldown",
         }
         assert [(place, notice.model) for place, notice in rotation.active_cooldowns()] == [(1, "n")]
         again = house.post("/status", {"clear": "chat/m"})
-        assert again.json() == {"target": "chat/m", "standing": "good", "keys": 0}
+        assert again.json() == {"target": "chat/m", "standing": "healthy", "keys": 0}
         assert "a target was cleared" in house.log.getvalue()
 
 
@@ -268,10 +268,10 @@ def test_what_one_key_asks_for_by_a_name_of_its_own_is_not_told_to_another() -> 
 
     status, metrics = told(KEY, "another-key-of-the-gateway")
     assert [row["target"] for row in _rows(status)] == ["chat/another", "chat/priced", "chat/served"]
-    assert status["unnamed"] == {"keyless": 1}
+    assert status["unnamed"] == {"no_key": 1}
     assert "our-secret-project" not in str(status)
     assert b"our-secret-project" not in metrics
-    assert b'dragoman_target_standing{target="other",level="keyless"} 1' in metrics
+    assert b'dragoman_target_standing{target="other",level="no_key"} 1' in metrics
     # Who alone has a key has asked for it.
     status, metrics = told(KEY)
     assert "chat/our-secret-project" in [row["target"] for row in _rows(status)]

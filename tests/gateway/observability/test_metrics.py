@@ -200,9 +200,9 @@ def test_pitfall_353_how_targets_stand_and_how_many_keys_rest() -> None:
     heard = msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)
     found = read(render([one.snapshot(), heard]))
     standings = {dict(labels)["target"]: dict(labels)["level"] for (name, labels), value in found.items() if value == 1}
-    assert standings == {"p/m": "resting", "q/n": "suspect"}
+    assert standings == {"p/m": "cooldown", "q/n": "suspect"}
     assert total(found, "dragoman_target_standing") == 2
-    assert total(found, "dragoman_target_standing", target="p/m", level="good") == 0
+    assert total(found, "dragoman_target_standing", target="p/m", level="healthy") == 0
     assert sum(name == "dragoman_target_standing" for name, _ in found) == 2 * len(HealthLevel)
     assert total(found, "dragoman_keys_resting", provider="p") == 2
     assert total(found, "dragoman_keys_resting", provider="q") == 0
@@ -231,8 +231,8 @@ def test_pitfall_454_names_that_clients_make_up_do_not_multiply_series() -> None
     )
     found = read(render([metrics.snapshot()]))
     assert len(found) == few + 200 * len(HealthLevel)
-    assert total(found, "dragoman_target_standing", target="p/real", level="resting") == 1
-    assert total(found, "dragoman_target_standing", target=OTHER, level="good") == 10_000 - 199
+    assert total(found, "dragoman_target_standing", target="p/real", level="cooldown") == 1
+    assert total(found, "dragoman_target_standing", target=OTHER, level="healthy") == 10_000 - 199
     metrics.levels = lambda: {f"p/more-{n}": HealthLevel.SUSPECT for n in range(10_000)}
     again = read(render([metrics.snapshot()]))
     assert len(again) <= len(found)

@@ -40,8 +40,8 @@ def test_a_new_one_is_one_record_and_one_line(tmp_path: Path, monkeypatch: pytes
     assert not route.sticky
     assert explain(plan(route, Requirements(size=10), PlanInputs(), DICE)) == (
         "echo/y leads: it was written last (latest)",
-        "1. echo/y: good; price unknown",
-        "2. echo/x: good; price unknown",
+        "1. echo/y: healthy; price unknown",
+        "2. echo/x: healthy; price unknown",
     )
     plain = '[models]\na = { policy = "latest", targets = ["echo/x", "echo/y"] }\n'
     assert "models.a.targets: has no weights" in problems_of(tmp_path, plain)[0]
