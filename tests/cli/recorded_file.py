@@ -24,7 +24,7 @@ MAIN, NEXT = "5f0c7c1e-0001-4b6f-9d8a-000000000001", "5f0c7c1e-0002-4b6f-9d8a-00
 HOSTILE = "ses_\x1b[2J\x9b1m\u202e  $0.00  " + "x" * 300
 TOKENS = TokenCounts(12_000, 9000, 500, 0, 700, 200, 0)
 MONEY = CostBreakdown(
-    5_000_000, 7_000_000, 900_000, 300_000, version="2026-10-30", entry="anthropic/large", said=13_000_000
+    5_000_000, 7_000_000, 900_000, 300_000, version="2026-10-30", entry="anthropic/large", reported=13_000_000
 )
 
 

@@ -39,7 +39,7 @@ def page_lines(told: JournalEntry, terminal: bool, width: int) -> list[str]:
 def test_pitfall_557_what_has_no_price_is_said_to_have_none() -> None:
     assert page(entry(1, money=None))["money"] == "unpriced"
     assert page(entry(1, tokens=None, money=None))["tokens"] == "not known"
-    some = replace(MONEY, unpriced=("thinking",), said=None)
+    some = replace(MONEY, unpriced=("thinking",), reported=None)
     assert page(entry(1, money=some))["money"] == (
         "≥ $0.0132 (input $0.005, cache read $0.0009, cache write $0.0003, output $0.007); no price for thinking; "
         "prices of 2026-10-30; entry anthropic/large"

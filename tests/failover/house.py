@@ -260,7 +260,11 @@ class FailingHouse(Served):
 
     def _is_idle(self) -> bool:
         metrics = self.get("/metrics", x_api_key=GATEWAY_KEY).body.decode().splitlines()
-        counted = ("dragoman_in_flight ", "dragoman_provider_calls{", "dragoman_provider_waiting{")
+        counted = (
+            "dragoman_requests_in_flight ",
+            "dragoman_provider_calls_in_flight{",
+            "dragoman_provider_queue_length{",
+        )
         found = [line.rsplit(" ", 1)[1] for line in metrics if line.startswith(counted)]
         assert len(found) == 1 + 2 * len(self.providers)
         return set(found) == {"0"} and not any(provider.open for provider in self.providers.values())

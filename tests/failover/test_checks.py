@@ -80,7 +80,7 @@ class Bad:
     def counted(self, result: str) -> float:
         """How many checks had a result, by the metrics."""
         lines = self.house.get("/metrics", x_api_key=KEYS["one"]).body.decode().splitlines()
-        start = f'dragoman_checks_total{{provider="{self.provider.name}",result="{result}"}} '
+        start = f'dragoman_health_checks_total{{provider="{self.provider.name}",result="{result}"}} '
         return next((float(line.removeprefix(start)) for line in lines if line.startswith(start)), 0.0)
 
     def check(self, result: str) -> None:

@@ -79,7 +79,7 @@ class Gateway:
     def is_idle(self) -> bool:
         """Whether no request is under way."""
         lines = self._client.ask("/metrics", method="GET", headers={}).raw.decode().splitlines()
-        return "dragoman_in_flight 0" in lines
+        return "dragoman_requests_in_flight 0" in lines
 
     def held(self) -> dict[int, Held]:
         """What each worker holds while nothing is under way."""

@@ -135,7 +135,7 @@ def test_metrics_count_what_was_asked(house: House) -> None:
     house.post("/v1/messages", question(MESSAGES, CHAT))
     told = house.get("/metrics")
     assert (told.header("content-type") or "").startswith("text/plain; version=0.0.4")
-    assert b'client="anthropic-messages"' in told.body or b'"anthropic-messages"' in told.body
+    assert b'client_protocol="anthropic-messages"' in told.body
     assert b"dragoman_" in told.body
 
 

@@ -109,8 +109,8 @@ COMMON = CostBreakdown(
 )
 COSTS = {
     MESSAGES: replace(COMMON, cache_write=1_500_000, cache_write_1h=600_000, search=20_000_000),
-    CHAT: replace(COMMON, said=12_500_000),
-    RESPONSES: replace(COMMON, search=20_000_000, said=12_500_000),
+    CHAT: replace(COMMON, reported=12_500_000),
+    RESPONSES: replace(COMMON, search=20_000_000, reported=12_500_000),
 }
 
 

@@ -131,7 +131,7 @@ class Town:
         return [round(at) for at, _ in self.service.asked]
 
     def counted(self) -> dict[tuple[str, str], int]:
-        return {(provider, result): count for provider, result, count in self.metrics.snapshot().checks}
+        return {(provider, result): count for provider, result, count in self.metrics.snapshot().health_checks}
 
     def told(self) -> list[JsonObject]:
         lines = [json.loads(line) for line in self.out.getvalue().splitlines()]
@@ -227,7 +227,7 @@ def test_pitfall_354_an_hour_has_only_so_many_and_they_are_counted_by_themselves
             assert HOURLY / 2 < len([at for at in times if at > 3600]) <= HOURLY
             assert here.counted() == {("chat", "failing"): len(times)}
             text = render([here.metrics.snapshot()]).decode()
-            assert f'dragoman_checks_total{{provider="chat",result="failing"}} {len(times)}' in text
+            assert f'dragoman_health_checks_total{{provider="chat",result="failing"}} {len(times)}' in text
             # They are no exchanges, and no attempts of any.
             assert "dragoman_requests_total{" not in text and "dragoman_attempts_total{" not in text
 

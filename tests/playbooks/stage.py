@@ -56,7 +56,7 @@ _KEPT = """
 """
 
 
-_TOLD_ELSEWHERE = ("_seconds", "_attempts_total", "_target_standing", "_keys_resting")
+_TOLD_ELSEWHERE = ("_seconds", "_attempts_total", "_target_health", "_keys_in_cooldown")
 
 
 class Stage:
@@ -115,7 +115,7 @@ class Stage:
         assert not under_way, "the dialogue leaves an exchange under way"
 
     def count(self) -> None:
-        """Tell what was counted, but for times, attempts and standings: the log has the first two, a page the last."""
+        """Tell what was counted, but for times, attempts and health: the log has the first two, a page the last."""
         for line in render([self.metrics.snapshot()]).decode().splitlines():
             name, _, number = line.rpartition(" ")
             if not line.startswith("#") and number != "0" and not any(word in name for word in _TOLD_ELSEWHERE):

@@ -214,7 +214,7 @@ def test_what_nobody_said_is_null_and_no_number(tables: RecordTables) -> None:
 
 
 def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
-    money = CostBreakdown(unpriced=("model",), said=7)
+    money = CostBreakdown(unpriced=("model",), reported=7)
     made = replace(entry(1, money=money), calls=(CallEntry("chat", "served", "openai-chat", money=money),))
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(made, AssignedThread())])

@@ -113,7 +113,7 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() ->
     parts = [
         CostBreakdown(unpriced=("model",)),
         CostBreakdown(input=5, unpriced=("search",)),
-        CostBreakdown(said=7, unpriced=("model",)),
+        CostBreakdown(reported=7, unpriced=("model",)),
         CostBreakdown(),
     ]
     made_of = [(CallEntry("chat", "served", "openai-chat", money=money),) for money in parts]

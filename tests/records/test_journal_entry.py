@@ -23,7 +23,7 @@ def test_an_entry_comes_back_as_it_was() -> None:
         time=1_700_000_000_000_000,
         outcome=ANSWERED,
         tokens=TokenCounts(input=5, output=3),
-        cost=CostBreakdown(input=10, output=20, unpriced=("search",), said=31),
+        cost=CostBreakdown(input=10, output=20, unpriced=("search",), reported=31),
         calls=(CallEntry("openai", "gpt", "openai-chat", tokens=TokenCounts(input=5)),),
         losses=(LossEntry("sampling", "dropped", "sampling.seed"),),
         facts=ExchangeFacts(session="s", shape=Shape(instructions=3)),

@@ -409,7 +409,7 @@ class Served(House):
 
     def is_idle(self) -> bool:
         """Wait until no exchange is in flight."""
-        return wait_until(lambda: self.metric("dragoman_in_flight") == 0, "no exchange in flight")
+        return wait_until(lambda: self.metric("dragoman_requests_in_flight") == 0, "no exchange in flight")
 
     def exchanges(self, count: int) -> list[JsonObject]:
         """Wait for so many exchanges in the log."""

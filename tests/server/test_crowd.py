@@ -79,7 +79,7 @@ def test_five_hundred_streams_do_not_mix() -> None:
         assert len({line["id"] for line in told_of}) == len(told_of) == CROWD
         assert len(house.provider.received) == CROWD
         assert house.is_idle()
-        labels = f'client="{MESSAGES}",provider="chat",dialect="{CHAT}",model="served",status="200"'
+        labels = f'client_protocol="{MESSAGES}",provider="chat",provider_protocol="{CHAT}",model="served",status="200"'
         assert house.metric(f"dragoman_requests_total{{{labels}}}") == len(
             [pair for pair in islice(cycle(PAIRS), CROWD) if pair == (MESSAGES, CHAT)]
         )

@@ -104,7 +104,7 @@ def test_many_hang_ups_at_once_cancel_every_call_and_leave_nothing_under_way(hou
     gate.deserted(len(ends))
     # What their calls took is counted first.
     house.process.log.wait('"model":"many"', len(ends))
-    cancelled = 'dragoman_failures_total{client="openai-chat",provider="chat",kind="cancelled"}'
+    cancelled = 'dragoman_failures_total{client_protocol="openai-chat",provider="chat",kind="cancelled"}'
     assert house.metric(cancelled) >= 10
     assert house.is_idle()
     told = [line["failure"] for line in house.process.events("exchange") if line["model"] == "many"]

@@ -48,7 +48,7 @@ def test_item_5_uploads_that_are_broken_off_leave_no_memory_behind(house: Served
     for _ in range(10):
         with connect(house) as end:
             end.sendall(head("content-length: 25000000") + b"x" * 20_000_000)
-        house.metric("dragoman_in_flight")
+        house.metric("dragoman_requests_in_flight")
     assert house.post(PATHS[CHAT], question(CHAT, CHAT, stream=True)).status == 200
     # Ten of them once kept 190 MB.
     assert memory(house.process.pid) - before < 60 * MEBIBYTE

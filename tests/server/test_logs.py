@@ -208,7 +208,7 @@ def test_item_7_a_reader_of_the_log_that_does_not_read_stops_nobody(tmp_path: Pa
             assert (told.status, told.complete) == (200, True)
         assert house.get("/healthz").status == 200
         metrics = house.get("/metrics", x_api_key=GATEWAY_KEY).body.decode()
-        lost = int(metrics.split("\ndragoman_log_lines_lost_total ")[1].split("\n")[0])
+        lost = int(metrics.split("\ndragoman_log_lines_dropped_total ")[1].split("\n")[0])
         assert lost > 0
         # The first of them is of the settings.
         logged = 1 + int(workers) * 60 * 20 + len(PROTOCOLS)

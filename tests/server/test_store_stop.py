@@ -109,7 +109,7 @@ def test_whoever_is_in_a_hurry_does_not_wait_for_a_beginning_that_is_stuck() -> 
     constants = {**PATIENT, **SHORT_END, SAME_SIGNAL: 0.0}
     with serving(Holding(), "[timeouts]\ndrain = 3600\n", constants=constants) as house, _held(house) as db:
         with house.send("/v1/responses", {"model": MODEL, "input": "wait", "background": True}) as connection:
-            wait_until(lambda: house.metric("dragoman_in_flight") == 1, "the request was read")
+            wait_until(lambda: house.metric("dragoman_requests_in_flight") == 1, "the request was read")
             house.process.send(signal.SIGTERM)
             house.process.log.wait(STOPPING)
             house.process.send(signal.SIGTERM)

@@ -111,7 +111,7 @@ def test_pitfall_455_a_collector_that_fails_is_told_once_and_breaks_nothing() ->
         house.process.log.wait("are lost, and counted: they are not taken")
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         collector.wait_asked(2)
-        assert house.metric('dragoman_telemetry_total{result="failed"}') >= 1
+        assert house.metric('dragoman_telemetry_exports_total{result="failed"}') >= 1
         assert house.get("/readyz").status == 200
         assert house.stop() == 0
         assert len([line for line in house.process.log.all() if "are lost" in line]) == 1

@@ -26,7 +26,10 @@ TURNS = 6
 # Seconds for which a worker has to run so that its death is no reason to wait longer each time.
 STEADY = "dragoman.gateway.processes.supervisor._STEADY"
 LONGEST_PAUSE = "dragoman.gateway.processes.supervisor._MAX_PAUSE"
-REQUESTS = f'dragoman_requests_total{{client="{CHAT}",provider="chat",dialect="{CHAT}",model="served",status="200"}}'
+REQUESTS = (
+    f'dragoman_requests_total{{client_protocol="{CHAT}",provider="chat",provider_protocol="{CHAT}",model="served",'
+    'status="200"}'
+)
 
 
 class Holding:
@@ -109,7 +112,7 @@ def test_both_workers_serve_and_one_that_is_killed_takes_only_its_own_along(hous
     # The new one takes part at once.
     for _ in range(20):
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-    assert house.metric("dragoman_in_flight") >= 1
+    assert house.metric("dragoman_requests_in_flight") >= 1
     holding.gate.open()
     answers = [_read(end) for end in ends]
     broken = [told for told in answers if not told.complete]
@@ -127,7 +130,7 @@ def test_metrics_add_up_whoever_is_asked(house: Served, holding: Holding) -> Non
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
     # Enough times for both to be asked.
     assert {house.metric(REQUESTS) for _ in range(20)} == {30}
-    assert {house.metric("dragoman_in_flight") for _ in range(20)} == {len(ends)}
+    assert {house.metric("dragoman_requests_in_flight") for _ in range(20)} == {len(ends)}
     holding.gate.open()
     assert all(_read(end).complete for end in ends)
     assert house.stop() == 0
@@ -215,7 +218,7 @@ def test_a_worker_that_cannot_open_the_store_says_why_each_time(holding: Holding
 def test_a_gateway_that_is_killed_leaves_no_folder_behind(holding: Holding, tmp_path: Path, killed: str) -> None:
     with serving(holding, arguments=("--workers", "2"), environment={"TMPDIR": str(tmp_path)}) as house:
         pids = _workers(house)
-        assert house.metric("dragoman_in_flight") == 0
+        assert house.metric("dragoman_requests_in_flight") == 0
         assert list(tmp_path.iterdir()) == []
         house.process.send(signal.SIGKILL)
         for pid in pids if killed == "everybody" else ():

@@ -201,7 +201,9 @@ def test_pitfall_455_what_is_not_known_is_left_out_and_never_zero() -> None:
     # Of what has no price the cost is unknown; of what is known in part it is at least that.
     assert "dragoman.cost_usd" not in told(FAILED_OVER)[0].attributes
     assert told(FAILED_OVER)[0].attributes["dragoman.unpriced"] == ("model",)
-    partly = told(replace(WHOLE, cost=CostBreakdown(input=5_000, unpriced=("search",), said=7_000_000)))[0].attributes
+    partly = told(replace(WHOLE, cost=CostBreakdown(input=5_000, unpriced=("search",), reported=7_000_000)))[
+        0
+    ].attributes
     assert (partly["dragoman.cost_usd"], partly["dragoman.unpriced"]) == (0.000005, ("search",))
     assert partly["dragoman.reported_cost_usd"] == 0.007
     # What costs nothing is known to.

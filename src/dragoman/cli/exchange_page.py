@@ -183,8 +183,8 @@ def _cost(cost: int, unpriced: int, money: CostBreakdown | None, exact: bool) ->
         f"tier {quoted(money.tier)}" if money.tier else "",
     ]
     words += "".join(f"; {word}" for word in prices if word)
-    if money.said is not None:
-        words += f"; the provider says {formatting.format_cost(money.said, 0, exact=exact)}"
+    if money.reported is not None:
+        words += f"; the provider says {formatting.format_cost(money.reported, 0, exact=exact)}"
     return words
 
 

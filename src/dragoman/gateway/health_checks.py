@@ -134,7 +134,7 @@ class Checks:
         if self._runtime().settings.providers.get(name) != watch.provider:
             # It is another one by now.
             return
-        runtime.metrics.record_check(name, result.value, now)
+        runtime.metrics.record_health_check(name, result.value, now)
         current, ended = health.cooldowns(now), 0
         if result is HealthCheckResult.FAILING:
             watch.missed = _still(cooldowns, current)

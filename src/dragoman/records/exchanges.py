@@ -269,7 +269,7 @@ def _cost(cost: CostBreakdown | None) -> JsonObject:
         "price_version": cost.version,
         "price_entry": cost.entry,
         "tier": cost.tier,
-        "said_cost_nano_usd": cost.said,
+        "said_cost_nano_usd": cost.reported,
     }
 
 

@@ -50,7 +50,7 @@ class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
     entry: str = ""
     tier: str = ""
     # What the provider itself says that it cost; None if it says nothing.
-    said: int | None = None
+    reported: int | None = None
 
     @property
     def total(self) -> int:

@@ -130,7 +130,7 @@ def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: in
         +entry.estimated,
         cost,
         unpriced,
-        None if breakdown is None else breakdown.said,
+        None if breakdown is None else breakdown.reported,
         "" if breakdown is None else breakdown.version,
         len(losses) - bookkeeping,
         values[32],

@@ -212,8 +212,8 @@ def _of_cost(cost: CostBreakdown) -> Iterator[tuple[str, Value]]:
         yield names.COST, cost.known_total / _NANO
     if cost.unpriced:
         yield names.UNPRICED, cost.unpriced
-    if cost.said is not None:
-        yield names.REPORTED_COST, cost.said / _NANO
+    if cost.reported is not None:
+        yield names.REPORTED_COST, cost.reported / _NANO
 
 
 def _of_call(call: CallEntry, number: int, places: Mapping[str, ProviderPlace]) -> Iterator[tuple[str, Value]]:

@@ -61,7 +61,7 @@ def test_it_tells_who_is_checked_and_what_was_found() -> None:
 
         never = {"every": 30.0, "found": None, "ago": None}
         assert told() == [never, never, None]
-        service.metrics.record_check("chat", "failing", 100.0)
+        service.metrics.record_health_check("chat", "failing", 100.0)
         service.clock = lambda: 112.5
         assert told() == [never, {"every": 30.0, "found": "failing", "ago": 12.5}, None]
 
@@ -271,7 +271,7 @@ def test_what_one_key_asks_for_by_a_name_of_its_own_is_not_told_to_another() -> 
     assert status["unnamed"] == {"no_key": 1}
     assert "our-secret-project" not in str(status)
     assert b"our-secret-project" not in metrics
-    assert b'dragoman_target_standing{target="other",level="no_key"} 1' in metrics
+    assert b'dragoman_target_health{target="other",state="no_key"} 1' in metrics
     # Who alone has a key has asked for it.
     status, metrics = told(KEY)
     assert "chat/our-secret-project" in [row["target"] for row in _rows(status)]

@@ -191,7 +191,7 @@ def test_pitfall_416_what_has_no_price_is_named_and_not_free(case: str) -> None:
 
 def test_pitfall_417_what_the_provider_says_stands_beside_ours() -> None:
     tokens, money = costs(p__m=OWN).spent(target("p", "m"), usage('{"cost":0.5}', input=1000, output=0))
-    assert (money.input, money.said) == (3_000_000, 500_000_000)
+    assert (money.input, money.reported) == (3_000_000, 500_000_000)
     assert tokens.input == 1000
 
 
@@ -221,7 +221,7 @@ def test_an_answer_with_very_many_turns_is_not_priced_turn_by_turn() -> None:
     steps = ",".join(f'{{"type":"compaction","model":"m{number}","input_tokens":1}}' for number in range(1001))
     told = usage(f'{{"iterations":[{steps}],"cost":0.5}}', input=5, output=3)
     tokens, money = costs(p__m=OWN).spent(target("p", "m"), told)
-    assert (tokens, money) == (TokenCounts(), CostBreakdown(unpriced=("counts",), said=500_000_000))
+    assert (tokens, money) == (TokenCounts(), CostBreakdown(unpriced=("counts",), reported=500_000_000))
 
 
 def test_what_is_remembered_is_bounded_and_long_names_are_not() -> None:
@@ -246,12 +246,12 @@ def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
     refused = attempt()
     unknown = attempt(UNREPORTED)
     answered = attempt(
-        CostBreakdown(input=7, output=2, said=9, entry="p/b", version="1"), TokenCounts(input=4, output=1)
+        CostBreakdown(input=7, output=2, reported=9, entry="p/b", version="1"), TokenCounts(input=4, output=1)
     )
     told = together((failed, refused, unknown, answered))
     assert told["tokens"] == TokenCounts(input=7, output=1)
     assert told["estimated"] is True
-    assert told["cost"] == CostBreakdown(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", said=9)
+    assert told["cost"] == CostBreakdown(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", reported=9)
     assert together((refused,)) == {"attempts": (refused,)}
     assert together((answered,)) == {
         "attempts": (answered,),

@@ -212,7 +212,7 @@ def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
     told = replace(
         record(),
         tokens=TokenCounts(input=10, output=5, cache_read=2),
-        cost=CostBreakdown(input=12_345_678, said=13_000_000),
+        cost=CostBreakdown(input=12_345_678, reported=13_000_000),
     )
     Log(out, json=True).exchange(told)
     line = only(out)
@@ -336,7 +336,7 @@ def test_who_is_speaking_is_told() -> None:
 def test_every_field_of_a_line_is_documented() -> None:
     out = io.StringIO()
     told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited", route="line")
-    money = CostBreakdown(input=1, said=2, unpriced=("model",))
+    money = CostBreakdown(input=1, reported=2, unpriced=("model",))
     told = replace(
         told,
         facts=SPOKEN,

@@ -25,9 +25,9 @@ def test_exchanges_are_counted_by_route_and_status() -> None:
     found = counted(record(), record(), record(status=429), record(model="gpt-5.1-mini"))
     assert total(found, "dragoman_requests_total") == 4
     labels = {
-        "client": "anthropic-messages",
+        "client_protocol": "anthropic-messages",
         "provider": "openai",
-        "dialect": "openai-chat",
+        "provider_protocol": "openai-chat",
         "model": "gpt-5.1",
         "status": "200",
     }
@@ -55,15 +55,15 @@ def test_pitfall_416_money_is_counted_and_what_has_no_price_is_too() -> None:
 
 
 def test_pitfall_417_how_far_a_provider_is_from_our_prices_is_told() -> None:
-    more = replace(record(provider="router"), cost=CostBreakdown(input=100, said=130))
-    less = replace(record(provider="router"), cost=CostBreakdown(input=100, said=90))
-    unknown = replace(record(provider="router"), cost=CostBreakdown(unpriced=("model",), said=50))
+    more = replace(record(provider="router"), cost=CostBreakdown(input=100, reported=130))
+    less = replace(record(provider="router"), cost=CostBreakdown(input=100, reported=90))
+    unknown = replace(record(provider="router"), cost=CostBreakdown(unpriced=("model",), reported=50))
     metrics = Metrics()
     for told in (more, less, unknown):
         metrics.count(told)
     found = read(render([metrics.snapshot(), metrics.snapshot()]))
-    assert total(found, "dragoman_said_cost_nano_usd_total", provider="router") == 540
-    assert total(found, "dragoman_said_cost_beyond_nano_usd", provider="router") == 40
+    assert total(found, "dragoman_provider_reported_cost_nano_usd_total", provider="router") == 540
+    assert total(found, "dragoman_cost_discrepancy_nano_usd", provider="router") == 40
 
 
 @pytest.mark.parametrize("odd", [-5, 10**30])
@@ -82,8 +82,8 @@ def test_counts_that_no_provider_should_report_break_no_counter(odd: int) -> Non
 def test_the_first_content_is_timed_only_where_there_was_one() -> None:
     told = replace(record(), first_content=100.1)
     found = counted(told, record())
-    assert total(found, "dragoman_first_token_seconds_count") == 1
-    assert total(found, "dragoman_duration_seconds_count") == 2
+    assert total(found, "dragoman_time_to_first_token_seconds_count") == 1
+    assert total(found, "dragoman_request_duration_seconds_count") == 2
 
 
 def test_losses_and_failures_are_counted_by_kind() -> None:
@@ -199,26 +199,26 @@ def test_pitfall_353_how_targets_stand_and_how_many_keys_rest() -> None:
     one.keys_in_cooldown, other.keys_in_cooldown = lambda: {"p": 1, "q": 0}, lambda: {"p": 2, "q": 0}
     heard = msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)
     found = read(render([one.snapshot(), heard]))
-    standings = {dict(labels)["target"]: dict(labels)["level"] for (name, labels), value in found.items() if value == 1}
+    standings = {dict(labels)["target"]: dict(labels)["state"] for (name, labels), value in found.items() if value == 1}
     assert standings == {"p/m": "cooldown", "q/n": "suspect"}
-    assert total(found, "dragoman_target_standing") == 2
-    assert total(found, "dragoman_target_standing", target="p/m", level="healthy") == 0
-    assert sum(name == "dragoman_target_standing" for name, _ in found) == 2 * len(HealthLevel)
-    assert total(found, "dragoman_keys_resting", provider="p") == 2
-    assert total(found, "dragoman_keys_resting", provider="q") == 0
+    assert total(found, "dragoman_target_health") == 2
+    assert total(found, "dragoman_target_health", target="p/m", state="healthy") == 0
+    assert sum(name == "dragoman_target_health" for name, _ in found) == 2 * len(HealthLevel)
+    assert total(found, "dragoman_keys_in_cooldown", provider="p") == 2
+    assert total(found, "dragoman_keys_in_cooldown", provider="q") == 0
 
 
 def test_pitfall_354_checks_are_counted_under_a_name_of_their_own() -> None:
     one, other = Metrics(), Metrics()
     assert b"checks" not in render([one.snapshot()])
-    one.record_check("p", "failing", 1.0)
+    one.record_health_check("p", "failing", 1.0)
     for now in (2.0, 3.0):
-        other.record_check("p", "alive", now)
+        other.record_health_check("p", "alive", now)
     heard = msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)
-    assert heard.checked == {"p": ("alive", 3.0)}
+    assert heard.last_health_checks == {"p": ("alive", 3.0)}
     found = read(render([one.snapshot(), heard]))
-    assert total(found, "dragoman_checks_total", provider="p", result="failing") == 1
-    assert total(found, "dragoman_checks_total", provider="p", result="alive") == 2
+    assert total(found, "dragoman_health_checks_total", provider="p", result="failing") == 1
+    assert total(found, "dragoman_health_checks_total", provider="p", result="alive") == 2
     assert total(found, "dragoman_attempts_total") == total(found, "dragoman_requests_total") == 0
 
 
@@ -231,8 +231,8 @@ def test_pitfall_454_names_that_clients_make_up_do_not_multiply_series() -> None
     )
     found = read(render([metrics.snapshot()]))
     assert len(found) == few + 200 * len(HealthLevel)
-    assert total(found, "dragoman_target_standing", target="p/real", level="cooldown") == 1
-    assert total(found, "dragoman_target_standing", target=OTHER, level="healthy") == 10_000 - 199
+    assert total(found, "dragoman_target_health", target="p/real", state="cooldown") == 1
+    assert total(found, "dragoman_target_health", target=OTHER, state="healthy") == 10_000 - 199
     metrics.levels = lambda: {f"p/more-{n}": HealthLevel.SUSPECT for n in range(10_000)}
     again = read(render([metrics.snapshot()]))
     assert len(again) <= len(found)
@@ -243,8 +243,8 @@ def test_pitfall_353_a_running_gateway_tells_what_became_of_its_calls() -> None:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 503
         found = read(house.get("/metrics").body)
         assert total(found, "dragoman_attempts_total", provider="chat", kind="overloaded") == 1
-        assert total(found, "dragoman_target_standing", target="chat/served", level="suspect") == 1
-        assert total(found, "dragoman_keys_resting", provider="chat") == 0
+        assert total(found, "dragoman_target_health", target="chat/served", state="suspect") == 1
+        assert total(found, "dragoman_keys_in_cooldown", provider="chat") == 0
         assert PROVIDER_KEY.encode() not in house.get("/metrics").body
 
 
@@ -267,11 +267,11 @@ def test_what_a_collector_was_told_is_counted_over_all_workers() -> None:
     other.count_exports("sent", 1)
     other.count_exports("dropped", 7)
     lines = render([one.snapshot(), other.snapshot()]).decode().splitlines()
-    assert 'dragoman_telemetry_total{result="sent"} 6' in lines
-    assert 'dragoman_telemetry_total{result="dropped"} 7' in lines
+    assert 'dragoman_telemetry_exports_total{result="sent"} 6' in lines
+    assert 'dragoman_telemetry_exports_total{result="dropped"} 7' in lines
 
 
-def test_threads_are_counted_by_program_and_class_and_words_of_clients_are_no_labels() -> None:
+def test_threads_are_counted_by_client_and_class_and_words_of_clients_are_no_labels() -> None:
     metrics = Metrics()
     base = Record(id="r", client_protocol=CHAT, path="", started=0, time=0, status=200)
     for facts in (
@@ -285,9 +285,9 @@ def test_threads_are_counted_by_program_and_class_and_words_of_clients_are_no_la
     found = read(render([metrics.snapshot(), metrics.snapshot()]))
     named = {labels: value for (name, labels), value in found.items() if name == "dragoman_thread_requests_total"}
     assert named == {
-        (("program", "claude-code"), ("thread", "subagent")): 4,
-        (("program", "codex"), ("thread", "other")): 200,
-        (("program", ""), ("thread", "main")): 2,
+        (("client", "claude-code"), ("thread", "subagent")): 4,
+        (("client", "codex"), ("thread", "other")): 200,
+        (("client", ""), ("thread", "main")): 2,
     }
 
 

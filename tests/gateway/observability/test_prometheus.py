@@ -15,7 +15,7 @@ from tests.gateway.observability.scraped import counted, read, record, total
 
 
 def test_a_gateway_that_was_asked_nothing_is_read_well() -> None:
-    assert counted() == {("dragoman_in_flight", ()): 0.0, ("dragoman_log_lines_lost_total", ()): 0.0}
+    assert counted() == {("dragoman_requests_in_flight", ()): 0.0, ("dragoman_log_lines_dropped_total", ()): 0.0}
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.051, 3.0, 600.0, 86_400.0])
@@ -24,10 +24,10 @@ def test_a_duration_is_in_every_bucket_from_its_own_upwards(seconds: float) -> N
     for bound in DURATIONS:
         # Loop times are not exact.
         if abs(seconds - bound) > 1e-6:
-            assert total(found, "dragoman_duration_seconds_bucket", le=str(bound)) == (seconds < bound)
-    assert total(found, "dragoman_duration_seconds_bucket", le="+Inf") == 1
-    assert total(found, "dragoman_duration_seconds_count") == 1
-    assert total(found, "dragoman_duration_seconds_sum") == pytest.approx(seconds, abs=1e-5)
+            assert total(found, "dragoman_request_duration_seconds_bucket", le=str(bound)) == (seconds < bound)
+    assert total(found, "dragoman_request_duration_seconds_bucket", le="+Inf") == 1
+    assert total(found, "dragoman_request_duration_seconds_count") == 1
+    assert total(found, "dragoman_request_duration_seconds_sum") == pytest.approx(seconds, abs=1e-5)
 
 
 def test_processes_are_added_up() -> None:
@@ -40,11 +40,11 @@ def test_processes_are_added_up() -> None:
     found = read(render([one.snapshot(), other.snapshot()]))
     assert total(found, "dragoman_requests_total") == 3
     assert total(found, "dragoman_tokens_total", type="input") == 15
-    assert total(found, "dragoman_duration_seconds_count") == 3
+    assert total(found, "dragoman_request_duration_seconds_count") == 3
     assert total(found, "dragoman_losses_total") == 3
     assert total(found, "dragoman_losses_total", weight="changes_response") == 3
     assert total(found, "dragoman_failures_total") == 3
-    assert total(found, "dragoman_in_flight") == 3
+    assert total(found, "dragoman_requests_in_flight") == 3
 
 
 def test_adding_up_does_not_change_what_was_counted() -> None:
@@ -60,8 +60,8 @@ def test_calls_and_waits_of_providers_with_a_limit_are_added_up() -> None:
     one.loads = lambda: {"p": Load(3, 4, 2), "free": Load(9, None, 0)}
     other.loads = lambda: {"p": Load(1, 4, 0)}
     lines = render([one.snapshot(), other.snapshot()]).decode().splitlines()
-    assert 'dragoman_provider_calls{provider="p"} 4' in lines
-    assert 'dragoman_provider_waiting{provider="p"} 2' in lines
+    assert 'dragoman_provider_calls_in_flight{provider="p"} 4' in lines
+    assert 'dragoman_provider_queue_length{provider="p"} 2' in lines
     assert not any("free" in line for line in lines)
     # Where nobody has a limit there is nothing to tell.
     assert b"provider_calls" not in render([Metrics().snapshot()])
@@ -76,4 +76,4 @@ def test_a_hostile_target_is_one_label(name: str) -> None:
         else {name: HealthLevel.HEALTHY}
     )
     found = read(render([metrics.snapshot()]))
-    assert sum(name == "dragoman_target_standing" for name, _ in found) == len(HealthLevel)
+    assert sum(name == "dragoman_target_health" for name, _ in found) == len(HealthLevel)

@@ -124,7 +124,7 @@ def test_the_collector_of_the_moment_is_told() -> None:
             gateway.told.export([(FAILED_OVER, NOWHERE)])
             await gateway.told.close()
             gateway.told.export([(WHOLE, NOWHERE)])
-            told = gateway.service.metrics.snapshot().told
+            told = gateway.service.metrics.snapshot().telemetry_exports
             await gateway.service.close()
             assert told == {"sent": 2}
             return gateway.log.getvalue()
@@ -152,7 +152,7 @@ def test_pitfall_437_the_end_is_not_held_up_by_a_collector(monkeypatch: pytest.M
             gateway.told.export([(FAILED_OVER, NOWHERE)])
             await gateway.told.close()
             await asyncio.sleep(0)
-            assert gateway.service.metrics.snapshot().told == {"dropped": 1}
+            assert gateway.service.metrics.snapshot().telemetry_exports == {"dropped": 1}
             assert "not all were taken before the end" in gateway.log.getvalue()
             await gateway.service.close()
 

@@ -174,7 +174,7 @@ def test_refusals_have_rows_of_who_is_known_and_of_so_many_strangers(
         assert house.post(PATHS[CHAT], unknown, authorization="Bearer sk-alice-0123456789").status == 404
         recorded = house.app.runtime.usage_recorder.recorded()
         assert recorded is not None
-        assert recorded.strangers == 3
+        assert recorded.unauthenticated_skipped == 3
     found = [(row["key"], row["status"], row["outcome"]) for row in rows(tmp_path)]
     assert found == [("", 401, "refused"), ("", 401, "refused"), ("key0", 404, "refused")]
 
@@ -408,7 +408,7 @@ def test_the_figures_are_in_the_metrics(tmp_path: Path) -> None:
         lines = house.get("/metrics").body.decode().splitlines()
         assert "dragoman_records_backlog_bytes 0" in lines
         assert "dragoman_records_damaged_lines_total 0" in lines
-        assert "dragoman_records_drain_errors_total 0" in lines
+        assert "dragoman_records_ingest_errors_total 0" in lines
         assert b"\nrecords rows: 1\n" in house.get("/readyz?verbose").body
 
 

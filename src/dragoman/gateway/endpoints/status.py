@@ -119,7 +119,11 @@ def _check(runtime: Runtime, provider: Provider, snapshots: Sequence[Snapshot]) 
     """How often a provider is checked while its targets rest, and what the last check found; only one worker checks."""
     if provider.health_check_interval is None:
         return None
-    results = [snapshot.checked[provider.name] for snapshot in snapshots if provider.name in snapshot.checked]
+    results = [
+        snapshot.last_health_checks[provider.name]
+        for snapshot in snapshots
+        if provider.name in snapshot.last_health_checks
+    ]
     result, at = max(results, key=lambda each: each[1], default=("", 0.0))
     ago = round(max(runtime.clock() - at, 0.0), 1) if result else None
     return {"every": provider.health_check_interval, "found": result or None, "ago": ago}

@@ -125,7 +125,7 @@ class Costs:
         facts = cached.facts
         if has_runs(usage):
             if has_too_many_runs(usage):
-                return TokenCounts(), CostBreakdown(unpriced=("counts",), said=reported_cost_of(usage))
+                return TokenCounts(), CostBreakdown(unpriced=("counts",), reported=reported_cost_of(usage))
             provider, now = target.provider, self._wall()
             cost = cost_of(facts, usage, tier, find=lambda model: facts_of(self._price_book, provider, model, now))
             tokens = added([_tokens(tokens_of(usage)), *(_tokens(run.tokens) for run in runs_of(usage))])
@@ -135,7 +135,7 @@ class Costs:
             tokens = _tokens(counted)
         breakdown = self._breakdown(cost, reported_cost_of(usage))
         if not _can_be(tokens) or breakdown.total > _MAX_COST:
-            return TokenCounts(), CostBreakdown(unpriced=("counts",), said=breakdown.said)
+            return TokenCounts(), CostBreakdown(unpriced=("counts",), reported=breakdown.reported)
         return tokens, breakdown
 
     def unreported(self, target: Target) -> CostBreakdown:
@@ -278,7 +278,7 @@ def _summed(costs: list[CostBreakdown]) -> CostBreakdown | None:
     if not costs:
         return None
     last = next((money for money in reversed(costs) if money.entry), costs[-1])
-    reported = [money.said for money in costs if money.said is not None]
+    reported = [money.reported for money in costs if money.reported is not None]
     return CostBreakdown(
         input=sum(money.input for money in costs),
         output=sum(money.output for money in costs),
@@ -292,5 +292,5 @@ def _summed(costs: list[CostBreakdown]) -> CostBreakdown | None:
         version=last.version,
         entry=last.entry,
         tier=last.tier,
-        said=sum(reported) if reported else None,
+        reported=sum(reported) if reported else None,
     )

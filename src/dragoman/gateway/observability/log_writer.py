@@ -32,11 +32,11 @@ _LAST_MOMENTS = 1.0
 
 
 class LogWriter:
-    """Writes lines to a descriptor. `told` words the line about those that were left out."""
+    """Writes lines to a descriptor. `format_dropped` formats the line that reports dropped lines."""
 
-    def __init__(self, descriptor: int, format_lost: Callable[[int], bytes]) -> None:
+    def __init__(self, descriptor: int, format_dropped: Callable[[int], bytes]) -> None:
         self._descriptor = descriptor
-        self._format_lost = format_lost
+        self._format_dropped = format_dropped
         # Called before so many bytes are written, where what is written to is bounded.
         self.make_room: Callable[[int], None] | None = None
         self._at_once = _AT_ONCE if stat.S_ISREG(os.fstat(descriptor).st_mode) else _AT_ONCE_SHARED
@@ -48,7 +48,7 @@ class LogWriter:
         # What is collected as garbage while a line is put may have something to log itself.
         self._lock = threading.RLock()
         # Lines that could not be written since this process began.
-        self.lost = 0
+        self.dropped = 0
         # Locked while the thread has nothing to do.
         self._bell = threading.Lock()
         self._bell.acquire()
@@ -65,7 +65,7 @@ class LogWriter:
         """Have a line written; `own` is said of what the gateway itself has to say. It never waits."""
         with self._lock:
             if self._waiting + len(line) > (_ROOM if own else _ROOM - _OWN_ROOM):
-                self.lost += 1
+                self.dropped += 1
                 self._unreported += 1
                 return
             self._lines.append(line)
@@ -103,19 +103,19 @@ class LogWriter:
                 missing = self._write(piece)
                 with self._lock:
                     self._waiting -= len(piece)
-                    self.lost += missing
+                    self.dropped += missing
                     self._unreported += missing
-            self._report_lost()
+            self._report_dropped()
             with self._lock:
                 if self._closed and not self._rung:
                     self._thread = None
                     return
 
-    def _report_lost(self) -> None:
+    def _report_dropped(self) -> None:
         """Say how many lines are missing, now that it works again."""
         with self._lock:
             unreported = self._unreported
-        if unreported and not self._write(self._format_lost(unreported)):
+        if unreported and not self._write(self._format_dropped(unreported)):
             with self._lock:
                 self._unreported -= unreported
 

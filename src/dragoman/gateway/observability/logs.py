@@ -50,13 +50,13 @@ class Log:
         descriptor = descriptor_of(self._out)
         # None where lines go to a stream without a descriptor, which cannot block.
         self._writer = (
-            LogWriter(descriptor, partial(_lost_lines_event, self._event)) if descriptor is not None else None
+            LogWriter(descriptor, partial(_dropped_lines_event, self._event)) if descriptor is not None else None
         )
 
     @property
-    def lines_lost(self) -> int:
-        """How many lines could not be written."""
-        return self._writer.lost if self._writer is not None else 0
+    def lines_dropped(self) -> int:
+        """Number of lines that were not written."""
+        return self._writer.dropped if self._writer is not None else 0
 
     def exchange(self, record: Record) -> None:
         """Tell one exchange; of those that are refused at the door somebody must hear in any case."""
@@ -135,8 +135,8 @@ class Log:
             line["cost"] = cost
             if breakdown.unpriced:
                 line["unpriced"] = list(breakdown.unpriced)
-            if breakdown.said is not None:
-                line["said_cost"] = in_units(breakdown.said, NANO)
+            if breakdown.reported is not None:
+                line["said_cost"] = in_units(breakdown.reported, NANO)
         if record.program:
             line["program"] = record.program
         if record.launch:
@@ -200,7 +200,7 @@ def _json_event(level: str, message: str, fields: JsonObject) -> str:
     return _json_line({"time": _now(), "level": level, "event": message, **_cut(fields)})
 
 
-def _lost_lines_event(event: Callable[[str, str, JsonObject], str], lines: int) -> bytes:
+def _dropped_lines_event(event: Callable[[str, str, JsonObject], str], lines: int) -> bytes:
     return _encode_line(event("warn", "lines of the log could not be written", {"lines": lines}))
 
 

@@ -65,15 +65,15 @@ class Histogram(Struct):
 class MetricCell(Struct):
     """What was counted of one route and outcome."""
 
-    client: str
+    client_protocol: str
     provider: str
-    dialect: str
+    provider_protocol: str
     model: str
     status: int
     requests: int = 0
     tokens: list[int] = msgspec.field(default_factory=lambda: [0] * len(TOKENS))
     duration: Histogram = msgspec.field(default_factory=Histogram)
-    first: Histogram = msgspec.field(default_factory=Histogram)
+    time_to_first_token: Histogram = msgspec.field(default_factory=Histogram)
     # Nano-dollars; exchanges of which something had no price, and those whose tokens were counted here.
     cost: int = 0
     unpriced: int = 0
@@ -84,30 +84,30 @@ class Snapshot(Struct):
     """Everything one process counted, to be added to that of its siblings."""
 
     cells: list[MetricCell]
-    # (client, dialect, feature, fate) and (client, provider, kind).
+    # (client protocol, provider protocol, feature, fate) and (client protocol, provider, kind).
     losses: list[tuple[str, str, str, str, int]]
     failures: list[tuple[str, str, str, int]]
     in_flight: int
-    log_lines_lost: int = 0
+    log_lines_dropped: int = 0
     # What each provider has to do.
     loads: dict[str, Load] = {}
     # (provider, kind).
     attempts: list[tuple[str, str, int]] = []
-    # How targets stand, how many do of those that have no label, and how many keys of each provider rest.
-    standings: dict[str, HealthLevel] = {}
+    # Health of targets by label, number of targets without a label by health, and keys in cooldown by provider.
+    target_health: dict[str, HealthLevel] = {}
     unnamed: dict[HealthLevel, int] = {}
-    resting: dict[str, int] = {}
-    # (provider, result), and what each check found last and when.
-    checks: list[tuple[str, str, int]] = []
-    checked: dict[str, tuple[str, float]] = {}
-    # Exchanges that a collector was to be told of, by what became of that.
-    told: dict[str, int] = {}
+    keys_in_cooldown: dict[str, int] = {}
+    # (provider, result), and result and time of the last health check by provider.
+    health_checks: list[tuple[str, str, int]] = []
+    last_health_checks: dict[str, tuple[str, float]] = {}
+    # Exchanges for the telemetry collector, by result of the export.
+    telemetry_exports: dict[str, int] = {}
     # What became of what was written down; None if nothing is.
     recorded: RecordingStatus | None = None
-    # (provider, nano-dollars): what providers say that they cost, and how much more that is than what is known here.
-    said: list[tuple[str, int]] = []
-    said_beyond: list[tuple[str, int]] = []
-    # (program, class of thread).
+    # (provider, nano-dollars): costs that providers report, and these minus the costs that are computed here.
+    reported_costs: list[tuple[str, int]] = []
+    cost_discrepancies: list[tuple[str, int]] = []
+    # (client, class of thread).
     threads: list[tuple[str, str, int]] = []
 
 
@@ -122,8 +122,8 @@ class Metrics:
         self._failures: dict[tuple[str, str, str], int] = {}
         self._attempts: dict[tuple[str, str], int] = {}
         self._threads: dict[tuple[str, str], int] = {}
-        self._checks: dict[tuple[str, str], int] = {}
-        self._checked: dict[str, tuple[str, float]] = {}
+        self._health_checks: dict[tuple[str, str], int] = {}
+        self._last_health_checks: dict[str, tuple[str, float]] = {}
         self._exports: dict[str, int] = {}
         self._reported_costs: dict[str, int] = {}
         self._cost_discrepancies: dict[str, int] = {}
@@ -172,7 +172,7 @@ class Metrics:
         cell.requests += 1
         cell.duration.add(record.ended - record.started)
         if record.first_content:
-            cell.first.add(record.first_content - record.started)
+            cell.time_to_first_token.add(record.first_content - record.started)
         if (tokens := record.tokens) is not None:
             # Whoever accounted for them saw to it that they can be.
             counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.thinking)
@@ -185,8 +185,8 @@ class Metrics:
         if (cost := record.cost) is not None:
             cell.cost += cost.total
             cell.unpriced += bool(cost.unpriced)
-            if cost.said is not None:
-                self._count_reported_cost(record, cost.said)
+            if cost.reported is not None:
+                self._count_reported_cost(record, cost.reported)
         cell.estimated += record.estimated
         if record.failure:
             failed = (record.client_protocol, record.provider, record.failure)
@@ -203,23 +203,29 @@ class Metrics:
         if cost is not None and not cost.unpriced:
             self._cost_discrepancies[name] = self._cost_discrepancies.get(name, 0) + reported - cost.total
 
-    def record_check(self, provider: str, result: str, now: float) -> None:
+    def record_health_check(self, provider: str, result: str, now: float) -> None:
         """Count a check of a provider, and keep what it found."""
-        self._checks[provider, result] = self._checks.get((provider, result), 0) + 1
-        self._checked[provider] = (result, now)
+        self._health_checks[provider, result] = self._health_checks.get((provider, result), 0) + 1
+        self._last_health_checks[provider] = (result, now)
 
     def count_exports(self, result: str, number: int) -> None:
         """Count exchanges that a collector was to be told of; each result is counted by one thread alone."""
         self._exports[result] = self._exports.get(result, 0) + number
 
     def _new_cell(self, key: tuple[str, str, str, str, int]) -> MetricCell:
-        client, provider, provider_protocol, model, status = key
+        client_protocol, provider, provider_protocol, model, status = key
         if len(self._cells) >= _CELLS_LIMIT:
             # By its class alone, and of no model: of these there are few.
             model, status = OTHER, 100 * (status // 100)
-            key = (client, provider, provider_protocol, model, status)
-        made = MetricCell(client=client, provider=provider, dialect=provider_protocol, model=model, status=status)
-        return self._cells.setdefault(key, made)
+            key = (client_protocol, provider, provider_protocol, model, status)
+        cell = MetricCell(
+            client_protocol=client_protocol,
+            provider=provider,
+            provider_protocol=provider_protocol,
+            model=model,
+            status=status,
+        )
+        return self._cells.setdefault(key, cell)
 
     def snapshot(self) -> Snapshot:
         """The state of the counters."""
@@ -230,18 +236,18 @@ class Metrics:
             losses=[(*key, count) for key, count in self._losses.items()],
             failures=[(*key, count) for key, count in self._failures.items()],
             in_flight=self.in_flight,
-            log_lines_lost=self.log.lines_lost if self.log is not None else 0,
+            log_lines_dropped=self.log.lines_dropped if self.log is not None else 0,
             loads=self.loads(),
             attempts=[(*key, count) for key, count in self._attempts.items()],
-            standings=health,
+            target_health=health,
             unnamed=unnamed,
-            resting=self.keys_in_cooldown(),
-            checks=[(*key, count) for key, count in self._checks.items()],
-            checked=dict(self._checked),
-            told=dict(self._exports),
+            keys_in_cooldown=self.keys_in_cooldown(),
+            health_checks=[(*key, count) for key, count in self._health_checks.items()],
+            last_health_checks=dict(self._last_health_checks),
+            telemetry_exports=dict(self._exports),
             recorded=self.recorded(),
-            said=list(self._reported_costs.items()),
-            said_beyond=list(self._cost_discrepancies.items()),
+            reported_costs=list(self._reported_costs.items()),
+            cost_discrepancies=list(self._cost_discrepancies.items()),
             threads=[(*key, count) for key, count in self._threads.items()],
         )
 

@@ -40,10 +40,10 @@ class RecordingStatus(Struct, frozen=True, kw_only=True):
     rows: int = 0
     # Bytes of journals that are not in the tables yet.
     backlog: int = 0
-    # Lines that could not be read, that could not be written, and exchanges of strangers that were not written down.
+    # Lines that could not be read, that could not be written, and unauthenticated requests that were not written down.
     damaged: int = 0
     lost: int = 0
-    strangers: int = 0
+    unauthenticated_skipped: int = 0
     # How often the tables could not be written, rows that were too old, and exchanges that cost more than is known.
     errors: int = 0
     removed: int = 0
@@ -166,7 +166,7 @@ class UsageRecorder:
             backlog=ingest_thread.backlog,
             damaged=ingest_thread.damaged,
             lost=journal.lost + ingest_thread.lost,
-            strangers=self.unauthenticated_skipped,
+            unauthenticated_skipped=self.unauthenticated_skipped,
             errors=ingest_thread.errors,
             removed=ingest_thread.removed,
             unpriced=self.unpriced,
