@@ -61,7 +61,7 @@ def test_eighty_columns_show_the_latest_last_as_the_gateway_logs_them(place: Pat
 def test_a_wide_terminal_shows_first_content_and_ids(place: Path) -> None:
     seen = records_on_screen(words(place, "-n", "1", "--key", "bob"), place, columns=140, environ={"NO_COLOR": "1"})
     (line,) = seen.plain.splitlines()
-    assert has(timeless(line), "HH:MM 200 /messages 1.2s first 310ms 12.0k(9000)+700 anthropic/large")
+    assert has(timeless(line), "HH:MM 200 /messages 1.2s ttft 310ms 12.0k(9000)+700 anthropic/large")
     assert not seen.coloured
     seen = records_on_screen(words(place, "-n", "1", "--key", "bob", "--ids"), place, columns=80)
     assert has(timeless(seen.plain), f"HH:MM {talk(20, 0).id} 200 /messages 1.2s 12.0k+700")

@@ -330,7 +330,7 @@ def _sessions(agent: Agent) -> dict[str, list[dict[str, object]]]:
     sessions: dict[str, list[dict[str, object]]] = {}
     for line in agent.desk.gateway.log.all():
         told = json.loads(line) if line.startswith("{") else {}
-        if told.get("asked") == agent.desk.model(agent.protocol) and told.get("session"):
+        if told.get("requested_model") == agent.desk.model(agent.protocol) and told.get("session"):
             sessions.setdefault(told["session"], []).append(told)
     return sessions
 

@@ -88,7 +88,7 @@ def test_pitfall_648_an_agent_ends_at_once_and_names_the_provider(
     desk.models = dict.fromkeys(PROTOCOLS, model)
     said = AGENTS[name](desk, home)
     assert ROWS[model] in said
-    asked = [line for line in exchanges(desk)[before:] if line["asked"] == model]
+    asked = [line for line in exchanges(desk)[before:] if line["requested_model"] == model]
     assert len(asked) == 1, asked
 
 
@@ -97,7 +97,7 @@ def test_pitfall_648_opencode_ends_at_once_on_messages_too(desk: Desk, home: Pat
     before = len(exchanges(desk))
     desk.models = dict.fromkeys(PROTOCOLS, model)
     assert ROWS[model] in run_opencode(desk, home, MESSAGES)
-    asked = [line["status"] for line in exchanges(desk)[before:] if line["asked"] == model]
+    asked = [line["status"] for line in exchanges(desk)[before:] if line["requested_model"] == model]
     assert asked == [424]
 
 

@@ -99,4 +99,4 @@ def test_pitfall_659_a_log_file_is_its_owners_and_says_what_happened(tmp_path: P
     with gateway(tmp_path, "--log", "json", "--log-file", str(log)) as address:
         assert ask(address, "echo/text")[0] == 200
     assert log.stat().st_mode & 0o777 == 0o600
-    assert '"asked":"echo/text"' in log.read_text(encoding="utf-8")
+    assert '"requested_model":"echo/text"' in log.read_text(encoding="utf-8")

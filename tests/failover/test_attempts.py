@@ -58,7 +58,7 @@ def house(shared: Town) -> Iterator[Town]:
 def _agreed(house: Town, told: list[Heard]) -> list[int]:
     """Assert that headers and records agree; give how many attempts there were."""
     for heard, line in zip(told, house.recorded(told), strict=True):
-        assert (line["attempts"], line["status"]) == (heard.attempts, heard.answer.status), line
+        assert (line["attempt_count"], line["status"]) == (heard.attempts, heard.answer.status), line
         assert heard.route == "/".join((str(line["provider"]), str(line["model"])))
     return [heard.attempts for heard in told]
 
@@ -96,4 +96,4 @@ def test_pitfall_327_another_key_is_no_attempt_of_its_own(house: Town) -> None:
     told = house.ask_one(Ask(model="keys", client=CHAT))
     assert (told.route, told.attempts, keys.calls) == ("keys/served", 1, 3)
     # The record has every call.
-    assert house.recorded([told])[0]["attempts"] == 3
+    assert house.recorded([told])[0]["attempt_count"] == 3

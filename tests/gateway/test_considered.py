@@ -173,10 +173,10 @@ def asked(prepare: Callable[[House], None], body: dict[str, object]) -> tuple[li
 def test_what_is_explained_is_what_is_recorded(case: str) -> None:
     prepare, body, expected = CASES[case]
     rows, record, line = asked(prepare, body)
-    assert [(found.target, found.why) for found in record.considered] == expected
+    assert [(found.target, found.why) for found in record.candidates] == expected
     assert [(row["target"], note_of(row)) for row in rows] == expected
-    assert record.considered_more is None
-    for found, row in zip(record.considered, rows, strict=True):
+    assert record.candidates_more is None
+    for found, row in zip(record.candidates, rows, strict=True):
         assert found.cost in (None, row.get("nano_dollars"))
         assert found.losses in (None, row.get("losses"))
         speed = row.get("speed")
@@ -184,22 +184,22 @@ def test_what_is_explained_is_what_is_recorded(case: str) -> None:
             assert isinstance(speed, dict)
             assert (found.first_token, found.rate) == (speed["first_token"] * 1e6, speed["tokens_per_second"])
     told = json.loads(line)
-    assert [(each["target"], each.get("why", "")) for each in told["considered"]] == expected
-    assert "considered_more" not in told
+    assert [(each["target"], each.get("reason", "")) for each in told["candidates"]] == expected
+    assert "candidates_more" not in told
     assert "Huckebein" not in line
 
 
 def test_figures_are_those_that_the_policy_asked_for() -> None:
     _, record, line = asked(*CASES["one is too dear, and one has no price"][:2])
-    cheap, dear, unknown = record.considered
+    cheap, dear, unknown = record.candidates
     assert cheap.cost and dear.cost and cheap.cost < 10**7 < dear.cost
     assert (unknown.cost, cheap.losses, cheap.first_token, cheap.rate) == (None, None, None, None)
     _, record, _ = asked(*CASES["two lose something"][:2])
-    losses = [found.losses for found in record.considered if found.losses is not None]
+    losses = [found.losses for found in record.candidates if found.losses is not None]
     assert losses[0] == 0 < losses[1] and losses == sorted(losses) and len(losses) == 3
     _, record, line = asked(*CASES["the speed of one is known"][:2])
-    assert record.considered[0] == CandidateEntry("messages/m", first_token=500_000, rate=50.0)
-    assert json.loads(line)["considered"][0] == {
+    assert record.candidates[0] == CandidateEntry("messages/m", first_token=500_000, rate=50.0)
+    assert json.loads(line)["candidates"][0] == {
         "target": "messages/m",
         "first_token": 0.5,
         "tokens_per_second": 50.0,
@@ -209,21 +209,21 @@ def test_figures_are_those_that_the_policy_asked_for() -> None:
 @pytest.mark.parametrize("model", ["two", "turns", "chat/m"])
 def test_on_a_calm_day_nothing_is_weighed_and_nothing_written(model: str) -> None:
     _, record, line = asked(well, request_of(model))
-    assert (record.considered, record.considered_more) == ((), None)
+    assert (record.candidates, record.candidates_more) == ((), None)
     assert record.status == 200
-    assert "considered" not in line
+    assert "candidates" not in line
 
 
 def test_of_many_the_first_are_told_and_the_others_counted() -> None:
     _, record, line = asked(well, request_of("many"))
-    assert [found.target for found in record.considered] == [f"chat/m{number}" for number in range(16)]
-    assert record.considered_more == json.loads(line)["considered_more"] == 4
+    assert [found.target for found in record.candidates] == [f"chat/m{number}" for number in range(16)]
+    assert record.candidates_more == json.loads(line)["candidates_more"] == 4
 
 
 def test_whoever_is_asked_for_want_of_others_stands_first() -> None:
     _, record, _ = asked(all_rest, request_of("two"))
     assert record.reason == "wakes"
-    assert [found.why for found in record.considered][1:] == [LAST_RESORT]
+    assert [found.why for found in record.candidates][1:] == [LAST_RESORT]
 
 
 def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
@@ -245,8 +245,8 @@ def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
     ingest_all(path, now=int(ranked.time * 1_000_000) + 1)
     with closing(open_record_tables(path, read_only=True)) as tables:
         found = find(tables, ranked.id)
-        assert found.details.considered == ranked.considered
-        assert ranked.considered == (CandidateEntry("messages/m"), CandidateEntry("chat/m", LAST_RESORT))
+        assert found.details.considered == ranked.candidates
+        assert ranked.candidates == (CandidateEntry("messages/m"), CandidateEntry("chat/m", LAST_RESORT))
         assert find(tables, calm.id).details.considered == ()
         exports = Exports(tables.connection)
         lines = [json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, 1 << 60))]

@@ -29,13 +29,13 @@ HH:MM:SS 404 /nowhere    TIME           -
 HH:MM:SS 401 /messages   TIME           -  this gateway key is not known here
 """
 AT_140 = """\
-HH:MM:SS 200 /messages          TIME                           11+7 chat/served  -top_k  key laptop             ID
-HH:MM:SS 200 /chat/completions  TIME                           11+7 routed → chat/served  key laptop            ID
-HH:MM:SS 429 /chat/completions  TIME                              - chat/limited  rate_limited: chat answered 429  key laptop
-HH:MM:SS 404 /messages          TIME                              - chat/unheard-of  chat does not have the model `unheard-of`  key laptop
-HH:MM:SS 404 /nowhere           TIME                              -                                             ID
+HH:MM:SS 200 /messages          TIME                          11+7 chat/served  -top_k  key laptop              ID
+HH:MM:SS 200 /chat/completions  TIME                          11+7 routed → chat/served  key laptop             ID
+HH:MM:SS 429 /chat/completions  TIME                             - chat/limited  rate_limited: chat answered 429  key laptop
+HH:MM:SS 404 /messages          TIME                             - chat/unheard-of  chat does not have the model `unheard-of`  key laptop
+HH:MM:SS 404 /nowhere           TIME                             -                                              ID
              there is nothing at this path; what there is: /v1/messages, /v1/chat/completions, /v1/responses, /v1/models
-HH:MM:SS 401 /messages          TIME                              -  this gateway key is not known here         ID
+HH:MM:SS 401 /messages          TIME                             -  this gateway key is not known here          ID
 """  # noqa: E501 A screen of 140 columns.
 
 

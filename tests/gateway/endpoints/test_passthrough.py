@@ -307,7 +307,7 @@ def test_the_log_says_which_path_is_closed_and_what_opens_it() -> None:
         assert house.ask("GET", "/v1/nobody/thought/of/it", b"", x_dragoman_provider="chat").status == 403
         (line,) = log_lines(house)
     words = "GET `/nobody/thought/of/it` is not relayed here; server.passthrough_paths opens it if it should be"
-    assert (line["failure"], line["why"]) == ("forbidden", words)
+    assert (line["failure"], line["refusal"]) == ("forbidden", words)
 
 
 DISGUISED = (

@@ -76,8 +76,8 @@ def test_another_provider_of_the_same_model_is_asked(failure: Reply) -> None:
         assert asked(house)[-1] == "b/m" and set(asked(house)) == {"a/m", "b/m"}
         line = log_lines(house)[0]
         assert (line["provider"], line["model"], line["status"]) == ("b", "m", 200)
-        assert (line["route"], line["policy"], line["attempts"]) == ("vectors", "fallback", len(asked(house)))
-        tried = cast("list[dict[str, str]]", line["tried"])
+        assert (line["route"], line["policy"], line["attempt_count"]) == ("vectors", "fallback", len(asked(house)))
+        tried = cast("list[dict[str, str]]", line["attempts"])
         assert [(each["target"], each["kind"] == "answered") for each in (tried[0], tried[-1])] == [
             ("a/m", False),
             ("b/m", True),
@@ -144,7 +144,7 @@ def test_what_was_begun_is_not_begun_again() -> None:
         assert (told.status, told.complete) == (200, False)
         wait_until(lambda: bool(log_lines(house)), "the exchange is logged")
         line = log_lines(house)[0]
-        tried = cast("list[dict[str, str]]", line["tried"])
+        tried = cast("list[dict[str, str]]", line["attempts"])
         assert (line["failure"], [each["kind"] for each in tried]) == ("truncated", ["stream_broken"])
 
 

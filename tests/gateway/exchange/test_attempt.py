@@ -93,7 +93,7 @@ def test_a_key_that_is_refused_makes_room_for_the_next(client: str, provider: st
         assert (told.status, streamed_text(client, told.body)) == (200, SAID)
         assert [key_of(received) for received in house.provider.received] == [FIRST, SECOND]
         assert house.provider.received[0].body == house.provider.received[1].body
-        assert log_lines(house)[0]["attempts"] == 2
+        assert log_lines(house)[0]["attempt_count"] == 2
         # The first key rests.
         assert house.post(PATHS[client], question(client, provider)).status == 200
         assert key_of(house.provider.received[2]) == SECOND
@@ -281,7 +281,7 @@ def test_reasoning_that_is_refused_on_the_relay_is_left_out_once(protocol: str, 
         assert b"a secret thought" in first
         assert b"a secret thought" not in second and b"Hi." in second and b"Go on." in second
         assert "dropped:thinking" in (told.header("x-dragoman-losses") or "")
-        assert log_lines(house)[0]["attempts"] == 2
+        assert log_lines(house)[0]["attempt_count"] == 2
 
 
 def test_a_large_request_is_changed_for_another_try_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:

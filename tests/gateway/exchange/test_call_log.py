@@ -124,7 +124,7 @@ def test_a_target_without_a_place_is_told_as_such_and_is_no_attempt() -> None:
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 503
         house.run(asyncio.sleep(0))
         [line] = [json.loads(line) for line in house.log.getvalue().splitlines()]
-        assert (line["attempts"], line["full"]) == (0, ["chat/served"])
+        assert (line["attempt_count"], line["queue_full"]) == (0, ["chat/served"])
         assert b"attempts_total{" not in house.get("/metrics").body
         slot.release()
 

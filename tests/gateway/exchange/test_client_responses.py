@@ -58,7 +58,7 @@ def test_an_answer_says_its_id_its_route_and_its_losses(client: str, provider: s
             assert told.header("x-dragoman-route") == f"{NAMES[provider]}/served; dialect={provider}"
             assert told.header("x-dragoman-losses") is not None
             line = log_lines(house)[0]
-            assert (line["id"], line["upstream_id"]) == (told.header(mine), "up_1")
+            assert (line["id"], line["provider_request_id"]) == (told.header(mine), "up_1")
 
 
 LOSSY = {"logit_bias": {"50256": -100}, "seed": 7}
@@ -315,8 +315,12 @@ def test_every_exchange_is_one_line_with_its_tokens(client: str, provider: str, 
     with running([(streams if streaming else tells)(provider)]) as house:
         house.post(PATHS[client], question(client, provider, stream=streaming))
         [line] = log_lines(house)
-        assert (line["client"], line["dialect"], line["provider"]) == (client, provider, NAMES[provider])
-        assert (line["status"], line["stream"], line["attempts"]) == (200, streaming, 1)
+        assert (line["client_protocol"], line["provider_protocol"], line["provider"]) == (
+            client,
+            provider,
+            NAMES[provider],
+        )
+        assert (line["status"], line["stream"], line["attempt_count"]) == (200, streaming, 1)
         assert (line["input"], line["output"]) == (11, 7)
 
 

@@ -323,7 +323,7 @@ def test_who_goes_on_from_nothing_is_told_so_where_losses_are_weighed() -> None:
             error = told.json()["error"]
             assert told.status == 400 and isinstance(error, dict)
             assert error["message"] == "Previous response with id `resp_1` not found."
-        assert '"asked":"faithful"' in house.log.getvalue()
+        assert '"requested_model":"faithful"' in house.log.getvalue()
         assert not house.provider.received
 
 

@@ -150,10 +150,10 @@ def test_what_is_opened_says_whom_it_was_put_to() -> None:
 
 
 def test_whom_it_might_have_gone_to_is_known_from_the_beginning() -> None:
-    considered = (CandidateEntry("b/m"), CandidateEntry("a/m", "left out: it rests"))
-    record = replace(BEGUN, considered=considered, considered_more=4, status=200)
+    candidates = (CandidateEntry("b/m"), CandidateEntry("a/m", "left out: it rests"))
+    record = replace(BEGUN, candidates=candidates, candidates_more=4, status=200)
     for told in (opened_entry(record, "off", None, 1), finalized_entry(record, "off")):
-        assert (told.considered, told.considered_more) == (considered, 4)
+        assert (told.considered, told.considered_more) == (candidates, 4)
     assert (finalized_entry(BEGUN, "off").considered, finalized_entry(BEGUN, "off").considered_more) == ((), None)
 
 

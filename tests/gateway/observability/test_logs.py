@@ -54,14 +54,14 @@ def _without_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 SPOKEN = ExchangeFacts(session="s1", client="claude-code", thread="a1")
 
 
-def record(*, upstream_id: str = "", **members: str) -> Record:
+def record(*, provider_request_id: str = "", **members: str) -> Record:
     call = RecordedAttempt(
         provider="openai",
         model="gpt-5.1",
         protocol="openai-responses",
         started=100.0,
         status=200,
-        provider_request_id=upstream_id,
+        provider_request_id=provider_request_id,
     )
     told = Record(
         id="req_1",
@@ -94,7 +94,7 @@ def only(out: io.StringIO) -> JsonObject:
     return value
 
 
-@pytest.mark.parametrize("member", ["asked", "model", "upstream_id", "path", "key"])
+@pytest.mark.parametrize("member", ["requested_model", "model", "provider_request_id", "path", "key"])
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_name_stays_in_its_place_in_json(case: str, member: str) -> None:
     out = io.StringIO()
@@ -103,7 +103,7 @@ def test_a_hostile_name_stays_in_its_place_in_json(case: str, member: str) -> No
     assert (told["event"], told["level"], told["status"], told["id"]) == ("exchange", "info", 200, "req_1")
     assert all(line.isprintable() for line in lines(out))
     assert "forged" not in told
-    if member in ("asked", "model", "path"):
+    if member in ("requested_model", "model", "path"):
         assert len(out.getvalue()) < 2000
 
 
@@ -111,7 +111,7 @@ def test_a_hostile_name_stays_in_its_place_in_json(case: str, member: str) -> No
 def test_json_tells_a_hostile_name_exactly(case: str) -> None:
     out = io.StringIO()
     Log(out, json=True).exchange(record(requested_model=HOSTILE[case]))
-    assert only(out)["asked"] == HOSTILE[case]
+    assert only(out)["requested_model"] == HOSTILE[case]
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -168,7 +168,7 @@ def test_bookkeeping_is_counted_apart_and_named_on_request() -> None:
 
 def test_everything_about_an_exchange_is_told() -> None:
     out = io.StringIO()
-    told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited")
+    told = record(address="203.0.113.9", key="laptop", provider_request_id="up_1", failure="rate_limited")
     usage = Usage(input=10, output=3, cache_read=4)
     losses = (
         LossLine(fate="dropped", feature="sampling", weight="changes_response", at="sampling.seed", note="a note"),
@@ -185,25 +185,25 @@ def test_everything_about_an_exchange_is_told() -> None:
         "id": "req_1",
         "address": "203.0.113.9",
         "key": "laptop",
-        "client": "openai-chat",
+        "client_protocol": "openai-chat",
         "path": "/chat/completions",
-        "asked": "fast",
+        "requested_model": "fast",
         "provider": "openai",
         "model": "gpt-5.1",
-        "dialect": "openai-responses",
+        "provider_protocol": "openai-responses",
         "stream": True,
         "status": 200,
-        "seconds": 0.25,
-        "first": 0.125,
-        "attempts": 1,
+        "duration": 0.25,
+        "time_to_first_token": 0.125,
+        "attempt_count": 1,
         "losses": 1,
         "input": 10,
         "output": 3,
-        "cached": 4,
-        "program": "codex/1.0",
+        "cache_read": 4,
+        "client": "codex/1.0",
         "failure": "rate_limited",
-        "why": "none",
-        "upstream_id": "up_1",
+        "refusal": "none",
+        "provider_request_id": "up_1",
     }
 
 
@@ -216,8 +216,8 @@ def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
     )
     Log(out, json=True).exchange(told)
     line = only(out)
-    assert (line["input"], line["output"], line["cached"]) == (10, 5, 2)
-    assert (line["cost"], line["said_cost"]) == ("0.012345678", "0.013")
+    assert (line["input"], line["output"], line["cache_read"]) == (10, 5, 2)
+    assert (line["cost"], line["reported_cost"]) == ("0.012345678", "0.013")
     assert "unpriced" not in line and "estimated" not in line
     out = io.StringIO()
     Log(out, json=True).exchange(replace(record(), estimated=True, cost=CostBreakdown(unpriced=("model",))))
@@ -280,32 +280,32 @@ def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> N
     out = io.StringIO()
     Log(out, json=True).exchange(told)
     line = only(out)
-    assert (line["route"], line["policy"], line["reason"], line["attempts"]) == ("fast", "fastest", "pinned", 2)
-    assert line["tried"] == [
-        {"target": "a/m", "kind": "first_byte_timeout", "status": 0, "seconds": 0.5, "maybe_billed": True},
-        {"target": "b/m", "kind": "answered", "status": 200, "seconds": 0.5, "input": 7, "output": 9},
+    assert (line["route"], line["policy"], line["reason"], line["attempt_count"]) == ("fast", "fastest", "pinned", 2)
+    assert line["attempts"] == [
+        {"target": "a/m", "kind": "first_byte_timeout", "status": 0, "duration": 0.5, "maybe_billed": True},
+        {"target": "b/m", "kind": "answered", "status": 200, "duration": 0.5, "input": 7, "output": 9},
     ]
 
 
 def test_those_that_were_ranked_are_told_with_what_was_known_of_them() -> None:
-    considered = (
+    candidates = (
         CandidateEntry("a/m", "", 1_500_000, 0, 250_000, 80.5),
         CandidateEntry("b/" + "m" * 500, "left out: it rests"),
     )
     out = io.StringIO()
-    Log(out, json=True).exchange(replace(record(), considered=considered, considered_more=3))
+    Log(out, json=True).exchange(replace(record(), candidates=candidates, candidates_more=3))
     line = only(out)
-    assert line["considered"] == [
+    assert line["candidates"] == [
         {"target": "a/m", "cost": "0.0015", "losses": 0, "first_token": 0.25, "tokens_per_second": 80.5},
-        {"target": "b/" + "m" * 118, "why": "left out: it rests"},
+        {"target": "b/" + "m" * 118, "reason": "left out: it rests"},
     ]
-    assert line["considered_more"] == 3
+    assert line["candidates_more"] == 3
 
 
 def test_a_name_with_one_target_says_nothing_of_a_choice() -> None:
     out = io.StringIO()
     Log(out, json=True).exchange(record())
-    assert not {"route", "policy", "reason", "tried", "considered"} & set(only(out))
+    assert not {"route", "policy", "reason", "attempts", "candidates"} & set(only(out))
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -335,7 +335,7 @@ def test_who_is_speaking_is_told() -> None:
 
 def test_every_field_of_a_line_is_documented() -> None:
     out = io.StringIO()
-    told = record(address="203.0.113.9", key="laptop", upstream_id="up_1", failure="rate_limited", route="line")
+    told = record(address="203.0.113.9", key="laptop", provider_request_id="up_1", failure="rate_limited", route="line")
     money = CostBreakdown(input=1, reported=2, unpriced=("model",))
     told = replace(
         told,

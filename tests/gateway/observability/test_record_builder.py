@@ -10,7 +10,7 @@ from dragoman.gateway.observability.record import Record, RecordChanges, Recorde
 from dragoman.gateway.observability.record_builder import RecordBuilder
 
 # Fields that are known when an exchange begins, or that `finalize` sets.
-FIXED = ("id", "dialect", "path", "started", "time", "ended")
+FIXED = ("id", "client_protocol", "path", "started", "time", "ended")
 BEGUN = Record(id="req_1", client_protocol="openai-chat", path="/chat/completions", started=1.0, time=1000.0)
 
 

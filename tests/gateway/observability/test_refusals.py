@@ -114,8 +114,8 @@ def sentences(folder: Path, house: House) -> set[str]:
     assert isinstance(details, dict)
     recorded = RecordFile(path=path, zone=zone_of("UTC"))
     page = "\n".join(as_page(exchange, recorded, OutputScreen(terminal=False, width=10_000)))
-    assert str(line["why"]) in page
-    return {str(line["why"]), exchange.details.why, str(details["why"]), str(as_json(exchange)["why"])}
+    assert str(line["refusal"]) in page
+    return {str(line["refusal"]), exchange.details.why, str(details["why"]), str(as_json(exchange)["why"])}
 
 
 @pytest.mark.parametrize("case", wrong(CHAT))

@@ -226,7 +226,7 @@ def test_a_compaction_fails_over_like_any_request(first: str, second: str, statu
         assert (told.status, told.json()["object"]) == (200, "response.compaction"), told.body
         assert [received.target for received in house.provider.received] == [COMPACTING[first], COMPACTING[second]]
     (line,) = log_lines(house)
-    assert (line["status"], line["attempts"], line["route"], line["policy"]) == (200, 2, "line", "fallback")
+    assert (line["status"], line["attempt_count"], line["route"], line["policy"]) == (200, 2, "line", "fallback")
     assert line["provider"] == model_of(second).partition("/")[0]
     assert "failure" not in line
 
@@ -251,7 +251,7 @@ def test_when_all_targets_of_a_compaction_fail_the_client_gets_an_error(targets:
         assert told.status == 503 and dig_text(told.json(), "error", "message")
         assert len(house.provider.received) == 2
     (line,) = log_lines(house)
-    assert (line["status"], line["attempts"]) == (503, 2)
+    assert (line["status"], line["attempt_count"]) == (503, 2)
 
 
 def test_a_bad_request_is_not_asked_of_the_next_target() -> None:

@@ -169,7 +169,7 @@ class SelectionTransitions(FailureTransitions):
         retry_state.record_changes = {"route": route.name, "policy": plan.policy, "reason": plan.why._value_}
         if not retry_state.is_unranked:
             candidates, more = candidate_entries(plan, route.missed)
-            retry_state.record_changes |= {"considered": candidates, "considered_more": more}
+            retry_state.record_changes |= {"candidates": candidates, "candidates_more": more}
         if _waits_for_a_stream(parsed):
             self._is_held = True
             self._do(StartHeartbeats(routing.heartbeat_after))

@@ -84,8 +84,8 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.size,
         facts,
         record.trace,
-        record.considered,
-        record.considered_more,
+        record.candidates,
+        record.candidates_more,
     )
 
 
@@ -119,8 +119,8 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         size=size,
         facts=facts,
         trace=record.trace,
-        considered=record.considered,
-        considered_more=record.considered_more,
+        considered=record.candidates,
+        considered_more=record.candidates_more,
     )
 
 

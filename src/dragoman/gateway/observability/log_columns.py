@@ -35,7 +35,7 @@ MAX_FIELD_LENGTH = 2000
 _WIDE, _NARROW = 120, 64
 _PATH, _WIDE_PATH = 10, 17
 _TOKENS, _WIDE_TOKENS = 11, 18
-_FIRST = 11
+_TTFT = 10
 # What long names leave of a line for losses.
 _FOR_LOSSES = 16
 # What stands below a line begins where its path does, and is at most so many lines.
@@ -127,13 +127,11 @@ class LogColumns:
             line.add(" ", _padded(cut(path, min(most, _MAX_LABEL), self._ellipsis), column))
         line.add(" ", f"{_span(record.ended - record.started):>5}")
         if wide:
-            first = (
-                f"first {_span(record.first_content - record.started)}"
-                if record.first_content and record.stream
-                else ""
+            ttft = (
+                f"ttft {_span(record.first_content - record.started)}" if record.first_content and record.stream else ""
             )
-            line.add(" ", first, _DIM)
-            line.add(" " * (_FIRST - len(first)), "")
+            line.add(" ", ttft, _DIM)
+            line.add(" " * (_TTFT - len(ttft)), "")
         if width >= _NARROW:
             line.add(" ", f"{_tokens(record, wide):>{_WIDE_TOKENS if wide else _TOKENS}}")
 
@@ -156,9 +154,9 @@ class LogColumns:
         if cost:
             yield cost, cost, ""
         if len(record.attempts) > 1:
-            tried = f"tried {len(record.attempts)}"
+            attempts = f"{len(record.attempts)} attempts"
             missed = "" if record.failure else _missed(record.attempts, "")
-            yield f"{tried}: {missed}" if missed else tried, tried, _YELLOW
+            yield f"{attempts}: {missed}" if missed else attempts, attempts, _YELLOW
         if record.key:
             key = printable(record.key)
             yield f"key {key}", key, _CYAN

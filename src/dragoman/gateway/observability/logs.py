@@ -98,37 +98,37 @@ class Log:
             "id": record.id,
             "address": record.address,
             "key": record.key,
-            "client": record.client_protocol,
+            "client_protocol": record.client_protocol,
             # Of what is refused at the door the path is all that there is to know.
             "path": record.path[: MAX_FIELD_LENGTH if record.at_door else _MAX_LABEL],
-            "asked": record.requested_model[:_MAX_LABEL],
+            "requested_model": record.requested_model[:_MAX_LABEL],
             "provider": record.provider,
             "model": record.model[:_MAX_LABEL],
-            "dialect": record.provider_protocol,
+            "provider_protocol": record.provider_protocol,
             "stream": record.stream,
             "status": record.status,
-            "seconds": round(record.ended - record.started, 4),
-            "attempts": len(record.attempts),
+            "duration": round(record.ended - record.started, 4),
+            "attempt_count": len(record.attempts),
             "losses": changes,
         }
         if len(record.losses) > changes:
             line["bookkeeping_losses"] = len(record.losses) - changes
         if record.route:
             line["route"], line["policy"], line["reason"] = record.route[:_MAX_LABEL], record.policy, record.reason
-            line["tried"] = [_attempt_as_json(attempt, breakdown, cost) for attempt in record.attempts]
-        if record.considered:
-            line["considered"] = [_candidate_as_json(each) for each in record.considered]
-            if record.considered_more:
-                line["considered_more"] = record.considered_more
+            line["attempts"] = [_attempt_as_json(attempt, breakdown, cost) for attempt in record.attempts]
+        if record.candidates:
+            line["candidates"] = [_candidate_as_json(each) for each in record.candidates]
+            if record.candidates_more:
+                line["candidates_more"] = record.candidates_more
         if record.queue_full:
-            line["full"] = [target[:_MAX_LABEL] for target in record.queue_full]
+            line["queue_full"] = [target[:_MAX_LABEL] for target in record.queue_full]
         if record.first_content:
-            line["first"] = round(record.first_content - record.started, 4)
+            line["time_to_first_token"] = round(record.first_content - record.started, 4)
         if (tokens := record.tokens) is not None:
-            line["input"], line["output"], line["cached"] = tokens.input, tokens.output, tokens.cache_read
+            line["input"], line["output"], line["cache_read"] = tokens.input, tokens.output, tokens.cache_read
         elif usage is not None:
             line["input"], line["output"] = usage.input, usage.output
-            line["cached"] = usage.cache_read or 0
+            line["cache_read"] = usage.cache_read or 0
         if record.estimated:
             line["estimated"] = True
         if breakdown is not None:
@@ -136,9 +136,9 @@ class Log:
             if breakdown.unpriced:
                 line["unpriced"] = list(breakdown.unpriced)
             if breakdown.reported is not None:
-                line["said_cost"] = in_units(breakdown.reported, NANO)
+                line["reported_cost"] = in_units(breakdown.reported, NANO)
         if record.program:
-            line["program"] = record.program
+            line["client"] = record.program
         if record.launch:
             line["launch"] = record.launch
         if record.facts.session:
@@ -148,11 +148,11 @@ class Log:
         if record.failure:
             line["failure"] = record.failure
         if record.refusal:
-            line["why"] = record.refusal[:MAX_FIELD_LENGTH]
+            line["refusal"] = record.refusal[:MAX_FIELD_LENGTH]
         if record.advice:
             line["advice"] = record.advice[:MAX_FIELD_LENGTH]
         if record.provider_request_id:
-            line["upstream_id"] = record.provider_request_id
+            line["provider_request_id"] = record.provider_request_id
         return _json_line(line)
 
 
@@ -162,12 +162,12 @@ def _dollars(breakdown: CostBreakdown) -> str | None:
 
 
 def _attempt_as_json(attempt: RecordedAttempt, breakdown: CostBreakdown | None, cost: str | None) -> JsonValue:
-    """One of the calls that were made for an exchange, and what became of it; `cost` is what `breakdown` comes to."""
+    """One of the calls that were made for an exchange, and what became of it; `cost` is the total of `breakdown`."""
     fields: JsonObject = {
         "target": f"{attempt.provider}/{attempt.model[:_MAX_LABEL]}",
         "kind": attempt.kind,
         "status": attempt.status,
-        "seconds": round(max(attempt.ended - attempt.started, 0.0), 4),
+        "duration": round(max(attempt.ended - attempt.started, 0.0), 4),
     }
     counted = attempt.tokens or attempt.usage
     if counted is not None:
@@ -184,7 +184,7 @@ def _candidate_as_json(candidate: CandidateEntry) -> JsonValue:
     """One of the targets that an exchange might have gone to; what is not known is left out."""
     fields: JsonObject = {"target": candidate.target[:_MAX_LABEL]}
     if candidate.why:
-        fields["why"] = candidate.why
+        fields["reason"] = candidate.why
     if candidate.cost is not None:
         fields["cost"] = in_units(candidate.cost, NANO)
     if candidate.losses is not None:

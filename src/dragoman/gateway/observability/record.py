@@ -64,9 +64,9 @@ class Record(Struct, frozen=True):
     route: str = ""
     policy: str = ""
     reason: str = ""
-    # Whom else it might have gone to, where somebody had to be ranked, and how many more there were, if any.
-    considered: tuple[CandidateEntry, ...] = ()
-    considered_more: int | None = None
+    # Targets that it might have gone to, where they had to be ranked, and how many more there were, if any.
+    candidates: tuple[CandidateEntry, ...] = ()
+    candidates_more: int | None = None
     stream: bool = False
     attempts: tuple[RecordedAttempt, ...] = ()
     # Targets that had no place for a call, in time or at all: nobody was asked there.
@@ -128,8 +128,8 @@ class RecordChanges(TypedDict, total=False):
     route: str
     policy: str
     reason: str
-    considered: tuple[CandidateEntry, ...]
-    considered_more: int | None
+    candidates: tuple[CandidateEntry, ...]
+    candidates_more: int | None
     stream: bool
     attempts: tuple[RecordedAttempt, ...]
     queue_full: tuple[str, ...]
