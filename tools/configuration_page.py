@@ -249,8 +249,7 @@ def _defaults(struct: type[Struct]) -> dict[str, str]:
     if struct is not file_schema.ProviderTable:
         return {name: _default(value) for name, value in found.items()}
     behind = {name: default for name, default in _defaults(Provider).items() if default not in ("–", '`""`', "`{}`")}
-    # What the catalogue has under another name is meant, too.
-    listed = dict.fromkeys((*CatalogueEntry.__struct_fields__, "ask_usage"), "the catalogue's, else ")
+    listed = dict.fromkeys(CatalogueEntry.__struct_fields__, "the catalogue's, else ")
     return {
         name: listed.get(name, "") + behind[name] if name in behind else _default(value)
         for name, value in found.items()

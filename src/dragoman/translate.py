@@ -81,8 +81,7 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     `failed` says that it is an error, to be sent under `status` and with `headers`. `resume` is set when the provider
     only paused (`pause_turn`): append these blocks as an assistant message to its request and send it again. `usage`
     are the provider's counts, `failure` is the error and `response` what was said, where the answer was read: what a
-    tap
-    of `StreamPipeline` is handed of a stream.
+    tap of `StreamPipeline` is handed of a stream.
     """
 
     body: bytes
@@ -110,8 +109,7 @@ def translate_request(
     """Write a client's request in the provider's protocol.
 
     `source` may be left out: the protocol is recognised from the shape. `model` is the name the provider knows if it is
-    another, or if the body has none because the URL names it. `vendor` labels the provider; `capabilities` or
-    `capability_rows` say
+    another, or if the body has none because the URL names it. `upstream` labels the provider; `abilities` or `rows` say
     what it takes where the built-in table does not know better. `strict` raises `StrictError` instead of losing what
     changes the response, "all" instead of any loss.
     """

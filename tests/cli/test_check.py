@@ -209,7 +209,7 @@ def test_a_window_that_nobody_knows_is_no_error(capfd: pytest.CaptureFixture[str
     assert capfd.readouterr().err == ""
 
 
-COLLECTOR = '[telemetry]\nendpoint = "http://127.0.0.1:4318"\nsample = 0.1\n'
+COLLECTOR = '[telemetry]\nendpoint = "http://127.0.0.1:4318"\nsample_ratio = 0.1\n'
 
 
 def test_a_collector_is_told(capfd: pytest.CaptureFixture[str]) -> None:

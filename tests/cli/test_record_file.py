@@ -62,7 +62,7 @@ def test_the_file_is_the_one_that_the_configuration_names(tmp_path: Path) -> Non
 
 def test_that_nothing_is_recorded_any_more_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = config(tmp_path)
-    file.write_text('[storage]\npath = "state.db"\nrecords = false\nzone = "UTC"\n', encoding="utf-8")
+    file.write_text('[storage]\npath = "state.db"\nrecord_requests = false\ntime_zone = "UTC"\n', encoding="utf-8")
     assert common.find_record_file(Namespace(config=str(file))).zone.name == "UTC"
     assert capsys.readouterr().err == (
         "dragoman: note: storage.record_requests is false: exchanges are not recorded any more\n"

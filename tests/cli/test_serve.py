@@ -51,7 +51,7 @@ BAD_FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     "no TOML": ("[server\n", ("dragoman.toml:1: is not TOML",)),
     "a wrong value": ("[server]\nport = 99999\n", ("dragoman.toml:2: server.port: ",)),
     "two problems": (
-        "[server]\nprot = 1\n[limits]\nbody = 'big'\n",
+        "[server]\nprot = 1\n[limits]\nrequest_body = 'big'\n",
         ("dragoman.toml:2: server.prot: ", "dragoman.toml:4: limits.request_body: "),
     ),
     "a variable that is not set": ("[keys.a]\nkey = '$NOT_SET_HERE'\n", ("dragoman.toml:2: keys.a.key: ",)),

@@ -390,7 +390,7 @@ def test_pitfall_560_the_zone_that_is_named_is_shown(tmp_path: Path) -> None:
 
 def test_pitfall_560_one_setting_is_the_zone_of_days(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     some(state(tmp_path))
-    put_trusted(tmp_path, '[storage]\nzone = "Asia/Kathmandu"\n')
+    put_trusted(tmp_path, '[storage]\ntime_zone = "Asia/Kathmandu"\n')
     days = ["--by", "day", "--since", "2027-01-15", "--until", "2027-01-16", "--json"]
     found = json.loads(told(*days, capfd=capfd))
     assert (found["zone"], found["since"]) == ("Asia/Kathmandu", "2027-01-15T00:00:00+05:45")

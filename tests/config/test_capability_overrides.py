@@ -23,13 +23,13 @@ def read(text: str) -> tuple[CapabilityRow, ...]:
 
 def test_rows_keep_their_order_and_match_in_lower_case() -> None:
     text = """
-[[p.rows]]
+[[p.capabilities]]
 protocol = "openai-chat"
-changes = { images = false }
-[[p.rows]]
+set = { images = false }
+[[p.capabilities]]
 protocol = "anthropic-messages"
 model = "Qwen*"
-[p.rows.changes]
+[p.capabilities.set]
 thinking = ["enabled"]
 call_ids = "mistral"
 """
@@ -45,25 +45,25 @@ call_ids = "mistral"
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[p.rows]\n", "x.toml:1: p.rows: expected a list of tables, found a table"),
-        ("[p]\nrows = [1]\n", "x.toml:2: p.rows[0]: expected a table, found a whole number"),
-        ("[[p.rows]]\nchanges = {}\n", "x.toml:1: p.rows[0].protocol: is missing"),
-        ('[[p.rows]]\nprotocol = "openai-chat"\n', "x.toml:1: p.rows[0].changes: is missing"),
+        ("[p.capabilities]\n", "x.toml:1: p.capabilities: expected a list of tables, found a table"),
+        ("[p]\ncapabilities = [1]\n", "x.toml:2: p.capabilities[0]: expected a table, found a whole number"),
+        ("[[p.capabilities]]\nset = {}\n", "x.toml:1: p.capabilities[0].protocol: is missing"),
+        ('[[p.capabilities]]\nprotocol = "openai-chat"\n', "x.toml:1: p.capabilities[0].set: is missing"),
         (
-            '[[p.rows]]\nprotocol = "openai-chat"\nchanges = {}\nmodels = "x"\n',
-            "x.toml:4: p.rows[0].models: is not a known key (did you mean model?)",
+            '[[p.capabilities]]\nprotocol = "openai-chat"\nset = {}\nmodels = "x"\n',
+            "x.toml:4: p.capabilities[0].models: is not a known key (did you mean model?)",
         ),
         (
-            '[[p.rows]]\nprotocol = "openai-chat"\n[p.rows.changes]\nimage = true\n',
-            "x.toml:4: p.rows[0].changes.image: is not a known key (did you mean images?)",
+            '[[p.capabilities]]\nprotocol = "openai-chat"\n[p.capabilities.set]\nimage = true\n',
+            "x.toml:4: p.capabilities[0].set.image: is not a known key (did you mean images?)",
         ),
         (
-            '[[p.rows]]\nprotocol = "openai-chat"\nchanges = { images = "no" }\n',
-            "x.toml:3: p.rows[0].changes.images: expected true or false, found a text in quotes",
+            '[[p.capabilities]]\nprotocol = "openai-chat"\nset = { images = "no" }\n',
+            "x.toml:3: p.capabilities[0].set.images: expected true or false, found a text in quotes",
         ),
         (
-            '[[p.rows]]\nprotocol = "openai-chat"\nchanges = { call_ids = "long" }\n',
-            "x.toml:3: p.rows[0].changes.call_ids: expected one of standard, mistral, any, found another",
+            '[[p.capabilities]]\nprotocol = "openai-chat"\nset = { call_ids = "long" }\n',
+            "x.toml:3: p.capabilities[0].set.call_ids: expected one of standard, mistral, any, found another",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_every_policy_can_be_named(policy: str) -> None:
 
 
 def test_abilities_are_plain_values() -> None:
-    read = file_schema.CAPABILITY["changes"].read
+    read = file_schema.CAPABILITY["set"].read
     assert read({"thinking": ["a"], "max_output": 1, "images": True}) == {
         "thinking": ["a"],
         "max_output": 1,

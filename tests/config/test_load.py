@@ -176,7 +176,7 @@ boddy = 1
 
 def test_one_error_stands_for_all_of_them(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        settings_of(tmp_path, "[server]\nport = -1\n[limits]\nbody = -1\n")
+        settings_of(tmp_path, "[server]\nport = -1\n[limits]\nrequest_body = -1\n")
     assert (refused.value.key, refused.value.line) == ("server.port", 2)
     assert isinstance(refused.value, ConfigErrors)
     assert [problem.key for problem in refused.value.problems] == ["server.port", "limits.request_body"]
@@ -268,7 +268,7 @@ allow_plaintext_key = true
 """
     opened, clear = warnings_of(tmp_path, text)
     assert opened == "server.host is 0.0.0.0, and there are no [keys]: serve refuses that without --open"
-    assert clear == "providers.x may send its key in clear text (insecure = true)"
+    assert clear == "providers.x may send its key in clear text (allow_plaintext_key = true)"
     (short,) = warnings_of(tmp_path, '[keys.a]\nkey = "short"\n')
     assert short == "keys.a is shorter than 16 characters and can be guessed: dragoman key new"
 
@@ -286,7 +286,7 @@ NAMES = st.sampled_from(
         *file_schema.ROUTE,
         *file_schema.RULE,
         *file_schema.WHEN,
-        "rows",
+        "capabilities",
         "rules",
         "port",
     ]
@@ -396,7 +396,7 @@ def test_credentials_are_not_those_of_the_folder_that_one_happens_to_be_in(
     ("more", "warned"),
     [
         ("workers = 2\n[storage]\npath = ':memory:'", True),
-        ("workers = 2\n[storage]\npath = ':memory:'\nkeep = false", False),
+        ("workers = 2\n[storage]\npath = ':memory:'\nstore_responses = false", False),
         ("workers = 2\n[storage]\npath = '/a/state.db'", False),
         ("workers = 1\n[storage]\npath = ':memory:'", False),
     ],
@@ -409,16 +409,16 @@ def test_workers_that_share_no_file_are_warned_of(tmp_path: Path, more: str, war
 def test_records_without_a_file_are_warned_of(tmp_path: Path) -> None:
     """In memory nothing is written down, which somebody may not expect; who says that it is meant hears nothing."""
     kept = settings_of(tmp_path, "[storage]\npath = ':memory:'\n")
-    assert any("nothing is written down of exchanges" in warning for warning in kept.warnings)
-    meant = settings_of(tmp_path, "[storage]\npath = ':memory:'\nrecords = false\n")
+    assert any("no request is recorded" in warning for warning in kept.warnings)
+    meant = settings_of(tmp_path, "[storage]\npath = ':memory:'\nrecord_requests = false\n")
     assert not any("storage.path" in warning for warning in meant.warnings)
 
 
 def test_a_time_zone_is_one_that_is_known(tmp_path: Path) -> None:
-    assert settings_of(tmp_path, '[storage]\nzone = "Asia/Kolkata"\n').storage.time_zone == "Asia/Kolkata"
+    assert settings_of(tmp_path, '[storage]\ntime_zone = "Asia/Kolkata"\n').storage.time_zone == "Asia/Kolkata"
     for name in ("Asia/Nowhere", "../etc/passwd", "Asia"):
-        with pytest.raises(ConfigError, match=r"storage\.zone: expected the name of a time zone"):
-            settings_of(tmp_path, f'[storage]\nzone = "{name}"\n')
+        with pytest.raises(ConfigError, match=r"storage\.time_zone: expected the name of a time zone"):
+            settings_of(tmp_path, f'[storage]\ntime_zone = "{name}"\n')
 
 
 @pytest.mark.parametrize(

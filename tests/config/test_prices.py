@@ -80,7 +80,7 @@ tiers = { flex = { input = 0.5, per_search = "0.02" }, batch = {} }
         ("input = 2e6", "expected a price from 0 to 1000000 US dollars"),
         ("input = 1.2345678", "expected a price with at most 6 decimals"),
         ("imput = 1", 'prices."openai/m".imput: is not a known key (did you mean input?)'),
-        ("context = 0", "expected a whole number from 1 to 1000000000, found 0"),
+        ("context_window = 0", "expected a whole number from 1 to 1000000000, found 0"),
         ("tiers = 1", "expected a table of tiers, found a whole number"),
         ("tiers = { flex = 1 }", 'expected a table of prices for "flex", found a whole number'),
         ("tiers = { flex = { inputs = 1 } }", '"flex" has "inputs", which is no price (known are input, output, '),

@@ -138,8 +138,8 @@ ASKING = {
     "a local server that takes it": ("[providers.near]\n", True),
     "the same at another address of its own": ('[providers.near]\nbase_url = "http://10.0.0.5:9/v1"\n', True),
     "one of which nobody knows": ('[providers.silent]\napi_key = "k"\n', False),
-    "what the file says": ('[providers.silent]\napi_key = "k"\nask_usage = true\n', True),
-    "what the file says not": ("[providers.near]\nask_usage = false\n", False),
+    "what the file says": ('[providers.silent]\napi_key = "k"\ninclude_usage = true\n', True),
+    "what the file says not": ("[providers.near]\ninclude_usage = false\n", False),
 }
 KNOWING = """
 [knows]
@@ -151,7 +151,7 @@ include_usage = "https://knows.example/docs/usage"
 title = "Near"
 source = "https://near.example/docs"
 auth = "none"
-label = "knows"
+vendor = "knows"
 endpoints = [{ protocol = "openai-chat", base_url = "http://127.0.0.1:9/v1" }]
 [silent]
 title = "Silent"
@@ -211,7 +211,7 @@ def test_a_key_in_clear_text_must_be_accepted(tmp_path: Path) -> None:
     )
     (told,) = problems_of(tmp_path, f'{text}api_key = "none"\nheaders = {{ Authorization = "{SECRET}" }}\n')
     assert "clear text" in told
-    assert one(tmp_path, f'{text}api_key = "k"\ninsecure = true\n').keys == ("k",)
+    assert one(tmp_path, f'{text}api_key = "k"\nallow_plaintext_key = true\n').keys == ("k",)
     assert one(tmp_path, f'{text}api_key = "none"\n').auth == "none"
 
 
@@ -290,36 +290,39 @@ def test_a_key_in_clear_text_must_be_accepted(tmp_path: Path) -> None:
             ["2: providers.echo.protocol: ", "3: providers.echo.models"],
         ),
         (
-            f'[providers.openai]\napi_key = "{SECRET}"\ncheck_every = "30"\n',
-            ["3: providers.openai.check_every: expected a duration"],
+            f'[providers.openai]\napi_key = "{SECRET}"\nhealth_check_interval = "30"\n',
+            ["3: providers.openai.health_check_interval: expected a duration"],
         ),
         (
-            f'[providers.openai]\napi_key = "{SECRET}"\ncheck_every = "0.5 s"\n',
-            ["3: providers.openai.check_every: expected a duration from 1 s to 168 h, found another (for example"],
-        ),
-        (
-            f'[providers.openai]\napi_key = "{SECRET}"\nqueue = 8\nqueue_time = "5 s"\n',
+            f'[providers.openai]\napi_key = "{SECRET}"\nhealth_check_interval = "0.5 s"\n',
             [
-                "3: providers.openai.queue: is about waiting for one of so many calls, and any number may be made at a "
-                "time (say how many, for example concurrency = 64, or leave it out)",
-                "4: providers.openai.queue_time: is about waiting",
+                "3: providers.openai.health_check_interval: expected a duration from 1 s to 168 h, found another "
+                "(for example"
+            ],
+        ),
+        (
+            f'[providers.openai]\napi_key = "{SECRET}"\nqueue_size = 8\nqueue_timeout = "5 s"\n',
+            [
+                "3: providers.openai.queue_size: is about waiting for one of so many calls, and any number may be made "
+                "at a time (say how many, for example concurrency = 64, or leave it out)",
+                "4: providers.openai.queue_timeout: is about waiting",
             ],
         ),
         (
             # Also of a provider that lacks its key; a limit that cannot be read is no limit that was forgotten.
-            "[providers.openai]\nqueue = 8\n[providers.anthropic]\nconcurrency = 0\nqueue = 8\n",
+            "[providers.openai]\nqueue_size = 8\n[providers.anthropic]\nconcurrency = 0\nqueue_size = 8\n",
             [
                 "1: ",
-                "2: providers.openai.queue: is about",
+                "2: providers.openai.queue_size: is about",
                 "3: ",
                 "4: providers.anthropic.concurrency: expected",
             ],
         ),
         (
-            '[providers.bedrock]\nregion = "us-east-1"\ncheck_every = "30 s"\n',
+            '[providers.bedrock]\nregion = "us-east-1"\nhealth_check_interval = "30 s"\n',
             [
-                "3: providers.bedrock.check_every: asks for a list of models, and there is none behind bedrock "
-                "(leave it out: a target that rests is tried when its time is over)"
+                "3: providers.bedrock.health_check_interval: asks for a list of models, and there is none behind "
+                "bedrock (leave it out: a target that rests is tried when its time is over)"
             ],
         ),
         ('[providers]\nopenai = "x"\n', ["2: providers.openai: expected a table, found a text in quotes"]),

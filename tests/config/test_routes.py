@@ -166,7 +166,10 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
         ('"a" = { to = "echo/x", max_cost = nan }', "models.a.max_cost: expected US dollars from 0 to 1000000, found"),
         ('"a" = { to = "echo/x", max_cost = true }', "models.a.max_cost: expected US dollars as a number"),
         ('"a" = { to = "echo/x", sticky = "no" }', "models.a.sticky: expected true or false without quotes"),
-        ('"a" = { to = "echo/x", refusals = 1 }', "models.a.refusals: expected true or false without quotes"),
+        (
+            '"a" = { to = "echo/x", fallback_on_refusal = 1 }',
+            "models.a.fallback_on_refusal: expected true or false without quotes",
+        ),
         (
             '"a" = { to = "echo/x", rules = {} }',
             "models.a.rules: expected a list of tables, found a table (begin a line",
@@ -174,7 +177,7 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
         ('"a" = { to = "echo/x", rules = [1] }', "models.a.rules[0]: expected a table, found a whole number"),
         (
             '"a" = { to = "echo/x", rules = [{ to = "echo/y" }] }',
-            "models.a.rules[0].when: is missing (for example when = { input_over = 60_000 })",
+            "models.a.rules[0].when: is missing (for example when = { input_tokens_over = 60_000 })",
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = {}, to = "echo/y" }] }',
@@ -185,12 +188,12 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
             "models.a.rules[0].when: expected a table, found true or false without quotes",
         ),
         (
-            '"a" = { to = "echo/x", rules = [{ when = { inputover = 1 }, to = "echo/y" }] }',
-            "models.a.rules[0].when.inputover: is not a known key (did you mean input_over?)",
+            '"a" = { to = "echo/x", rules = [{ when = { inputtokensover = 1 }, to = "echo/y" }] }',
+            "models.a.rules[0].when.inputtokensover: is not a known key (did you mean input_tokens_over?)",
         ),
         (
-            '"a" = { to = "echo/x", rules = [{ when = { input_over = "1" }, to = "echo/y" }] }',
-            "models.a.rules[0].when.input_over: expected a whole number, found a text in quotes",
+            '"a" = { to = "echo/x", rules = [{ when = { input_tokens_over = "1" }, to = "echo/y" }] }',
+            "models.a.rules[0].when.input_tokens_over: expected a whole number, found a text in quotes",
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { tools = true } }] }',

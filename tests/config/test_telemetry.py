@@ -78,12 +78,12 @@ def test_without_the_extra_it_is_left_out_with_the_remedy(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('service = "x"', "telemetry.endpoint is missing"),
+        ('service_name = "x"', "telemetry.endpoint is missing"),
         ('endpoint = "collector:4318"', "telemetry.endpoint expected an address with http:// or https://"),
         ('endpoint = "https://me:secret@collector"', "telemetry.endpoint expected an address without credentials"),
         ('endpoint = "$UNFIT"', "telemetry.endpoint expected an address with http:// or https://"),
         ("endpoint = 4318", "telemetry.endpoint expected a text in quotes, found a whole number"),
-        ('endpoint = "http://a"\nsample = 2', "telemetry.sample_ratio expected a number from 0 to 1"),
+        ('endpoint = "http://a"\nsample_ratio = 2', "telemetry.sample_ratio expected a number from 0 to 1"),
         ('endpoint = "http://a"\nheaders = { "a b" = "c" }', "telemetry.headers expected a header name"),
         ('endpoint = "http://a"\nheaders = { a = "$BROKEN" }', "telemetry.headers a holds a character that no header"),
         ('endpoint = "http://a"\nattributes = ["a"]', "telemetry.attributes expected a table of names and texts"),
@@ -125,7 +125,7 @@ def test_a_warning_says_so(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("storage", ["records = false", 'path = ":memory:"'])
+@pytest.mark.parametrize("storage", ["record_requests = false", 'path = ":memory:"'])
 def test_without_records_there_is_nothing_to_tell(tmp_path: Path, storage: str) -> None:
     text = f'[telemetry]\nendpoint = "http://127.0.0.1:4318"\n[storage]\n{storage}\n'
     told = "telemetry tells what is written down of exchanges, and nothing is: [storage] has no records or no file"

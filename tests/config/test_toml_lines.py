@@ -37,7 +37,7 @@ after = 3
 model = "a"
 [[providers.local.capabilities]]
 model = "b"
-[providers.local.rows.changes]
+[providers.local.capabilities.set]
 official = true
 
 [models]
@@ -64,11 +64,11 @@ date = 1979-05-27 07:32:00
         (("providers", "local", "text"), 15),
         (("providers", "local", "literal"), 19),
         (("providers", "local", "after"), 21),
-        (("providers", "local", "rows"), 23),
-        (("providers", "local", "rows", 0, "model"), 24),
-        (("providers", "local", "rows", 1), 25),
-        (("providers", "local", "rows", 1, "model"), 26),
-        (("providers", "local", "rows", 1, "changes", "official"), 28),
+        (("providers", "local", "capabilities"), 23),
+        (("providers", "local", "capabilities", 0, "model"), 24),
+        (("providers", "local", "capabilities", 1), 25),
+        (("providers", "local", "capabilities", 1, "model"), 26),
+        (("providers", "local", "capabilities", 1, "set", "official"), 28),
         (("models", "gpt-5.1"), 31),
         (("models", "claude-*", "strict"), 32),
         (("models", "date"), 33),
@@ -96,7 +96,7 @@ def test_carriage_returns_and_an_empty_text() -> None:
 
 def test_a_key_is_shown_as_it_is_written() -> None:
     assert dotted(("models", "gpt-5.1")) == 'models."gpt-5.1"'
-    assert dotted(("providers", "local", "rows", 1, "changes")) == "providers.local.rows[1].changes"
+    assert dotted(("providers", "local", "capabilities", 1, "set")) == "providers.local.capabilities[1].set"
     assert dotted(("a\nb", "\x1b[2J")) == '"a\\u000Ab"."\\u001B[2J"'
     assert dotted(()) == ""
 

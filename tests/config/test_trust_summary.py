@@ -151,7 +151,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-NAMES = st.sampled_from(["openai", "headers", "base_url", "api_key", "insecure", "to", "key", "x"])
+NAMES = st.sampled_from(["openai", "headers", "base_url", "api_key", "allow_plaintext_key", "to", "key", "x"])
 
 
 @given(st.dictionaries(st.sampled_from([*SECTIONS, "x"]), VALUES | st.dictionaries(NAMES, VALUES)))

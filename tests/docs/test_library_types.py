@@ -48,7 +48,7 @@ def responses(body: ResponseCreateParams) -> TranslatedRequest:
 
 def back(request: TranslatedRequest, body: bytes) -> tuple[Usage | None, Failure | None, Response | None, Ledger]:
     answer = translate_response(body, source=request.target, target=request.source, request=request)
-    return answer.usage, answer.failure, answer.answer, request.ledger
+    return answer.usage, answer.failure, answer.response, request.ledger
 
 
 def streamed(request: TranslatedRequest, chunks: list[bytes]) -> tuple[bytes, tuple[LossLine, ...], Usage | None]:

@@ -365,8 +365,8 @@ def test_a_line_within_a_line_keeps_what_it_says_and_takes_the_rest() -> None:
     assert ids(route.members) == ["local/x", "[patient]", "[wise-*]"]
     _, patient, wise = route.members
     assert isinstance(patient, Route) and isinstance(wise, Route)
-    assert (patient.retries, patient.first_byte, patient.max_cost, patient.refusals) == (3, 20.0, 7, True)
-    assert (wise.retries, wise.first_byte, wise.max_cost, wise.refusals) == (2, None, 7, False)
+    assert (patient.retries, patient.first_byte, patient.max_cost, patient.fallback_on_refusal) == (3, 20.0, 7, True)
+    assert (wise.retries, wise.first_byte, wise.max_cost, wise.fallback_on_refusal) == (2, None, 7, False)
     assert ids(wise.members) == ["anthropic/wise-one", "local/copy-one"]
     assert all(target.strict for target in route.targets)
     assert ids(route.targets) == ["local/x", "local/y", "anthropic/wise-one", "local/copy-one"]
@@ -377,7 +377,9 @@ def test_what_holds_for_a_target_is_said_by_the_innermost_line() -> None:
     route = found.route("nested", CHAT)
     around = {target.id: route.around(target) for target in route.targets}
     # The first mention counts.
-    assert {name: (line.name, line.retries, line.first_byte, line.refusals) for name, line in around.items()} == {
+    assert {
+        name: (line.name, line.retries, line.first_byte, line.fallback_on_refusal) for name, line in around.items()
+    } == {
         "local/x": ("nested", 2, None, False),
         "local/y": ("patient", 3, 20.0, True),
         "anthropic/wise-one": ("wise-*", 2, None, False),

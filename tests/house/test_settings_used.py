@@ -17,7 +17,7 @@ CALLED = {
     "[server]": ("server",),
     "[providers.NAME]": ("provider",),
     "[[providers.NAME.capabilities]]": ("row",),
-    "[models]": ("route", "member", "nested", "line"),
+    "[models]": ("route", "target_route", "nested"),
     '[prices."PROVIDER/MODEL"]': ("override", "rates"),
     "[[models.NAME.rules]]": ("rule",),
     "when": ("when",),
@@ -31,10 +31,11 @@ CALLED = {
 # What the reading itself uses up: it goes into other members.
 USED_UP = {
     "[server]": {"discover", "echo"},
-    "[providers.NAME]": {"protocol", "base_url", "api_key", "insecure", "label"},
+    "[providers.NAME]": {"protocol", "base_url", "api_key", "allow_plaintext_key", "vendor"},
+    "[[providers.NAME.capabilities]]": {"set"},
     "[models]": {"to", "targets", "strict"},
     "[[models.NAME.rules]]": {"targets"},
-    '[prices."PROVIDER/MODEL"]': {"context", "per_request", "per_search"},
+    '[prices."PROVIDER/MODEL"]': {"context_window", "per_request", "per_search"},
     "[keys.NAME]": {"key", "hash"},
 }
 TABLES = {**{section.heading: section.kinds for section in SECTIONS}, "when": file_schema.WHEN}

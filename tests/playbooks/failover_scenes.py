@@ -38,7 +38,7 @@ LINES = (
 )
 STORING_FULL: tuple[Pair, ...] = tuple((RESPONSES, name) for name in PROTOCOLS)
 KEPT = Setup(lines=LINES, own_keys=True, kept=True)
-KEPT_HERE = Setup(lines=LINES, own_keys=True, kept=True, stores=True)
+KEPT_HERE = Setup(lines=LINES, own_keys=True, kept=True, stores_responses=True)
 TWO = Setup(lines=LINES, own_keys=True)
 # Whoever says little goes to the first, and whoever says more in all to the second.
 RULED = Setup(
@@ -326,7 +326,7 @@ KINDS: dict[str, Kind] = {
     "failover_kept_elsewhere": Kind(
         steps=_kept_elsewhere,
         pairs=((RESPONSES, CHAT), (RESPONSES, RESPONSES)),
-        setup=Setup(lines=LINES, own_keys=True, kept=True, stores=True, keyed=True),
+        setup=Setup(lines=LINES, own_keys=True, kept=True, stores_responses=True, keyed=True),
     ),
     "failover_run_here": Kind(
         steps=lambda c, p: [

@@ -34,7 +34,7 @@ LIVELY = Setup(kept=True, timeouts=Timeouts(heartbeat=4.0))
 # Providers may not be silent for long.
 IMPATIENT = Setup(kept=True, timeouts=Timeouts(idle=5.0))
 # Providers keep what they answered, and the gateway notes whose it is.
-NOTING = Setup(kept=True, stores=True, keyed=True)
+NOTING = Setup(kept=True, stores_responses=True, keyed=True)
 OPEN = "/v1/responses"
 
 

@@ -32,12 +32,12 @@ class Setup(Struct, frozen=True, kw_only=True):
     keyed: bool = False
     # Whether there is a file to keep things in; and whether Responses providers keep them.
     kept: bool = False
-    stores: bool = False
+    stores_responses: bool = False
     counts: bool = False
     # Whether relayed Chat streams are asked for their usage.
-    ask_usage: bool = False
-    # When providers stream: "asked", "always" or "never".
-    streams: str = "asked"
+    include_usage: bool = False
+    # When providers stream: "on-request", "always" or "never".
+    streaming: str = "on-request"
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     lines: tuple[RouteConfig, ...] = ()
@@ -59,10 +59,10 @@ class Setup(Struct, frozen=True, kw_only=True):
                 endpoints=(Endpoint(protocol=name, base_url=base),),
                 keys=self.keys_of(NAMES[name]),
                 models=("served",),
-                stores_responses=self.stores or not self.kept,
-                streaming=self.streams,
+                stores_responses=self.stores_responses or not self.kept,
+                streaming=self.streaming,
                 counts_tokens=self.counts,
-                include_usage=self.ask_usage,
+                include_usage=self.include_usage,
             )
             for name, base in bases.items()
         }

@@ -210,10 +210,10 @@ KINDS: dict[str, Kind] = {
     ),
     "mislabelled": Kind(steps=_mislabelled, pairs=SOME),
     "always_streamed": Kind(
-        steps=lambda c, p: [briefly(c, p), *streamed(p)], pairs=SOME, setup=Setup(streams="always")
+        steps=lambda c, p: [briefly(c, p), *streamed(p)], pairs=SOME, setup=Setup(streaming="always")
     ),
     "never_streamed": Kind(
-        steps=lambda c, p: [briefly(c, p, stream=True), *told(whole(p))], pairs=SOME, setup=Setup(streams="never")
+        steps=lambda c, p: [briefly(c, p, stream=True), *told(whole(p))], pairs=SOME, setup=Setup(streaming="never")
     ),
     "usage_withheld": Kind(
         steps=lambda c, p: [
@@ -223,7 +223,7 @@ KINDS: dict[str, Kind] = {
             *streamed(p),
         ],
         pairs=((CHAT, CHAT),),
-        setup=Setup(ask_usage=True),
+        setup=Setup(include_usage=True),
     ),
     "stop_watched": Kind(
         steps=lambda c, p: [

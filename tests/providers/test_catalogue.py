@@ -22,7 +22,7 @@ from dragoman.rules.capabilities import Capabilities, capabilities_of
 
 ENTRIES = list(catalogue().values())
 NAMES = [entry.name for entry in ENTRIES]
-# The file as it is: without the rows that an entry takes over from its label.
+# The file as it is: without the rows that an entry takes over from its vendor.
 OWN = tomllib.loads(Path(module.__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
 PROTOCOL_NAMES = {codec.name for codec in PROTOCOLS}
 MESSAGES = "anthropic-messages"
@@ -179,7 +179,7 @@ def test_placeholders_are_options_that_are_asked_for(entry: CatalogueEntry) -> N
 def test_words_are_those_of_the_configuration(entry: CatalogueEntry) -> None:
     assert entry.auth in AUTHS
     assert entry.transport in TRANSPORTS
-    assert entry.streaming in {"asked", "always", "never"}
+    assert entry.streaming in {"on-request", "always", "never"}
 
 
 @every_entry
@@ -256,7 +256,7 @@ def test_what_is_refused_can_be_left_out(entry: CatalogueEntry) -> None:
 
 @every_entry
 def test_rows_speak_of_endpoints_that_are_listed_somewhere(entry: CatalogueEntry) -> None:
-    own = OWN[entry.name].get("rows", [])
+    own = OWN[entry.name].get("capabilities", [])
     assert {row["protocol"] for row in own} <= {endpoint.protocol for endpoint in entry.endpoints}
 
 
@@ -282,8 +282,8 @@ def test_what_is_known_of_a_label_holds_for_its_bearer() -> None:
 
 
 def test_own_rows_have_the_last_word() -> None:
-    row = '[[{0}.rows]]\nprotocol = "openai-chat"\nchanges = {{ stop_limit = {1} }}\nsource = "https://one.example/docs"\n'
-    second = MINIMAL.replace("[one]", '[two]\nlabel = "one"')
+    row = '[[{0}.capabilities]]\nprotocol = "openai-chat"\nset = {{ stop_limit = {1} }}\nsource = "https://one.example/docs"\n'
+    second = MINIMAL.replace("[one]", '[two]\nvendor = "one"')
     entries = read(MINIMAL + row.format("one", 1) + second + row.format("two", 2))
     assert [row.changes["stop_limit"] for row in entries["two"].capabilities] == [1, 2]
     assert capabilities_of("openai-chat", "any", "two", entries["two"].capabilities).stop_limit == 2
@@ -309,13 +309,13 @@ def test_each_transport_of_a_cloud_has_one_entry() -> None:
 
 def test_an_entry_needs_no_more_than_title_source_and_endpoints() -> None:
     entry = read(MINIMAL)["one"]
-    assert (entry.auth, entry.transport, entry.streaming, entry.capabilities) == ("", "http", "asked", ())
+    assert (entry.auth, entry.transport, entry.streaming, entry.capabilities) == ("", "http", "on-request", ())
     assert entry.vendor_or_name == "one"
 
 
 @pytest.mark.parametrize(
     "line",
-    ['colour = "red"', "title = 1", 'env = "ONE_KEY"', 'rows = [{ protocol = "openai-chat" }]', "source = 7"],
+    ['colour = "red"', "title = 1", 'env = "ONE_KEY"', 'capabilities = [{ protocol = "openai-chat" }]', "source = 7"],
     ids=["an unknown key", "a title that is a number", "one text for a list", "half a row", "a source that is none"],
 )
 def test_a_document_that_breaks_the_schema_is_refused(line: str) -> None:

@@ -178,7 +178,7 @@ class ModelResolver:
             retries=route_config.retries or 0,
             first_byte=route_config.first_byte,
             max_cost=route_config.max_cost,
-            refusals=route_config.fallback_on_refusal or False,
+            fallback_on_refusal=route_config.fallback_on_refusal or False,
         )
         if not route_config.rules:
             return replace(leads(route_config.targets, route_config.weights), name=route_config.pattern)

@@ -72,7 +72,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
     # What a request may cost, in nano-dollars, as far as that can be estimated.
     max_cost: int | None = None
     # Whether another target is asked when one refuses the content.
-    refusals: bool = False
+    fallback_on_refusal: bool = False
     # Targets that it names and that are not there, as `provider/model`.
     absent: tuple[str, ...] = ()
 
@@ -157,7 +157,7 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def around(self, target: Target) -> Route:
-        """The innermost route that a target stands in: its retries, times and refusals hold there."""
+        """The innermost route that a target stands in: its retries, times and `fallback_on_refusal` hold there."""
         for member in (*self.members, *(rule.to for rule in self.rules)):
             if isinstance(member, Target):
                 if member.id == target.id:

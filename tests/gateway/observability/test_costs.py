@@ -257,13 +257,13 @@ def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
         "attempts": (answered,),
         "tokens": answered.tokens,
         "estimated": False,
-        "money": answered.cost,
+        "cost": answered.cost,
     }
     assert together((unknown, unknown)) == {
         "attempts": (unknown, unknown),
         "tokens": None,
         "estimated": False,
-        "money": UNREPORTED,
+        "cost": UNREPORTED,
     }
 
 

@@ -49,11 +49,11 @@ def at(*addresses: str, **fields: object) -> Provider:
         (at("http://127.0.0.1:8000/v1"), ProviderPlace(provider="mine", address="127.0.0.1", port=8000)),
         (at("http://[::1]/v1"), ProviderPlace(provider="mine", address="::1", port=80)),
         (
-            at("https://x.example.org", label="mistral"),
+            at("https://x.example.org", vendor="mistral"),
             ProviderPlace(provider="mistral_ai", address="x.example.org", port=443),
         ),
         (
-            at("https://api.openai.com/v1", label="openai"),
+            at("https://api.openai.com/v1", vendor="openai"),
             ProviderPlace(provider="openai", address="api.openai.com", port=443),
         ),
         (

@@ -355,7 +355,7 @@ def test_where_that_folder_cannot_be_made_again_it_is_as_with_a_full_disk(
 
 def test_pitfall_438_a_file_that_somebody_else_holds_stops_no_answer_and_no_probe(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    with accounted(tmp_path, answers, {"keep": False}) as house:
+    with accounted(tmp_path, answers, {"store_responses": False}) as house:
         house.post(PATHS[CHAT], question(CHAT, CHAT))
         wait_until(path.exists, "the file is made")
         with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:

@@ -47,9 +47,9 @@ STOPS = {MESSAGES: "tool_use", RESPONSES: "completed", CHAT: "tool_calls"}
 CALL = Call("call_1", "look", '{"at":"the sky"}')
 # How the client asks and is asked: whether it wants a stream, and what its provider can do.
 MODES: dict[str, tuple[bool, str]] = {
-    "streamed": (True, "asked"),
+    "streamed": (True, "on-request"),
     "collected": (False, "always"),
-    "whole": (False, "asked"),
+    "whole": (False, "on-request"),
     "whole as a stream": (True, "never"),
 }
 Change = Callable[[Settings], Settings]
@@ -73,7 +73,7 @@ def _script(received: Received) -> Reply:
 @contextmanager
 def _house(
     *,
-    streams: str = "asked",
+    streaming: str = "on-request",
     keys: tuple[str, ...] = (),
     storage: Storage | None = None,
     script: Callable[[Received], Reply] = _script,
@@ -81,7 +81,7 @@ def _house(
 ) -> Iterator[House]:
     def settings(port: int) -> Settings:
         made = settings_for(port, keys=keys)
-        providers = {name: replace(one, streaming=streams) for name, one in made.providers.items() if name != "echo"}
+        providers = {name: replace(one, streaming=streaming) for name, one in made.providers.items() if name != "echo"}
         made = replace(made, providers=providers, storage=storage or Storage())
         return made if change is None else change(made)
 
@@ -145,7 +145,7 @@ class Session:
 @pytest.mark.parametrize("provider", PROOFS)
 def test_pitfall_103_105_108_a_provider_gets_its_turn_as_if_the_client_had_said_all(provider: str, mode: str) -> None:
     streaming, can = MODES[mode]
-    with _house(streams=can) as house:
+    with _house(streaming=can) as house:
         session = Session(house, provider, streaming=streaming).begin()
         assert PROOFS[provider] not in json.dumps(session.bare)
         asked = session.go_on(session.bare)

@@ -64,7 +64,7 @@ class RetryState:
     # Whether any target of it may be asked more than once.
     may_retry = False
     first_byte: float | None = None
-    _refusals = False
+    _fallback_on_refusal = False
     # What its conversation is known by, if it stays where it is; and which rules led it there.
     conversation = ""
     stays = False
@@ -136,10 +136,10 @@ class RetryState:
         route = self._route
         if route is not None:
             target_route = route if route.plain else route.around(target)
-            self._retries, self.first_byte, self._refusals = (
+            self._retries, self.first_byte, self._fallback_on_refusal = (
                 target_route.retries,
                 target_route.first_byte,
-                target_route.refusals,
+                target_route.fallback_on_refusal,
             )
             self.may_retry = self.may_retry or target_route.retries > 0
 
@@ -279,7 +279,7 @@ class RetryState:
             billed_retries=self._replays,
             wait=hint.wait,
             should_retry=hint.should_retry,
-            fallback_on_refusal=self._refusals,
+            fallback_on_refusal=self._fallback_on_refusal,
         )
 
     def _has_budget(self, missed: Missed) -> bool:
