@@ -1,13 +1,15 @@
-"""Settings that had another name before version 0.1.0: a file that uses one gets the new name as a remedy."""
+"""Settings and values that were renamed before version 0.1.0: a file that uses an old name is told the new one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Old name to new name, by the section that the key is in, at any depth.
-RENAMED: Mapping[str, Mapping[str, str]] = {
+from dragoman.config.toml_lines import KeyPath
+
+# Old key to new key, by table. In tables of names (`_NAMED`) the user's name is `*`; positions in arrays are left out.
+RENAMED_KEYS: Mapping[str, Mapping[str, str]] = {
     "server": {"relayed_paths": "passthrough_paths", "pooled_limits": "forward_pooled_rate_limits"},
-    "providers": {
+    "providers.*": {
         "label": "vendor",
         "streams": "streaming",
         "ask_usage": "include_usage",
@@ -17,13 +19,11 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "check_every": "health_check_interval",
         "insecure": "allow_plaintext_key",
         "rows": "capabilities",
-        "changes": "set",
     },
-    "models": {
-        "refusals": "fallback_on_refusal",
-        "input_over": "input_tokens_over",
-        "structured": "structured_output",
-    },
+    "providers.*.capabilities": {"changes": "set"},
+    "models.*": {"refusals": "fallback_on_refusal"},
+    "models.*.rules.when": {"input_over": "input_tokens_over", "structured": "structured_output"},
+    "prices.*": {"context": "context_window", "output_cap": "max_output_tokens"},
     "timeouts": {"keep_alive": "heartbeat"},
     "routing": {
         "attempts": "max_attempts",
@@ -47,10 +47,27 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
         "zone": "time_zone",
     },
     "telemetry": {"sample": "sample_ratio", "service": "service_name"},
-    "prices": {"context": "context_window", "output_cap": "max_output_tokens"},
 }
+# Old value to new value, by the new name of the setting.
+RENAMED_VALUES: Mapping[str, Mapping[str, str]] = {
+    "providers.*.streaming": {"asked": "on-request"},
+    "storage.on_write_failure": {"answer": "serve", "refuse": "reject"},
+}
+_NAMED = ("providers", "models", "prices")
 
 
-def new_name(section: str, key: str) -> str | None:
-    """The present name of a key that was renamed; None if it never was one."""
-    return RENAMED.get(section, {}).get(key)
+def new_name(table: KeyPath, key: str) -> str | None:
+    """The present name of a key of a table; None if it was not renamed."""
+    return RENAMED_KEYS.get(_place(table), {}).get(key)
+
+
+def new_value(setting: KeyPath, value: object) -> str | None:
+    """The present name of a setting's value; None if it was not renamed."""
+    return RENAMED_VALUES.get(_place(setting), {}).get(value) if isinstance(value, str) else None
+
+
+def _place(path: KeyPath) -> str:
+    """The table or setting that a path is about, whatever the user's name in it."""
+    is_named = path[:1] and path[0] in _NAMED
+    parts = ("*" if is_named and depth == 1 else part for depth, part in enumerate(path))
+    return ".".join(part for part in parts if isinstance(part, str))

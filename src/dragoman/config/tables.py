@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from dragoman.config.renamed_keys import new_name
+from dragoman.config.renamed_keys import new_name, new_value
 from dragoman.config.settings import Missing
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
 from dragoman.config.values import ValueType, type_name
@@ -74,10 +74,15 @@ class ConfigTable:
         """A member's value; None if it is left out or cannot be used, which is noted."""
         if name not in self.values:
             return None
+        value = self.values[name]
         try:
-            return kind.read(self.values[name])
+            return kind.read(value)
         except ConfigError as error:
-            self.complain(name, error.problem, error.remedy or f"for example {dotted((name,))} = {kind.example}")
+            renamed = new_value((*self.path, name), value)
+            if renamed is not None:
+                self.complain(name, f'"{value}" was renamed to "{renamed}"', f'write {name} = "{renamed}"')
+            else:
+                self.complain(name, error.problem, error.remedy or f"example: {dotted((name,))} = {kind.example}")
             return None
 
     def table(self, name: str) -> ConfigTable:
@@ -85,7 +90,7 @@ class ConfigTable:
         values = self.values.get(name, {})
         if not isinstance(values, dict):
             self.complain(
-                name, f"expected a table, found {type_name(values)}", f"begin a line with {self._header(name)}"
+                name, f"expected a table, got {type_name(values)}", f"begin a line with {self._header(name)}"
             )
             values = {}
         return ConfigTable(values, (*self.path, name), self.problems)
@@ -105,11 +110,25 @@ class ConfigTable:
         names = tuple(allowed)
         for name in self.values:
             if name not in names:
-                renamed = new_name(str(self.path[0]), name) if self.path else None
-                if renamed is not None:
-                    self.complain(name, f"was renamed to {renamed}", f"write {renamed}")
+                renamed = new_name(self.path, name)
+                if renamed in names:
+                    self._refuse_renamed(name, renamed)
                 else:
                     self.complain(name, "is not a known key", did_you_mean(name, names))
+
+    def _refuse_renamed(self, name: str, renamed: str) -> None:
+        """Note a key that has another name now, and such keys in the array of tables that it may be."""
+        value, path = self.values[name], (*self.path, renamed)
+        tables = value if isinstance(value, list) and all(isinstance(each, dict) for each in value) else []
+        value_now = new_value(path, value)
+        remedy = f"write [[{dotted(path)}]]" if tables else f"write {renamed}"
+        self.complain(name, f"was renamed to {renamed}", remedy if value_now is None else f'{remedy} = "{value_now}"')
+        for position, table in enumerate(tables):
+            for key in table:
+                key_now = new_name(path, key)
+                if key_now is not None:
+                    at = (*self.path, name, position, key)
+                    self.problems.add(at, f"was renamed to {key_now}", f"write {key_now}")
 
     def _header(self, name: str) -> str:
         return f"[{dotted((*self.path, name))}]"
