@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +31,7 @@ PAGE = ROOT / "docs/configuration.md"
 
 
 class Section(Struct, frozen=True):
-    """One table of the file: its heading, the struct with the comments, the kinds of its keys, an example."""
+    """One table of the file: its heading, the struct with the comments, the types of its keys' values, an example."""
 
     heading: str
     struct: type[Struct]
@@ -65,15 +66,15 @@ keys and local servers and writes a first file.
 - `echo`, unless `echo = false`. Lists leave it out once another one is there, unless the file has `[providers.echo]`.
 
 A provider of the file whose variable is not set is left out with a warning that names the variable, and everybody else
-is served; so is one key of several. Lines of `[models]` use their other targets, and a name with nobody left is
+is served; so is one key of several. Routes of `[models]` use their other targets, and a name with nobody left is
 refused: nobody takes its place, and no other variable is tried. A change of the file that would lose a provider is
 not applied. `dragoman check` takes what is missing for an error. A gateway key that cannot be read is always one.
 
-## Names that work without a line
+## Names that work without a route
 
 `provider/model` works for everybody who is there. Names that can mean only one provider work by themselves once it is
 there: `claude-*` is Anthropic's, `gpt-5*`, `o3*` and the like are OpenAI's, `gemini-*` is Google's; `dragoman check`
-lists them under "by itself", and `dragoman models` after all other names. A line of `[models]` goes before them.
+lists them under "by itself", and `dragoman models` after all other names. A route of `[models]` goes before them.
 
 ## Headers
 
@@ -132,7 +133,7 @@ set = { images = false, max_output = 8192 }
 "gpt-5.1" = "openai/gpt-5.1"
 "local/*" = "local/*"
 "exact" = { to = "openai/gpt-5.1", strict = true }
-"smart" = ["both/large", "openai/gpt-5.1"]                # a list is a fallback, in order
+"smart" = ["both/large", "openai/gpt-5.1"]                # an array is a fallback, in order
 "cheap" = { policy = "cheapest", targets = ["local/qwen3", "openai/gpt-5-mini"], max_cost = 0.05 }
 "split" = { policy = "weighted", targets = { "both/large" = 80, "openai/gpt-5.1" = 20 }, sticky = false }
 "patient" = { to = "local/qwen3", retries = 3, first_byte = "20 s" }
@@ -271,12 +272,16 @@ def _section(section: Section) -> list[str]:
     return [*lines, ""]
 
 
-def _abilities() -> list[str]:
+def _without_article(type_name: str) -> str:
+    return re.sub(r"^an? ", "", type_name)
+
+
+def _capabilities() -> list[str]:
     comments, defaults = comments_of(Capabilities), _defaults(Capabilities)
-    lines = ["### Abilities", "", "What `changes` may name. The defaults are those of a server that nobody knows.", ""]
-    lines += ["| Ability | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
+    lines = ["### Capabilities", "", "What `set` may name. The defaults are those of a server that nobody knows.", ""]
+    lines += ["| Capability | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
     for name in Capabilities.__struct_fields__:
-        cells = (f"`{name}`", capability_overrides.expected_of(name), defaults[name], comments[name])
+        cells = (f"`{name}`", _without_article(capability_overrides.expected_of(name)), defaults[name], comments[name])
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return [*lines, ""]
 
@@ -297,7 +302,7 @@ def page() -> str:
     for section in SECTIONS:
         lines += _section(section)
         if section.struct is file_schema.CapabilityTable:
-            lines += _abilities()
+            lines += _capabilities()
         if section.struct is file_schema.RuleTable:
             lines += _when()
     return "\n".join(lines).rstrip() + "\n"

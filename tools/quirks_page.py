@@ -43,7 +43,7 @@ Most servers imitate one of the three vendors, and none does it quite. This is w
 does, since when if that is known, what Dragoman makes of it, and who says so. What a server may *answer* is read from
 everybody, whatever the configuration calls it; what a server *refuses or demands* is sent only to the one that does. A
 server that is missing here is taken for one that knows the common core. Where yours differs, say it in a row:
-[adding-a-provider.md](adding-a-provider.md); the names are in [configuration.md](configuration.md#abilities).
+[adding-a-provider.md](adding-a-provider.md); the names are in [configuration.md](configuration.md#capabilities).
 """
 
 
@@ -65,7 +65,7 @@ class Section(Struct, kw_only=True):
     title: str
     names: list[str]
     lines: list[Line]
-    # Protocols and abilities of which a quirk tells more than a row could.
+    # Protocols and capabilities of which a quirk tells more than a row could.
     told: set[tuple[str, str]]
 
 
@@ -78,7 +78,7 @@ def _listed(words: JsonValue) -> str:
 
 
 def _flag(without: str, made: str, having: str = "") -> Says:
-    """Words for an ability that is had or not; that one has what all have is no quirk."""
+    """Words for a capability that is had or not; that one has what all have is no quirk."""
 
     def words(value: JsonValue) -> tuple[str, str] | None:
         if not value:
@@ -129,7 +129,7 @@ _IDS = {
     ),
 }
 
-# What an ability in a row means to a user: what the server does, and what is made of it. None is no quirk of a server.
+# What a capability in a row means to a user: what the server does, and what is made of it. None is no server's quirk.
 WORDS: dict[str, Says | None] = {
     "official": None,
     "reasons": None,
@@ -203,19 +203,19 @@ WORDS: dict[str, Says | None] = {
 }
 
 
-def said_of(ability: str, value: JsonValue) -> tuple[str, str] | None:
+def said_of(capability: str, value: JsonValue) -> tuple[str, str] | None:
     """A row's change in words; those of the configuration where there are none better."""
-    if ability in WORDS:
-        words = WORDS[ability]
+    if capability in WORDS:
+        words = WORDS[capability]
         return words(value) if words is not None else None
-    about = comments_of(Capabilities).get(ability) or f"`{ability}`."
+    about = comments_of(Capabilities).get(capability) or f"`{capability}`."
     return f"{about} Here: {_listed(value)}.", "Written so."
 
 
 def _row_lines(row: CapabilityRow, told: set[tuple[str, str]]) -> Iterator[Line]:
     """A row in words, without what quirks tell already."""
-    for ability, value in row.changes.items():
-        words = said_of(ability, value) if (row.protocol, ability) not in told else None
+    for capability, value in row.changes.items():
+        words = said_of(capability, value) if (row.protocol, capability) not in told else None
         if words is not None:
             yield Line(
                 protocols=(NAMES[row.protocol],),
@@ -264,7 +264,7 @@ def sections() -> dict[str, Section]:
     found: dict[str, Section] = {}
 
     def of(name: str, title: str) -> Section:
-        # All that bear one label are one server.
+        # All of one vendor are one server.
         entry = entries.get(name)
         key = entry.vendor_or_name if entry is not None and entry.vendor_or_name in entries else name or title
         title = entries[key].title if key in entries else title
@@ -276,7 +276,7 @@ def sections() -> dict[str, Section]:
         server = read(path)
         section = of(server.provider, server.server)
         section.lines += [_quirk_line(quirk, server, path) for quirk in server.quirk]
-        section.told |= {(server.protocol, ability) for quirk in server.quirk for ability in quirk.rows}
+        section.told |= {(server.protocol, name) for quirk in server.quirk for name in quirk.capabilities}
     for row in ROWS:
         if row.source:
             section = of(row.vendor or "", row.vendor or EVERYWHERE)

@@ -34,10 +34,9 @@ def translate_request(
     """Write a client's request in the provider's protocol.
 
     `source` may be left out: the protocol is recognised from the shape. `model` is the name the provider knows if it is
-    another, or if the body has none because the URL names it. `vendor` labels the provider; `capabilities` or
-    `capability_rows` say
-    what it takes where the built-in table does not know better. `strict` raises `StrictError` instead of losing what
-    changes the response, "all" instead of any loss.
+    another, or if the body has none because the URL names it. `vendor` is the provider's vendor; `capabilities` or
+    `capability_rows` say what it takes where the built-in table does not know better. `strict` raises `StrictError`
+    instead of losing what changes the response, "all" instead of any loss.
     """
     return translate.translate_request(
         body,

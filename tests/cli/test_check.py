@@ -63,7 +63,7 @@ def test_pitfall_392_a_price_that_is_far_from_the_book_is_a_warning(capfd: pytes
     assert main(["check"]) == 0
     first, second = capfd.readouterr().err.splitlines()
     assert first == (
-        'dragoman: warning: prices."openai/gpt-5.1".input is 0.000002, and the book says 1.25: '
+        'dragoman: warning: prices."openai/gpt-5.1".input is 0.000002, and 1.25 in the price book: '
         "prices are US dollars for a million tokens, and for one request or search"
     )
     assert second == 'dragoman: warning: prices."anthropic/x" is of the provider "anthropic", which is not set up'
@@ -84,13 +84,13 @@ def test_the_summary_fits_a_terminal(columns: int, tmp_path: Path) -> None:
 def test_keys_that_are_all_revoked_let_nobody_in(capfd: pytest.CaptureFixture[str]) -> None:
     put("[keys]\n")
     assert main(["check"]) == 0
-    assert "keys\tnone, but [keys] is there: nobody gets in" in capfd.readouterr().out
+    assert "keys\tnone, but [keys] exists: every request is refused" in capfd.readouterr().out
 
 
 def test_no_file_is_no_problem(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["check"]) == 0
     out = capfd.readouterr().out
-    assert "none: the environment alone" in out
+    assert "none: environment variables only" in out
     assert "echo" in out
 
 
@@ -178,11 +178,11 @@ def test_pitfall_416_targets_without_a_price_are_listed_where_a_line_goes_by_pri
     put(PRICED)
     assert main(["check"]) == 0
     assert capfd.readouterr().err.splitlines() == [
-        'dragoman: warning: models.cheap: the price of local/a is unknown: it comes last; say it in [prices."local/a"]',
+        'dragoman: warning: models.cheap: the price of local/a is unknown: it comes last; set it in [prices."local/a"]',
         "dragoman: warning: models.faithful: the price of local/b is unknown: it comes last; "
-        'say it in [prices."local/b"]',
+        'set it in [prices."local/b"]',
         "dragoman: warning: models.limited: the price of local/a is unknown: it does not pass max_cost; "
-        'say it in [prices."local/a"]',
+        'set it in [prices."local/a"]',
     ]
 
 
@@ -191,7 +191,7 @@ def test_pitfall_416_every_target_that_is_named_and_has_no_price_is_listed(capfd
     assert main(["check"]) == 0
     rows = [line.split("\t") for line in capfd.readouterr().out.splitlines()]
     assert [row[1] for row in rows if row[0] == "no price"] == ["local/a", "local/b"]
-    assert 'say it in [prices."local/a"]' in next(row[2] for row in rows if row[0] == "no price")
+    assert 'set it in [prices."local/a"]' in next(row[2] for row in rows if row[0] == "no price")
 
 
 def test_pitfall_369_what_rules_lead_to_must_have_a_price_where_there_is_a_limit(
@@ -216,7 +216,7 @@ def test_a_collector_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     put(FILE + COLLECTOR)
     assert main(["check"]) == 0
     captured = capfd.readouterr()
-    assert "telemetry\t0.1 of all exchanges to http://127.0.0.1:4318" in captured.out.splitlines()
+    assert "telemetry\t0.1 of all requests to http://127.0.0.1:4318" in captured.out.splitlines()
     assert captured.err == ""
 
 

@@ -64,7 +64,7 @@ def test_what_is_wrong_has_a_next_step_and_no_secret_is_told(tmp_path: Path, env
         "    do: look at providers.box.api_key in the configuration\n"
         '    see: docs/troubleshooting.md, "It does not take the key"\n'
     ) in out
-    assert "  wrong: ANTHROPIC_BASE_URL is set, and nobody listens there\n" in out
+    assert "  wrong: ANTHROPIC_BASE_URL is set, and nothing listens there\n" in out
     assert '    see: docs/troubleshooting.md, "A firewall or proxy may be blocking it"\n' in out
     assert f"  running  http://127.0.0.1:{house.port}\n" in out
     assert f"  process  {os.getpid()}\n" in out
@@ -90,7 +90,7 @@ def test_offline_asks_no_provider(tmp_path: Path, environ: dict[str, str]) -> No
         text = f'[providers.box]\nprotocol = "{CHAT}"\nbase_url = "{base}"\n'
         status, out, _ = piped(["doctor", "--offline", "--config", put(tmp_path, text)], tmp_path, environ)
     assert status == 0
-    assert "nobody, as --offline says" in out
+    assert "none, because of --offline" in out
     assert house.provider.received == []
 
 

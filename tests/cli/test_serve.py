@@ -75,12 +75,12 @@ def test_a_file_that_cannot_be_used_is_told_with_its_place_and_a_remedy(
 # Options that cannot be used, and what has to be said of them.
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "a file that is not there": (("--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
-    "a port beyond all ports": (("--port", "65536"), "--port: expected a whole number from 0 to 65535, found 65536"),
+    "a port beyond all ports": (("--port", "65536"), "--port: expected an integer from 0 to 65535, got 65536"),
     "no workers": (("--workers", "0"), "--workers: "),
     "more workers than any machine has cores": (("--workers", "100000"), "--workers: "),
     "an address for others without keys": (("--host", "0.0.0.0", "--port", "0"), "no gateway key is configured"),
     "a name for others without keys": (("--host", "gateway.example.org", "--port", "0"), "insist with --open"),
-    "no host at all": (("--host", "", "--port", "0"), "--host: expected a text, found an empty one"),
+    "no host at all": (("--host", "", "--port", "0"), "--host: expected a string that is not empty, got an empty one"),
     "a host that is no host": (("--host", "no host", "--port", "0", "--open"), "--host: expected a host name"),
     "an address instead of a host": (("--host", "http://127.0.0.1", "--port", "0"), "--host: expected a host name"),
     "an address of another machine": (("--host", "192.0.2.1", "--port", "0", "--open"), "cannot listen on 192.0.2.1:0"),
@@ -115,7 +115,7 @@ def test_the_greeting_fits_a_terminal_but_for_the_lines_to_copy(capsys: pytest.C
     settings = read_settings(None, {"ANTHROPIC_API_KEY": "sk-ant-not-a-key-0"}, catalogue())
     _greet(settings, protection_of(settings), None, 8484, {})
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "dragoman listens on http://127.0.0.1:8484, configured by the environment alone"
+    assert lines[0] == "dragoman listens on http://127.0.0.1:8484, configured by environment variables only"
     assert all(len(line) <= 100 for line in lines if not line.startswith("  curl "))
 
 

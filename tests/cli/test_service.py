@@ -269,7 +269,7 @@ def test_nothing_is_removed_while_nobody_can_be_told(installed: FakeInit) -> Non
 
 def test_a_service_may_have_no_configuration_and_a_dry_run_makes_no_folder(systemd: FakeInit) -> None:
     status, out, err = service(systemd, "install", "--dry-run")
-    assert (status, err) == (0, "") and "configured by the environment alone" in out
+    assert (status, err) == (0, "") and "configured by environment variables only" in out
     assert "--config" not in out
     assert not (systemd.home / ".config").exists()
 
@@ -304,7 +304,7 @@ def test_pitfall_625_what_the_service_has_not_is_named(installed: FakeInit) -> N
     try:
         status, out, _ = service(installed, "status", OPENAI_API_KEY="sk-another-one", GROQ_API_KEY="gsk-0123456789")
         assert status == 1
-        assert "the configuration names variables that the service has not: MORE_KEY" in out
+        assert "the configuration names environment variables that the service does not have: MORE_KEY" in out
         assert "set in this shell, and not so for the service: OPENAI_API_KEY, GROQ_API_KEY" in out
         status, out, _ = service(installed, "status", "--json")
         told = json.loads(out)

@@ -1,4 +1,4 @@
-"""Rows of abilities are checked when they are read, not when a request comes."""
+"""Rows of capabilities are checked when they are read, not when a request comes."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ call_ids = "mistral"
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[p.capabilities]\n", "x.toml:1: p.capabilities: expected a list of tables, found a table"),
-        ("[p]\ncapabilities = [1]\n", "x.toml:2: p.capabilities[0]: expected a table, found a whole number"),
+        ("[p.capabilities]\n", "x.toml:1: p.capabilities: expected an array of tables, got a table"),
+        ("[p]\ncapabilities = [1]\n", "x.toml:2: p.capabilities[0]: expected a table, got an integer"),
         ("[[p.capabilities]]\nset = {}\n", "x.toml:1: p.capabilities[0].protocol: is missing"),
         ('[[p.capabilities]]\nprotocol = "openai-chat"\n', "x.toml:1: p.capabilities[0].set: is missing"),
         (
@@ -59,11 +59,12 @@ call_ids = "mistral"
         ),
         (
             '[[p.capabilities]]\nprotocol = "openai-chat"\nset = { images = "no" }\n',
-            "x.toml:3: p.capabilities[0].set.images: expected true or false, found a text in quotes",
+            "x.toml:3: p.capabilities[0].set.images: expected a boolean, got a string",
         ),
         (
             '[[p.capabilities]]\nprotocol = "openai-chat"\nset = { call_ids = "long" }\n',
-            "x.toml:3: p.capabilities[0].set.call_ids: expected one of standard, mistral, any, found another",
+            "x.toml:3: p.capabilities[0].set.call_ids: expected one of standard, mistral, any, "
+            'got "long" (example: call_ids = "standard")',
         ),
     ],
 )
@@ -73,5 +74,5 @@ def test_a_row_that_cannot_be_used_has_its_line(text: str, problem: str) -> None
     assert problem in str(refused.value)
 
 
-def test_every_ability_has_a_type_in_plain_words() -> None:
+def test_every_capability_has_a_type_name() -> None:
     assert all(map(expected_of, Capabilities.__struct_fields__))

@@ -22,7 +22,7 @@ def test_names_are_read_and_other_texts_are_what_they_say() -> None:
     [
         ("$MISSING", "the environment variable MISSING is not set", "export MISSING=…"),
         ("${EMPTY}", "the environment variable EMPTY is empty", "export EMPTY=…"),
-        ("$sk-secret", "expected $NAME or ${NAME}, found another text that begins with $", "$$"),
+        ("$sk-secret", "expected $NAME or ${NAME}, got another string that begins with $", "$$"),
     ],
 )
 def test_a_name_that_cannot_be_read_has_a_remedy(text: str, problem: str, remedy: str) -> None:

@@ -49,14 +49,14 @@ def test_every_example_can_be_written(struct: type[Struct], kinds: Mapping[str, 
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("protocol", ["openai-chat", "openai-chat"], "expected each protocol once, found one twice"),
-        ("protocol", "openai", 'expected one of anthropic-messages, openai-chat, openai-responses, found "openai"'),
+        ("protocol", ["openai-chat", "openai-chat"], "expected each protocol once, got one twice"),
+        ("protocol", "openai", 'expected one of anthropic-messages, openai-chat, openai-responses, got "openai"'),
         (
             "base_url",
             {"chat": "http://a"},
-            'expected one of anthropic-messages, openai-chat, openai-responses, found "chat"',
+            'expected one of anthropic-messages, openai-chat, openai-responses, got "chat"',
         ),
-        ("base_url", {"openai-chat": "a"}, "expected an address with http:// or https://, found another"),
+        ("base_url", {"openai-chat": "a"}, "expected an address with http:// or https://, got another"),
     ],
 )
 def test_protocols_are_known_by_their_names(key: str, value: object, problem: str) -> None:
@@ -71,7 +71,7 @@ def test_every_policy_can_be_named(policy: str) -> None:
     assert f"`{policy}`" in file_schema.ROUTE["policy"].type_name
 
 
-def test_abilities_are_plain_values() -> None:
+def test_capabilities_are_plain_values() -> None:
     read = file_schema.CAPABILITY["set"].read
     assert read({"thinking": ["a"], "max_output": 1, "images": True}) == {
         "thinking": ["a"],

@@ -73,13 +73,16 @@ def test_a_hash_is_read_as_it_is_printed_and_nothing_else_is_repeated() -> None:
         ('[keys.a]\nhash = "md5:00"\n', "x.toml:2: keys.a.hash: expected sha256: and 64 hexadecimal digits"),
         ('[keys.a]\nkey = "$NONE"\n', "x.toml:2: keys.a.key: the environment variable NONE is not set (export NONE=…)"),
         (f'[keys.a]\nkey = "{SECRET} x"\n', "x.toml:2: keys.a.key: holds a character that no key has"),
-        (f'[keys.a]\nkey = ["{SECRET}"]\n', "x.toml:2: keys.a.key: expected a text in quotes, found a list"),
+        (f'[keys.a]\nkey = ["{SECRET}"]\n', "x.toml:2: keys.a.key: expected a string, got an array"),
         (f'[keys.a]\nkey = "{SECRET}"\n[keys.b]\nkey = "{SECRET}"\n', "x.toml:3: keys.b: is the same key as keys.a"),
         (f'[keys."a b"]\nkey = "{SECRET}"\n', 'x.toml:1: keys."a b": cannot name a key'),
-        (f'[keys.launch]\nkey = "{SECRET}"\n', "x.toml:1: keys.launch: is what the key of the command line is called"),
+        (f'[keys.launch]\nkey = "{SECRET}"\n', "x.toml:1: keys.launch: is reserved for the key of the command line"),
         (f'[keys.a]\nkay = "{SECRET}"\n', "x.toml:2: keys.a.kay: is not a known key (did you mean key?)"),
-        (f'[keys.a]\nkey = "{SECRET}"\nconcurrency = 0\n', "x.toml:3: keys.a.concurrency: expected a whole number"),
-        (f'[keys]\na = "{SECRET}"\n', "x.toml:2: keys.a: expected a table, found a text in quotes"),
+        (
+            f'[keys.a]\nkey = "{SECRET}"\nconcurrency = 0\n',
+            "x.toml:3: keys.a.concurrency: expected an integer from 1 to 100000, got 0",
+        ),
+        (f'[keys]\na = "{SECRET}"\n', "x.toml:2: keys.a: expected a table, got a string"),
     ],
 )
 def test_what_cannot_be_a_key_is_told_without_showing_it(text: str, problem: str) -> None:

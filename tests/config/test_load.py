@@ -403,7 +403,7 @@ def test_credentials_are_not_those_of_the_folder_that_one_happens_to_be_in(
 )
 def test_workers_that_share_no_file_are_warned_of(tmp_path: Path, more: str, warned: bool) -> None:
     settings = settings_of(tmp_path, f"[server]\n{more}\n")
-    assert any("each of the workers" in warning for warning in settings.warnings) is warned
+    assert any("each worker stores only its own responses" in warning for warning in settings.warnings) is warned
 
 
 def test_records_without_a_file_are_warned_of(tmp_path: Path) -> None:

@@ -56,14 +56,14 @@ def test_lines_within_lines_have_a_bound(tmp_path: Path, order: int) -> None:
     assert len(settings_of(tmp_path, written(dict(list(chain.items())[::order]))).routes) == MAX_DEPTH
     chain = {"l0": ["l1"]} | chain
     (told,) = problems_of(tmp_path, written(dict(list(chain.items())[::order])))
-    assert "models.l0: has more than 8 lines within each other (name their targets instead)" in told
+    assert "models.l0: has more than 8 routes within each other (name their targets instead)" in told
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["from above", "from below"])
 def test_a_long_chain_is_told_of_and_no_more(tmp_path: Path, order: int) -> None:
     chain = {f"l{count}": [f"l{count + 1}"] for count in range(3000)} | {"l3000": ["echo/x"]}
     told = problems_of(tmp_path, written(dict(list(chain.items())[::order])))
-    assert any("lines within each other" in each for each in told)
+    assert any("routes within each other" in each for each in told)
 
 
 def test_lines_that_double_at_every_step_are_not_followed(tmp_path: Path) -> None:
@@ -71,6 +71,6 @@ def test_lines_that_double_at_every_step_are_not_followed(tmp_path: Path) -> Non
     lines |= {"a7": ["echo/a", "echo/c"], "b7": ["echo/b", "echo/d"]}
     told = problems_of(tmp_path, written(lines))
     assert told == [
-        f"{line}: models.{side}0: comes to 256 targets, of {MAX_TARGETS} at most (leave some out)"
+        f"{line}: models.{side}0: has 256 targets in total, of {MAX_TARGETS} at most (leave some out)"
         for line, side in ((2, "a"), (3, "b"))
     ]

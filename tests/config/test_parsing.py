@@ -31,7 +31,10 @@ BOMBS: dict[str, tuple[Callable[[int], bytes], str]] = {
     "a deep table": (lambda n: b"a = " + b"{a=" * n, "is nested too deeply"),
     "many places deep inside": (lambda n: b"a = " + b"[" * 100 + b"1," * n + b"]" * 100, "is nested too deeply"),
     "a number of many digits": (lambda n: b"a = " + b"9" * n, "is not TOML"),
-    "the same in another base": (lambda n: b"[t]\na = [0x" + b"f" * n + b"]", "x.toml:2: t.a[0]: is a number of more"),
+    "the same in another base": (
+        lambda n: b"[t]\na = [0x" + b"f" * n + b"]",
+        "x.toml:2: t.a[0]: is an integer of more",
+    ),
     "no text": (lambda n: b"\xff" * n, "is not text in UTF-8"),
     "an unended text": (lambda n: b'a = "' + b"x" * n, "is not TOML"),
     "many quotes": (lambda n: b'"' * n, "is not TOML"),

@@ -11,7 +11,7 @@ from dragoman.routing.route import RuleCondition
 from tests.config.support import problems_of, settings_of
 
 KEY = {"OPENAI_API_KEY": "sk-1"}
-NEITHER = "expected provider/model or the name of another line, found"
+NEITHER = "expected provider/model or the name of another route, got"
 
 
 def test_lines_keep_their_order(tmp_path: Path) -> None:
@@ -63,23 +63,22 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
         ),
         (
             '"a" = "openai/x@anthropic-messages"',
-            "models.a: asks openai for anthropic-messages, which it does not speak (it speaks openai-responses, "
+            "models.a: names the protocol anthropic-messages, which openai does not speak (it speaks openai-responses, "
             "openai-chat)",
         ),
         (
             '"a" = ["openai/x@openai-chat", "openai/x"]',
-            'models.a[1]: names "openai/x" once more (leave it out; retries asks the same target again)',
+            'models.a[1]: names "openai/x" once more (remove it; retries repeats the call to the same target)',
         ),
-        ('"a" = {}', 'models.a: is an empty table (for example to = "openai/gpt-5.1")'),
+        ('"a" = {}', 'models.a: is an empty table (example: to = "openai/gpt-5.1")'),
         ('"a" = "docker/x"', 'models.a: names the provider "docker", which is not set up (add [providers.docker])'),
-        ('"a" = "x"', f'models.a: {NEITHER} "x" (for example "openai/gpt-5.1")'),
-        ('"a" = "openai/"', f'models.a: {NEITHER} "openai/" (for example "openai/gpt-5.1")'),
-        ('"a" = "openai/x y"', f'models.a: {NEITHER} "openai/x y" (for example "openai/gpt-5.1")'),
-        ('"*" = ""', f'models."*": {NEITHER} "" (for example "openai/gpt-5.1")'),
+        ('"a" = "x"', f'models.a: {NEITHER} "x" (example: "openai/gpt-5.1")'),
+        ('"a" = "openai/"', f'models.a: {NEITHER} "openai/" (example: "openai/gpt-5.1")'),
+        ('"a" = "openai/x y"', f'models.a: {NEITHER} "openai/x y" (example: "openai/gpt-5.1")'),
+        ('"*" = ""', f'models."*": {NEITHER} "" (example: "openai/gpt-5.1")'),
         (
             '"a" = 1',
-            "models.a: expected a target in quotes, a list of them or a table, found a whole number "
-            '(for example "claude-*"',
+            'models.a: expected a string, an array of strings or a table, got an integer (example: "claude-*"',
         ),
         (
             'gpt-5.1 = "openai/x"',
@@ -90,102 +89,103 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
         ('"a" = "openai/*"', "models.a: has a * in its target alone"),
         ('"a b" = "openai/x"', 'models."a b": expected a model name'),
         ('"" = "openai/x"', 'models."": expected a model name'),
-        ('"a" = { strict = true }', 'models.a.to: is missing (for example to = "openai/gpt-5.1")'),
+        ('"a" = { strict = true }', 'models.a.to: is missing (example: to = "openai/gpt-5.1")'),
         ('"a" = { to = "openai/x", strikt = true }', "models.a.strikt: is not a known key (did you mean strict?)"),
-        ('"a" = { to = 1 }', "models.a.to: expected a text in quotes, found a whole number"),
-        ('"a" = []', "models.a: expected at least one, found an empty list"),
-        ('"a" = ["echo/x", 1]', "models.a: expected a text in quotes, found a whole number"),
+        ('"a" = { to = 1 }', "models.a.to: expected a string, got an integer"),
+        ('"a" = []', "models.a: expected at least one string, got an empty array"),
+        ('"a" = ["echo/x", 1]', "models.a: expected a string, got an integer"),
         ('"a" = ["echo/x", "openia/x"]', 'models.a[1]: names the provider "openia", which is not set up (did you mean'),
         ('"a" = ["echo/x", "echo/*"]', "models.a[1]: has a * in its target alone (put one into the name, too, or"),
         (
             '"a" = ["echo/x", "echo/x"]',
-            'models.a[1]: names "echo/x" once more (leave it out; retries asks the same target again)',
+            'models.a[1]: names "echo/x" once more (remove it; retries repeats the call to the same target)',
         ),
         (
             '"a" = { to = "echo/x", targets = ["echo/y"] }',
             "models.a.targets: stands beside to (keep one of them, to for one target)",
         ),
-        ('"a" = { targets = [] }', "models.a.targets: expected at least one, found an empty list (for example"),
-        ('"a" = { targets = {} }', "models.a.targets: expected at least one, found an empty table (for example"),
+        ('"a" = { targets = [] }', "models.a.targets: expected at least one string, got an empty array (example:"),
+        ('"a" = { targets = {} }', "models.a.targets: expected at least one target, got an empty table (example:"),
         (
             '"a" = { targets = "echo/x" }',
-            "models.a.targets: expected a list of targets, or a table of weights, found a text in quotes",
+            "models.a.targets: expected an array of targets, or a table of weights, got a string",
         ),
         (
             '"a" = { to = "echo/x", policy = "cheepest" }',
-            "models.a.policy: expected one of fallback, weighted, round-robin, cheapest, fastest, least-loss, found "
+            "models.a.policy: expected one of fallback, weighted, round-robin, cheapest, fastest, least-loss, got "
             '"cheepest" (did you mean cheapest?)',
         ),
         (
             '"a" = { policy = "wieghted", targets = { "echo/x" = 1 } }',
-            "models.a.policy: expected one of fallback, weighted, round-robin, cheapest, fastest, least-loss, found "
+            "models.a.policy: expected one of fallback, weighted, round-robin, cheapest, fastest, least-loss, got "
             '"wieghted" (did you mean weighted?)',
         ),
-        ('"a" = { to = "echo/x", policy = 1 }', "models.a.policy: expected a text in quotes, found a whole number"),
+        ('"a" = { to = "echo/x", policy = 1 }', "models.a.policy: expected a string, got an integer"),
         (
             '"a" = { policy = "cheapest", targets = { "echo/x" = 1 } }',
-            'models.a.targets: has weights, which cheapest does not ask for (write a list, or policy = "weighted")',
+            'models.a.targets: has weights, which cheapest does not use (write an array, or policy = "weighted")',
         ),
         (
             '"a" = { targets = { "echo/x" = 1 } }',
-            'models.a.targets: has weights, which fallback does not ask for (write a list, or policy = "weighted")',
+            'models.a.targets: has weights, which fallback does not use (write an array, or policy = "weighted")',
         ),
         (
             '"a" = { policy = "weighted", targets = ["echo/x"] }',
-            "models.a.targets: has no weights (for example",
+            "models.a.targets: has no weights (example:",
         ),
         (
             '"a" = { policy = "weighted", targets = { "echo/x" = 0.5 } }',
-            'models.a.targets: for "echo/x": expected a whole number, found a number (for example targets = {',
+            'models.a.targets: for "echo/x": expected an integer from 0 to 1000000, got a float (example: targets = {',
         ),
         (
             '"a" = { policy = "weighted", targets = { "echo/x" = -1, "echo/y" = 2 } }',
-            'models.a.targets: for "echo/x": expected a whole number from 0 to 1000000, found -1',
+            'models.a.targets: for "echo/x": expected an integer from 0 to 1000000, got -1',
         ),
         (
             '"a" = { policy = "weighted", targets = { "echo/x" = true } }',
-            'models.a.targets: for "echo/x": expected a whole number, found true or false without quotes',
+            'models.a.targets: for "echo/x": expected an integer from 0 to 1000000, got a boolean',
         ),
         (
             '"a" = { policy = "weighted", targets = { "echo/x" = 0, "echo/y" = 0 } }',
-            'models.a.targets: expected a weight above 0, found none (for example targets = { "a/m" = 80, ',
+            'models.a.targets: expected a weight above 0, got none (example: targets = { "a/m" = 80, ',
         ),
         (
             '"a" = { policy = "weighted", targets = { "ecko/x" = 1 } }',
             'models.a.targets."ecko/x": names the provider "ecko", which is not set up (did you mean echo?)',
         ),
-        ('"a" = { to = "echo/x", retries = 6 }', "models.a.retries: expected a whole number from 0 to 5, found 6"),
-        ('"a" = { to = "echo/x", retries = -1 }', "models.a.retries: expected a whole number from 0 to 5, found -1"),
+        ('"a" = { to = "echo/x", retries = 6 }', "models.a.retries: expected an integer from 0 to 5, got 6"),
+        ('"a" = { to = "echo/x", retries = -1 }', "models.a.retries: expected an integer from 0 to 5, got -1"),
         ('"a" = { to = "echo/x", first_byte = "20 x" }', "models.a.first_byte: expected a duration with a unit of"),
         ('"a" = { to = "echo/x", first_byte = 0 }', "models.a.first_byte: expected a duration from 0.001 s"),
         (
             '"a" = { to = "echo/x", max_cost = "5 ct" }',
-            "models.a.max_cost: expected US dollars as a number without quotes, found a text in quotes",
+            "models.a.max_cost: expected US dollars as a number, got a string",
         ),
-        ('"a" = { to = "echo/x", max_cost = -1 }', "models.a.max_cost: expected US dollars from 0 to 1000000, found"),
-        ('"a" = { to = "echo/x", max_cost = nan }', "models.a.max_cost: expected US dollars from 0 to 1000000, found"),
+        ('"a" = { to = "echo/x", max_cost = -1 }', "models.a.max_cost: expected US dollars from 0 to 1000000, got"),
+        ('"a" = { to = "echo/x", max_cost = nan }', "models.a.max_cost: expected US dollars from 0 to 1000000, got"),
         ('"a" = { to = "echo/x", max_cost = true }', "models.a.max_cost: expected US dollars as a number"),
-        ('"a" = { to = "echo/x", sticky = "no" }', "models.a.sticky: expected true or false without quotes"),
+        ('"a" = { to = "echo/x", sticky = "no" }', "models.a.sticky: expected a boolean"),
         (
             '"a" = { to = "echo/x", fallback_on_refusal = 1 }',
-            "models.a.fallback_on_refusal: expected true or false without quotes",
+            "models.a.fallback_on_refusal: expected a boolean",
         ),
         (
             '"a" = { to = "echo/x", rules = {} }',
-            "models.a.rules: expected a list of tables, found a table (begin a line",
+            "models.a.rules: expected an array of tables, got a table (begin a line",
         ),
-        ('"a" = { to = "echo/x", rules = [1] }', "models.a.rules[0]: expected a table, found a whole number"),
+        ('"a" = { to = "echo/x", rules = [1] }', "models.a.rules[0]: expected a table, got an integer"),
         (
             '"a" = { to = "echo/x", rules = [{ to = "echo/y" }] }',
-            "models.a.rules[0].when: is missing (for example when = { input_tokens_over = 60_000 })",
+            "models.a.rules[0].when: is missing (example: when = { input_tokens_over = 60_000 })",
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = {}, to = "echo/y" }] }',
-            "models.a.rules[0].when: expected what must be so, found an empty table, which would fit always",
+            "models.a.rules[0].when: expected at least one condition, got an empty table, which every request "
+            "would match",
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = true, to = "echo/y" }] }',
-            "models.a.rules[0].when: expected a table, found true or false without quotes",
+            "models.a.rules[0].when: expected a table, got a boolean",
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { inputtokensover = 1 }, to = "echo/y" }] }',
@@ -193,11 +193,11 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { input_tokens_over = "1" }, to = "echo/y" }] }',
-            "models.a.rules[0].when.input_tokens_over: expected a whole number, found a text in quotes",
+            'models.a.rules[0].when.input_tokens_over: expected an integer from 0 to 1000000000, got the string "1"',
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { tools = true } }] }',
-            'models.a.rules[0].to: is missing (for example to = "openai/gpt-5.1")',
+            'models.a.rules[0].to: is missing (example: to = "openai/gpt-5.1")',
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { tools = true }, to = "echo/y", policy = "cheapest" }] }',
@@ -206,7 +206,7 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
         (
             '"a" = { to = "echo/x", rules = [{ when = { tools = true }, to = "echo/y" }, '
             '{ when = { tools = true }, to = "echo/z" }] }',
-            "models.a.rules[1].when: asks for the same as a rule before it, which goes first (leave one of them out",
+            "models.a.rules[1].when: has the same conditions as an earlier rule, which goes first (remove one of them",
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { tools = true }, targets = ["ecko/y"] }] }',
@@ -214,19 +214,21 @@ def test_a_target_may_ask_for_a_protocol_of_its_provider(tmp_path: Path) -> None
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { tools = true }, targets = { "echo/y" = 1 } }] }',
-            "models.a.rules[0].targets: has weights, which fallback does not ask for",
+            "models.a.rules[0].targets: has weights, which fallback does not use",
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { key = "laptop" }, to = "echo/y" }] }',
-            'models.a.rules[0].when.key: names the key "laptop", which is not there (add [keys.laptop])',
+            'models.a.rules[0].when.key: names the key "laptop", which does not exist (add [keys.laptop])',
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { thread = "subagents" }, to = "echo/y" }] }',
-            'models.a.rules[0].when.thread: names the class "subagents", which is not there (did you mean "subagent"?)',
+            'models.a.rules[0].when.thread: names the thread class "subagents", which does not exist '
+            '(did you mean "subagent"?)',
         ),
         (
             '"a" = { to = "echo/x", rules = [{ when = { thread = "zzz" }, to = "echo/y" }] }',
-            'models.a.rules[0].when.thread: names the class "zzz", which is not there (say one of main, subagent,',
+            'models.a.rules[0].when.thread: names the thread class "zzz", which does not exist '
+            "(write one of main, subagent,",
         ),
         ('"a" = "a"', "models.a: leads back to itself: a → a (take one of them out of the circle)"),
         ('"a*" = { to = "echo/x", rules = [{ when = { tools = true }, to = "ab" }] }', 'models."a*": leads back to'),
@@ -239,7 +241,7 @@ def test_a_line_that_cannot_be_used_has_its_place(tmp_path: Path, line: str, pro
 
 def test_a_provider_that_cannot_be_used_is_not_told_of_twice(tmp_path: Path) -> None:
     (told,) = problems_of(tmp_path, '[providers.openai]\napi_key = 1\n[models]\na = "openai/x"\n')
-    assert told.startswith("2: providers.openai.api_key: expected a text")
+    assert told.startswith("2: providers.openai.api_key: expected a string")
 
 
 SEVERAL = """
@@ -301,7 +303,7 @@ targets = [
 """
     assert problems_of(tmp_path, text, KEY) == [
         '4: models.smart[1]: names the provider "openia", which is not set up (did you mean openai?)',
-        '6: models.smart2.to: is missing (for example to = "openai/gpt-5.1")',
+        '6: models.smart2.to: is missing (example: to = "openai/gpt-5.1")',
         f'8: models.smart2.rules[0].to: {NEITHER} "smrt" (did you mean smart?)',
         "12: models.other.targets[1]: has a * in its target alone (put one into the name, too, or name the model)",
     ]
@@ -309,7 +311,7 @@ targets = [
 
 def test_a_line_is_named_without_a_star(tmp_path: Path) -> None:
     (told,) = problems_of(tmp_path, '[models]\n"a-*" = "echo/*"\n"b-*" = "a-*"\n')
-    assert told == '3: models."b-*": has a * in the name of a line (write provider/model there)'
+    assert told == '3: models."b-*": has a * in the name of a route (write provider/model there)'
 
 
 def test_a_gateway_key_of_the_command_line_may_be_named(tmp_path: Path) -> None:

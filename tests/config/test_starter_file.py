@@ -49,11 +49,11 @@ def test_the_file_can_be_used(
 
 def test_it_reads_well() -> None:
     assert render_starter_file([OPENAI, OLLAMA], [], HASH).splitlines() == [
-        "# Written by `dragoman init`. A change applies without a restart; `dragoman check` says what is wrong.",
-        "# `$NAME` is a variable of the environment: keys stay where they are.",
+        "# Written by `dragoman init`. A change applies without a restart; `dragoman check` reports what is wrong.",
+        "# `$NAME` is an environment variable: keys stay where they are.",
         "",
         "[server]",
-        '# host = "127.0.0.1"        # whom it listens for: this machine alone',
+        '# host = "127.0.0.1"        # this machine alone',
         "# port = 8484",
         "",
         "# OpenAI: its models are openai/MODEL; by itself also gpt-5*",
@@ -65,11 +65,11 @@ def test_it_reads_well() -> None:
         '# base_url = "http://127.0.0.1:11434/v1"',
         "",
         "[models]",
-        "# Names of your own; the next target answers where one cannot:",
+        "# Names of your own; if a target fails, the next one is called:",
         '# "fast" = "ollama/qwen3"',
         '# "smart" = ["ollama/MODEL", "openai/MODEL"]',
         "",
-        "# Who sends the key with this hash gets in, and nobody else; `dragoman key new` makes another.",
+        "# Only requests with the key of this hash are accepted; `dragoman key new` makes another.",
         "[keys.default]",
         f'hash = "{HASH}"',
     ]

@@ -50,8 +50,8 @@ def test_every_problem_is_told_in_the_order_of_the_file() -> None:
     place.refuse_others(KINDS)
     assert problems_of(place) == [
         "x.toml:2: t.prot: is not a known key (did you mean port?)",
-        "x.toml:3: t.strict: expected true or false without quotes, found a text in quotes (for example strict = true)",
-        "x.toml:4: t.port: expected a whole number from 0 to 65535, found -1 (for example port = 8484)",
+        "x.toml:3: t.strict: expected a boolean, got a string (example: strict = true)",
+        "x.toml:4: t.port: expected an integer from 0 to 65535, got -1 (example: port = 8484)",
         'x.toml:5: t."a b": is not a known key (known are port, strict)',
     ]
 
@@ -59,7 +59,7 @@ def test_every_problem_is_told_in_the_order_of_the_file() -> None:
 def test_a_value_in_place_of_a_table() -> None:
     place = table("t = 1\n")
     assert place.tables() == {}
-    assert problems_of(place) == ["x.toml:1: t: expected a table, found a whole number (begin a line with [t])"]
+    assert problems_of(place) == ["x.toml:1: t: expected a table, got an integer (begin a line with [t])"]
 
 
 def test_problems_are_known_by_their_keys() -> None:

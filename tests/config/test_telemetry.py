@@ -82,12 +82,12 @@ def test_without_the_extra_it_is_left_out_with_the_remedy(tmp_path: Path, monkey
         ('endpoint = "collector:4318"', "telemetry.endpoint expected an address with http:// or https://"),
         ('endpoint = "https://me:secret@collector"', "telemetry.endpoint expected an address without credentials"),
         ('endpoint = "$UNFIT"', "telemetry.endpoint expected an address with http:// or https://"),
-        ("endpoint = 4318", "telemetry.endpoint expected a text in quotes, found a whole number"),
+        ("endpoint = 4318", "telemetry.endpoint expected a string, got an integer"),
         ('endpoint = "http://a"\nsample_ratio = 2', "telemetry.sample_ratio expected a number from 0 to 1"),
         ('endpoint = "http://a"\nheaders = { "a b" = "c" }', "telemetry.headers expected a header name"),
         ('endpoint = "http://a"\nheaders = { a = "$BROKEN" }', "telemetry.headers a holds a character that no header"),
-        ('endpoint = "http://a"\nattributes = ["a"]', "telemetry.attributes expected a table of names and texts"),
-        ('endpoint = "http://a"\nattributes = { a = 1 }', "telemetry.attributes expected a text in quotes"),
+        ('endpoint = "http://a"\nattributes = ["a"]', "telemetry.attributes expected a table of names and strings"),
+        ('endpoint = "http://a"\nattributes = { a = 1 }', "telemetry.attributes expected a string"),
         ('endpoint = "http://a"\nratio = 1', "telemetry.ratio is not a known key"),
     ],
 )
@@ -128,6 +128,6 @@ def test_a_warning_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("storage", ["record_requests = false", 'path = ":memory:"'])
 def test_without_records_there_is_nothing_to_tell(tmp_path: Path, storage: str) -> None:
     text = f'[telemetry]\nendpoint = "http://127.0.0.1:4318"\n[storage]\n{storage}\n'
-    told = "telemetry tells what is written down of exchanges, and nothing is: [storage] has no records or no file"
+    told = "telemetry exports request records, and there are none: [storage] has record_requests = false or no file"
     assert told in settings_of(tmp_path, text, {"HOME": str(tmp_path)}).warnings
     assert told not in settings_of(tmp_path, text.partition("[storage]")[0], {"HOME": str(tmp_path)}).warnings

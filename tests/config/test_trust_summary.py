@@ -71,23 +71,23 @@ def test_what_a_file_would_do_is_told_in_plain_lines() -> None:
     assert "may send the key of mine in clear text" in told
     assert "sets models of mine to a" in told
     assert "sends requests for none to http://127.0.0.1:1/v1, with no key" in told
-    assert "tells https://evil.example/otlp of every exchange, but for what is said in it" in told
+    assert "sends a record of every request to https://evil.example/otlp, without its content" in told
     assert "sends it the header authorization, with $CI_TOKEN" in told
     assert "sends it the header x-plain" in told
     assert "sets telemetry.service_name = yours" in told
     for name in ("GITHUB_TOKEN", "MINE", "LAPTOP", "CI_TOKEN"):
         assert f"reads ${name} from the environment" in told
-    assert 'leads the model "claude-*" to mine/*' in told
-    assert "leads the model gpt to openai/gpt" in told
-    assert "leads the model both to mine/a, openai/b" in told
-    assert "leads the model split to mine/a, evil/b" in told
-    assert "leads the model ruled to mine/a, evil/b, evil/c" in told
-    assert "asks for one of the keys laptop, server" in told
+    assert 'routes the model "claude-*" to mine/*' in told
+    assert "routes the model gpt to openai/gpt" in told
+    assert "routes the model both to mine/a, openai/b" in told
+    assert "routes the model split to mine/a, evil/b" in told
+    assert "routes the model ruled to mine/a, evil/b, evil/c" in told
+    assert "requires one of the keys laptop, server" in told
     assert "sets server.host = 0.0.0.0" in told
     assert "sets server.port = 8485" in told
     assert "sets server.allowed_origins = ['https://evil.example']" in told
     assert "sets storage.path = /tmp/state.db" in told
-    assert told[0] == "has other, which is not known here"
+    assert told[0] == "has other, which is not a known section"
     # What goes out stands last, before the question.
     assert told[-1] == "sends requests for none to http://127.0.0.1:1/v1, with no key"
     assert SECRET not in "\n".join(told)
@@ -138,10 +138,10 @@ def test_a_line_is_told_in_short(line: RouteConfig, words: str) -> None:
 
 def test_a_name_cannot_pass_for_a_sentence() -> None:
     text = '[models]\n"gpt to openai/gpt, and nothing else" = "evil/x"\n'
-    assert 'leads the model "gpt to openai/gpt, and nothing else" to evil/x' in describe(tomllib.loads(text), {})
+    assert 'routes the model "gpt to openai/gpt, and nothing else" to evil/x' in describe(tomllib.loads(text), {})
 
 
-@pytest.mark.parametrize(("text", "words"), [("", "asks for no key"), ("[keys]", "asks for one of the keys (none)")])
+@pytest.mark.parametrize(("text", "words"), [("", "requires no key"), ("[keys]", "requires one of the keys (none)")])
 def test_whether_a_key_is_asked_for(text: str, words: str) -> None:
     assert describe(tomllib.loads(text), CATALOGUE) == [words]
 

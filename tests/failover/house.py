@@ -34,7 +34,7 @@ GATEWAY_KEY = "dgm_key-of-the-clients-0123456789abcdef"
 _LOOKS = 10
 _ANOTHER = {MESSAGES: CHAT, CHAT: RESPONSES, RESPONSES: MESSAGES}
 IMPATIENT = f"connect = {LIMIT}\nfirst_byte = {LIMIT}\nidle = {LIMIT}\n"
-# A stream that has not begun after `hold` gets a status without a route, which a busy machine must not cause.
+# A stream that has not begun after `heartbeat_after` gets a status without a route: a busy machine must not cause it.
 PATIENT = '[routing]\nheartbeat_after = "10 min"\n'
 # Routes to the healthy providers, which a busy machine may delay for longer than the timeouts above.
 _WELL = "".join(f'"well-{name}" = {{ to = "good-{name}/served", first_byte = "2 min" }}\n' for name in NAMES.values())

@@ -49,8 +49,8 @@ def test_nothing_is_told_twice_of_a_server() -> None:
 
 def test_a_quirk_stands_for_rows_that_there_are() -> None:
     rows = [*ROWS, *(row for entry in catalogue().values() for row in entry.capabilities)]
-    abilities = {name for row in rows for name in row.changes}
-    assert {name for path in FILES for quirk in read(path).quirk for name in quirk.rows} - abilities == set()
+    capabilities = {name for row in rows for name in row.changes}
+    assert {name for path in FILES for quirk in read(path).quirk for name in quirk.capabilities} - capabilities == set()
 
 
 def test_words_are_for_abilities_that_exist() -> None:

@@ -32,8 +32,8 @@ class Quirk(_Table, frozen=True, kw_only=True):
     since: str = ""
     # `path::name` of a test; empty if recordings name the quirk.
     test: str = ""
-    # Abilities in rows of the server that say the same in fewer words; docs/quirks.md leaves them out.
-    rows: tuple[str, ...] = ()
+    # Capabilities in rows of the server that say the same in fewer words; docs/quirks.md leaves them out.
+    capabilities: tuple[str, ...] = ()
 
 
 class Call(_Table, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class Server(_Table, frozen=True, kw_only=True):
     server: str
     protocol: str
     model: str
-    # Its name in the catalogue, or the label of the upstream; "" where it is nobody's in particular.
+    # Its name in the catalogue, or its vendor; "" where it is nobody's in particular.
     provider: str = ""
     quirk: tuple[Quirk, ...] = ()
     recording: tuple[Recording, ...] = ()

@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_opened_is_told_with_a_remedy(tmp_path: Path, cont
     with pytest.raises(ConfigError) as told:
         open_tables(str(file), 30)
     assert told.value.key == "storage.path"
-    assert "keep = false" in told.value.remedy
+    assert "store_responses = false" in told.value.remedy
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])

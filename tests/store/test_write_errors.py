@@ -14,7 +14,7 @@ from dragoman.errors import ConfigError
 from dragoman.store import not_writable, open_tables
 from tests.store.other_users import as_nobody, unwritable_folder
 
-ELSEWHERE = "name a file elsewhere, or set keep = false"
+ELSEWHERE = "name a file elsewhere, or set store_responses = false"
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_file_system_that_is_read_only_is_told_as_such(folder: Path) -> None:
     told = not_writable(
         folder / "state.db", OSError(errno.EROFS, "Read-only"), key="storage.path", otherwise="do otherwise"
     )
-    assert str(told) == f"storage.path: {folder} is on a file system that nobody can write to (do otherwise)"
+    assert str(told) == f"storage.path: {folder} is on a read-only file system (do otherwise)"
 
 
 def test_a_read_only_file_system_is_not_taken_for_what_a_user_may_not(
@@ -70,7 +70,7 @@ def test_a_read_only_file_system_is_not_taken_for_what_a_user_may_not(
     told = not_writable(
         folder / "state.db", sqlite3.OperationalError("unable to open database file"), key="storage.path", otherwise="x"
     )
-    assert str(told) == f"storage.path: {folder} is on a file system that nobody can write to (x)"
+    assert str(told) == f"storage.path: {folder} is on a read-only file system (x)"
 
 
 def test_what_has_another_reason_is_not_told_as_this(tmp_path: Path) -> None:

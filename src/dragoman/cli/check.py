@@ -95,7 +95,7 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
                 continue
             then = "it comes last" if route.max_cost is None else "it does not pass max_cost"
             section = f"[prices.{dotted((target.id,))}]"
-            yield f"models.{dotted((route.pattern,))}: the price of {target.id} is unknown: {then}; say it in {section}"
+            yield f"models.{dotted((route.pattern,))}: the price of {target.id} is unknown: {then}; set it in {section}"
 
 
 def _needs_prices(route: RouteConfig) -> bool:
@@ -117,12 +117,16 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     """What was found: what it is, its name if it has one, and words."""
     server = settings.server
     host = f"[{server.host}]" if ":" in server.host else server.host
-    yield "file", settings.file or "none: the environment alone"
+    yield "file", settings.file or "none: environment variables only"
     yield "address", f"http://{host}:{server.port}" + _strict(server.strict)
-    none = "none, but [keys] is there: nobody gets in" if settings.keys_table else "none: whoever reaches it may use it"
+    none = (
+        "none, but [keys] exists: every request is refused"
+        if settings.keys_table
+        else "none: every client that reaches it may use it"
+    )
     yield "keys", str(len(settings.keys) or none)
     if settings.telemetry.endpoint:
-        yield "telemetry", f"{settings.telemetry.sample_ratio:.4g} of all exchanges to {settings.telemetry.endpoint}"
+        yield "telemetry", f"{settings.telemetry.sample_ratio:.4g} of all requests to {settings.telemetry.endpoint}"
     for provider in settings.listed():
         yield "providers", provider.name, _describe(provider)
     for name, each in settings.absent.items():
@@ -137,7 +141,7 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     for name, patterns in served.items():
         yield "by itself", name, " ".join(patterns)
     for target in _unpriced(settings):
-        yield "no price", target, f"what it costs is not known; say it in [prices.{dotted((target,))}]"
+        yield "no price", target, f"its price is unknown; set it in [prices.{dotted((target,))}]"
 
 
 def _unpriced(settings: Settings) -> Iterator[str]:
@@ -190,7 +194,7 @@ def _live(settings: Settings, screen: OutputScreen) -> int:
     from dragoman.gateway.provider_probe import check_live
 
     with progress() as show_step:
-        show_step("asking the providers …")
+        show_step("calling the providers …")
         outcomes = asyncio.run(check_live(settings))
     rows = [("ok" if ok else "failed", provider, protocol, words) for provider, protocol, ok, words in outcomes]
     documents.write_text("\n".join(table(screen, _LIVE, rows)), screen)

@@ -45,7 +45,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="See whether the file is whole, its sums agree with its rows and with each other, what is referred "
         "to is there, and journals can be read. Nothing is changed. The exit status is 1 if something is wrong.",
     )
-    check.add_argument("--json", action="store_true", help="for programs")
+    check.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     export = actions.add_parser(
         "export",
         help="write out every exchange",

@@ -94,7 +94,7 @@ def named_gateway(options: argparse.Namespace) -> str | None:
     try:
         return None if options.gateway is None else read_url(options.gateway)
     except ConfigError as error:
-        remedy = error.remedy or "for example --gateway https://gateway.example.org"
+        remedy = error.remedy or "example: --gateway https://gateway.example.org"
         raise UsageError(f"--gateway: {error.problem} ({remedy})") from None
 
 

@@ -45,7 +45,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="a request; - is standard input")
     parser.add_argument("--model", help="the model's name, where the request has none because the URL names it")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_all_losses(parser, "the ledgers")
     parser.set_defaults(run=run)
 

@@ -40,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Look which keys are in the environment and which local servers answer, and write a dragoman.toml "
         "that uses them. It holds the names of variables and no key. A file that exists is never changed.",
     )
-    parser.add_argument("--config", metavar="FILE", help="where to write (default: the user's configuration folder)")
+    parser.add_argument("--config", metavar="FILE", help="where to write (default: the user's configuration directory)")
     parser.add_argument("--yes", action="store_true", help="ask nothing: use all that is found")
     parser.add_argument("--key", action="store_true", help="make a gateway key, too, without asking")
     parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")

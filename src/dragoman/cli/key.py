@@ -24,7 +24,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Print a new key, once, and the lines for the configuration: they hold its hash alone.",
     )
     new.add_argument("name", nargs="?", default="default", metavar="NAME", help="what to call it; default if left out")
-    new.add_argument("--json", action="store_true", help="for programs")
+    new.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     new.set_defaults(run=run)
 
 

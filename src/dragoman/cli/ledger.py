@@ -1,4 +1,4 @@
-"""The ledger on a terminal: a table for people, JSON for programs."""
+"""The ledger on a terminal: a table for people, or machine-readable (JSON)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_all_losses(parser, "lines and the page of one")
     parser.add_argument("--ids", action="store_true", help="with the id of each, however little room there is")
     parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
-    parser.add_argument("--json", action="store_true", help="for programs: an object a line")
+    parser.add_argument("--json", action="store_true", help="machine-readable: one JSON object per line")
     add_config(parser)
     parser.set_defaults(run=run)
 

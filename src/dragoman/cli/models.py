@@ -53,7 +53,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "pattern", nargs="?", default="", metavar="PATTERN", help="a part of the name, or a shell pattern"
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="for programs")
+    form.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     form.add_argument("--names", action="store_true", help="the names alone, one a line")
     parser.add_argument("--live", action="store_true", help="ask the providers, and not the gateway that is running")
     add_gateway(parser)

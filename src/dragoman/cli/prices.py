@@ -60,7 +60,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="a part of provider/model, or a pattern with *; all if left out",
     )
     parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     parser.set_defaults(run=run)
     # A command of its own, so that the help of each lists what works with it.
     new = commands.add_parser(

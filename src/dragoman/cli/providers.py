@@ -54,7 +54,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
     parser.add_argument("--configured", action="store_true", help="only those that are set up")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     parser.set_defaults(run=run)
 
 

@@ -55,7 +55,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="the request; - is standard input; left out, a small one"
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     parser.add_argument(
         "--client",
         choices=NAMES,

@@ -172,7 +172,7 @@ def _is_service(options: argparse.Namespace) -> bool:
         return False
     if state.running:
         who = f"process {state.pid}, " if state.pid else ""
-        who += f"configured by {installed.config or 'the environment alone'}"
+        who += f"configured by {installed.config or 'environment variables only'}"
         documents.complain(f"warning: a service runs beside this one ({who}): `dragoman service stop` ends it")
     return False
 
@@ -241,7 +241,7 @@ def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
         try:
             overrides[name] = kind.read(value)
         except ConfigError as error:
-            remedy = error.remedy or "for example --{} {}".format(name, kind.example.strip('"'))
+            remedy = error.remedy or "example: --{} {}".format(name, kind.example.strip('"'))
             raise UsageError(f"--{name}: {error.problem} ({remedy})") from None
     keys = (*settings.keys, *_command_line_keys(settings, options.key_hash))
     return replace(settings, server=replace(settings.server, **overrides), keys=keys)
@@ -270,7 +270,7 @@ def _greet(
 ) -> None:
     """Say where the gateway is, whom it calls, and one line to try for each protocol."""
     address = address_to_call(settings.server.host, port)
-    lines = [f"dragoman listens on {address}, configured by {file or 'the environment alone'}"]
+    lines = [f"dragoman listens on {address}, configured by {file or 'environment variables only'}"]
     if settings.keys:
         lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
     elif protection.requires_keys:

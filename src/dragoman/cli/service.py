@@ -54,14 +54,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Say what is written and where, ask, and do it: a unit, and a file with the variables of this "
         "shell that the gateway needs. Once more, after a change of keys, does it anew.",
     )
-    install.add_argument("--config", metavar="FILE", help="configuration (default: the one of your own folder)")
+    install.add_argument(
+        "--config", metavar="FILE", help="configuration (default: the one in your configuration directory)"
+    )
     status = actions.add_parser(
         "status",
         help="whether it runs, with which configuration and variables",
         description="Tell whether the service runs, its configuration, the names of the variables that it has, those "
         "that it lacks or that this shell has otherwise, and where its log is. The exit status is 1 if it is not well.",
     )
-    status.add_argument("--json", action="store_true", help="for programs")
+    status.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     stop = actions.add_parser(
         "stop",
         help="stop it until you log in again, or start it",
@@ -147,14 +149,14 @@ def _plan(options: argparse.Namespace) -> _Plan:
     variables = variables_for(named_variables(file), os.environ, catalogue())
     named = ("--config", str(file)) if file is not None else ()
     job = Job(
-        # The folder of the configuration is no place to find modules in.
+        # The directory of the configuration is no place to find modules in.
         command=(sys.executable, "-P", "-m", "dragoman", "serve", *named, OPTION, str(env_file)),
         directory=str(env_file.parent),
         stop_seconds=round(settings.timeouts.lame_duck + settings.timeouts.drain) + _STOP_SECONDS,
         log=str(manager.log or ""),
     )
     if not all(word.isprintable() for word in (*job.command, job.directory)):
-        raise DragomanError("a path of the service holds a character that no unit can: rename the folder")
+        raise DragomanError("a path of the service holds a character that no unit can: rename the directory")
     return _Plan(
         manager=manager,
         state=state,
@@ -168,7 +170,7 @@ def _plan(options: argparse.Namespace) -> _Plan:
 
 
 def _own_file(explicit: str | None) -> ConfigFile | None:
-    """The configuration of a service: one that was named, or is in the user's own folder."""
+    """The configuration of a service: one that was named, or is in the user's own configuration directory."""
     file = find_file(os.environ, explicit)
     if file is None:
         return None
@@ -177,7 +179,7 @@ def _own_file(explicit: str | None) -> ConfigFile | None:
             key="",
             problem="was merely found in the current directory: a service that names it would trust whatever is put "
             "there next",
-            remedy="move it to your configuration folder, or name it with --config",
+            remedy="move it to your configuration directory, or name it with --config",
             file=str(file.path.absolute()),
         )
     if os.path.lexists(file.path) and not file.is_plain():
@@ -202,7 +204,7 @@ def _plan_lines(plan: _Plan) -> list[str]:
         *(f"  {_command_text(manager, words)}" for words in manager.start),
         "so that this is started now and whenever you log in, and again if it fails:",
         f"  {shlex.join(plan.job.command)}",
-        f"configured by {plan.config or 'the environment alone'}; {manager.note}.",
+        f"configured by {plan.config or 'environment variables only'}; {manager.note}.",
     ]
     unset = {each.variable: each.left_out for each in plan.settings.missing if each.variable}
     if unset:

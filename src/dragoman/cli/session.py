@@ -75,7 +75,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("id", metavar="ID", help="its id, or how that begins")
     parser.add_argument("--key", metavar="NAME", help="whose it is, where two keys have the same id")
     parser.add_argument("--all", action="store_true", help="every thread on a line of its own")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_all_losses(parser, "counts of the page")
     add_config(parser)
     parser.set_defaults(run=run)

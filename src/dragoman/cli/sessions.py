@@ -71,7 +71,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--key", metavar="NAME", help="of this gateway key alone")
     parser.add_argument("--all", action="store_true", help="with the threads of each")
     parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_all_losses(parser, "counts of the table")
     add_config(parser)
     parser.set_defaults(run=run)

@@ -36,7 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Show what the gateway that runs knows of its providers and targets.",
     )
     parser.add_argument("--clear", metavar="TARGET", help="end the rest of a target (provider/model) and of its keys")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_gateway(parser)
     parser.set_defaults(run=run)
 

@@ -62,7 +62,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--by", choices=(THREAD, MODEL), default=THREAD, help="a line for each thread, or for each model"
     )
-    parser.add_argument("--json", action="store_true", help="for programs: one page")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON): one page")
     add_config(parser)
     parser.set_defaults(run=run)
 

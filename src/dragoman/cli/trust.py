@@ -88,7 +88,7 @@ def _on_a_terminal() -> bool:
 
 def _agreed(description: str) -> bool:
     if description.count("\n") >= _MAX_ROWS:
-        _print("dragoman.toml was found here, and is too long to be told: read it before you trust it")
+        _print("dragoman.toml was found here, and is too long to be shown: read it before you trust it")
         return False
     _print(f"A configuration was found in the current directory, and you have not trusted it.\n{description}")
     documents.prompt("Trust it?")

@@ -70,7 +70,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     amounts.add_argument("--all", action="store_true", help="all groups, also on a terminal")
     add_all_losses(parser, "counts of the table")
     forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--json", action="store_true", help="for programs")
+    forms.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     forms.add_argument("--csv", action="store_true", help="for spreadsheets, without the total")
     add_config(parser)
     parser.set_defaults(run=run)

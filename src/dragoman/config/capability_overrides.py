@@ -1,16 +1,16 @@
-"""Rows: `[[providers.NAME.capabilities]]`, what an operator knows better about what models take."""
+"""Capability overrides: `[[providers.NAME.capabilities]]`, what the operator says of models' capabilities."""
 
 from __future__ import annotations
 
 from dragoman.config import file_schema
 from dragoman.config.file_schema import CapabilityTable
 from dragoman.config.tables import ConfigTable
-from dragoman.config.values import type_name
+from dragoman.config.values import quoted, type_name
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
 from dragoman.rules.capabilities import Capabilities, CapabilityRow, capabilities_of
 
-# Abilities whose type says less than their rule.
+# Capabilities whose type says less than their rule.
 CHOICES = {"echo_thinking": ("calls", "turns", "all", "none"), "call_ids": ("standard", "mistral", "any")}
 
 
@@ -19,14 +19,14 @@ def read_capability_rows(provider: ConfigTable) -> tuple[CapabilityRow, ...]:
     tables = provider.values.get("capabilities", [])
     if not isinstance(tables, list):
         provider.complain(
-            "capabilities", f"expected a list of tables, found {type_name(tables)}", "write [[…]] around its name"
+            "capabilities", f"expected an array of tables, got {type_name(tables)}", "write [[…]] around its name"
         )
         return ()
     rows = []
     for position, values in enumerate(tables):
         path = (*provider.path, "capabilities", position)
         if not isinstance(values, dict):
-            provider.problems.add(path, f"expected a table, found {type_name(values)}", "write [[…]] around its name")
+            provider.problems.add(path, f"expected a table, got {type_name(values)}", "write [[…]] around its name")
             continue
         row = _read_row(ConfigTable(values, path, provider.problems))
         if row is not None:
@@ -39,7 +39,7 @@ def _read_row(table: ConfigTable) -> CapabilityRow | None:
     entry = table.fill(CapabilityTable, file_schema.CAPABILITY)
     for name in ("protocol", "set"):
         if not table.has(name):
-            table.complain(name, "is missing", f"for example {name} = {file_schema.CAPABILITY[name].example}")
+            table.complain(name, "is missing", f"example: {name} = {file_schema.CAPABILITY[name].example}")
     if entry.protocol is None or entry.set is None:
         return None
     changes = table.table("set")
@@ -51,30 +51,33 @@ def _read_row(table: ConfigTable) -> CapabilityRow | None:
 
 
 def _check(table: ConfigTable, name: str, value: JsonValue, protocol: str) -> None:
-    """Note an ability whose value is not what the rules want."""
+    """Note a capability whose value is not what the rules want."""
     choices = CHOICES.get(name)
     if choices is not None:
         if value not in choices:
-            table.complain(name, f"expected one of {', '.join(choices)}, found another", f'write "{choices[0]}"')
+            got = quoted(value) if isinstance(value, str) else type_name(value)
+            table.complain(
+                name, f"expected one of {', '.join(choices)}, got {got}", f'example: {name} = "{choices[0]}"'
+            )
         return
     try:
         capabilities_of(protocol, "", rows=(CapabilityRow(protocol=protocol, changes={name: value}),))
     except DragomanError:
-        remedy = "docs/configuration.md lists the abilities"
-        table.complain(name, f"expected {expected_of(name)}, found {type_name(value)}", remedy)
+        remedy = "see the capabilities in docs/configuration.md"
+        table.complain(name, f"expected {expected_of(name)}, got {type_name(value)}", remedy)
 
 
 def expected_of(capability: str) -> str:
-    """The type of an ability in plain words."""
+    """The type of a capability, as TOML calls it."""
     choices = CHOICES.get(capability)
     return f"one of {', '.join(choices)}" if choices else _TYPE_NAMES[Capabilities.__annotations__[capability]]
 
 
 _TYPE_NAMES = {
-    "bool": "true or false",
-    "bool | None": "true or false",
-    "int | None": "a whole number",
-    "str": "a text",
-    "tuple[str, ...]": "a list of texts",
-    "tuple[str, ...] | None": "a list of texts",
+    "bool": "a boolean",
+    "bool | None": "a boolean",
+    "int | None": "an integer",
+    "str": "a string",
+    "tuple[str, ...]": "an array of strings",
+    "tuple[str, ...] | None": "an array of strings",
 }

@@ -1,7 +1,7 @@
 """Finding: which configuration file is read, and how it was come by, which decides whether it is believed.
 
 named   by `--config` or `DRAGOMAN_CONFIG`: somebody's decision
-own     in the user's configuration folder: likewise
+own     in the user's configuration directory: likewise
 found   in the current directory: it may have come with a checkout, and has to be trusted first
 """
 

@@ -32,7 +32,7 @@ def resolved(text: str, environ: Mapping[str, str]) -> str:
     match = _REFERENCE.fullmatch(text)
     if match is None:
         raise invalid(
-            "expected $NAME or ${NAME}, found another text that begins with $",
+            "expected $NAME or ${NAME}, got another string that begins with $",
             "name one environment variable, or write $$ for a dollar sign",
         )
     name = match[1] or match[2]

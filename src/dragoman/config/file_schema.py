@@ -1,4 +1,4 @@
-"""The tables of dragoman.toml as they stand in the file, and the kind of value that each key takes.
+"""The tables of dragoman.toml as they stand in the file, and the type of value that each key takes.
 
 The comment above a member is its description in docs/configuration.md. What the file leaves out is None here; the
 values behind it are the catalogue's, the environment's or those of `Settings`.
@@ -43,13 +43,13 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     `protocol` and `base_url`. What a transport needs to know (`region`, `project`, `resource`, `api_version` and the
     like) is written as further keys of the table."""
 
-    # The protocol it speaks, or a list of those it serves, the preferred one first.
+    # The protocol it speaks, or an array of those it serves, the preferred one first.
     protocol: tuple[str, ...] | None = None
-    # What the official SDK of the protocol would take as its base URL, or a table of one for each protocol. One text
-    # for protocols of both makers ends in `/v1`, which Anthropic's SDK is given without.
+    # What the official SDK of the protocol would take as its base URL, or a table of one for each protocol. One
+    # string for protocols of both makers ends in `/v1`, which Anthropic's SDK is given without.
     base_url: Addresses | None = None
-    # The key, or a list of keys that take turns. `$NAME` or `${NAME}` reads the environment, `none` means no key, `$$`
-    # at the beginning is a dollar sign. Left out, it is the catalogue's environment variable.
+    # The key, or an array of keys that take turns. `$NAME` or `${NAME}` reads the environment, `none` means no key,
+    # `$$` at the beginning is a dollar sign. Left out, it is the catalogue's environment variable.
     api_key: tuple[str, ...] | None = None
     # How the key is sent; left out, as the catalogue says, or as is the custom of the protocol.
     auth: str | None = None
@@ -79,8 +79,8 @@ class ProviderTable(Struct, frozen=True, kw_only=True):
     queue_size: int | None = None
     # How long a request may wait for one of them; it takes `concurrency`.
     queue_timeout: float | None = None
-    # How often it is asked for its list of models, which costs nothing, while one of its targets rests: if that failed
-    # and then works again, the rest is over. Left out, never: a target that rests is tried when its time is over.
+    # How often it is asked for its list of models, which costs nothing, while one of its targets is in cooldown: if
+    # that failed and then works again, the cooldown ends. Left out, never: a target is probed when its cooldown ends.
     health_check_interval: float | None = None
     # Whether a key may be sent in clear text, to an `http://` address that is not this machine.
     allow_plaintext_key: bool = False
@@ -93,22 +93,22 @@ class CapabilityTable(Struct, frozen=True, kw_only=True):
     protocol: str | None = None
     # The models, as a shell pattern.
     model: str = "*"
-    # Abilities and their values, see the list below.
+    # Capabilities and their values, see the list below.
     set: JsonObject | None = None
 
 
 class RouteTable(Struct, frozen=True, kw_only=True):
-    """Which names clients may use beside `provider/model`, which always works. A line is a name or a pattern with one
-    `*`, and where that leads: a target as a text, several as a list, which is a fallback in this order, or a table. A
-    target is `provider/model`, or the name of another line, which keeps what it says itself and takes the rest from
-    here. A model that is `*` alone is the name itself, without the directories that the pattern spells out; in any
-    other model `*` is what the pattern's `*` matched. The longest literal prefix wins."""
+    """Which names clients may use beside `provider/model`, which always works. A route is a name or a pattern with
+    one `*`, and where that leads: a target as a string, several as an array, which is a fallback in this order, or a
+    table. A target is `provider/model`, or the name of another route, which keeps what it says itself and takes the
+    rest from here. A model that is `*` alone is the name itself, without the directories that the pattern spells out;
+    in any other model `*` is what the pattern's `*` matched. The longest literal prefix wins."""
 
-    # The one target. A line has either `to` or `targets`.
+    # The one target. A route has either `to` or `targets`.
     to: str | None = None
     # The targets, in order; with their weights for `weighted`, which are shares of the requests.
     targets: Targets | None = None
-    # Which target goes first: the first of the list (`fallback`), by chance as the weights say (`weighted`), each in
+    # Which target goes first: the first of the array (`fallback`), by chance as the weights say (`weighted`), each in
     # turn (`round-robin`), that on which the request is estimated to cost the least (`cheapest`), that which answers
     # the soonest as measured (`fastest`), that on which the request's translation loses the least (`least-loss`). The
     # others follow if it fails.
@@ -124,7 +124,7 @@ class RouteTable(Struct, frozen=True, kw_only=True):
     # What a request may cost, as far as that can be estimated: dearer targets, and those whose price is not known, are
     # left out.
     max_cost: int | None = None
-    # Refuse a request whose translation would change the response, on this line; of several targets, leave out those
+    # Refuse a request whose translation would change the response, on this route; of several targets, leave out those
     # that would. `"all"` also refuses losses that are bookkeeping ([which is which](losses.md)).
     strict: Strict = False
     # Whether the next target is asked when one refuses the request for its content, with an error. Left out, it is not:
@@ -133,9 +133,9 @@ class RouteTable(Struct, frozen=True, kw_only=True):
 
 
 class RuleTable(Struct, frozen=True, kw_only=True):
-    """Where a request goes in place of the line's own targets; the first rule that fits decides. The line's policy and
-    options hold there, too. Rules choose prices, never permissions: what a key may use is a matter of the name that was
-    asked for."""
+    """Where a request goes in place of the route's own targets; the first rule that fits decides. The route's policy
+    and options hold there, too. Rules choose prices, never permissions: what a key may use is a matter of the name that
+    was asked for."""
 
     # What must be so of the request, all of it: see the list below.
     when: dict[str, object] | None = None
@@ -165,7 +165,7 @@ def _protocols(value: object) -> tuple[str, ...]:
     for name in names:
         values.choice(*PROTOCOL_NAMES)(name)
     if len(set(names)) < len(names):
-        raise values.invalid("expected each protocol once, found one twice")
+        raise values.invalid("expected each protocol once, got one twice")
     return names
 
 
@@ -177,7 +177,7 @@ def _addresses(value: object) -> Addresses:
 
 def _changes(value: object) -> JsonObject:
     if not isinstance(value, dict):
-        raise values.mismatch(value, "a table of abilities")
+        raise values.mismatch(value, "a table of capabilities")
     return {name: _plain(member) for name, member in value.items()}
 
 
@@ -186,19 +186,19 @@ def _plain(value: object) -> JsonValue:
         return [_plain(item) for item in value]
     if isinstance(value, str | int):
         return value
-    raise values.mismatch(value, "a text, a number, true, false or a list")
+    raise values.mismatch(value, "a string, an integer, a boolean or an array")
 
 
 def _targets(value: object) -> Targets:
     if not isinstance(value, dict):
         if isinstance(value, list):
             return values.read_strings(value)
-        raise values.mismatch(value, "a list of targets, or a table of weights")
+        raise values.mismatch(value, "an array of targets, or a table of weights")
     if not value:
-        raise values.invalid("expected at least one, found an empty table")
+        raise values.invalid("expected at least one target, got an empty table")
     weights = {name: _weight(name, weight) for name, weight in value.items()}
     if not any(weights.values()):
-        raise values.invalid("expected a weight above 0, found none", f"for example targets = {WEIGHTS}")
+        raise values.invalid("expected a weight above 0, got none", f"example: targets = {WEIGHTS}")
     return weights
 
 
@@ -206,16 +206,14 @@ def _weight(name: str, value: object) -> int:
     try:
         return values.integer(0, _MAX_WEIGHT)(value)
     except ConfigError as error:
-        raise values.invalid(
-            f"for {values.quoted(name)}: {error.problem}", f"for example targets = {WEIGHTS}"
-        ) from None
+        raise values.invalid(f"for {values.quoted(name)}: {error.problem}", f"example: targets = {WEIGHTS}") from None
 
 
 def _policy(value: object) -> str:
     text = values.read_string(value)
     if text not in POLICIES:
         raise values.invalid(
-            f"expected one of {', '.join(POLICIES)}, found {values.quoted(text)}", did_you_mean(text, POLICIES)
+            f"expected one of {', '.join(POLICIES)}, got {values.quoted(text)}", did_you_mean(text, POLICIES)
         )
     return text
 
@@ -224,7 +222,7 @@ def _when(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise values.mismatch(value, "a table")
     if not value:
-        raise values.invalid("expected what must be so, found an empty table, which would fit always")
+        raise values.invalid("expected at least one condition, got an empty table, which every request would match")
     return value
 
 
@@ -245,54 +243,54 @@ def _collector(value: object) -> str:
 
 def _attributes(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise values.mismatch(value, "a table of names and texts")
+        raise values.mismatch(value, "a table of names and strings")
     return {name: values.read_string(text) for name, text in value.items()}
 
 
-_BOOLEAN = ValueType(type_name="true or false", example="true", read=values.read_boolean)
-_STRICT = ValueType(type_name='true, false or `"all"`', example="true", read=values.read_strict)
+_BOOLEAN = ValueType(type_name="boolean", example="true", read=values.read_boolean)
+_STRICT = ValueType(type_name='boolean or `"all"`', example="true", read=values.read_strict)
 _PROTOCOL = ValueType(type_name="a protocol", example='"openai-chat"', read=values.choice(*PROTOCOL_NAMES))
 
 
 def _duration(example: str, lowest: float = 0.001) -> ValueType[float]:
-    type_name = "seconds, or a text with a unit (`ms`, `s`, `min`, `h`)"
+    type_name = "seconds, or a string with a unit (`ms`, `s`, `min`, `h`)"
     return ValueType(type_name=type_name, example=example, read=values.duration(lowest))
 
 
 def _size(example: str, lowest: int = 1) -> ValueType[int]:
-    type_name = "bytes, or a text with a unit (`kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`)"
+    type_name = "bytes, or a string with a unit (`kB`, `MB`, `GB`, `KiB`, `MiB`, `GiB`)"
     return ValueType(type_name=type_name, example=example, read=partial(values.read_size, lowest=lowest))
 
 
-def _choice(*words: str) -> ValueType[str]:
-    named = ", ".join(f"`{word}`" for word in words)
-    return ValueType(type_name=f"one of {named}", example=f'"{words[0]}"', read=values.choice(*words))
+def _choice(*choices: str) -> ValueType[str]:
+    named = ", ".join(f"`{choice}`" for choice in choices)
+    return ValueType(type_name=f"one of {named}", example=f'"{choices[0]}"', read=values.choice(*choices))
 
 
 def _count(example: int, highest: int) -> ValueType[int]:
-    return ValueType(type_name=f"whole number, 1 to {highest}", example=str(example), read=values.integer(1, highest))
+    return ValueType(type_name=f"integer from 1 to {highest}", example=str(example), read=values.integer(1, highest))
 
 
 SERVER: dict[str, ValueType[object]] = {
     "host": ValueType(type_name="host name or IP address", example='"127.0.0.1"', read=values.read_host),
-    "port": ValueType(type_name="whole number, 0 to 65535", example="8484", read=values.integer(0, 65535)),
+    "port": ValueType(type_name="integer from 0 to 65535", example="8484", read=values.integer(0, 65535)),
     "workers": _count(2, 256),
     "allowed_hosts": ValueType(
-        type_name="list of host names", example='["gateway.example.org"]', read=values.read_hosts
+        type_name="array of host names", example='["gateway.example.org"]', read=values.read_hosts
     ),
     "allowed_origins": ValueType(
-        type_name="list of origins", example='["https://app.example.org"]', read=values.read_origins
+        type_name="array of origins", example='["https://app.example.org"]', read=values.read_origins
     ),
     "trusted_proxies": ValueType(
-        type_name="list of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
+        type_name="array of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
     ),
     "passthrough_paths": ValueType(
-        type_name="list of methods with paths", example='["GET /files/*"]', read=values.read_passthrough_paths
+        type_name="array of methods with paths", example='["GET /files/*"]', read=values.read_passthrough_paths
     ),
     "strict": _STRICT,
     "forward_pooled_rate_limits": _BOOLEAN,
-    "discover": ValueType(type_name="true or false", example="false", read=values.read_boolean),
-    "echo": ValueType(type_name="true or false", example="false", read=values.read_boolean),
+    "discover": ValueType(type_name="boolean", example="false", read=values.read_boolean),
+    "echo": ValueType(type_name="boolean", example="false", read=values.read_boolean),
 }
 
 TIMEOUTS: dict[str, ValueType[object]] = {
@@ -311,9 +309,9 @@ TIMEOUTS: dict[str, ValueType[object]] = {
 
 ROUTING: dict[str, ValueType[object]] = {
     "max_attempts": _count(8, 16),
-    "max_billed_retries": ValueType(type_name="whole number, 0 to 16", example="0", read=values.integer(0, 16)),
+    "max_billed_retries": ValueType(type_name="integer from 0 to 16", example="0", read=values.integer(0, 16)),
     "heartbeat_after": _duration('"10 s"'),
-    "exploration_rate": ValueType(type_name="number, 0 to 1", example="0.05", read=values.read_share),
+    "exploration_rate": ValueType(type_name="number from 0 to 1", example="0.05", read=values.read_share),
 }
 
 LIMITS: dict[str, ValueType[object]] = {
@@ -328,53 +326,55 @@ LIMITS: dict[str, ValueType[object]] = {
 }
 
 STORAGE: dict[str, ValueType[object]] = {
-    "store_responses": ValueType(type_name="true or false", example="false", read=values.read_boolean),
+    "store_responses": ValueType(type_name="boolean", example="false", read=values.read_boolean),
     "path": ValueType(type_name="path of a file", example='"/var/lib/dragoman/state.db"', read=values.read_string),
     "response_days": _count(30, 3650),
     "max_bytes": _size('"8 GiB"', lowest=0),
     "max_bytes_per_key": _size('"2 GiB"', lowest=0),
     "max_background_responses": _count(64, 10000),
-    "record_requests": ValueType(type_name="true or false", example="false", read=values.read_boolean),
+    "record_requests": ValueType(type_name="boolean", example="false", read=values.read_boolean),
     "record_days": _count(400, 36500),
     "durability": _choice("process", "machine"),
     "on_write_failure": _choice("serve", "reject"),
     "client_addresses": _choice("network", "full", "off"),
-    "time_zone": ValueType(type_name="name of a time zone", example='"Europe/Berlin"', read=values.read_time_zone),
+    "time_zone": ValueType(type_name="time zone name", example='"Europe/Berlin"', read=values.read_time_zone),
 }
 
 TELEMETRY: dict[str, ValueType[object]] = {
     "endpoint": ValueType(type_name="address", example='"http://127.0.0.1:4318"', read=_collector),
     "headers": ValueType(
-        type_name="table of texts", example='{ authorization = "$COLLECTOR_AUTHORIZATION" }', read=values.read_headers
+        type_name="table of strings", example='{ authorization = "$COLLECTOR_AUTHORIZATION" }', read=values.read_headers
     ),
-    "sample_ratio": ValueType(type_name="number, 0 to 1", example="0.1", read=values.read_share),
-    "service_name": ValueType(type_name="text", example='"gateway-1"', read=values.read_string),
+    "sample_ratio": ValueType(type_name="number from 0 to 1", example="0.1", read=values.read_share),
+    "service_name": ValueType(type_name="string", example='"gateway-1"', read=values.read_string),
     "attributes": ValueType(
-        type_name="table of texts", example='{ "deployment.environment.name" = "production" }', read=_attributes
+        type_name="table of strings", example='{ "deployment.environment.name" = "production" }', read=_attributes
     ),
 }
 
 PROVIDER: dict[str, ValueType[object]] = {
     "protocol": ValueType(
-        type_name=f"{_choice(*PROTOCOL_NAMES).type_name}, or a list of them", example='"openai-chat"', read=_protocols
+        type_name=f"{_choice(*PROTOCOL_NAMES).type_name}, or an array of them", example='"openai-chat"', read=_protocols
     ),
     "base_url": ValueType(
         type_name="address, or a table of addresses by protocol",
         example='"https://llm.example.org/v1"',
         read=_addresses,
     ),
-    "api_key": ValueType(type_name="text, or a list of texts", example='"$OPENAI_API_KEY"', read=values.read_strings),
+    "api_key": ValueType(type_name="string or array of strings", example='"$OPENAI_API_KEY"', read=values.read_strings),
     "auth": _choice(*AUTHS),
-    "headers": ValueType(type_name="table of texts", example='{ x-team = "blue" }', read=values.read_headers),
-    "vendor": ValueType(type_name="text", example='"deepseek"', read=values.read_string),
+    "headers": ValueType(type_name="table of strings", example='{ x-team = "blue" }', read=values.read_headers),
+    "vendor": ValueType(type_name="string", example='"deepseek"', read=values.read_string),
     "streaming": _choice(*STREAMS),
-    "models": ValueType(type_name="text, or a list of texts", example='["qwen3", "gemma3"]', read=values.read_strings),
+    "models": ValueType(
+        type_name="string or array of strings", example='["qwen3", "gemma3"]', read=values.read_strings
+    ),
     "include_usage": _BOOLEAN,
     "counts_tokens": _BOOLEAN,
-    "stores_responses": ValueType(type_name="true or false", example="false", read=values.read_boolean),
+    "stores_responses": ValueType(type_name="boolean", example="false", read=values.read_boolean),
     "transport": _choice(*TRANSPORTS),
     "concurrency": _count(64, 100_000),
-    "queue_size": ValueType(type_name="whole number, 0 to 100000", example="256", read=values.integer(0, 100_000)),
+    "queue_size": ValueType(type_name="integer from 0 to 100000", example="256", read=values.integer(0, 100_000)),
     "queue_timeout": _duration('"30 s"'),
     "health_check_interval": _duration('"30 s"', lowest=1.0),
     "allow_plaintext_key": _BOOLEAN,
@@ -382,21 +382,21 @@ PROVIDER: dict[str, ValueType[object]] = {
 
 CAPABILITY: dict[str, ValueType[object]] = {
     "protocol": _PROTOCOL,
-    "model": ValueType(type_name="text", example='"qwen3*"', read=values.read_string),
+    "model": ValueType(type_name="string", example='"qwen3*"', read=values.read_string),
     "set": ValueType(type_name="table", example="{ images = false, max_output = 8192 }", read=_changes),
 }
 
-TO = ValueType(type_name="text", example='"openai/gpt-5.1"', read=values.read_string)
+TO = ValueType(type_name="string", example='"openai/gpt-5.1"', read=values.read_string)
 TARGETS = ValueType(
-    type_name="list of texts, or a table of whole numbers", example='["openai/gpt-5.1", "local/qwen3"]', read=_targets
+    type_name="array of strings, or a table of integers", example='["openai/gpt-5.1", "local/qwen3"]', read=_targets
 )
 
 ROUTE: dict[str, ValueType[object]] = {
     "to": TO,
     "targets": TARGETS,
     "policy": ValueType(type_name=_choice(*POLICIES).type_name, example='"cheapest"', read=_policy),
-    "sticky": ValueType(type_name="true or false", example="false", read=values.read_boolean),
-    "retries": ValueType(type_name="whole number, 0 to 5", example="3", read=values.integer(0, 5)),
+    "sticky": ValueType(type_name="boolean", example="false", read=values.read_boolean),
+    "retries": ValueType(type_name="integer from 0 to 5", example="3", read=values.integer(0, 5)),
     "first_byte": _duration('"20 s"'),
     "max_cost": ValueType(type_name="US dollars", example="0.05", read=values.read_cost),
     "strict": _STRICT,
@@ -410,21 +410,21 @@ RULE: dict[str, ValueType[object]] = {
 }
 
 WHEN: dict[str, ValueType[object]] = {
-    "input_tokens_over": ValueType(type_name="whole number", example="60_000", read=values.integer(0, 10**9)),
+    "input_tokens_over": ValueType(type_name="integer", example="60_000", read=values.integer(0, 10**9)),
     "thinking": _BOOLEAN,
     "images": _BOOLEAN,
     "documents": _BOOLEAN,
     "tools": _BOOLEAN,
     "structured_output": _BOOLEAN,
-    "client": ValueType(type_name="text", example='"claude-cli"', read=values.read_string),
-    "key": ValueType(type_name="text", example='"laptop"', read=values.read_string),
-    "thread": ValueType(type_name="class of thread", example='"subagent"', read=values.read_string),
+    "client": ValueType(type_name="string", example='"claude-cli"', read=values.read_string),
+    "key": ValueType(type_name="string", example='"laptop"', read=values.read_string),
+    "thread": ValueType(type_name="thread class", example='"subagent"', read=values.read_string),
 }
 
 KEY: dict[str, ValueType[object]] = {
-    "key": ValueType(type_name="text", example='"$LAPTOP_KEY"', read=values.read_string),
+    "key": ValueType(type_name="string", example='"$LAPTOP_KEY"', read=values.read_string),
     "hash": ValueType(
-        type_name="text: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_string
+        type_name="string: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_string
     ),
     "strict": _STRICT,
     "concurrency": _count(16, 100_000),

@@ -45,7 +45,7 @@ def read_hash(text: str) -> bytes:
     """The digest that was written; a text that is none may be the key itself, and is not repeated."""
     match = _HASH.fullmatch(text)
     if match is None:
-        raise invalid("expected sha256: and 64 hexadecimal digits, found another text", "dragoman key new")
+        raise invalid("expected sha256: and 64 hexadecimal digits, got another string", "run dragoman key new")
     return bytes.fromhex(match[1])
 
 
@@ -58,7 +58,7 @@ def read_keys(table: ConfigTable, environ: Mapping[str, str]) -> tuple[tuple[Key
             table.complain(name, "cannot name a key", "use letters, digits, hyphens, dots and underscores")
         elif name == COMMAND_LINE_KEY:
             # What is counted and told by a key's name would be told to both.
-            table.complain(name, "is what the key of the command line is called", "choose another name")
+            table.complain(name, "is reserved for the key of the command line", "choose another name")
         member.refuse_others(file_schema.KEY)
         entry = member.fill(file_schema.KeyTable, file_schema.KEY)
         digest, length = _digest(member, entry, environ)

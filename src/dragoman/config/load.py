@@ -129,8 +129,8 @@ def _anchored(provider: Provider, file: ConfigFile | None) -> Provider:
         # Trust is in this file and its content, and the other one may change with the next checkout.
         raise ConfigError(
             key=f"providers.{dotted((provider.name,))}.{_CREDENTIALS}",
-            problem="names a file beside one that was merely found",
-            remedy="write its whole path",
+            problem="is a relative path in a file that was found in the current directory",
+            remedy="write the absolute path",
             file=str(file),
         )
     return msgspec.structs.replace(provider, options={**provider.options, _CREDENTIALS: _beside(file, path)})
@@ -220,11 +220,11 @@ def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tupl
         yield "telemetry.endpoint gets its headers in clear text: use https://"
     storage = settings.storage
     if settings.telemetry.endpoint and not settings.has_telemetry_export:
-        yield "telemetry tells what is written down of exchanges, and nothing is: [storage] has no records or no file"
+        yield "telemetry exports request records, and there are none: [storage] has record_requests = false or no file"
     if storage.record_requests and storage.path == MEMORY:
         yield "storage.path names no file, so no request is recorded (if that is meant, write record_requests = false)"
     if storage.store_responses and settings.server.workers > 1 and storage.path in ("", MEMORY):
-        yield "storage.path names no file, so that each of the workers knows only the responses that it gave itself"
+        yield "storage.path names no file, so each worker stores only its own responses"
 
 
 def _exposed(file: ConfigFile | None, root: ConfigTable) -> Iterator[str]:

@@ -51,9 +51,9 @@ def check_nesting(models: ConfigTable, named: Mapping[str, NamedTargets]) -> Non
         )
         extents.setdefault(name, extent)
         if extent.depth == MAX_DEPTH + 1:
-            models.complain(name, f"has more than {MAX_DEPTH} lines within each other", "name their targets instead")
+            models.complain(name, f"has more than {MAX_DEPTH} routes within each other", "name their targets instead")
         if extent.targets > MAX_TARGETS >= max((each.targets for each in within), default=0):
-            models.complain(name, f"comes to {extent.targets} targets, of {MAX_TARGETS} at most", "leave some out")
+            models.complain(name, f"has {extent.targets} targets in total, of {MAX_TARGETS} at most", "leave some out")
         return extents[name]
 
     for name in named:

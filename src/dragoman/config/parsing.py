@@ -48,7 +48,7 @@ def parse(name: str, content: bytes) -> tuple[dict[str, object], Lines]:
     except RecursionError:
         raise _only(file=name, problem="is nested too deeply", remedy="write it flat") from None
     if large is not None:
-        problem, remedy = "is a number of more than 64 bits", "write a smaller one"
+        problem, remedy = "is an integer of more than 64 bits", "write a smaller one"
         raise ConfigErrors(
             [ConfigError(key=dotted(large), problem=problem, remedy=remedy, file=name, line=lines.of(large))]
         )
@@ -56,7 +56,7 @@ def parse(name: str, content: bytes) -> tuple[dict[str, object], Lines]:
 
 
 def _large_number(values: dict[str, object]) -> KeyPath | None:
-    """The place of a whole number that is larger than TOML allows, if there is one; too deep a place is an error."""
+    """The place of an integer that is larger than TOML allows, if there is one; too deep a place is an error."""
     large: KeyPath | None = None
     rest: list[tuple[KeyPath, object]] = [((), values)]
     while rest:
@@ -93,4 +93,4 @@ _SLIPS: tuple[tuple[Callable[[str, str], bool], str], ...] = (
     ),
     (lambda _, line: line.startswith("{"), "this looks like JSON: write [server] above port = 8484 instead"),
 )
-_SYNTAX = 'write keys as name = "text", name = 1 or name = true; names with dots or * need quotes'
+_SYNTAX = 'write keys as name = "string", name = 1 or name = true; names with dots or * need quotes'

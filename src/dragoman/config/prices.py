@@ -32,10 +32,10 @@ _FREE = Override(rates=Rates(input=0, output=0, cache_read=0, cache_write=0, cac
 
 
 class PriceTable(Struct, frozen=True, kw_only=True):
-    """What a model costs and takes, where the book of prices does not know it or is wrong: `dragoman prices` shows what
-    it knows. The name is `provider/model`, with the provider's name in this file; a `*` at its end stands for any rest.
-    Prices are in US dollars, as numbers or as texts; what is left out is as in the book, and 0 is free. With a price in
-    it, service tiers have the prices that `tiers` says and no others."""
+    """What a model costs and takes, where the price book does not know it or is wrong: `dragoman prices` shows what it
+    knows. The name is `provider/model`, with the provider's name in this file; a `*` at its end stands for any rest.
+    Prices are in US dollars, as numbers or as strings; what is left out is as in the price book, and 0 is free. With a
+    price in it, service tiers have the prices that `tiers` says and no others."""
 
     # For a million tokens of input that no cache had.
     input: int | None = None
@@ -70,15 +70,15 @@ def _price(unit: int) -> Callable[[object], int]:
             # The shortest text of a float is the one that was written.
             dollars = Decimal(str(value).strip())
         except InvalidOperation:
-            raise values.invalid(f"expected a price in US dollars, found {values.quoted(str(value))}") from None
+            raise values.invalid(f"expected a price in US dollars, got {values.quoted(str(value))}") from None
         if not dollars.is_finite() or dollars.is_signed() or dollars > _MAX_DOLLARS:
             raise values.invalid(
-                f"expected a price from 0 to {_MAX_DOLLARS} US dollars, found {values.quoted(str(value))}"
+                f"expected a price from 0 to {_MAX_DOLLARS} US dollars, got {values.quoted(str(value))}"
             )
         amount = dollars * unit
         if amount != amount.to_integral_value():
             places = len(str(unit)) - 1
-            raise values.invalid(f"expected a price with at most {places} decimals, found {values.quoted(str(value))}")
+            raise values.invalid(f"expected a price with at most {places} decimals, got {values.quoted(str(value))}")
         return int(amount)
 
     return read
@@ -93,7 +93,7 @@ def _unit_price(example: str) -> ValueType[int]:
 
 
 def _tokens(example: int) -> ValueType[int]:
-    return ValueType(type_name="tokens, a whole number", example=str(example), read=values.integer(1, _MAX_TOKENS))
+    return ValueType(type_name="integer, in tokens", example=str(example), read=values.integer(1, _MAX_TOKENS))
 
 
 # Members of an override that are rates, by their names in the table of rates.
@@ -112,7 +112,7 @@ def _tiers(value: object) -> dict[str, Rates]:
     if not isinstance(value, dict):
         raise values.mismatch(value, "a table of tiers")
     if not value or "" in value:
-        raise values.invalid(f"expected tiers by their names, found {'one without' if value else 'an empty table'}")
+        raise values.invalid(f"expected tiers by their names, got {'one without' if value else 'an empty table'}")
     tiers = {}
     for tier, prices in value.items():
         if not isinstance(prices, dict):
@@ -181,7 +181,7 @@ def _naming_remedy(name: str, price_table: ConfigTable) -> str:
         (other for other, value in price_table.values.items() if isinstance(value, dict) and other != "tiers"), None
     )
     if "/" in name:
-        return 'for example [prices."openai/gpt-5.1"]'
+        return 'example: [prices."openai/gpt-5.1"]'
     if inner is None:
         return f'write whose model it is, for example [prices."openai/{name}"]'
     # Without quotes, `gpt-5.1` is a table in a table to TOML.
@@ -238,7 +238,7 @@ def override_warnings(settings: Settings, book: PriceBook, now: float) -> Iterat
             for member in _far(override_rates, book_rates):
                 ours, theirs = dollars(member, override_rates[member] or 0), dollars(member, book_rates[member] or 0)
                 yield (
-                    f"prices.{dotted((key, member))} is {ours}, and the book says {theirs}: "
+                    f"prices.{dotted((key, member))} is {ours}, and {theirs} in the price book: "
                     "prices are US dollars for a million tokens, and for one request or search"
                 )
 

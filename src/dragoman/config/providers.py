@@ -38,7 +38,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "bedrock": ("region", "profile", "anthropic_version"),
     "vertex": ("project", "region", "credentials", "anthropic_version"),
 }
-_OPTION = ValueType(type_name="text", example='"…"', read=read_string)
+_OPTION = ValueType(type_name="string", example='"…"', read=read_string)
 
 
 class ProviderEntry(Struct, frozen=True, kw_only=True):
@@ -106,8 +106,8 @@ def _check_queue(table: ConfigTable) -> None:
     """Refuse a queue in which nobody can ever stand."""
     for name in ("queue_size", "queue_timeout"):
         if table.has(name) and not table.has("concurrency"):
-            problem = "is about waiting for one of so many calls, and any number may be made at a time"
-            table.complain(name, problem, "say how many, for example concurrency = 64, or leave it out")
+            problem = "needs concurrency: without a limit no call waits"
+            table.complain(name, problem, "set concurrency, for example concurrency = 64, or leave it out")
 
 
 def missing_at(path: KeyPath, unset: Unset, left_out: str, table: ConfigTable) -> Missing:
@@ -354,7 +354,7 @@ def _credentials(
     if names:
         report.lack("api_key", Unset(names[0]))
     else:
-        report("api_key", "is missing", 'name it, api_key = "$NAME", or say that there is none, "none"')
+        report("api_key", "is missing", 'write api_key = "$NAME", or api_key = "none" if it needs none')
     return auth, ()
 
 
@@ -418,5 +418,5 @@ def _check_transport(provider: Provider, report: ProblemReport) -> None:
 def _check_list(provider: Provider, report: ProblemReport) -> None:
     """Refuse to check whoever has no list of models to be asked for."""
     if provider.health_check_interval is not None and not has_list(provider):
-        problem = f"asks for a list of models, and there is none behind {provider.transport}"
-        report("health_check_interval", problem, "leave it out: a target that rests is tried when its time is over")
+        problem = f"needs a list of models, which the transport {provider.transport} does not have"
+        report("health_check_interval", problem, "leave it out: a target in cooldown is probed when the cooldown ends")

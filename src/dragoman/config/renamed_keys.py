@@ -1,4 +1,4 @@
-"""Settings and values that were renamed before version 0.1.0: a file that uses an old name is told the new one."""
+"""Settings and values that were renamed before version 0.1.0: the error for an old name gives the new one."""
 
 from __future__ import annotations
 

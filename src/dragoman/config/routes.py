@@ -23,7 +23,7 @@ from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import RuleCondition
 from dragoman.sessions.classes import CLASSES, is_class
 
-_EXAMPLE = f"for example {file_schema.ROUTE['to'].example}"
+_EXAMPLE = f"example: {file_schema.ROUTE['to'].example}"
 _OPTIONS = {name: kind for name, kind in file_schema.ROUTE.items() if name not in ("to", "targets")}
 # Where each target is written, with its text.
 _TargetPaths: TypeAlias = dict[KeyPath, str]
@@ -80,7 +80,7 @@ class _Reader:
     def _route(self, pattern: str, value: object) -> RouteConfig | None:
         path = (*self._models.path, pattern)
         if not is_model(pattern):
-            problem = "expected a model name, found an empty one or one with blanks"
+            problem = "expected a model name, got an empty one or one with blanks"
             self._models.complain(pattern, problem, "write the name as clients send it")
             return None
         if pattern.count("*") > 1:
@@ -94,8 +94,8 @@ class _Reader:
         elif isinstance(value, list):
             target_list = _read_target_list(self._models, pattern, path)
         else:
-            problem = f"expected a target in quotes, a list of them or a table, found {type_name(value)}"
-            self._models.complain(pattern, problem, 'for example "claude-*" = "anthropic/*"')
+            problem = f"expected a string, an array of strings or a table, got {type_name(value)}"
+            self._models.complain(pattern, problem, 'example: "claude-*" = "anthropic/*"')
         if target_list is None or not self._can_use(target_list, pattern):
             return None
         return RouteConfig(pattern=pattern, targets=target_list.targets)
@@ -103,7 +103,7 @@ class _Reader:
     def _table(self, pattern: str, value: dict[str, object]) -> RouteConfig | None:
         allowed_keys = (*file_schema.ROUTE, "rules")
         if not value:
-            self._models.complain(pattern, "is an empty table", f"for example to = {file_schema.ROUTE['to'].example}")
+            self._models.complain(pattern, "is an empty table", f"example: to = {file_schema.ROUTE['to'].example}")
             return None
         if not set(value) & set(allowed_keys):
             # `gpt-5.1 = …` without quotes is a table called gpt-5 to TOML.
@@ -139,7 +139,7 @@ class _Reader:
             table.complain("targets", "stands beside to", "keep one of them, to for one target")
             return None
         if not table.has("to") and not table.has("targets"):
-            table.complain("to", "is missing", f"for example to = {file_schema.ROUTE['to'].example}")
+            table.complain("to", "is missing", f"example: to = {file_schema.ROUTE['to'].example}")
             return None
         if table.has("to"):
             text = table.take("to", file_schema.TO)
@@ -154,13 +154,13 @@ class _Reader:
         rules = route_table.values.get("rules", [])
         remedy = f"begin a line with [[{dotted((*route_table.path, 'rules'))}]]"
         if not isinstance(rules, list):
-            route_table.complain("rules", f"expected a list of tables, found {type_name(rules)}", remedy)
+            route_table.complain("rules", f"expected an array of tables, got {type_name(rules)}", remedy)
             return ()
         read: list[RouteRule] = []
         for position, values in enumerate(rules):
             path = (*route_table.path, "rules", position)
             if not isinstance(values, dict):
-                route_table.problems.add(path, f"expected a table, found {type_name(values)}", remedy)
+                route_table.problems.add(path, f"expected a table, got {type_name(values)}", remedy)
                 continue
             table = ConfigTable(values, path, route_table.problems)
             table.refuse_others(file_schema.RULE)
@@ -168,15 +168,15 @@ class _Reader:
             target_list = self._read_targets(table, pattern, policy)
             earlier = next((rule for rule in read if rule.when == when), None)
             if earlier is not None:
-                problem = "asks for the same as a rule before it, which goes first"
-                table.complain("when", problem, "leave one of them out, or say more in it")
+                problem = "has the same conditions as an earlier rule, which goes first"
+                table.complain("when", problem, "remove one of them, or add a condition")
             if when is not None and target_list is not None:
                 read.append(RouteRule(when=when, targets=target_list.targets, weights=target_list.weights))
         return tuple(read)
 
     def _when(self, rule: ConfigTable) -> RuleCondition | None:
         if not rule.has("when"):
-            rule.complain("when", "is missing", f"for example when = {file_schema.RULE['when'].example}")
+            rule.complain("when", "is missing", f"example: when = {file_schema.RULE['when'].example}")
         if not rule.take("when", file_schema.RULE["when"]):
             return None
         table = rule.table("when")
@@ -185,11 +185,11 @@ class _Reader:
         if when.key and when.key not in self._keys:
             close = nearest(when.key, self._keys)
             remedy = f"did you mean {dotted((close,))}?" if close else f"add [keys.{dotted((when.key,))}]"
-            table.complain("key", f"names the key {quoted(when.key)}, which is not there", remedy)
+            table.complain("key", f"names the key {quoted(when.key)}, which does not exist", remedy)
         if when.thread and not is_class(when.thread):
             close = nearest(when.thread, CLASSES)
-            remedy = f'did you mean "{close}"?' if close else f"say one of {', '.join(CLASSES)}"
-            table.complain("thread", f"names the class {quoted(when.thread)}, which is not there", remedy)
+            remedy = f'did you mean "{close}"?' if close else f"write one of {', '.join(CLASSES)}"
+            table.complain("thread", f"names the thread class {quoted(when.thread)}, which does not exist", remedy)
         return when
 
     def _can_use(self, target_list: _TargetList, pattern: str) -> bool:
@@ -200,7 +200,7 @@ class _Reader:
             problem = self._problem(text, pattern, path)
             target = split_protocol(text)[0]
             if problem is None and target in seen:
-                problem = f"names {quoted(target)} once more", "leave it out; retries asks the same target again"
+                problem = f"names {quoted(target)} once more", "remove it; retries repeats the call to the same target"
             if problem is not None:
                 self._models.problems.add(path, *problem)
                 is_good = False
@@ -218,9 +218,12 @@ class _Reader:
             protocol, protocols = split_protocol(model)[1], self._protocols[provider]
             if not protocol or not protocols or protocol in protocols:
                 return None
-            return f"asks {provider} for {protocol}, which it does not speak", f"it speaks {', '.join(protocols)}"
+            return (
+                f"names the protocol {protocol}, which {provider} does not speak",
+                f"it speaks {', '.join(protocols)}",
+            )
         if is_model(text) and self._named_route(text) is not None:
-            return ("has a * in the name of a line", "write provider/model there") if "*" in text else None
+            return ("has a * in the name of a route", "write provider/model there") if "*" in text else None
         if slash and provider and provider not in self._providers and is_model(model):
             if self._record_absent(provider, path):
                 return None
@@ -228,7 +231,7 @@ class _Reader:
             return problem, self._set_up(provider, model)
         close = nearest(text, self._models.values)
         remedy = f"did you mean {dotted((close,))}?" if close and close != pattern else _EXAMPLE
-        return f"expected provider/model or the name of another line, found {quoted(text)}", remedy
+        return f"expected provider/model or the name of another route, got {quoted(text)}", remedy
 
     def _record_absent(self, provider: str, path: KeyPath) -> bool:
         """Whether a provider is known that is there as soon as its key is in the environment."""
@@ -313,6 +316,6 @@ def _check_weights(table: ConfigTable, target_list: _TargetList, policy: str) ->
     weighted = POLICIES[policy].weights
     if target_list.weights and not weighted:
         others = " or ".join(f'policy = "{name}"' for name, other in POLICIES.items() if other.weights)
-        table.complain("targets", f"has weights, which {policy} does not ask for", f"write a list, or {others}")
+        table.complain("targets", f"has weights, which {policy} does not use", f"write an array, or {others}")
     elif weighted and not target_list.weights:
-        table.complain("targets", "has no weights", f"for example targets = {file_schema.WEIGHTS}")
+        table.complain("targets", "has no weights", f"example: targets = {file_schema.WEIGHTS}")

@@ -57,7 +57,7 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 class RouteRule(Struct, frozen=True, kw_only=True):
-    """Where a line leads in place of its own targets, when a request fits."""
+    """Where a route leads in place of its own targets, when a request fits."""
 
     when: RuleCondition
     targets: tuple[str, ...]
@@ -65,10 +65,10 @@ class RouteRule(Struct, frozen=True, kw_only=True):
 
 
 class RouteConfig(Struct, frozen=True, kw_only=True):
-    """One line of `[models]`, as it is written: names that match `pattern` go to `targets`.
+    """One route of `[models]`, as it is written: names that match `pattern` go to `targets`.
 
-    A target is `provider/model`, where `*` stands for the same text as in the pattern, or the name of another line.
-    What is None is not said: it is as the line that names this one says, else as everywhere.
+    A target is `provider/model`, where `*` stands for the same text as in the pattern, or the name of another route.
+    What is None is not said: it is as the route that names this one says, else as everywhere.
     """
 
     pattern: str
@@ -141,14 +141,14 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
 
 class Routing(Struct, frozen=True, kw_only=True):
     """What may follow a failure, for one request, before anything of an answer was said: another try on the same
-    target or the next one, as the model's line in `[models]` says."""
+    target or the next one, as the model's route in `[models]` says."""
 
     # How many tries a request has, over all targets and names.
     max_attempts: int = 8
     # How often a request is sent once more although the provider may have worked on it, and may bill it: after silence,
     # or a stream that broke.
     max_billed_retries: int = 1
-    # How long nothing is told while targets are tried, on lines with several of them; then a streaming client gets
+    # How long nothing is told while targets are tried, on routes with several of them; then a streaming client gets
     # heartbeats.
     heartbeat_after: float = 10.0
     # The share of requests with which `fastest` leads with the target whose figures are missing or the oldest.
@@ -202,8 +202,8 @@ class Storage(Struct, frozen=True, kw_only=True):
     # How many responses may run in the background at once, in each process.
     max_background_responses: int = 64
     # Whether every exchange is written down: who asked what of whom, what it took and what it cost, but nothing of what
-    # was said. It lies in the same file, and until it is there in journals in a folder beside it (`state.db.records`).
-    # In memory nothing is written down.
+    # was said. It lies in the same file, and until it is there in journals in a directory beside it
+    # (`state.db.records`). In memory nothing is written down.
     record_requests: bool = True
     # How many days the rows of exchanges are kept; what they come to is kept for ever. A thousand exchanges take about
     # a megabyte.
@@ -211,8 +211,8 @@ class Storage(Struct, frozen=True, kw_only=True):
     # What a client waits for before it hears the end of its answer: `process`, that nothing is lost if the gateway is
     # killed; `machine`, also if the machine fails, which takes a write to the disk.
     durability: str = "process"
-    # What is done while exchanges cannot be written down, as on a full disk: `answer`, and say so in `/readyz` and the
-    # log, or `refuse`.
+    # What is done while exchanges cannot be written down, as on a full disk: `serve`, and say so in `/readyz` and the
+    # log, or `reject`.
     on_write_failure: str = "serve"
     # How much of a client's address is written down: its `network` (/24, of IPv6 /48), the `full` one, or `off`.
     client_addresses: str = "network"

@@ -44,20 +44,20 @@ def render_starter_file(chosen: Sequence[UsableProvider], others: Sequence[Usabl
 
 
 def _lines(chosen: Sequence[UsableProvider], others: Sequence[UsableProvider], key_hash: str) -> Iterator[str]:
-    yield "# Written by `dragoman init`. A change applies without a restart; `dragoman check` says what is wrong."
-    yield "# `$NAME` is a variable of the environment: keys stay where they are."
+    yield "# Written by `dragoman init`. A change applies without a restart; `dragoman check` reports what is wrong."
+    yield "# `$NAME` is an environment variable: keys stay where they are."
     yield ""
     yield "[server]"
-    yield '# host = "127.0.0.1"        # whom it listens for: this machine alone'
+    yield '# host = "127.0.0.1"        # this machine alone'
     yield "# port = 8484"
     if others:
-        yield f"# Found as well, and not wanted: {', '.join(other.name for other in others)}."
-        yield "discover = false            # nobody is there but those below"
+        yield f"# Found as well, and not used: {', '.join(other.name for other in others)}."
+        yield "discover = false            # only the providers below"
     for each in chosen:
         yield from ("", *_provider(each))
     yield ""
     yield "[models]"
-    yield "# Names of your own; the next target answers where one cannot:"
+    yield "# Names of your own; if a target fails, the next one is called:"
     example = next((each for each in chosen if each.models), chosen[0])
     yield f'# "fast" = "{example.name}/{example.models[0] if example.models else "MODEL"}"'
     second = next((each for each in chosen if each is not example), None)
@@ -65,7 +65,7 @@ def _lines(chosen: Sequence[UsableProvider], others: Sequence[UsableProvider], k
         yield f'# "smart" = ["{example.name}/MODEL", "{second.name}/MODEL"]'
     if key_hash:
         yield ""
-        yield "# Who sends the key with this hash gets in, and nobody else; `dragoman key new` makes another."
+        yield "# Only requests with the key of this hash are accepted; `dragoman key new` makes another."
         yield "[keys.default]"
         yield f'hash = "{key_hash}"'
 

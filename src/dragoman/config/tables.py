@@ -89,9 +89,7 @@ class ConfigTable:
         """A table within; an empty one if it is left out or something else, which is noted."""
         values = self.values.get(name, {})
         if not isinstance(values, dict):
-            self.complain(
-                name, f"expected a table, got {type_name(values)}", f"begin a line with {self._header(name)}"
-            )
+            self.complain(name, f"expected a table, got {type_name(values)}", f"begin a line with {self._header(name)}")
             values = {}
         return ConfigTable(values, (*self.path, name), self.problems)
 

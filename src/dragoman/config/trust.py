@@ -1,6 +1,6 @@
 """Trust: which found files the user has looked at, by absolute path and by content.
 
-There is one small file for each trusted one, in the folder `dragoman/trusted` of the user's state folder. It is named
+There is one small file for each trusted one, in `dragoman/trusted` of the user's state directory. It is named
 after the path and holds the digest of the content, so that a change of either takes the trust away. Nothing but what
 this user alone can have written there is believed.
 """
@@ -48,12 +48,14 @@ def trust(path: Path, content: bytes, environ: Mapping[str, str]) -> None:
     """Note that the user trusts a file with this content, and with no other."""
     trust_file = _trust_file(path, environ)
     if trust_file is None:
-        raise DragomanError("there is no home to note it in (set HOME or XDG_STATE_HOME to an absolute path)")
+        raise DragomanError(
+            "there is no home directory to store the trust in (set HOME or XDG_STATE_HOME to an absolute path)"
+        )
     for directory in (trust_file.parent.parent, trust_file.parent):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not _is_ours(trust_file.parent):
         raise DragomanError(
-            f"{trust_file.parent} is not a folder that you alone can write to (chmod 700, or remove it)"
+            f"{trust_file.parent} is not a directory that you alone can write to (chmod 700, or remove it)"
         )
     # Readable by its user alone, and there as a whole or not at all.
     handle, name = tempfile.mkstemp(dir=trust_file.parent)
@@ -115,7 +117,7 @@ def _trusted_digest(trust_file: Path) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a plain file or folder that nobody but this user can write to."""
+    """Whether it is a plain file or directory that nobody but this user can write to."""
     file_stat = path.lstat()
     if not (stat.S_ISREG(file_stat.st_mode) or stat.S_ISDIR(file_stat.st_mode)):
         return False

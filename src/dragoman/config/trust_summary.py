@@ -27,10 +27,10 @@ def describe(values: Mapping[str, object], catalogue: Mapping[str, CatalogueEntr
     The texts are as the file has them, and may hold what a terminal obeys.
     """
     return [
-        *(f"has {dotted((name,))}, which is not known here" for name in values if name not in SECTIONS),
+        *(f"has {dotted((name,))}, which is not a known section" for name in values if name not in SECTIONS),
         *_plain(values),
         *_keys(values),
-        *(f"leads the model {dotted((name,))} to {_target(to)}" for name, to in _table(values, "models").items()),
+        *(f"routes the model {dotted((name,))} to {_target(to)}" for name, to in _table(values, "models").items()),
         *(f"reads ${name} from the environment" for name in sorted(set(_variables(values)))),
         *_telemetry(values),
         *_providers(values, catalogue),
@@ -43,7 +43,7 @@ def _telemetry(values: Mapping[str, object]) -> Iterator[str]:
         if member not in ("endpoint", "headers"):
             yield f"sets {dotted(('telemetry', member))} = {value}"
     if "endpoint" in table:
-        yield f"tells {table['endpoint']} of every exchange, but for what is said in it"
+        yield f"sends a record of every request to {table['endpoint']}, without its content"
     for header, text in _table(table, "headers").items():
         source = f", with {text}" if isinstance(text, str) and not is_literal(text) else ""
         yield f"sends it the header {dotted((header,))}{source}"
@@ -98,9 +98,9 @@ def _key(table: Mapping[str, object], listing: CatalogueEntry | None) -> str:
 
 def _keys(values: Mapping[str, object]) -> Iterator[str]:
     if "keys" in values:
-        yield f"asks for one of the keys {', '.join(dotted((name,)) for name in _table(values, 'keys')) or '(none)'}"
+        yield f"requires one of the keys {', '.join(dotted((name,)) for name in _table(values, 'keys')) or '(none)'}"
     else:
-        yield "asks for no key"
+        yield "requires no key"
 
 
 def _plain(values: Mapping[str, object]) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _table(values: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 def _variables(value: object) -> Iterator[str]:
-    """Every variable of the environment that is named anywhere."""
+    """Every environment variable that is named anywhere."""
     rest = [value]
     while rest:
         value = rest.pop()

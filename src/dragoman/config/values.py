@@ -1,7 +1,7 @@
-"""Values: one reader for each kind of value that a configuration holds, with its name in plain words and an example.
+"""Values: one reader for each type of value that a configuration holds, with the type's name and an example.
 
-A reader raises `ConfigError` without a key; whoever knows the key adds it. Readers of what may be secret tell the
-type they found and never the value.
+A reader raises `ConfigError` without a key; the caller adds the key. The errors of readers of possible secrets name the
+type of the value, never the value. Type names are those of TOML (https://toml.io/en/v1.0.0).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ValueType(Struct, Generic[T_co], frozen=True, kw_only=True):
-    """One kind of value: its name after "expected", an example as TOML writes it, and its reader."""
+    """One type of value: its name on docs/configuration.md, an example as TOML writes it, and its reader."""
 
     type_name: str
     example: str
@@ -32,12 +32,12 @@ class ValueType(Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 def invalid(problem: str, remedy: str = "") -> ConfigError:
-    """A value that cannot be used; without a remedy the example of its kind is one."""
+    """A value that cannot be used; without a remedy the example of its type is one."""
     return ConfigError(key="", problem=problem, remedy=remedy)
 
 
 def type_name(value: object) -> str:
-    """The type of a TOML value in plain words."""
+    """The type of a value, as TOML calls it."""
     for kind, name in _TYPES:
         if isinstance(value, kind):
             return name
@@ -46,45 +46,50 @@ def type_name(value: object) -> str:
 
 # In this order: a boolean is an integer to Python, too.
 _TYPES: tuple[tuple[type, str], ...] = (
-    (bool, "true or false without quotes"),
-    (str, "a text in quotes"),
-    (int, "a whole number"),
-    (float, "a number"),
-    (list, "a list"),
+    (bool, "a boolean"),
+    (str, "a string"),
+    (int, "an integer"),
+    (float, "a float"),
+    (list, "an array"),
     (dict, "a table"),
-    (datetime.datetime, "a date"),
+    (datetime.datetime, "a date-time"),
     (datetime.date, "a date"),
-    (datetime.time, "a time of day"),
+    (datetime.time, "a time"),
 )
 
 
 def mismatch(value: object, expected: str) -> ConfigError:
     """The error for a value of another type."""
-    return invalid(f"expected {expected}, found {type_name(value)}")
+    return invalid(f"expected {expected}, got {type_name(value)}")
+
+
+def unexpected(value: object, expected: str) -> ConfigError:
+    """The error for a value of the right type that cannot be used; it is repeated, so it must not be secret."""
+    return invalid(f"expected {expected}, got {quoted(value) if isinstance(value, str) else value}")
 
 
 def read_string(value: object) -> str:
-    """A text that is not empty."""
+    """A string that is not empty."""
     if not isinstance(value, str):
-        raise mismatch(value, "a text in quotes")
+        raise mismatch(value, "a string")
     if not value.strip():
-        raise invalid("expected a text, found an empty one")
+        raise invalid("expected a string that is not empty, got an empty one")
     return value
 
 
 def is_model(name: str) -> bool:
-    """Whether a text may be a model's name."""
+    """Whether a string may be a model's name."""
     return bool(name) and name.isprintable() and " " not in name
 
 
 def read_strings(value: object) -> tuple[str, ...]:
-    """One text, or a list of at least one."""
+    """One string, or an array of at least one."""
     if isinstance(value, str):
         return (read_string(value),)
     if not isinstance(value, list):
-        raise mismatch(value, "a text in quotes or a list of them")
+        raise mismatch(value, "a string or an array of strings")
     if not value:
-        raise invalid("expected at least one, found an empty list")
+        raise invalid("expected at least one string, got an empty array")
     return tuple(read_string(item) for item in value)
 
 
@@ -96,14 +101,14 @@ def read_time_zone(value: object) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, OSError, ValueError):
-        raise invalid(f"expected the name of a time zone, found {quoted(name)}") from None
+        raise invalid(f"expected the name of a time zone, got {quoted(name)}") from None
     return name
 
 
 def read_boolean(value: object) -> bool:
-    """Yes or no."""
+    """A boolean."""
     if not isinstance(value, bool):
-        raise mismatch(value, "true or false without quotes")
+        raise mismatch(value, "a boolean")
     return value
 
 
@@ -112,37 +117,40 @@ def read_strict(value: object) -> Strict:
     if isinstance(value, bool) or value == "all":
         return value
     if isinstance(value, str):
-        raise invalid(f'expected true, false or "all", found {quoted(value)}')
+        raise invalid(f'expected true, false or "all", got {quoted(value)}')
     raise mismatch(value, 'true, false or "all"')
 
 
 def integer(lowest: int, highest: int) -> Callable[[object], int]:
-    """A reader of whole numbers between two bounds."""
+    """A reader of integers between two bounds, which may be them."""
 
     def read(value: object) -> int:
+        expected = f"an integer from {lowest} to {highest}"
+        if isinstance(value, str):
+            raise invalid(f"expected {expected}, got the string {quoted(value)}")
         if isinstance(value, bool) or not isinstance(value, int):
-            raise mismatch(value, "a whole number")
+            raise mismatch(value, expected)
         if not lowest <= value <= highest:
-            raise invalid(f"expected a whole number from {lowest} to {highest}, found {value}")
+            raise unexpected(value, expected)
         return value
 
     return read
 
 
-def choice(*words: str) -> Callable[[object], str]:
-    """A reader of one word out of a few."""
+def choice(*choices: str) -> Callable[[object], str]:
+    """A reader of one string out of a few."""
 
     def read(value: object) -> str:
         text = read_string(value)
-        if text not in words:
-            raise invalid(f"expected one of {', '.join(words)}, found {quoted(text)}")
+        if text not in choices:
+            raise unexpected(text, f"one of {', '.join(choices)}")
         return text
 
     return read
 
 
 def quoted(text: str) -> str:
-    """A text that is no secret, in quotes, short, and harmless to a terminal."""
+    """A string that is no secret, in quotes, short, and harmless to a terminal."""
     short = text if len(text) <= 60 else f"{text[:59]}…"
     return '"' + "".join(char if char.isprintable() else "�" for char in short) + '"'
 
@@ -160,7 +168,7 @@ def duration(lowest: float = 0.001) -> Callable[[object], float]:
     def read(value: object) -> float:
         seconds = _measured(value, _DURATION_UNITS, "a duration", "ms, s, min or h")
         if not math.isfinite(seconds) or not lowest <= seconds <= MAX_DURATION_SECONDS:
-            raise invalid(f"expected a duration from {lowest:g} s to {MAX_DURATION_SECONDS / 3600:g} h, found another")
+            raise unexpected(value, f"a duration from {lowest:g} s to {MAX_DURATION_SECONDS / 3600:g} h")
         return seconds
 
     return read
@@ -170,9 +178,9 @@ def read_size(value: object, lowest: int = 1) -> int:
     """A number of bytes."""
     size = _measured(value, _SIZE_UNITS, "a size", "B, kB, MB, GB, KiB, MiB or GiB")
     if not math.isfinite(size) or size != int(size):
-        raise invalid("expected a whole number of bytes, found a fraction")
+        raise unexpected(value, "a size in whole bytes")
     if not lowest <= size <= MAX_SIZE_BYTES:
-        raise invalid(f"expected a size from {lowest} B to {MAX_SIZE_BYTES // 2**30} GiB, found another")
+        raise unexpected(value, f"a size from {lowest} B to {MAX_SIZE_BYTES // 2**30} GiB")
     return int(size)
 
 
@@ -182,21 +190,21 @@ _MAX_DOLLARS = 1_000_000
 def read_cost(value: object) -> int:
     """US dollars, as nano-dollars."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise mismatch(value, "US dollars as a number without quotes")
+        raise mismatch(value, "US dollars as a number")
     if not math.isfinite(value) or not 0 <= value <= _MAX_DOLLARS:
-        raise invalid(f"expected US dollars from 0 to {_MAX_DOLLARS}, found another")
+        raise unexpected(value, f"US dollars from 0 to {_MAX_DOLLARS}")
     amount = round(value * NANO)
     if value and not amount:
-        raise invalid("expected US dollars with at most 9 decimals, found less than that")
+        raise unexpected(value, "US dollars with at most 9 decimals")
     return amount
 
 
 def read_share(value: object) -> float:
     """A part of the whole, from none to all."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise mismatch(value, "a number without quotes")
+        raise mismatch(value, "a number from 0 to 1")
     if not 0 <= value <= 1:
-        raise invalid("expected a number from 0 to 1, found another")
+        raise unexpected(value, "a number from 0 to 1")
     return float(value)
 
 
@@ -205,11 +213,11 @@ def _measured(value: object, units: dict[str, float] | dict[str, int], what: str
         parts = _MEASURE.fullmatch(value)
         unit = None if parts is None else units.get(parts[2].lower())
         if parts is None or unit is None:
-            raise invalid(f"expected {what} with a unit of {unit_names}, found {quoted(value)}")
+            raise unexpected(value, f"{what} with a unit of {unit_names}")
         # Decimal fractions of a unit may miss a whole number by the last bit.
         return round(float(parts[1]) * unit, 6)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise mismatch(value, f"{what} as a number or a text")
+        raise mismatch(value, f"{what} as a number or a string")
     return float(value)
 
 
@@ -223,12 +231,12 @@ def read_host(value: object) -> str:
         return text
     labels = text.removesuffix(".").split(".")
     if len(text) > 253 or not all(map(_LABEL.fullmatch, labels)) or labels[-1].isdigit():
-        raise invalid(f"expected a host name or an IP address without a port, found {quoted(text)}")
+        raise unexpected(text, "a host name or an IP address without a port")
     return text.lower().removesuffix(".")
 
 
 def read_hosts(value: object) -> tuple[str, ...]:
-    """Host names, one or a list."""
+    """Host names, one or an array."""
     return tuple(read_host(item) for item in (value if isinstance(value, list) else [value]))
 
 
@@ -242,12 +250,12 @@ def read_network(value: object) -> str:
     try:
         wide = ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise invalid(f"expected an IP address or a network as 10.0.0.0/8, found {quoted(text)}") from None
-    raise invalid(f"expected a network, found {quoted(text)}, an address within one", f'write "{wide}"')
+        raise unexpected(text, "an IP address or a network as 10.0.0.0/8") from None
+    raise invalid(f"expected a network, got {quoted(text)}, an address within one", f'write "{wide}"')
 
 
 def read_networks(value: object) -> tuple[str, ...]:
-    """IP addresses or networks, one or a list."""
+    """IP addresses or networks, one or an array."""
     return tuple(read_network(item) for item in (value if isinstance(value, list) else [value]))
 
 
@@ -287,14 +295,14 @@ def read_origin(value: object) -> str:
     text = read_string(value)
     if not _ORIGIN.fullmatch(text):
         raise invalid(
-            f"expected an origin, found {quoted(text)}",
+            f"expected an origin, got {quoted(text)}",
             'write scheme, host and port alone, for example "https://app.example.org"',
         )
     return text.lower()
 
 
 def read_origins(value: object) -> tuple[str, ...]:
-    """Origins, one or a list."""
+    """Origins, one or an array."""
     return tuple(read_origin(item) for item in (value if isinstance(value, list) else [value]))
 
 
@@ -309,22 +317,22 @@ def read_url(value: object) -> str:
         parts = urlsplit(text)
         port, host = parts.port, parts.hostname
     except ValueError:
-        raise invalid("expected an address, found one with a broken host or port") from None
+        raise invalid("expected an address, got one with a broken host or port") from None
     if parts.scheme not in ("http", "https"):
-        raise invalid("expected an address with http:// or https://, found another")
+        raise invalid("expected an address with http:// or https://, got another")
     if not host or port == 0 or not re.fullmatch(r"[!-~]+", text):
-        raise invalid("expected an address with a host and without blanks, found another")
+        raise invalid("expected an address with a host and without blanks, got another")
     if "@" in parts.netloc:
-        raise invalid("expected an address without credentials, found some", "put the key into api_key")
+        raise invalid("expected an address without credentials, got some", "put the key into api_key")
     if "?" in text or "#" in text:
-        raise invalid("expected an address without ? and #, found one", "leave out everything from there on")
+        raise invalid("expected an address without ? and #, got one", "leave out everything from there on")
     for path in _ENDPOINTS:
         if parts.path.rstrip("/").endswith(path):
             raise invalid(f"ends in {path}, which is added to it", f"leave out {path}")
     try:
         read_host(host)
     except ConfigError:
-        raise invalid("expected an address with a host name or an IP address, found another") from None
+        raise invalid("expected an address with a host name or an IP address, got another") from None
     return text.rstrip("/")
 
 
@@ -337,10 +345,10 @@ def read_passthrough_path(value: object) -> str:
     text = read_string(value).strip()
     parts = _PASSTHROUGH_PATH.fullmatch(text)
     if parts is None or any(not part.strip(".") for part in parts[2].split("/")[1:]):
-        raise invalid(f"expected a method and a path, found {quoted(text)}")
+        raise invalid(f"expected a method and a path, got {quoted(text)}")
     method, path = parts[1].upper(), parts[2]
     if method not in _PASSTHROUGH_METHODS:
-        raise invalid(f"expected GET (which is HEAD, too), POST, DELETE or * before the path, found {quoted(parts[1])}")
+        raise invalid(f"expected GET (which is HEAD, too), POST, DELETE or * before the path, got {quoted(parts[1])}")
     # The prefix is left out where paths are looked at, however often an SDK says it.
     while path.startswith("/v1/"):
         path = path.removeprefix("/v1")
@@ -348,7 +356,7 @@ def read_passthrough_path(value: object) -> str:
 
 
 def read_passthrough_paths(value: object) -> tuple[str, ...]:
-    """Methods with paths, one or a list."""
+    """Methods with paths, one or an array."""
     return tuple(read_passthrough_path(item) for item in (value if isinstance(value, list) else [value]))
 
 
@@ -377,15 +385,15 @@ _FRAMING = frozenset(
 def read_headers(value: object) -> dict[str, str]:
     """Header names, in lower case, with their values; the values may be secret."""
     if not isinstance(value, dict):
-        raise mismatch(value, "a table of header names and texts")
+        raise mismatch(value, "a table of header names and strings")
     headers = {}
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
-            raise invalid(f"expected a header name, found {quoted(name)}", "use letters, digits and hyphens")
+            raise invalid(f"expected a header name, got {quoted(name)}", "use letters, digits and hyphens")
         if name.lower() in _FRAMING:
             raise invalid(f"{name.lower()} belongs to the connection", "leave it out")
         if not isinstance(text, str):
-            raise mismatch(text, f"a text in quotes for {name}")
+            raise mismatch(text, f"a string for {name}")
         headers[name.lower()] = text
     return headers
 

@@ -231,7 +231,7 @@ def check_messages_only(provider: Provider) -> None:
         if endpoint.protocol != MESSAGES:
             raise ConfigError(
                 key=f"providers.{provider.name}.protocol",
-                problem=f"transport {provider.transport!r} carries {MESSAGES} alone, found {endpoint.protocol}",
+                problem=f"transport {provider.transport!r} carries {MESSAGES} alone, got {endpoint.protocol}",
                 remedy='make its OpenAI-compatible address a provider of its own, with transport = "http"',
             )
 

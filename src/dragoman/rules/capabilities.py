@@ -408,9 +408,9 @@ def _changed(capabilities: Capabilities, changes: JsonObject) -> Capabilities:
     field_names = set(Capabilities.__struct_fields__)
     for name in changes:
         if name not in field_names:
-            raise DragomanError(f"unknown ability {name!r}; known are {', '.join(sorted(field_names))}")
+            raise DragomanError(f"unknown capability {name!r}; known are {', '.join(sorted(field_names))}")
     merged = {**msgspec.to_builtins(capabilities), **changes}
     try:
         return msgspec.convert(merged, Capabilities)
     except msgspec.ValidationError as error:
-        raise DragomanError(f"an ability of the wrong type: {error}") from None
+        raise DragomanError(f"a capability of the wrong type: {error}") from None

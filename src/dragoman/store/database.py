@@ -175,6 +175,6 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",
-            remedy=remedy_of(error, "keep"),
+            remedy=remedy_of(error, "store_responses"),
         ) from None
     return Tables(db, days, clock, recent_turn_owners)

@@ -81,12 +81,12 @@ def open_record_tables(path: str, *, read_only: bool = False, timeout: float = L
     except (OSError, sqlite3.Error) as error:
         if isinstance(error, sqlite3.Error) and is_busy(error):
             raise store_error(error) from None
-        elsewhere = "name a file elsewhere, or set records = false"
+        elsewhere = "name a file elsewhere, or set record_requests = false"
         refused = None if read_only else not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
         raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",
-            remedy=remedy_of(error, "records"),
+            remedy=remedy_of(error, "record_requests"),
         ) from None
     return RecordTables(db)
 

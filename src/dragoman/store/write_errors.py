@@ -23,7 +23,7 @@ def not_writable(path: Path, error: OSError | sqlite3.Error, *, key: str, otherw
     `key` is the setting that names it, `otherwise` what can be done instead of mending it.
     """
     directory = path.parent
-    fixed = ConfigError(key=key, problem=f"{directory} is on a file system that nobody can write to", remedy=otherwise)
+    fixed = ConfigError(key=key, problem=f"{directory} is on a read-only file system", remedy=otherwise)
     if isinstance(error, OSError) and error.errno == errno.EROFS:
         return fixed
     if os.name != "posix":

@@ -40,7 +40,7 @@ def test_a_client_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeyp
     folder = tmp_path / "bin"
     codex = put_program(folder, "codex", "exec sleep 600")
     section = clients({"HOME": str(tmp_path), "PATH": f"{folder}:/usr/bin:/bin"}, timeout=0.1)
-    assert dict(section.facts)["codex"] == f"{codex}, which did not say its version within 0.1 s"
+    assert dict(section.facts)["codex"] == f"{codex}, which did not print its version within 0.1 s"
     assert section.wrong == 0
 
 
@@ -59,7 +59,7 @@ def test_pitfall_623_settings_of_clients_that_point_at_nothing_are_found(
     (here / ".claude/settings.json").write_text("{")
     (here / "opencode.json").write_text("[]")
     found = clients({"HOME": str(home), "PATH": "/nowhere"}).findings
-    assert [finding.message.partition(" leads")[0] for finding in found] == [
+    assert [finding.message.partition(" points")[0] for finding in found] == [
         f"env.ANTHROPIC_BASE_URL in {home}/.claude/settings.json",
         f"model_providers.mine.base_url in {home}/.codex/config.toml",
         f"provider.a.options.baseURL in {home}/.config/opencode/opencode.json",

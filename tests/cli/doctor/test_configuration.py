@@ -21,7 +21,7 @@ def test_no_file_is_no_problem() -> None:
     settings, section = configuration(None, os.environ)
     assert settings is not None
     assert dict(section.facts) == {
-        "file": "none: the environment alone",
+        "file": "none: environment variables only",
         "gateway keys": "none",
         "not default": "nothing",
     }
@@ -45,7 +45,7 @@ def test_every_problem_has_its_remedy(tmp_path: Path) -> None:
     assert settings is None
     assert [finding.message for finding in section.findings] == [
         "dragoman.toml:2: server.prot: is not a known key",
-        "dragoman.toml:3: server.host: expected a text in quotes, found a whole number",
+        "dragoman.toml:3: server.host: expected a string, got an integer",
     ]
     assert section.findings[0].advice == "did you mean port?"
 

@@ -49,7 +49,7 @@ def test_a_folder_of_others_is_looked_at_for_the_store_alone(tmp_path: Path) -> 
     path.touch(mode=0o600)
     section = disk(settings_at(path), {"XDG_STATE_HOME": str(tmp_path / "nowhere")}, least=0)
     assert [words for name, words in section.facts if name == "file"] == [f"{path}, 0 B"]
-    assert section.facts[0] == ("folder", f"{tmp_path}/nowhere/dragoman, not there yet")
+    assert section.facts[0] == ("directory", f"{tmp_path}/nowhere/dragoman, does not exist yet")
     assert section.findings == ()
 
 
@@ -63,7 +63,7 @@ def test_a_full_disk_and_no_home_are_wrong(tmp_path: Path) -> None:
 
 def test_the_store_has_a_version_or_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    assert store(settings_at(path)).facts == (("file", f"{path}, which the first start makes"),)
+    assert store(settings_at(path)).facts == (("file", f"{path}, which the first start creates"),)
     assert not path.exists()
     open_tables(str(path), 1).close()
     good = store(settings_at(path))
@@ -71,4 +71,4 @@ def test_the_store_has_a_version_or_a_problem(tmp_path: Path) -> None:
     path.write_bytes(b"nonsense " * 1000)
     (finding,) = store(settings_at(path)).findings
     assert finding.heading == DATABASE
-    assert store(Settings(storage=Storage(store_responses=False))).facts == (("kept", "nothing is kept"),)
+    assert store(Settings(storage=Storage(store_responses=False))).facts == (("stored", "nothing is stored"),)

@@ -36,7 +36,7 @@ def test_pitfall_623_an_address_that_points_at_nothing_is_found_with_the_file_th
     (tmp_path / ".zshrc").write_text(f"# ANTHROPIC_BASE_URL\nexport X=1\nexport ANTHROPIC_BASE_URL={URL}\n")
     environ = {"HOME": str(tmp_path), "ANTHROPIC_BASE_URL": URL, "OPENAI_BASE_URL": URL}
     first, second = environment(environ).findings
-    assert first.message == "ANTHROPIC_BASE_URL is set, and nobody listens there"
+    assert first.message == "ANTHROPIC_BASE_URL is set, and nothing listens there"
     assert first.advice == f"unset ANTHROPIC_BASE_URL, and take it out of {tmp_path}/.zshrc:3"
     assert (first.wrong, first.heading) == (True, BLOCKED)
     assert second.advice == "unset OPENAI_BASE_URL, and look where it is set"

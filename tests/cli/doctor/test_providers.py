@@ -67,7 +67,7 @@ def test_a_provider_that_says_nothing_is_not_waited_for() -> None:
 
 def test_nobody_is_asked_offline() -> None:
     section = providers(SETTINGS, None, ENVIRON)
-    assert dict(section.facts) == {"set up": "openai, echo", "asked": "nobody, as --offline says"}
+    assert dict(section.facts) == {"set up": "openai, echo", "called": "none, because of --offline"}
 
 
 @pytest.mark.parametrize(("ahead", "words"), [(3600.0, "3600 s ahead of"), (-300.0, "300 s behind")])
@@ -79,6 +79,6 @@ def test_a_clock_that_is_wrong_is_told(ahead: float, words: str) -> None:
 def test_a_clock_is_right_if_it_is_so_by_one_of_them() -> None:
     section = clock([answer("a", "", ahead=7200.0), answer("b", "", ahead=2.0)])
     assert (section.facts, section.findings) == ((("compared", "with b: +2 s"),), ())
-    assert "with nobody" in clock([answer("a", "")]).facts[0][1]
+    assert "with none" in clock([answer("a", "")]).facts[0][1]
     odd = ProbeResponse(provider="a", protocol="", well=True, message="", date="yesterday", received_at=NOW)
-    assert "with nobody" in clock([odd]).facts[0][1]
+    assert "with none" in clock([odd]).facts[0][1]

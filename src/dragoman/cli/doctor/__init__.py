@@ -25,8 +25,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "and the service that run here. The report holds no key and no value of the environment, and can be pasted "
         "into an issue. The exit status is 1 if something is wrong.",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--offline", action="store_true", help="ask no provider")
+    parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
+    parser.add_argument("--offline", action="store_true", help="call no provider")
     parser.add_argument("--config", metavar="FILE", help="the file to read instead of the one that would be found")
     parser.set_defaults(run=run)
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         show_step("looking at the environment …")
         sections.append(environment(os.environ))
         if settings is not None:
-            show_step(f"asking {len(settings.providers)} providers …")
+            show_step(f"calling {len(settings.providers)} providers …")
             responses = None if options.offline else probe_providers(settings)
             sections.append(providers(settings, responses, os.environ))
             sections += [clock(responses)] if responses is not None else []
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         installed = find_installed(os.environ)
         if installed is not None:
             sections.append(service(installed, os.environ)[1])
-        show_step("asking clients for their versions …")
+        show_step("reading the versions of clients …")
         sections.append(clients(os.environ))
     # None of them is told by anybody above; this is for words of others.
     called = settings.providers.values() if settings is not None else ()

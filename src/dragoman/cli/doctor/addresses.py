@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 # A machine nearby answers at once; one that does not exist may take for ever, and so may whoever knows the names.
 _TIMEOUT = 2.0
 _PORTS = {"http": 80, "https": 443}
-_LATE = "nobody answers there in time"
+_LATE = "nothing responds there in time"
 
 
 def problem_at(url: str, timeout: float = _TIMEOUT) -> str:
@@ -20,7 +20,7 @@ def problem_at(url: str, timeout: float = _TIMEOUT) -> str:
     except ValueError:
         host, port = None, None
     if not host or port is None:
-        return "it is no address"
+        return "it is not an address"
     problems: list[str] = []
     # Looking a name up cannot be ended; nobody waits for it longer than for the rest.
     thread = threading.Thread(target=lambda: problems.append(_tried(host, port, timeout)), daemon=True)
@@ -33,7 +33,7 @@ def _tried(host: str, port: int, timeout: float) -> str:
     try:
         socket.create_connection((host, port), timeout=timeout).close()
     except ConnectionRefusedError:
-        return "nobody listens there"
+        return "nothing listens there"
     except TimeoutError:
         return _LATE
     except socket.gaierror:

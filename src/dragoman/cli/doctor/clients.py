@@ -34,7 +34,7 @@ def clients(
     for file, key, url in _addresses(environ):
         why = problem(url)
         if why:
-            words = f"{key} in {file} leads a client elsewhere, and {why}"
+            words = f"{key} in {file} points a client elsewhere, and {why}"
             findings.append(DoctorFinding(message=words, advice=f"take {key} out of {file}", heading=BLOCKED))
     return Section(title="Clients", facts=facts, findings=tuple(findings))
 
@@ -54,11 +54,11 @@ def _version(client: LaunchableClient, environ: Mapping[str, str], timeout: floa
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"{program}, which did not say its version within {timeout:g} s"
+        return f"{program}, which did not print its version within {timeout:g} s"
     except OSError as error:
         return f"{program}, which cannot be run: {error.strerror}"
     lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
-    return f"{lines[0][:_MAX_VERSION_LENGTH] if lines else 'of an unknown version'}, {program}"
+    return f"{lines[0][:_MAX_VERSION_LENGTH] if lines else 'unknown version'}, {program}"
 
 
 def _addresses(environ: Mapping[str, str]) -> Iterator[tuple[Path, str, str]]:

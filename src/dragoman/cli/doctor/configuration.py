@@ -16,7 +16,7 @@ from dragoman.providers.catalogue import catalogue
 _TITLE = "Configuration"
 _ORIGINS = {
     FileOrigin.NAMED: "named by --config or DRAGOMAN_CONFIG",
-    FileOrigin.OWN: "in the user's configuration folder",
+    FileOrigin.OWN: "in the user's configuration directory",
     FileOrigin.FOUND: "found in the current directory",
 }
 
@@ -32,7 +32,7 @@ def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Set
         return None, Section(title=_TITLE, facts=tuple(facts), findings=tuple(map(_finding, error.problems)))
     except ConfigError as error:
         return None, Section(title=_TITLE, facts=tuple(facts), findings=(_finding(error),))
-    keys = "none, but [keys] is there" if settings.keys_table else "none"
+    keys = "none, but [keys] exists" if settings.keys_table else "none"
     facts.append(("gateway keys", str(len(settings.keys)) if settings.keys else keys))
     facts += [("not default", str(setting)) for setting in effective_settings] or [("not default", "nothing")]
     missing = {str(each): each.remedy for each in settings.missing}
@@ -49,7 +49,7 @@ def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Set
 
 
 def _described(file: ConfigFile | None) -> str:
-    return "none: the environment alone" if file is None else f"{file.path.absolute()}, {_ORIGINS[file.origin]}"
+    return "none: environment variables only" if file is None else f"{file.path.absolute()}, {_ORIGINS[file.origin]}"
 
 
 def _finding(error: ConfigError) -> DoctorFinding:

@@ -23,7 +23,7 @@ _MAX_FILES = 20
 
 
 def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LEAST) -> Section:
-    """The state folder, and the file of the store if that is elsewhere."""
+    """The state directory, and the file of the store if that is elsewhere."""
     directory = state_directory(environ)
     store = settings.storage.path if settings is not None and _is_used(settings.storage) else ""
     places = [directory] if directory is not None else []
@@ -31,20 +31,21 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
         places.append(Path(store).parent)
     if not places:
         finding = DoctorFinding(
-            message="there is no home to keep anything in", advice="set HOME or XDG_STATE_HOME to an absolute path"
+            message="there is no home directory to store anything in",
+            advice="set HOME or XDG_STATE_HOME to an absolute path",
         )
         return Section(title="Disk", findings=(finding,))
     facts: list[tuple[str, str]] = []
     findings: list[DoctorFinding] = []
     for place in places:
         if not place.is_dir():
-            facts.append(("folder", f"{place}, not there yet"))
+            facts.append(("directory", f"{place}, does not exist yet"))
             continue
         free = shutil.disk_usage(place).free
-        facts.append(("folder", f"{place}, {_size(free)} free"))
+        facts.append(("directory", f"{place}, {_size(free)} free"))
         if free < least:
-            findings.append(DoctorFinding(message=f"{_size(free)} are free at {place}", advice="make room there"))
-        # Of a folder that is not ours alone, the store and what belongs to it.
+            findings.append(DoctorFinding(message=f"only {_size(free)} free in {place}", advice="make room there"))
+        # Of a directory that is not ours alone, the store and what belongs to it.
         files = _list_files(place, "*" if place == directory else f"{Path(store).name}*")
         files |= {} if place == directory else _list_files(place, f"{Path(store).name}.records/*")
         largest = sorted(files, key=lambda file: files[file].st_size, reverse=True)
@@ -58,7 +59,7 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
 
 
 def _list_files(place: Path, pattern: str) -> dict[Path, os.stat_result]:
-    """The files of a folder; one that goes meanwhile is none."""
+    """The files of a directory; one that goes meanwhile is none."""
     files: dict[Path, os.stat_result] = {}
     for path in sorted(place.rglob(pattern)):
         with suppress(FileNotFoundError):
@@ -76,7 +77,7 @@ def _exposed(files: Mapping[Path, os.stat_result]) -> Iterator[DoctorFinding]:
         mode = stat.S_IMODE(state.st_mode)
         if mode & _OTHERS:
             wanted = "700" if stat.S_ISDIR(state.st_mode) else "600"
-            words = f"{path} has mode {mode:04o}: others of this machine can get at what it holds"
+            words = f"{path} has mode {mode:04o}: other users of this machine can access it"
             yield DoctorFinding(message=words, advice=f"chmod {wanted} {path}", heading=READABLE)
 
 
@@ -98,11 +99,11 @@ def store(settings: Settings) -> Section:
     """Whether the kept file can be used, and which version it has."""
     title, path = "Store", settings.storage.path
     if not _is_used(settings.storage) or path in ("", MEMORY):
-        why = "in memory, as long as a process lives" if settings.storage.store_responses else "nothing is kept"
-        return Section(title=title, facts=(("kept", why),))
+        why = "in memory, while the process runs" if settings.storage.store_responses else "nothing is stored"
+        return Section(title=title, facts=(("stored", why),))
     place = Path(path)
     if not place.exists():
-        return Section(title=title, facts=(("file", f"{path}, which the first start makes"),))
+        return Section(title=title, facts=(("file", f"{path}, which the first start creates"),))
     state = inspect(path)
     facts = (("file", path), ("version", f"{state.version} of {state.newest}"))
     if not state.problem:

@@ -33,12 +33,12 @@ def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Sect
         words = f"port {port} is taken by another program (process {_listed(pids)})"
         finding = DoctorFinding(message=words, advice="end that, or start with `dragoman serve --port …`")
         return Section(title=title, facts=none, findings=(finding,))
-    facts = (("running", address), ("process", _listed(pids) if pids else "the system does not tell"))
+    facts = (("running", address), ("process", _listed(pids) if pids else "not known"))
     try:
         key = find_key(settings, environ)
         status = status_of(address, "" if key.is_placeholder else key.text)
     except DragomanError as error:
-        words = f"it does not say how it is: {error}"
+        words = f"it does not report its status: {error}"
         note = DoctorFinding(message=words, advice="set DRAGOMAN_KEY to a key of it", wrong=False)
         return Section(title=title, facts=facts, findings=(note,))
     version, workers = str(status.get("version")), str(status.get("workers"))

@@ -36,7 +36,7 @@ def providers(settings: Settings, responses: Sequence[ProbeResponse] | None, env
     """The providers that are set up; without answers nobody was asked."""
     if responses is None:
         named = ", ".join(settings.providers)
-        return Section(title="Providers", facts=(("set up", named), ("asked", "nobody, as --offline says")))
+        return Section(title="Providers", facts=(("set up", named), ("called", "none, because of --offline")))
     facts = tuple(
         (f"{answer.provider} {answer.protocol}", ("ok: " if answer.well else "failed: ") + answer.message)
         for answer in responses
@@ -44,7 +44,7 @@ def providers(settings: Settings, responses: Sequence[ProbeResponse] | None, env
     findings = tuple(_finding(answer, environ) for answer in _failed(responses))
     if not findings and all(provider.transport == "echo" for provider in settings.providers.values()):
         only = DoctorFinding(
-            message="nobody but the embedded echo is set up",
+            message="no provider is set up but the embedded echo",
             advice="set a key, such as OPENAI_API_KEY, or write a table into dragoman.toml (`dragoman providers`)",
             wrong=False,
         )
@@ -67,7 +67,7 @@ def _finding(response: ProbeResponse, environ: Mapping[str, str]) -> DoctorFindi
         return DoctorFinding(message=words, advice=f"look at {_key(name, environ)}", heading=REFUSED_KEY)
     if "base_url" in response.message:
         return DoctorFinding(message=words, advice=f"look at providers.{name}.base_url")
-    advice = f"is {name} running, and can it be reached from here? `dragoman check --live` asks again"
+    advice = f"is {name} running, and can it be reached from here? `dragoman check --live` calls it again"
     return DoctorFinding(
         message=words, advice=advice, heading=REFUSED_CONNECTION if "connect" in response.message else ""
     )
@@ -88,14 +88,14 @@ def clock(responses: Sequence[ProbeResponse]) -> Section:
         (response.provider, difference) for response in responses if (difference := _difference(response)) is not None
     ]
     if not differences:
-        return Section(title="Clock", facts=(("compared", "with nobody: no provider said what time it is"),))
+        return Section(title="Clock", facts=(("compared", "with none: no provider sent its time"),))
     provider, seconds = min(differences, key=lambda pair: abs(pair[1]))
     facts = (("compared", f"with {provider}: {seconds:+.0f} s"),)
     if abs(seconds) <= MAX_SKEW_SECONDS:
         return Section(title="Clock", facts=facts)
     ahead = "ahead" if seconds > 0 else "behind"
     finding = DoctorFinding(
-        message=f"the clock of this machine is {abs(seconds):.0f} s {ahead} of what {provider} says",
+        message=f"the clock of this machine is {abs(seconds):.0f} s {ahead} of that of {provider}",
         advice="set it, for example by `timedatectl set-ntp true`",
         heading=CLOCK,
     )

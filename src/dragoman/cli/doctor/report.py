@@ -118,7 +118,7 @@ def _sum(sections: Sequence[Section], screen: OutputScreen) -> str:
 
 
 def as_json(sections: Sequence[Section], redactor: ReportRedactor) -> JsonObject:
-    """The report for programs."""
+    """The report, machine-readable."""
     return {
         "wrong": sum(section.wrong for section in sections),
         "sections": [

@@ -38,7 +38,7 @@ def service(installed: Installed, environ: Mapping[str, str]) -> tuple[bool, Sec
     facts = (
         ("unit", str(manager.unit)),
         ("state", state.description + (f", process {state.pid}" if state.pid else "")),
-        ("configuration", installed.config or "none: the environment alone"),
+        ("configuration", installed.config or "none: environment variables only"),
         ("variables", f"{', '.join(values) or 'none'} (in {installed.env_file or 'no file'})"),
         ("log", manager.show_log),
         ("read again", manager.reload),
@@ -54,14 +54,16 @@ def _compared(installed: Installed, values: Mapping[str, str], environ: Mapping[
     try:
         named = named_variables(file)
     except ConfigError as error:
-        yield DoctorFinding(message=f"its configuration cannot be read: {error}", advice="mend it, or install it again")
+        yield DoctorFinding(
+            message=f"its configuration cannot be read: {error}", advice="fix it, or install the service again"
+        )
         named = ()
     missing = [name for name in named if not values.get(name)]
     if missing:
-        words = f"the configuration names variables that the service has not: {', '.join(missing)}"
+        words = f"the configuration names environment variables that the service does not have: {', '.join(missing)}"
         yield DoctorFinding(message=words, advice=f"set them, and {_AGAIN}", heading=SERVICE)
     here = variables_for(named, environ, catalogue())
     other = [name for name, value in here.items() if name not in missing and values.get(name) != value]
     if other:
-        words = f"set in this shell, and not so for the service: {', '.join(other)}"
+        words = f"set in this shell, and missing or different for the service: {', '.join(other)}"
         yield DoctorFinding(message=words, advice=f"if it is to have them, {_AGAIN}", heading=SERVICE, wrong=False)

@@ -94,7 +94,7 @@ def judged(protection: Protection, current: Settings, new: Settings) -> Settings
     if protection.requires_keys and protection.keys_in_file and not new.keys_table:
         raise ConfigError(
             key="keys",
-            problem="is not there any more, and keys are asked for",
+            problem="is missing now, and keys are required",
             remedy="an empty [keys] table revokes them all; to serve without keys, restart",
             file=new.file,
         )
