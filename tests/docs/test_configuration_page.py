@@ -23,7 +23,7 @@ def test_headers_do_what_the_page_says() -> None:
     question = {"model": "chat/served", "max_tokens": 9, "top_k": 3, "messages": [{"role": "user", "content": "Hi"}]}
     with running([tells(CHAT)] * 2) as house:
         told = house.post("/v1/messages", question, x_dragoman_report="full")
-        assert told.header("x-dragoman-route") == "chat/served; dialect=openai-chat"
+        assert told.header("x-dragoman-route") == "chat/served; protocol=openai-chat"
         assert str(told.header("x-dragoman-losses")).startswith("dropped:")
         assert json.loads(told.body)["dragoman"]["losses"]
         assert told.header("request-id")

@@ -143,7 +143,7 @@ def test_text_is_told_to_every_client(cloud: str, client: str, streamed: bool) -
             assert text_of(client, answer.json()) == SAID
         received = house.provider.received[0]
         assert model_in(received) == MODELS[cloud]
-        assert answer.header("x-dragoman-route") == f"{cloud}/{MODELS[cloud]}; dialect={served(cloud, client)}"
+        assert answer.header("x-dragoman-route") == f"{cloud}/{MODELS[cloud]}; protocol={served(cloud, client)}"
         check_nothing_shows(house, answer)
         line = log_lines(house)[0]
         assert (line["provider"], line["status"], line["output"]) == (cloud, 200, 7)
@@ -741,7 +741,7 @@ def test_an_account_that_stands_in_a_route_is_not_shown(client: str, streamed: b
         answer = asked(house, "bedrock", client, model="fast", streamed=streamed)
         assert answer.status == 200
         assert model_in(house.provider.received[0]) == PROFILE
-        route_told = "bedrock/application-inference-profile/abc123; dialect=anthropic-messages"
+        route_told = "bedrock/application-inference-profile/abc123; protocol=anthropic-messages"
         assert answer.header("x-dragoman-route") == route_told
         assert log_lines(house)[0]["model"] == "application-inference-profile/abc123"
         check_nothing_shows(house, answer)

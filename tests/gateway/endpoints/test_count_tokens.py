@@ -64,7 +64,7 @@ def test_a_name_with_several_targets_is_counted_by_the_same_one_every_time(polic
         for _ in range(3):
             told = house.post(COUNTS[MESSAGES], {**question(MESSAGES, MESSAGES), "model": "both"})
             assert (told.status, counted(told)) == (200, 7)
-            assert told.header("x-dragoman-route") == "messages/served; dialect=anthropic-messages"
+            assert told.header("x-dragoman-route") == "messages/served; protocol=anthropic-messages"
         assert [received.json()["model"] for received in house.provider.received] == ["served"] * 3
 
 

@@ -70,7 +70,7 @@ def test_embeddings_are_relayed_byte_for_byte(prefix: str) -> None:
         assert received.header("cookie") is None
         assert told.header("set-cookie") is None
         assert told.header("x-ratelimit-remaining-requests") == "3"
-        assert told.header("x-dragoman-route") == "chat/served; dialect=openai-chat"
+        assert told.header("x-dragoman-route") == "chat/served; protocol=openai-chat"
         assert log_lines(house)[0]["path"] == "/embeddings"
 
 

@@ -72,7 +72,7 @@ def test_another_provider_of_the_same_model_is_asked(failure: Reply) -> None:
     with running(script({"a": failure}), house_of()) as house:
         told = house.post("/v1/embeddings", ASKED)
         assert (told.status, told.json()) == (200, VECTORS)
-        assert told.header("x-dragoman-route") == "b/m; dialect=openai-chat; policy=fallback; attempts=2"
+        assert told.header("x-dragoman-route") == "b/m; protocol=openai-chat; policy=fallback; attempts=2"
         assert asked(house)[-1] == "b/m" and set(asked(house)) == {"a/m", "b/m"}
         line = log_lines(house)[0]
         assert (line["provider"], line["model"], line["status"]) == ("b", "m", 200)

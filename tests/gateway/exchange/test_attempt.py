@@ -598,7 +598,7 @@ def test_pitfall_191_the_error_of_the_only_provider_is_never_replaced_by_a_summa
     with running([refused(CHAT, 429, "slow down, this is the reason")]) as house:
         told = house.post("/v1/messages", question(MESSAGES, CHAT))
         assert failure_of(MESSAGES, told)["message"] == "slow down, this is the reason"
-        assert told.header("x-dragoman-route") == f"{NAMES[CHAT]}/served; dialect={CHAT}"
+        assert told.header("x-dragoman-route") == f"{NAMES[CHAT]}/served; protocol={CHAT}"
 
 
 @pytest.mark.parametrize(("client", "provider", "status"), pairwise(PROTOCOLS, PROTOCOLS, [400, 429]))

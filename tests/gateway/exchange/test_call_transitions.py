@@ -216,6 +216,6 @@ def test_a_line_with_one_target_that_is_asked_again_tells_its_attempts(retries: 
             play.until_called(Done())
             play.say(WaitFailed(Unreachable("nobody is there")))
         told = next(command for command in play.said if isinstance(command, Respond))
-        assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; dialect=anthropic-messages" + more
+        assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; protocol=anthropic-messages" + more
 
     played_by(story, lambda port: replace(settings_for(port), routes=(line,)))

@@ -55,7 +55,7 @@ def test_an_answer_says_its_id_its_route_and_its_losses(client: str, provider: s
             mine, other = ("request-id", "x-request-id") if client == MESSAGES else ("x-request-id", "request-id")
             assert (told.header(mine) or "").startswith("req_")
             assert told.header(other) is None
-            assert told.header("x-dragoman-route") == f"{NAMES[provider]}/served; dialect={provider}"
+            assert told.header("x-dragoman-route") == f"{NAMES[provider]}/served; protocol={provider}"
             assert told.header("x-dragoman-losses") is not None
             line = log_lines(house)[0]
             assert (line["id"], line["provider_request_id"]) == (told.header(mine), "up_1")

@@ -230,15 +230,15 @@ def test_the_route_is_a_legal_header_for_any_models_name(case: str) -> None:
     assert is_legal(value)
     assert value.startswith(b"openai/")
     assert len(value) < 4000
-    assert value.split(b"; ")[-1] == b"dialect=openai-chat"
+    assert value.split(b"; ")[-1] == b"protocol=openai-chat"
 
 
-def test_a_models_name_does_not_pose_as_the_dialect() -> None:
-    _, value = route_header("openai", "m; dialect=anthropic-messages", CHAT)
-    assert value.count(b"; dialect=") == 1
+def test_a_models_name_does_not_pose_as_the_protocol() -> None:
+    _, value = route_header("openai", "m; protocol=anthropic-messages", CHAT)
+    assert value.count(b"; protocol=") == 1
 
 
 def test_the_route_tells_policy_and_attempts_where_there_are_any() -> None:
-    assert route_header("a", "m", CHAT)[1] == b"a/m; dialect=openai-chat"
-    assert route_header("a", "m", CHAT, "fastest", 2)[1] == b"a/m; dialect=openai-chat; policy=fastest; attempts=2"
-    assert route_header("a", "m", CHAT, attempts=2)[1] == b"a/m; dialect=openai-chat; attempts=2"
+    assert route_header("a", "m", CHAT)[1] == b"a/m; protocol=openai-chat"
+    assert route_header("a", "m", CHAT, "fastest", 2)[1] == b"a/m; protocol=openai-chat; policy=fastest; attempts=2"
+    assert route_header("a", "m", CHAT, attempts=2)[1] == b"a/m; protocol=openai-chat; attempts=2"

@@ -179,7 +179,7 @@ def test_pitfall_308_310_one_cap_holds_over_all_targets_and_none_is_tried_twice(
     course = play([asked(CHAT, CHAT, line="many"), *(failing * 8)], tmp_path, monkeypatch, setup)
     assert course.status == 529
     assert course.targets == list(MANY[: Routing().max_attempts])
-    assert course.header("x-dragoman-route") == "chat/served-0; dialect=openai-chat; policy=fallback; attempts=8"
+    assert course.header("x-dragoman-route") == "chat/served-0; protocol=openai-chat; policy=fallback; attempts=8"
 
 
 def test_pitfall_308_one_cap_holds_over_all_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_pitfall_327_a_plain_success_is_one_attempt(
 ) -> None:
     answer = streamed(CHAT) if streaming else told(whole(CHAT))
     course = play([asked(CHAT, CHAT, stream=streaming), *answer], tmp_path, monkeypatch)
-    assert course.header("x-dragoman-route") == "chat/served; dialect=openai-chat; policy=fallback; attempts=1"
+    assert course.header("x-dragoman-route") == "chat/served; protocol=openai-chat; policy=fallback; attempts=1"
     [record] = course.records
     assert (record.route, record.policy, record.reason) == ("chat-first", "fallback", "policy")
 

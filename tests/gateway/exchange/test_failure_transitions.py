@@ -73,7 +73,7 @@ def test_a_failure_is_told_as_its_own_target_failed() -> None:
         play.machine._return_failure(missed)
         told = play.machine._out[1]
         assert isinstance(told, Respond) and b"the first" in told.body
-        assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; dialect=anthropic-messages"
+        assert dict(told.headers)[b"x-dragoman-route"] == b"messages/served; protocol=anthropic-messages"
         assert play.account.record.provider == "messages"
 
     played_by(story)

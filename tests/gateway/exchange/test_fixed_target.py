@@ -117,7 +117,7 @@ def test_a_count_takes_no_turn_and_rolls_no_dice() -> None:
         for line in ("round-robin", "weighted", "fastest"):
             asked = {**question(MESSAGES, MESSAGES), "model": line}
             routes = {house.post(COUNT, asked).header("x-dragoman-route") for _ in range(3)}
-            assert routes == {"all/tiny; dialect=anthropic-messages"}
+            assert routes == {"all/tiny; protocol=anthropic-messages"}
         route = service.routes.route("round-robin", MESSAGES)
         assert (
             service.routing_state.glance(route, Requirements(size=100), service.target_info).order[0].id

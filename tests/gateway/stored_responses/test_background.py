@@ -486,7 +486,7 @@ def test_a_background_stream_says_who_answers_and_what_was_lost() -> None:
     with keeping() as house:
         body = {"model": ECHO, "input": "Hello.", "background": True, "stream": True, "safety_identifier": "x"}
         answer = house.post("/v1/responses", {**body, "max_tool_calls": 3})
-        assert answer.header("x-dragoman-route") == "echo/text; dialect=openai-chat"
+        assert answer.header("x-dragoman-route") == "echo/text; protocol=openai-chat"
         assert "max_tool_calls" in str(answer.header("x-dragoman-losses"))
 
 

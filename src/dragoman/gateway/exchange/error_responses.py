@@ -120,9 +120,9 @@ def route_header(provider: str, model: str, protocol: str, policy: str = "", att
 
 
 def _route_value(provider: str, model: str, protocol: str) -> bytes:
-    # A model's name must not pose as the dialect.
+    # A model's name must not pose as the protocol.
     named = safe(f"{provider}/{model}").replace(b";", b"%3B")
-    return b"%b; dialect=%b" % (named, protocol.encode())
+    return b"%b; protocol=%b" % (named, protocol.encode())
 
 
 # Names come from outside, too: whoever sends many long ones must not fill the memory.
