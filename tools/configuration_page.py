@@ -89,8 +89,8 @@ A request may say:
 
 An answer tells:
 
-- `x-dragoman-route`: who gave it, as `provider/model; protocol=…`; of several targets also the policy, and which attempt
-  it was.
+- `x-dragoman-route`: who gave it, as `provider/model; protocol=…`; of several targets also the policy, and which
+  attempt it was.
 - `x-dragoman-losses`: what was lost, in short, as `fate:feature@place`, or `none`.
 - `request-id` or `x-request-id`, as the client's SDK looks for it: the id of the exchange in the log.
 """

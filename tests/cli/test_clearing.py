@@ -1,4 +1,4 @@
-"""`dragoman status` in front of a gateway with two workers: a rest is shown, and cleared in both."""
+"""`dragoman status` in front of a gateway with two workers: a rest is shown, and ended in both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def asked(house: Served, *words: str) -> tuple[int, str, str]:
     return piped(["status", "--gateway", where, *words], house.directory, {"DRAGOMAN_KEY": ""})
 
 
-def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
+def test_pitfall_345_a_target_is_reset_by_a_command() -> None:
     def failing(received: Received) -> Reply:
         return whole({"error": {"message": "broken"}}, 500)
 
@@ -41,17 +41,17 @@ def test_pitfall_345_a_rest_is_cleared_by_a_command() -> None:
         assert re.search(
             r"cooldown for another [0-9.]+ s(, since [0-9.]+ s ago)?: connection_lost [0-9.]+ s ago", line
         ), line
-        status, out, err = asked(house, "--clear", "chat/served")
+        status, out, err = asked(house, "--reset", "chat/served")
         assert (status, err) == (0, "")
         assert out == "chat/served is healthy again (was cooldown, 0 keys in cooldown)\n"
         # The other worker is told, too.
         wait_until(lambda: standings(clients) == {"healthy"}, "the target is healthy in both workers")
-        status, out, err = asked(house, "--clear", "chat/served", "--json")
+        status, out, err = asked(house, "--reset", "chat/served", "--json")
         assert json.loads(out) == {"target": "chat/served", "standing": "healthy", "keys": 0}
-        assert asked(house, "--clear", "chat/served")[1].startswith("nothing was held")
-        status, out, err = asked(house, "--clear", "nobody/served")
+        assert asked(house, "--reset", "chat/served")[1].startswith("nothing was held")
+        status, out, err = asked(house, "--reset", "nobody/served")
         assert (status, out) == (1, "")
-        assert "does not clear the target: there is no such target" in err
+        assert "does not reset the target: there is no such target" in err
 
 
 def standings(clients: list[WorkerClient]) -> set[object]:

@@ -154,8 +154,8 @@ UNFIT: dict[str, str] = {
 }
 # Options of which any text is a value: whether there is such a file, key or name is found out in doing it.
 ANY_TEXT = {
-    *("--clear", "--config", "--env-file", "--first-key", "--host", "--key", "--key-file", "--log", "--log-file"),
-    *("--model", "--out", "--program", "--record", "--request", "--session", "--small-model", "--upstream"),
+    *("--client", "--config", "--env-file", "--first-key", "--host", "--key", "--key-file", "--log", "--log-file"),
+    *("--model", "--out", "--record", "--request", "--reset", "--session", "--small-model", "--vendor"),
 }
 
 

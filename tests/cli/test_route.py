@@ -121,23 +121,23 @@ def test_without_a_gateway_it_plans_from_the_configuration_and_says_so(config: s
     status, out, err = asked(tmp_path, "two", "--config", config)
     assert (status, err) == (0, "")
     assert "nothing is measured" in out.splitlines()[2]
-    status, out, err = asked(tmp_path, "two", "--config", config, "--json", "--client", MESSAGES)
+    status, out, err = asked(tmp_path, "two", "--config", config, "--json", "--protocol", MESSAGES)
     assert (status, err) == (0, "")
     told = json.loads(out)
-    assert (told["client"], told["measured"], told["gateway"]) == (MESSAGES, False, None)
+    assert (told["client_protocol"], told["measured"], told["gateway"]) == (MESSAGES, False, None)
     assert [row["target"] for row in told["candidates"]] == ["near/gpt-5.1", "near/none-such"]
 
 
-@pytest.mark.parametrize("client", [codec.name for codec in PROTOCOLS])
-def test_a_small_request_is_assumed_in_every_dialect(client: str, config: str, tmp_path: Path) -> None:
-    status, out, err = asked(tmp_path, "two", "--config", config, "--json", "--client", client)
+@pytest.mark.parametrize("protocol", [codec.name for codec in PROTOCOLS])
+def test_a_small_request_is_assumed_in_every_protocol(protocol: str, config: str, tmp_path: Path) -> None:
+    status, out, err = asked(tmp_path, "two", "--config", config, "--json", "--protocol", protocol)
     assert (status, err) == (0, "")
     told = json.loads(out)
-    assert told["client"] == client and 0 < told["bytes"] < 1000
+    assert told["client_protocol"] == protocol and 0 < told["bytes"] < 1000
 
 
-def test_a_program_has_its_rules(config: str, tmp_path: Path) -> None:
-    status, out, _ = asked(tmp_path, "ruled", "--config", config, "--program", "codex/1.2")
+def test_a_client_has_its_rules(config: str, tmp_path: Path) -> None:
+    status, out, _ = asked(tmp_path, "ruled", "--config", config, "--client", "codex/1.2")
     assert status == 0
     assert out.splitlines()[:2] == [
         "ruled -> near/b (fallback): nobody else is left",
@@ -165,9 +165,9 @@ def test_what_is_no_class_is_refused(thread: str, config: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "chosen"),
     [
-        (("--program", "claude-cli/2.1", "--thread", "subagent"), "near/b"),
-        (("--program", "claude-cli/2.1"), "near/a"),
-        (("--program", "other/1", "--thread", "subagent"), "near/a"),
+        (("--client", "claude-cli/2.1", "--thread", "subagent"), "near/b"),
+        (("--client", "claude-cli/2.1"), "near/a"),
+        (("--client", "other/1", "--thread", "subagent"), "near/a"),
     ],
 )
 def test_a_class_of_threads_has_its_rules(words: tuple[str, ...], chosen: str, config: str, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_class_of_threads_has_its_rules(words: tuple[str, ...], chosen: str, c
             "messages": [{"role": "user", "content": "Hello."}],
         }
     )
-    status, out, err = asked(tmp_path, "threads", "-", "--config", config, "--client", MESSAGES, *words, said=body)
+    status, out, err = asked(tmp_path, "threads", "-", "--config", config, "--protocol", MESSAGES, *words, said=body)
     assert (status, err) == (0, "")
     assert out.startswith(f"threads -> {chosen} (")
     kind = "subagent" if "--thread" in words else "main"
@@ -191,7 +191,7 @@ def test_a_class_of_threads_has_its_rules(words: tuple[str, ...], chosen: str, c
     ("words", "said", "problem"),
     [
         (("nothing/such",), "", "is not known here"),
-        (("two", "-"), "{}", "a request of one of the three dialects"),
+        (("two", "-"), "{}", "a request in one of the three protocols"),
         (("two", "absent.json"), "", "absent.json"),
         (("two", "--gateway", "http://127.0.0.1:1"), "", "no gateway is running at http://127.0.0.1:1"),
     ],

@@ -79,11 +79,14 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no workers": (("--workers", "0"), "--workers: "),
     "more workers than any machine has cores": (("--workers", "100000"), "--workers: "),
     "an address for others without keys": (("--host", "0.0.0.0", "--port", "0"), "no gateway key is configured"),
-    "a name for others without keys": (("--host", "gateway.example.org", "--port", "0"), "insist with --open"),
+    "a name for others without keys": (("--host", "gateway.example.org", "--port", "0"), "insist with --no-auth"),
     "no host at all": (("--host", "", "--port", "0"), "--host: expected a string that is not empty, got an empty one"),
-    "a host that is no host": (("--host", "no host", "--port", "0", "--open"), "--host: expected a host name"),
+    "a host that is no host": (("--host", "no host", "--port", "0", "--no-auth"), "--host: expected a host name"),
     "an address instead of a host": (("--host", "http://127.0.0.1", "--port", "0"), "--host: expected a host name"),
-    "an address of another machine": (("--host", "192.0.2.1", "--port", "0", "--open"), "cannot listen on 192.0.2.1:0"),
+    "an address of another machine": (
+        ("--host", "192.0.2.1", "--port", "0", "--no-auth"),
+        "cannot listen on 192.0.2.1:0",
+    ),
 }
 
 

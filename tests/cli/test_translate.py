@@ -45,9 +45,9 @@ def test_standard_input_and_a_ledger_for_programs() -> None:
 def test_whose_endpoint_it_is_decides_what_is_sent() -> None:
     body = json.dumps({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}).encode()
     caps = {}
-    for upstream in ("openai", "deepseek"):
-        done = dragoman("translate", "--to", "openai-chat", "--upstream", upstream, "-", stdin=body)
-        caps[upstream] = set(json.loads(done.stdout)) & {"max_tokens", "max_completion_tokens"}
+    for vendor in ("openai", "deepseek"):
+        done = dragoman("translate", "--to", "openai-chat", "--vendor", vendor, "-", stdin=body)
+        caps[vendor] = set(json.loads(done.stdout)) & {"max_tokens", "max_completion_tokens"}
     assert caps == {"openai": {"max_completion_tokens"}, "deepseek": {"max_tokens"}}
 
 
@@ -102,7 +102,7 @@ ANSWER = {
 
 
 def test_an_answer_is_recognised_and_translated() -> None:
-    done = dragoman("translate", "--answer", "--to", "anthropic-messages", stdin=json.dumps(ANSWER).encode())
+    done = dragoman("translate", "--response", "--to", "anthropic-messages", stdin=json.dumps(ANSWER).encode())
     assert done.returncode == 0
     assert json.loads(done.stdout)["content"] == [{"type": "text", "text": "hello"}]
 
@@ -142,7 +142,7 @@ def test_an_answer_is_read_against_its_request(tmp_path: Path) -> None:
     answer = {**ANSWER, "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
     done = dragoman(
         "translate",
-        "--answer",
+        "--response",
         "--to",
         "anthropic-messages",
         "--request",

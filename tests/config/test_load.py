@@ -267,7 +267,7 @@ api_key = "k"
 allow_plaintext_key = true
 """
     opened, clear = warnings_of(tmp_path, text)
-    assert opened == "server.host is 0.0.0.0, and there are no [keys]: serve refuses that without --open"
+    assert opened == "server.host is 0.0.0.0, and there are no [keys]: serve refuses that without --no-auth"
     assert clear == "providers.x may send its key in clear text (allow_plaintext_key = true)"
     (short,) = warnings_of(tmp_path, '[keys.a]\nkey = "short"\n')
     assert short == "keys.a is shorter than 16 characters and can be guessed: dragoman key new"

@@ -111,7 +111,7 @@ def test_whoever_wants_it_open_wants_no_key(
 ) -> None:
     clean(tmp_path, monkeypatch)
     with pytest.raises(SystemExit) as ended:
-        main(["serve", "--open", "--first-key", "first-key"])
+        main(["serve", "--no-auth", "--first-key", "first-key"])
     assert ended.value.code == 2
     assert "not allowed with argument" in capfd.readouterr().err
 

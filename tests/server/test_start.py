@@ -112,7 +112,7 @@ def test_a_key_in_the_environment_is_all_that_a_known_provider_needs(tmp_path: P
 def test_listening_for_others_is_allowed_to(tmp_path: Path, insists: bool) -> None:
     arguments = ["--host", "0.0.0.0", "--port", "0"]
     if insists:
-        arguments.append("--open")
+        arguments.append("--no-auth")
     else:
         put_trusted(tmp_path, '[keys.laptop]\nkey = "$LAPTOP_KEY"\n', clean_environment(tmp_path))
     with started(tmp_path, *arguments, environment={"LAPTOP_KEY": KEY}) as process:

@@ -57,13 +57,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     parser.add_argument(
-        "--client",
+        "--protocol",
         choices=NAMES,
-        metavar="DIALECT",
-        help=f"the dialect of the request ({', '.join(NAMES)}); recognised from the shape if left out",
+        metavar="PROTOCOL",
+        help=f"the protocol of the request ({', '.join(NAMES)}); recognised from the shape if left out",
     )
     parser.add_argument("--key", metavar="NAME", help="the gateway key that it would come with, for rules")
-    parser.add_argument("--program", metavar="NAME", help="the program that it would come from, for rules")
+    parser.add_argument("--client", metavar="NAME", help="the client that it would come from, by its User-Agent")
     parser.add_argument(
         "--thread",
         choices=_Classes(CLASSES),
@@ -78,16 +78,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Explain one request."""
     settings = settings_of(options)
-    body = documents.read(options.file) if options.file is not None else _small(options.model, options.client)
-    query = {"model": options.model, "client": options.client or "", "key": options.key or ""}
+    body = documents.read(options.file) if options.file is not None else _small(options.model, options.protocol)
+    query = {"model": options.model, "protocol": options.protocol or "", "key": options.key or ""}
     query |= {"thread": options.thread} if options.thread else {}
     address = _running(named_gateway(options), settings)
     if address is None:
-        decision = _planned(settings, query, body, options.program or "")
+        decision = _planned(settings, query, body, options.client or "")
     else:
         key = find_key(settings, os.environ, options.key_file)
         warn_of_clear_text(address, key)
-        decision = route_of(address, "" if key.is_placeholder else key.text, query, body, options.program or "")
+        decision = route_of(address, "" if key.is_placeholder else key.text, query, body, options.client or "")
     decision = {**decision, "gateway": address, "measured": address is not None}
     if options.json:
         documents.write(encode_text(decision).encode() + b"\n")
@@ -106,21 +106,21 @@ def _running(named: str | None, settings: Settings) -> str | None:
     return named
 
 
-def _small(model: str, client: str | None) -> bytes:
+def _small(model: str, protocol: str | None) -> bytes:
     """A small request of a protocol."""
     body = encode({"model": model, "messages": [{"role": "user", "content": "Hello."}]})
-    return body if client is None else translate_request(body, target=client).body
+    return body if protocol is None else translate_request(body, target=protocol).body
 
 
-def _planned(settings: Settings, query: dict[str, str], body: bytes, program: str) -> JsonObject:
+def _planned(settings: Settings, query: dict[str, str], body: bytes, client: str) -> JsonObject:
     # The gateway is needed for this alone.
     from dragoman.gateway.endpoints.route import Question, planned
 
     question = Question(
         model=query["model"],
-        client=query["client"],
+        protocol=query["protocol"],
         key=query["key"],
-        program=program,
+        client=client,
         thread=query.get("thread", ""),
     )
     return asyncio.run(planned(settings, body, question))
@@ -134,9 +134,11 @@ def as_text(decision: JsonObject, screen: OutputScreen) -> str:
     if rules:
         head.append(f"by the rule {', '.join(printable(str(rule)) for rule in rules)}")
     tokens = _text(decision, "tokens")
-    head.append(f"{_text(decision, 'client')}, {_text(decision, 'bytes')} bytes, about {tokens} tokens of input")
-    if _text(decision, "program"):
-        head.append(f"of {_text(decision, 'program')}, a thread of the class {_text(decision, 'thread')}")
+    head.append(
+        f"{_text(decision, 'client_protocol')}, {_text(decision, 'bytes')} bytes, about {tokens} tokens of input"
+    )
+    if _text(decision, "client"):
+        head.append(f"of {_text(decision, 'client')}, a thread of the class {_text(decision, 'thread')}")
     gateway = _text(decision, "gateway")
     head.append(
         f"asked of the gateway at {gateway}"

@@ -58,7 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--key-hash", metavar="HASH", help="one more key, by its hash, beside those of the file")
     without_keys = parser.add_mutually_exclusive_group()
     without_keys.add_argument(
-        "--open", action="store_true", help="listen for other machines although no key is configured"
+        "--no-auth", action="store_true", help="listen for other machines although no key is configured"
     )
     without_keys.add_argument(
         "--first-key",
@@ -110,14 +110,14 @@ def run(options: argparse.Namespace) -> int:
         # From now on every reading has it.
         first = _first_key(options.first_key)
         settings = with_first_key(settings, first)
-    protection_at_start(settings, settings.server.host, open_to_all=options.open)
+    protection_at_start(settings, settings.server.host, open_to_all=options.no_auth)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
     log_file = LogFile(options.log_file) if options.log_file is not None else None
     listener = bind(settings.server.host, settings.server.port)
     # Once more, by where it is bound: a name may stand for any address.
     port: int = listener.getsockname()[1]
-    protection = protection_at_start(settings, bound_host(listener), port, open_to_all=options.open)
+    protection = protection_at_start(settings, bound_host(listener), port, open_to_all=options.no_auth)
     settings = with_local(settings, protection)
     form = {"json": True, "text": False}.get(options.log)
     out = sys.stderr if log_file is None else log_file.out
@@ -278,7 +278,7 @@ def _greet(
     elif is_loopback(settings.server.host):
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
     else:
-        lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --open asked")
+        lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --no-auth asked")
     if protection.requires_keys and not is_loopback(settings.server.host):
         # The address above is the one to call it by from here.
         lines.append(f"other machines reach it, too: it listens on {settings.server.host}")

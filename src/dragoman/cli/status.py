@@ -1,4 +1,4 @@
-"""`dragoman status`: how the gateway that runs and its providers are doing; with `--clear`, that a target is well."""
+"""`dragoman status`: how the gateway that runs and its providers are doing; with `--reset`, that a target is well."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_cl
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.gateway import addresses_of, clear_target, find_running, is_running, status_of
+from dragoman.launching.gateway import addresses_of, find_running, is_running, reset_target, status_of
 from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode_text
@@ -35,7 +35,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="show how providers are doing",
         description="Show what the gateway that runs knows of its providers and targets.",
     )
-    parser.add_argument("--clear", metavar="TARGET", help="end the rest of a target (provider/model) and of its keys")
+    parser.add_argument("--reset", metavar="TARGET", help="end the cooldown of a target (provider/model) and its keys")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_gateway(parser)
     parser.set_defaults(run=run)
@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
     warn_of_clear_text(address, key)
     screen = screen_of(sys.stdout, options.color)
     secret = "" if key.is_placeholder else key.text
-    if options.clear is not None:
-        status = clear_target(address, secret, options.clear)
-        words = as_cleared(status)
+    if options.reset is not None:
+        status = reset_target(address, secret, options.reset)
+        words = as_reset(status)
     else:
         status = status_of(address, secret)
         words = as_text(address, status, screen)
@@ -120,7 +120,7 @@ def _counted(row: JsonObject, name: str, words: str = "") -> str:
     return f"{count} {words.removesuffix('s') if count == '1' else words}"
 
 
-def as_cleared(status: JsonObject) -> str:
+def as_reset(status: JsonObject) -> str:
     """What was held against a target, in words."""
     target, health, keys = _text(status, "target"), _text(status, "standing"), _text(status, "keys")
     if health == "healthy" and keys == "0":

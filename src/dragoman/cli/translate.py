@@ -1,4 +1,4 @@
-"""`dragoman translate`: a request, an answer or a stream in another dialect, with the ledger of losses."""
+"""`dragoman translate`: a request, a response or a stream in another protocol, with the ledger of losses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "translate",
-        help="translate a request, an answer or a stream",
+        help="translate a request, a response or a stream",
         description="Translated JSON on standard output, the ledger of losses on standard error.",
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="what to translate; - is standard input")
@@ -36,18 +36,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--from",
         dest="source",
         choices=NAMES,
-        metavar="DIALECT",
-        help=f"its dialect ({', '.join(NAMES)}); recognised from the shape if left out",
+        metavar="PROTOCOL",
+        help=f"its protocol ({', '.join(NAMES)}); recognised from the shape if left out",
     )
     parser.add_argument(
-        "--to", dest="target", choices=NAMES, metavar="DIALECT", required=True, help="the dialect to translate to"
+        "--to", dest="target", choices=NAMES, metavar="PROTOCOL", required=True, help="the protocol to translate to"
     )
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--answer", action="store_true", help="it is a provider's answer, not a request")
+    kind.add_argument("--response", action="store_true", help="it is a provider's response, not a request")
     kind.add_argument("--stream", action="store_true", help="it is a provider's stream of events")
-    parser.add_argument("--request", metavar="FILE", help="with --answer or --stream: the client's request it answers")
+    parser.add_argument("--request", metavar="FILE", help="with --response or --stream: the client's request")
     parser.add_argument("--model", help="the model's name at the provider, if it is another or the request has none")
-    parser.add_argument("--upstream", help="the provider's label, for example openai or deepseek")
+    parser.add_argument("--vendor", help="whose endpoint it is, for example openai or deepseek")
     strict = parser.add_mutually_exclusive_group()
     strict.add_argument(
         "--strict",
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     """Translate one document."""
     if options.stream:
         return _stream(options)
-    if options.answer:
+    if options.response:
         return _response(options)
     out = _request(options, options.file, options.source, options.target)
     return _write_result(options, out.body + b"\n", out.losses)
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 def _request(options: argparse.Namespace, file: str, source: str | None, target: str) -> TranslatedRequest:
     body = documents.read(file)
     try:
-        return translate_request(body, source=source, target=target, model=options.model, vendor=options.upstream)
+        return translate_request(body, source=source, target=target, model=options.model, vendor=options.vendor)
     except WireError as error:
         raise DragomanError(documents.request_problem(error)) from None
 
@@ -127,7 +127,7 @@ def _original_request(options: argparse.Namespace, source: str) -> TranslatedReq
 def _recognised(body: bytes) -> str:
     codec = recognise_response(decode_object(body))
     if codec is None:
-        raise WireError("", "an answer of one of the three dialects", "another document; say --from")
+        raise WireError("", "a response in one of the three protocols", "another document; say --from")
     return codec.name
 
 

@@ -210,7 +210,7 @@ def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tupl
         yield f"{settings.file} is empty: everything comes from the environment"
     if not settings.keys and not settings.keys_table and not is_loopback(settings.server.host):
         host = settings.server.host
-        yield f"server.host is {host}, and there are no [keys]: serve refuses that without --open"
+        yield f"server.host is {host}, and there are no [keys]: serve refuses that without --no-auth"
     for name in short:
         yield f"keys.{dotted((name,))} is shorter than {MIN_KEY_LENGTH} characters and can be guessed: dragoman key new"
     for name, table in tables.items():

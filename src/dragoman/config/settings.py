@@ -27,7 +27,7 @@ _DEFAULT_TOTAL = 1800.0
 class Server(Struct, frozen=True, kw_only=True):
     """Where the gateway listens and whom a browser may send to it."""
 
-    # The address to listen on. Anything but a loopback address needs `[keys]`, or `--open`.
+    # The address to listen on. Anything but a loopback address needs `[keys]`, or `--no-auth`.
     host: str = "127.0.0.1"
     # The port to listen on; 0 takes a free one.
     port: int = 8484

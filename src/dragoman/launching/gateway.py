@@ -114,14 +114,14 @@ def status_of(url: str, key: str) -> JsonObject:
     return _page(url, key, "GET", "/status", None, {}, "does not tell its status")
 
 
-def clear_target(url: str, key: str, target: str) -> JsonObject:
+def reset_target(url: str, key: str, target: str) -> JsonObject:
     """Let a gateway take a target for good; what it says that was held against it."""
-    return _page(url, key, "POST", "/status", encode({"clear": target}), {}, "does not clear the target")
+    return _page(url, key, "POST", "/status", encode({"reset": target}), {}, "does not reset the target")
 
 
-def route_of(url: str, key: str, query: Mapping[str, str], body: bytes, program: str) -> JsonObject:
+def route_of(url: str, key: str, query: Mapping[str, str], body: bytes, client: str) -> JsonObject:
     """How a gateway would route a request, and why; `query` is what is to be known beside its body."""
-    headers = {"content-type": "application/json", "user-agent": program}
+    headers = {"content-type": "application/json", "user-agent": client}
     fails = "does not tell where the request would go"
     return _page(url, key, "POST", f"/route?{urlencode(query)}", body, headers, fails)
 

@@ -91,7 +91,7 @@ def test_the_address_is_the_one_that_is_bound() -> None:
         assert bound_host(listener) == "127.0.0.2"
 
 
-# The start, whether with `--open`, what a reload finds, and a word of the refusal or whether keys are asked for.
+# The start, whether with `--no-auth`, what a reload finds, and a word of the refusal or whether keys are asked for.
 RELOADS: dict[str, tuple[Settings, bool, Settings, str | bool]] = {
     "an empty file where there was a filled one": (NONE, False, EMPTY, "half-written"),
     "an empty file where there were keys": (KEYED, False, replace(EMPTY, keys=()), "half-written"),

@@ -73,7 +73,7 @@ def test_it_tells_candidates_and_why_and_asks_nobody() -> None:
         told = asked(house, "two")
         assert (told["line"], told["policy"], told["chosen"]) == ("two", "fallback", "chat/m")
         assert (told["why"], told["because"]) == ("policy", "it is the first of the line")
-        assert told["client"] == CHAT
+        assert told["client_protocol"] == CHAT
         first, second = rows(told)
         assert (first["target"], first["place"], first["nano_dollars"], first["speed"]) == ("chat/m", 1, None, None)
         assert (second["target"], second["place"], second["window"]) == ("messages/m", 2, 200_000)
@@ -86,7 +86,7 @@ def test_it_tells_candidates_and_why_and_asks_nobody() -> None:
 def test_the_request_is_never_written_down() -> None:
     with running((), settings_with) as house:
         asked(house, "two")
-        broken = house.post("/route?model=two&client=openai-chat", b'{"messages": "' + SECRET.encode())
+        broken = house.post("/route?model=two&protocol=openai-chat", b'{"messages": "' + SECRET.encode())
         assert broken.status == 400
         assert house.post(f"/route?model={SECRET.replace(' ', '+')}", request_of()).status == 404
         assert "Huckebein" not in house.log.getvalue()
@@ -127,7 +127,7 @@ def test_who_asks_in_vain_is_told_which_filter_left_out_which_target(client: str
             "no target of `cheap` can take this request: chat/dear: its window is too small; messages/m: its price is "
             "unknown, and there is a max_cost; responses/m: its price is unknown, and there is a max_cost"
         )
-        assert asked(house, "cheap", f"&client={client}", body)["because"] == "nobody can be asked"
+        assert asked(house, "cheap", f"&protocol={client}", body)["because"] == "nobody can be asked"
 
 
 def test_speed_and_health_are_those_of_the_gateway() -> None:
@@ -217,7 +217,7 @@ def test_rules_are_asked_as_for_the_key_that_is_named() -> None:
     [
         ("model=nobody/nothing", request_of(), 404),
         ("model=two", {"what": "is this"}, 400),
-        ("model=two&client=telegraph", request_of(), 400),
+        ("model=two&protocol=telegraph", request_of(), 400),
         ("model=two", b"{", 400),
         ("", {"messages": [], "model": ""}, 400),
     ],

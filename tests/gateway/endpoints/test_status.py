@@ -150,14 +150,14 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
         rotation.cool(KEYS[0], 600.0)
         rotation.cool(KEYS[1], 600.0, "m")
         rotation.cool(KEYS[1], 600.0, "n")
-        told = house.post("/status", {"clear": "chat/m"})
+        told = house.post("/status", {"reset": "chat/m"})
         assert (told.status, told.json()) == (200, {"target": "chat/m", "standing": "cooldown", "keys": 2})
         assert {known.target: known.health for known in service.health_views()} == {
             "chat/m": "healthy",
             "chat/n": "cooldown",
         }
         assert [(place, notice.model) for place, notice in rotation.active_cooldowns()] == [(1, "n")]
-        again = house.post("/status", {"clear": "chat/m"})
+        again = house.post("/status", {"reset": "chat/m"})
         assert again.json() == {"target": "chat/m", "standing": "healthy", "keys": 0}
         assert "a target was cleared" in house.log.getvalue()
 
@@ -167,13 +167,13 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
     [
         (b"", 400),
         (b"[]", 400),
-        (b'{"clear": 5}', 400),
-        (b'{"clear": "chat/m", "more": 1}', 400),
-        (b'{"clear": "\xff"}', 400),
-        (b'{"clear": "' + b"x" * 70_000 + b'"}', 413),
-        (b'{"clear": "chat"}', 404),
-        (b'{"clear": "chat/"}', 404),
-        (b'{"clear": "nobody/m"}', 404),
+        (b'{"reset": 5}', 400),
+        (b'{"reset": "chat/m", "more": 1}', 400),
+        (b'{"reset": "\xff"}', 400),
+        (b'{"reset": "' + b"x" * 70_000 + b'"}', 413),
+        (b'{"reset": "chat"}', 404),
+        (b'{"reset": "chat/"}', 404),
+        (b'{"reset": "nobody/m"}', 404),
     ],
 )
 def test_what_cannot_be_cleared_is_said(body: bytes, status: int) -> None:
@@ -184,7 +184,7 @@ def test_what_cannot_be_cleared_is_said(body: bytes, status: int) -> None:
 
 
 def test_pitfall_345_only_who_may_know_may_clear() -> None:
-    wish = {"clear": "chat/m"}
+    wish = {"reset": "chat/m"}
     with running((), lambda port: settings_for(port, keys=(KEY,))) as house:
         assert house.post("/status", wish).status == 401
         assert house.post("/status", wish, authorization=f"Bearer {KEY}").status == 200

@@ -22,7 +22,7 @@ class Protection(Struct, frozen=True, kw_only=True):
     requires_keys: bool = False
     # Whether the file has `[keys]`, or had. A key of the command line is there after every reading.
     keys_in_file: bool = False
-    # Whether `--open` passed over a table without keys at the start.
+    # Whether `--no-auth` passed over a table without keys at the start.
     passed_over: bool = False
     # Digests of all keys that were known since the start, and whether those of another process were several.
     owners: frozenset[bytes] = frozenset()
@@ -39,7 +39,7 @@ class Protection(Struct, frozen=True, kw_only=True):
 
 def protection_of(settings: Settings, *, open_to_all: bool = False) -> Protection:
     """What a gateway that starts with these settings asks for."""
-    # What `--open` passes over is a table without keys that it was started with, and none that appears later.
+    # What `--no-auth` passes over is a table without keys that it was started with, and none that appears later.
     start = Protection(
         passed_over=open_to_all and settings.keys_table,
         local=is_loopback(settings.server.host),
@@ -57,7 +57,7 @@ def protection_at_start(settings: Settings, host: str, port: int = 0, *, open_to
     raise ConfigError(
         key="server.host",
         problem=f"{host} is reached from other machines, and no gateway key is configured",
-        remedy="make one with `dragoman key new`, listen on 127.0.0.1, or insist with --open",
+        remedy="make one with `dragoman key new`, listen on 127.0.0.1, or insist with --no-auth",
         file=settings.file,
     )
 

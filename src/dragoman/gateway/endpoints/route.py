@@ -1,7 +1,7 @@
 """`POST /route`: why a request would go where it goes, for `dragoman route`. It goes nowhere, and is not logged.
 
-The body is the request; the query says the rest: `model`, and, where that is not the asker's own, `client` (its
-protocol), `key` (the name of a gateway key) and `thread` (the class of a thread). No dice are rolled and no turn is
+The body is the request; the query says the rest: `model`, and, where that is not the asker's own, `protocol`,
+`key` (the name of a gateway key) and `thread` (the class of a thread). No dice are rolled and no turn is
 taken. `check=1` asks the providers whether they can be used, which is told as `checked`.
 """
 
@@ -63,10 +63,11 @@ class Question(Struct, frozen=True, kw_only=True):
 
     model: str
     # The client's protocol; "" is to be recognised.
-    client: str = ""
+    protocol: str = ""
     # The name of the gateway key that it would come with; "" is the asker's own.
     key: str = ""
-    program: str = ""
+    # The program, as its User-Agent begins.
+    client: str = ""
     # The class of the thread that it would be of; "" is as its headers and its shape say.
     thread: str = ""
     headers: HeaderList = []
@@ -78,12 +79,12 @@ async def explain_route(runtime: Runtime, request: ServerRequest, key: Key | Non
     """Answer `POST /route`."""
     body = await receive(runtime, request, name_of(key))
     query = parse_qs(request.query)
-    program = (request.header(b"user-agent") or b"").partition(b" ")[0].decode("latin-1")
+    client = (request.header(b"user-agent") or b"").partition(b" ")[0].decode("latin-1")
     question = Question(
         model=query.get("model", [""])[0],
-        client=query.get("client", [""])[0],
+        protocol=query.get("protocol", [""])[0],
         key=query.get("key", [""])[0],
-        program=program,
+        client=client,
         thread=query.get("thread", [""])[0],
         headers=request.headers,
         check=query.get("check") == ["1"],
@@ -118,7 +119,7 @@ async def explained(
 ) -> JsonObject:
     """How a request is routed now, and why; `own` is the key of who wants to know."""
     asker = name_of(own)
-    api_path = await offload(partial(_path_of, body, question.client), len(body), asker)
+    api_path = await offload(partial(_path_of, body, question.protocol), len(body), asker)
     key = own
     if question.key and (own is None or question.key != own.name):
         key = next((each for each in runtime.settings.keys if each.name == question.key), None)
@@ -151,12 +152,12 @@ async def explained(
         )
     strict = strict_mode(runtime.settings.server, client_request)
     name = question.key or asker
-    headers = question.headers or [(b"user-agent", question.program.encode("utf-8", "replace"))]
+    headers = question.headers or [(b"user-agent", question.client.encode("utf-8", "replace"))]
     extract_facts = partial(runtime.session_facts.facts, headers, api_path.protocol, name, body)
     facts = await offload(extract_facts, len(body), asker)
     if question.thread:
         facts = replace(facts, said_class=question.thread.removeprefix(f"{OTHER}:"))
-    requirements = requirements_of(client_request, len(body), seen, question.program, name, strict)
+    requirements = requirements_of(client_request, len(body), seen, question.client, name, strict)
     requirements = replace(
         requirements, client=facts.client, thread=class_of(facts).kind, storing_provider=storing_provider or ""
     )
@@ -191,17 +192,17 @@ async def _storing_provider(
     return provider if provider is None or provider in providers else ""
 
 
-def _path_of(body: bytes, client: str) -> ApiPath:
+def _path_of(body: bytes, protocol: str) -> ApiPath:
     """The endpoint that a request would come to."""
-    if client:
-        api_path = conversation_path(client)
+    if protocol:
+        api_path = conversation_path(protocol)
         if api_path is None:
             raise ClientError(400, "the client's protocol is not known here")
         return api_path
     codec = recognise(decode_object(body))
     api_path = None if codec is None else conversation_path(codec.name)
     if api_path is None:
-        raise WireError("", "a request of one of the three dialects", "another document; say which client's it is")
+        raise WireError("", "a request in one of the three protocols", "another document; name its protocol")
     return api_path
 
 
@@ -230,8 +231,8 @@ def _explanation(
         "why": plan.why.value,
         "because": why,
         "rules": [*plan.rule.splitlines()],
-        "client": requirements.protocol,
-        "program": requirements.client,
+        "client_protocol": requirements.protocol,
+        "client": requirements.client,
         "thread": requirements.thread,
         "bytes": requirements.size,
         "tokens": requirements.tokens,
@@ -267,7 +268,7 @@ def _candidate(
     tried = next((place for place, each in enumerate(plan.order, 1) if each.id == target.id), None)
     return {
         "target": _name(target),
-        "dialect": target.endpoint.protocol,
+        "provider_protocol": target.endpoint.protocol,
         "place": tried,
         "nano_dollars": cost,
         "speed": {

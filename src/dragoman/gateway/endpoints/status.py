@@ -31,7 +31,7 @@ _MAX_COOLDOWNS = 100
 class _ResetRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What somebody wants done."""
 
-    clear: str
+    reset: str
 
 
 _RESET_REQUEST = msgspec.json.Decoder(_ResetRequest)
@@ -73,9 +73,9 @@ async def reset(runtime: Runtime, request: ServerRequest) -> JsonObject:
     """Take a target for good that somebody names; say what was held against it."""
     body = await receive(runtime, request, "", _MAX_BODY_BYTES)
     try:
-        target = _RESET_REQUEST.decode(body).clear
+        target = _RESET_REQUEST.decode(body).reset
     except (msgspec.DecodeError, UnicodeError):
-        raise ClientError(400, 'say which target is to be cleared, as {"clear": "provider/model"}') from None
+        raise ClientError(400, 'name the target to reset, as {"reset": "provider/model"}') from None
     provider, slash, model = target.partition("/")
     if not slash or not model or provider not in runtime.settings.callable:
         raise ClientError(404, "there is no such target; it is provider/model, with a provider of the configuration")
