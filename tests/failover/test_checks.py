@@ -91,8 +91,8 @@ class Bad:
 
     def logged(self) -> list[tuple[object, object]]:
         """The results in the log, with the number of rests that each ended."""
-        lines = self.house.process.events("a provider was checked")
-        return [(line["result"], line["rests_ended"]) for line in lines if line["provider"] == self.provider.name]
+        lines = self.house.process.events("provider health check")
+        return [(line["result"], line["cooldowns_ended"]) for line in lines if line["provider"] == self.provider.name]
 
     def rows(self) -> list[Object]:
         """The targets, as `/status` has them."""
@@ -189,4 +189,4 @@ def test_a_change_of_the_file_begins_and_ends_checks(house: Town) -> None:
 def _reload(house: Town, times: int) -> None:
     house.configure(LINES, f"[server]\nworkers = {WORKERS}\n")
     house.process.send(signal.SIGHUP)
-    house.process.log.wait("the configuration was changed", WORKERS * times)
+    house.process.log.wait("configuration reloaded", WORKERS * times)

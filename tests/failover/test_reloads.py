@@ -9,7 +9,7 @@ from tests.gateway.harness import CHAT, MESSAGES
 from tests.sdk.digging import Object, dig_objects
 from tests.server.process import PATIENCE, Gate
 
-CHANGED = "the configuration was changed"
+CHANGED = "configuration reloaded"
 CALLS, QUEUE = 4, 8
 LIMITS = f'concurrency = {CALLS}\nqueue_size = {QUEUE}\nqueue_timeout = "{PATIENCE:g} s"'
 # So often that rests are long: each is twice as long as the one before.

@@ -187,6 +187,6 @@ def test_a_store_that_cannot_be_read_holds_up_no_start(tmp_path: Path) -> None:
             assert store is not None
             await store.write(lambda tables: tables.connection.execute("DROP TABLE rests"))
             await lived.kept.load()
-            assert "rests of before could not be read" in lived.out.getvalue()
+            assert "cannot load persisted cooldowns" in lived.out.getvalue()
 
     asyncio.run(main())

@@ -135,7 +135,7 @@ class Town:
 
     def told(self) -> list[JsonObject]:
         lines = [json.loads(line) for line in self.out.getvalue().splitlines()]
-        return [line for line in lines if line["event"] == "a provider was checked"]
+        return [line for line in lines if line["event"] == "provider health check"]
 
 
 def checked(every: float | None = EVERY, **more: object) -> Settings:
@@ -424,7 +424,7 @@ def test_a_silent_list_is_given_up_and_one_is_asked_at_a_time() -> None:
             await asyncio.sleep(3 * TIMEOUT)
             assert here.times() == [1, 7, 13]
             assert [answer.is_closed for answer in here.service.answers] == [True, True, False]
-            assert here.told()[0]["why"] == "no answer within 5 s"
+            assert here.told()[0]["reason"] == "no answer within 5 s"
 
     run(main())
 
@@ -438,9 +438,9 @@ def test_the_log_tells_what_has_changed_alone() -> None:
             await asyncio.sleep(5.0)
             here.service.said = WELL
             await asyncio.sleep(5.0)
-            told = [(line["level"], line["provider"], line["result"], line["rests_ended"]) for line in here.told()]
+            told = [(line["level"], line["provider"], line["result"], line["cooldowns_ended"]) for line in here.told()]
             assert told == [("info", "chat", "failing", 0), ("info", "chat", "alive", 2)]
-            assert here.told()[0]["why"] == "it answered 500"
+            assert here.told()[0]["reason"] == "it answered 500"
 
     run(main())
 

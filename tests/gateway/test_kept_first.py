@@ -211,7 +211,10 @@ def test_what_runs_in_the_background_says_nothing_of_the_store_before_it_is_kept
             tell_sqlite(house, statement)
             on_loop(house, lambda: setattr(patience, "record_failure", True))
             gate.open(house)
-            wait_until(lambda: "could not be kept" in house.log.getvalue(), "the failure to store is logged")
+            wait_until(
+                lambda: "cannot store end of background response" in house.log.getvalue(),
+                "the failure to store is logged",
+            )
             assert patience.failed
             tell_sqlite(house, "UPDATE promises SET until = 1")
             assert b"event: error" in told.result(PATIENCE).body
@@ -315,7 +318,7 @@ def test_a_client_that_hangs_up_while_its_answer_is_kept(
         if not free:
             holder.let_go()
         found = in_store(house, lambda tables: tables.responses.exists(f"resp_{response_id}"))
-        assert (found, "could not be kept" in house.log.getvalue()) == (free, not free)
+        assert (found, "cannot store response" in house.log.getvalue()) == (free, not free)
 
 
 @pytest.mark.parametrize("free", [False, True], ids=["busy", "free again"])
@@ -352,7 +355,7 @@ def test_a_gateway_that_stops_while_a_whole_answer_is_kept_says_that_it_was_not(
             answer = told.result(PATIENCE)
         assert (answer.status, answer.header("x-should-retry")) == (500, "false")
         assert b"the answer could not be kept" in answer.body
-        assert "an answer could not be kept" in house.log.getvalue()
+        assert "cannot store response" in house.log.getvalue()
 
 
 def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_path: Path) -> None:

@@ -429,7 +429,7 @@ def test_a_handler_that_forgets_to_reply_is_found_out(begun: bool, run: Run, cap
             assert reply.broken if begun else reply.status == 500
 
     run(main())
-    assert "without a whole reply" in caplog.text
+    assert "without a full response" in caplog.text
 
 
 @on_both_loops

@@ -309,8 +309,8 @@ def test_item_9_a_key_of_the_command_line_is_no_key_of_the_log(tmp_path: Path) -
             process.end()
 
 
-REFUSED = "the configuration was not changed"
-CHANGED = "the configuration was changed"
+REFUSED = "cannot reload configuration"
+CHANGED = "configuration reloaded"
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -19,8 +19,8 @@ from tests.server.process import SAME_SIGNAL, Gate, Served, config, serving
 from tests.server.workers import running_workers, wait_handled
 from tests.waiting import wait_until
 
-STOPPING = "stopping when running exchanges have ended"
-ENDING = "ending exchanges that still run"
+STOPPING = "stopping when running requests have ended"
+ENDING = "cancelling requests that still run"
 # Whether signals that follow each other are one is a matter of time, which tests do not measure.
 EACH_COUNTS, ALL_COUNT_ONCE = {SAME_SIGNAL: 0.0}, {SAME_SIGNAL: 3600.0}
 
@@ -209,7 +209,7 @@ def test_what_began_under_a_former_configuration_is_told_of_the_end_too() -> Non
         asked = _ask_all(house, holding.gate)
         house.replace_file(config(house.provider.port, '"new" = "chat/served"\n[timeouts]\ndrain = 0.1\n'))
         house.process.send(signal.SIGHUP)
-        house.process.log.wait("the configuration was changed")
+        house.process.log.wait("configuration reloaded")
         house.process.send(signal.SIGTERM)
         _read_all(asked, _is_told_of_the_end)
         assert house.process.wait() == 0

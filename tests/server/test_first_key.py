@@ -101,7 +101,7 @@ def test_keys_that_the_file_gets_later_end_it(tmp_path: Path) -> None:
     with started(tmp_path, "--config", config(tmp_path, "")) as process:
         (first,) = shown(process)
         config(tmp_path, f'[keys.a]\nhash = "{hash_text(key)}"\n')
-        process.log.wait("the configuration was changed")
+        process.log.wait("configuration reloaded")
         assert status(process, key) == 200
         assert status(process, first) == 401
 

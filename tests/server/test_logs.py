@@ -220,7 +220,7 @@ def test_item_7_a_reader_of_the_log_that_does_not_read_stops_nobody(tmp_path: Pa
 
 
 def _lost_in(line: JsonObject) -> int:
-    return int(str(line["lines"])) if line["event"] == "lines of the log could not be written" else 0
+    return int(str(line["lines"])) if line["event"] == "log lines dropped" else 0
 
 
 def _read_lines(end: int, enough: Callable[[list[JsonObject]], bool]) -> list[JsonObject]:

@@ -46,7 +46,7 @@ def test_pitfall_437_what_runs_ends_then_the_journal_is_moved(tmp_path: Path) ->
         with house.send(PATHS[MESSAGES], question(MESSAGES, CHAT, stream=True), "connection: close") as running:
             gate.reached()
             house.process.send(signal.SIGTERM)
-            house.process.log.wait("stopping when running exchanges have ended")
+            house.process.log.wait("stopping when running requests have ended")
             gate.open()
             assert b"message_stop" in read_answer(running).body
         assert house.stop() == 0

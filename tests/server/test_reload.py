@@ -19,8 +19,8 @@ from tests.sdk.providers import stream as stream_of
 from tests.server.process import LOOK_EVERY, PATIENCE, Gate, Served, config, serving
 from tests.waiting import wait_until
 
-CHANGED = "the configuration was changed"
-REFUSED = "the configuration was not changed"
+CHANGED = "configuration reloaded"
+REFUSED = "cannot reload configuration"
 STEPS = 20
 # No look at the file: only a signal makes the gateway read it.
 UNWATCHED = {LOOK_EVERY: 3600.0}
@@ -134,7 +134,7 @@ def test_a_file_that_is_rewritten_in_place_applies_when_it_is_whole(house: Serve
 
 
 def test_a_bad_file_is_told_with_its_place_and_remedy_and_the_old_one_stays(house: Served) -> None:
-    refused = f"{REFUSED}: the new one has errors"
+    refused = f"{REFUSED}: it has errors"
     wrong = config(house.provider.port, '"nowhere" = "nobody/served"\n[timeouts]\nidle = "soon"\n')
     before = len(house.process.events(refused))
     with _under_load(house) as load:
@@ -212,7 +212,7 @@ def test_pitfall_445_keys_that_came_with_a_change_do_not_go_with_another() -> No
         assert [house.post(PATHS[CHAT], asked, x_api_key=given).status for given in (key, "none")] == [200, 401]
         house.replace_file(config(house.provider.port))
         house.process.log.wait(REFUSED)
-        (told,) = house.process.events(f"{REFUSED}: the new one has errors")
+        (told,) = house.process.events(f"{REFUSED}: it has errors")
         assert told["key"] == "keys"
         assert "an empty [keys] table" in str(told["remedy"])
         assert [house.post(PATHS[CHAT], asked, x_api_key=given).status for given in (key, "none")] == [200, 401]

@@ -29,7 +29,7 @@ SHORT_END = {
     "dragoman.gateway.processes.worker._SHORT_INGEST_SECONDS": 0.1,
     "dragoman.gateway.processes.supervisor.serve.last_moments": 3600.0,
 }
-STOPPING = "stopping when running exchanges have ended"
+STOPPING = "stopping when running requests have ended"
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def test_a_store_that_stays_busy_keeps_no_gateway_from_ending_in_time(workers: s
             assert house.process.wait() == 0
             # Its promise is broken soon, which tells it as failed.
             assert _status(db, made) in ("queued", "in_progress")
-        assert [line for line in house.process.log.all() if "could not be kept" in line]
+        assert [line for line in house.process.log.all() if "cannot store" in line]
         assert not [line for line in house.process.log.all() if "SIGKILL" in line or "killed" in line]
 
 

@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 
 MODEL = "chat/served"
 DAY = 86400
-WAITING = "stopping when responses in the background have ended"
+WAITING = "stopping when background responses have ended"
 
 
 class Holding:
@@ -248,7 +248,7 @@ def test_the_configuration_may_change_under_a_response(house: Served, holding: H
     made = _create(house, "wait", background=True)
     holding.gate.reached()
     house.process.send(signal.SIGHUP)
-    house.process.log.wait("the configuration was changed")
+    house.process.log.wait("configuration reloaded")
     holding.gate.open()
     _until(house, made["id"], "completed")
     _create(house, previous_response_id=made["id"])

@@ -106,7 +106,7 @@ def test_pitfall_613_the_first_key_tells_what_is_waited_for_and_the_second_ends_
         terminal.press(b"\x03")
         # Of all workers together, once. A terminal of 80 columns has it in two lines.
         first, second = as_seen(terminal.log.wait("stopping: ")), as_seen(terminal.log.wait("at once"))
-        assert first.endswith("stopping: 5 exchanges still run, and may for 30 s; Ctrl-C again")
+        assert first.endswith("stopping: 5 requests still run, and may for 30 s; Ctrl-C again")
         assert second.strip() == "ends them at once"
         terminal.press(b"\x03")
         for end in ends:

@@ -18,7 +18,7 @@ from tests.server.workers import children, running_workers, wait_for_turns
 
 KEY = "dgm_key-of-the-truncation-test-0123456789"
 KEYS = f'[keys.laptop]\nhash = "sha256:{sha256(KEY.encode()).hexdigest()}"\n'
-REFUSED = "the configuration was not changed"
+REFUSED = "cannot reload configuration"
 # More often than it takes to look at the file twice, and to read it.
 TURNS = 6
 
@@ -83,7 +83,7 @@ def test_a_truncated_configuration_does_not_open_a_public_gateway(workers: int) 
         assert _is_closed(house)
         # All keys revoked: nobody gets in, and nobody else does.
         house.replace_file(config(house.provider.port, "[keys]\n"))
-        house.process.log.wait("the configuration was changed", workers)
+        house.process.log.wait("configuration reloaded", workers)
         house.process.log.wait("change only with a restart", workers)
         statuses = {house.post(PATHS[CHAT], question(CHAT, CHAT), x_api_key=KEY).status for _ in range(10)}
         assert statuses == {401}
@@ -96,7 +96,7 @@ def test_a_worker_that_is_started_anew_is_as_closed_as_the_others() -> None:
         house.process.log.wait(REFUSED, 2)
         for killed in workers:
             os.kill(killed, signal.SIGKILL)
-        house.process.log.wait("is started anew", 2)
+        house.process.log.wait("is restarted", 2)
         assert not workers & running_workers(house.process.pid, 2, without=workers)
         assert _is_closed(house)
         _look_again(house)
@@ -108,7 +108,7 @@ def test_keys_that_were_added_are_there_for_a_worker_that_is_started_anew() -> N
         workers = running_workers(house.process.pid, 2)
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         house.replace_file(config(house.provider.port, KEYS))
-        house.process.log.wait("the configuration was changed", 2)
+        house.process.log.wait("configuration reloaded", 2)
         assert _is_closed(house)
         # The supervisor has read it, too, and logs nothing.
         _look_again(house)
@@ -117,6 +117,6 @@ def test_keys_that_were_added_are_there_for_a_worker_that_is_started_anew() -> N
         house.process.log.wait(REFUSED, 2)
         for killed in workers:
             os.kill(killed, signal.SIGKILL)
-        house.process.log.wait("is started anew", 2)
+        house.process.log.wait("is restarted", 2)
         running_workers(house.process.pid, 2, without=workers)
         assert _is_closed(house)

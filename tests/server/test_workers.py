@@ -20,7 +20,7 @@ from tests.server.workers import accepting_alone, running_workers, wait_for_turn
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 
-ANEW = "a worker died and is started anew"
+ANEW = "worker exited and is restarted"
 # More often than it takes to look at the file twice, and to read it.
 TURNS = 6
 # Seconds for which a worker has to run so that its death is no reason to wait longer each time.
@@ -140,7 +140,7 @@ def test_metrics_add_up_whoever_is_asked(house: Served, holding: Holding) -> Non
 def test_a_worker_that_is_started_anew_has_the_configuration_of_today(house: Served) -> None:
     pids = _workers(house)
     house.replace_file(house.file.read_text() + '"later" = "chat/served"\n')
-    house.process.log.wait("the configuration was changed", 2)
+    house.process.log.wait("configuration reloaded", 2)
     # The supervisor has read it, too, and logs nothing.
     wait_for_turns([house.process.pid], TURNS)
     # It may not be readable any more by then: the new one begins with what the others have.
@@ -156,7 +156,7 @@ def test_a_worker_that_is_started_anew_has_the_configuration_of_today(house: Ser
 
 def test_a_hang_up_signal_reaches_every_worker(undisturbed: Served) -> None:
     undisturbed.process.send(signal.SIGHUP)
-    undisturbed.process.log.wait("the configuration was changed", 2)
+    undisturbed.process.log.wait("configuration reloaded", 2)
     assert undisturbed.get("/healthz").status == 200
 
 
@@ -168,7 +168,7 @@ def test_a_stop_does_not_wait_for_a_worker_that_is_due_to_be_started_anew(holdin
         house.process.log.wait(ANEW, 2)
         assert house.stop() == 0
     # Nor is it started, only to find that there is nothing to do.
-    assert not [line for line in house.process.log.all() if "a worker failed" in line]
+    assert not [line for line in house.process.log.all() if "worker failed" in line]
 
 
 def test_workers_do_not_outlive_whoever_watches_over_them_and_the_port_is_free_again(
@@ -204,7 +204,7 @@ def test_a_worker_that_cannot_open_the_store_says_why_each_time(holding: Holding
             killed = min(pids)
             os.kill(killed, signal.SIGKILL)
             for count in (1, 2):
-                told = house.process.log.wait("a worker failed", count)
+                told = house.process.log.wait("worker failed", count)
                 assert "the file cannot be opened" in told
                 assert '"remedy":"name a file' in told
             # After longer and longer pauses, and the other one serves.

@@ -214,7 +214,7 @@ def test_too_many_posts_are_dropped_counted_and_said_to_be_lost(monkeypatch: pyt
             for count in range(8):
                 store.post(put(count), size)
             assert store.dropped == 5
-            assert lost == [("too much waits to be kept", 1)]
+            assert lost == [("the write queue is full", 1)]
             # Those of the other kind wait apart.
             store.post(put(20), 100 - size)
             gate.open()
@@ -222,7 +222,7 @@ def test_too_many_posts_are_dropped_counted_and_said_to_be_lost(monkeypatch: pyt
             assert await store.read(sizes) == [0, 1, 2, 20]
             store.post(put(30), size)
             assert await store.read(sizes) == [0, 1, 2, 20, 30]
-            assert lost == [("too much waits to be kept", 1), ("too much waited to be kept", 4)]
+            assert lost == [("the write queue is full", 1), ("the write queue was full", 4)]
             assert store.dropped == 5
 
     asyncio.run(main())
@@ -379,7 +379,7 @@ def test_a_thread_that_does_not_come_back_is_not_waited_for(monkeypatch: pytest.
         held = store.read(gate)
         await gate.passed_by_nobody()
         await store.close(0.0)
-        assert lost == [("the file could not be closed in time", 1)]
+        assert lost == [("the file cannot be closed in time", 1)]
         gate.open()
         await held
         await store.close()

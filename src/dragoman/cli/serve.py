@@ -198,7 +198,7 @@ def _log_settings(log: Log, settings: Settings, file: ConfigFile | None, options
         effective_settings = list_effective_settings(settings, file, os.environ, catalogue(), option_names)
     except ConfigError as error:
         # It was replaced since it was read; whoever follows it tells the rest.
-        log.event("warn", "the settings cannot be told", why=str(error))
+        log.event("warn", "cannot list effective settings", reason=str(error))
         return
     fields: JsonObject = {
         setting.key: f"{setting.value} ({setting.source})".strip() for setting in effective_settings[:_MAX_SETTINGS]

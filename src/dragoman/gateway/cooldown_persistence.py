@@ -79,7 +79,7 @@ class PersistedCooldowns:
         try:
             rows = await store.read(lambda tables: tables.cooldowns.current(), _TIMEOUT)
         except StoreError as error:
-            runtime.log.event("warn", "rests of before could not be read", why=str(error))
+            runtime.log.event("warn", "cannot load persisted cooldowns", reason=str(error))
             return
         cooldowns = runtime.key_cooldowns()
         for subject, body in rows:

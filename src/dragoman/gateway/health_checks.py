@@ -127,7 +127,7 @@ class Checks:
     async def _check(self, runtime: Runtime, watch: _Watch, cooldowns: CooldownEnds) -> None:
         """Ask a provider some of whose targets rest, and draw the conclusion."""
         try:
-            result, why = await _run_check(runtime, watch.provider)
+            result, reason = await _run_check(runtime, watch.provider)
         finally:
             watch.is_busy = False
         name, now, health = watch.provider.name, runtime.clock(), runtime.routing_state.health
@@ -144,9 +144,9 @@ class Checks:
             watch.missed = {}
         if result is not watch.result:
             watch.result = result
-            more = {"why": why} if why else {}
+            more = {"reason": reason} if reason else {}
             runtime.log.event(
-                "info", "a provider was checked", provider=name, result=result.value, rests_ended=ended, **more
+                "info", "provider health check", provider=name, result=result.value, cooldowns_ended=ended, **more
             )
 
 

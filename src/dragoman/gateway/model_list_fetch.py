@@ -57,7 +57,7 @@ async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
     now = runtime.clock()
     if cached is not None and cached.until > now:
         return ""
-    why, fresh = "", _FRESH
+    reason, fresh = "", _FRESH
     if provider.name in runtime.settings.local:
         # It comes and goes, and nobody waits for one that is not there.
         runtime.listed.put(provider, await _local_models(runtime, provider), now)
@@ -66,11 +66,11 @@ async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
         models = await asyncio.wait_for(models_at(runtime, provider, provider.endpoints[0]), _TIMEOUT)
     except (DragomanError, TimeoutError) as error:
         # A list without one provider is better than none; the operator is told which.
-        why = _message_of(error)
-        runtime.log.event("warn", "a provider's models could not be listed", provider=provider.name, why=why)
+        reason = _message_of(error)
+        runtime.log.event("warn", "cannot list models of provider", provider=provider.name, reason=reason)
         models, fresh = tuple(cached.models.values()) if cached is not None else (), _RETRIED
     runtime.listed.put(provider, models, now + fresh)
-    return why
+    return reason
 
 
 async def _local_models(runtime: Runtime, provider: Provider) -> tuple[ListedModel, ...]:

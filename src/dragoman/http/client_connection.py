@@ -353,7 +353,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             await self.server.handler(request)
             if not request.ended and not self.gone:
-                logger.error("a handler returned without a whole reply")
+                logger.error("handler returned without a full response")
                 self._fail(request, 500, "internal error")
         except ClientError as error:
             self._fail(request, error.status, error.message)
@@ -362,7 +362,7 @@ class ClientConnection(asyncio.Protocol):
             raise
         except Exception:
             # The outermost edge of an exchange: the client gets an answer whatever broke.
-            logger.exception("a handler failed")
+            logger.exception("handler failed")
             self._fail(request, 500, "internal error")
         finally:
             self._over(request)

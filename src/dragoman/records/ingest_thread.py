@@ -137,7 +137,7 @@ class IngestThread:
             return self._failed(error, pause)
         if self.problem:
             self.problem = ""
-            self._log("info", f"what exchanges came to is written to {self._path} again")
+            self._log("info", f"journals are ingested into {self._path} again")
         return self._every
 
     def _maintain_journal(self) -> None:
@@ -146,7 +146,7 @@ class IngestThread:
         is_gone = journal.is_gone and not journal.is_closed
         rotate_before = read_rotation_request(self._directory)
         if is_gone:
-            self._log("warn", f"a journal was removed from {self._directory}, or moved away; another is begun")
+            self._log("warn", f"a journal was removed or moved away from {self._directory}; a new one is started")
         if is_gone or (rotate_before > journal.begun and rotate_before != self._rotated):
             # Once for each time that somebody asks, whatever clock they go by.
             self._rotated = rotate_before
@@ -180,15 +180,15 @@ class IngestThread:
             try:
                 self._lose(count_exchanges(descriptor, self._notified_offsets.get(path.name, 0)))
             except OSError as error:
-                message = f"what was not read of a journal that was removed from {self._directory} is lost"
-                self._log("error", f"{message}, nobody knows how much: {error.strerror}")
+                message = f"cannot read a journal that was removed from {self._directory}: {error.strerror}"
+                self._log("error", f"{message}; an unknown number of requests is lost")
             os.close(descriptor)
         self._journal.removed.clear()
 
     def _lose(self, lost: int) -> None:
         self.lost += lost
         if lost:
-            self._log("error", f"{lost} exchanges were lost with a journal that was removed from {self._directory}")
+            self._log("error", f"{lost} requests were lost with a journal that was removed from {self._directory}")
 
     def _retain(self) -> None:
         now = time.monotonic()
@@ -238,7 +238,7 @@ class IngestThread:
         if ingester is None:
             return
         if ingester.damaged:
-            self._log("warn", f"{ingester.damaged} lines of journals in {self._directory} could not be read")
+            self._log("warn", f"cannot read {ingester.damaged} lines of journals in {self._directory}")
         self.rows += ingester.rows
         self.damaged += ingester.damaged
         ingester.rows = ingester.damaged = 0
@@ -248,7 +248,7 @@ class IngestThread:
         message = str(error) or type(error).__name__
         if message != self.problem:
             self.problem = message
-            self._log("warn", f"what exchanges came to waits in {self._directory}, since it cannot be moved: {message}")
+            self._log("warn", f"cannot ingest journals in {self._directory}: {message}")
         return min(max(pause, self._every) * 2, _MAX_INTERVAL)
 
     def _close(self) -> None:

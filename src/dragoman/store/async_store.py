@@ -165,10 +165,10 @@ class Store:
             self._refused += 1
             # The first one is told at once, the others when there is room again.
             if self._refused == 1:
-                self._lost("too much waits to be kept", 1)
+                self._lost("the write queue is full", 1)
             return
         if self._refused > 1:
-            self._lost("too much waited to be kept", self._refused - 1)
+            self._lost("the write queue was full", self._refused - 1)
         self._refused = 0
         loop = asyncio.get_running_loop()
         unit = WorkItem(work, self._deliver, writes=True, submitted=0.0, timeout=math.inf, loop=loop)
@@ -259,7 +259,7 @@ class Store:
         try:
             await asyncio.wait_for(over, timeout + _GRACE)
         except TimeoutError:
-            self._lost("the file could not be closed in time", 1)
+            self._lost("the file cannot be closed in time", 1)
 
 
 def _notify(loop: asyncio.AbstractEventLoop, over: asyncio.Future[None]) -> None:

@@ -112,7 +112,7 @@ class TelemetryExporter:
             self._waiting.extend(wanted[:room])
             self._changed.notify()
         if len(wanted) > room:
-            self._drop(len(wanted) - room, "more is to be told than is taken")
+            self._drop(len(wanted) - room, "the queue is full")
 
     def close(self, seconds: float) -> None:
         """Send what waits, for so long at most; what is left then is dropped and counted."""
@@ -128,18 +128,18 @@ class TelemetryExporter:
             left = len(self._waiting)
             self._waiting.clear()
         if left:
-            self._drop(left, "not all were taken before the end")
+            self._drop(left, "the process ended before")
 
     def _run(self) -> None:
         while batch := self._next():
             try:
-                taken, why = self._send(batch), "they are not taken"
+                taken, reason = self._send(batch), "the collector does not take them"
             except Exception as error:
                 # The edge of this thread: nobody else may suffer for it. What was to be told is in no message.
-                taken, why = False, type(error).__name__
+                taken, reason = False, type(error).__name__
             self._count(SENT if taken else FAILED, len(batch))
             if not taken:
-                self._log_limited(f"spans for {self._collector.address} are lost, and counted: {why}")
+                self._log_limited(f"cannot export spans to {self._collector.address}: {reason}")
 
     def _next(self) -> list[JournalEntry]:
         """Some exchanges that wait; none at the end."""
@@ -164,9 +164,9 @@ class TelemetryExporter:
         places = self._places()
         return self._sender.send([span for entry in batch for span in spans_of(entry, places, self._names)])
 
-    def _drop(self, number: int, why: str) -> None:
+    def _drop(self, number: int, reason: str) -> None:
         self._count(DROPPED, number)
-        self._log_limited(f"spans for {self._collector.address} are lost, and counted: {why}")
+        self._log_limited(f"cannot export spans to {self._collector.address}: {reason}")
 
     def _log_limited(self, message: str) -> None:
         now = time.monotonic()

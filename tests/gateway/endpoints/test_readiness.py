@@ -50,8 +50,8 @@ def test_what_is_wrong_with_the_accounts_is_told_and_stops_nobody_unless_configu
         200,
         [
             "ready",
-            "exchanges cannot be written down: no space",
-            "what exchanges came to waits in journals: database is locked",
+            "cannot record requests: no space",
+            "cannot ingest journals: database is locked",
             "records backlog: 7 bytes",
         ],
     )

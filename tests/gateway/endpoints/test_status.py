@@ -159,7 +159,7 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
         assert [(place, notice.model) for place, notice in rotation.active_cooldowns()] == [(1, "n")]
         again = house.post("/status", {"reset": "chat/m"})
         assert again.json() == {"target": "chat/m", "standing": "healthy", "keys": 0}
-        assert "a target was cleared" in house.log.getvalue()
+        assert "target health reset" in house.log.getvalue()
 
 
 @pytest.mark.parametrize(

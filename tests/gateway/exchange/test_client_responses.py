@@ -290,7 +290,7 @@ def test_a_provider_that_is_not_configured_completely_ends_a_client_at_once_with
         told = house.post("/v1/messages", question(MESSAGES, CHAT))
         assert (told.status, told.header("x-should-retry")) == (502, "false")
         assert "bad" not in message_of(MESSAGES, told)
-        assert log_lines(house, "a provider cannot be called")
+        assert log_lines(house, "cannot call provider")
         assert "key-of-a-provider" not in house.log.getvalue()
 
 

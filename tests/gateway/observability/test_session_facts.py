@@ -252,7 +252,10 @@ def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     listener = SessionFacts()
     directory_of(str(tmp_path / "state.db")).write_text("no folder")
     listener.attach_records(str(tmp_path / "state.db"), Log(out, json=True))
-    assert json.loads(out.getvalue())["event"] == "conversations are not known again after a restart"
+    assert (
+        json.loads(out.getvalue())["event"]
+        == "cannot read digest key: conversations are not recognized after a restart"
+    )
     assert heard_of(plain([user("go")]), listener).tip
 
 

@@ -30,9 +30,9 @@ def test_an_exception_is_told_by_its_kind_and_its_places_alone() -> None:
     try:
         raise ValueError(SECRET)
     except ValueError as error:
-        told = _told(_record(logging.ERROR, "a handler failed", error))
+        told = _told(_record(logging.ERROR, "handler failed", error))
     assert SECRET not in str(told)
-    assert (told["level"], told["event"], told["error"]) == ("error", "a handler failed", "ValueError")
+    assert (told["level"], told["event"], told["error"]) == ("error", "handler failed", "ValueError")
     assert str(told["at"]).startswith("test_unexpected_errors.py:")
 
 

@@ -274,11 +274,11 @@ def test_a_full_disk_is_told_and_what_was_asked_meanwhile_is_written_down_later(
             assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
         ready = house.get("/readyz")
         assert ready.status == 200
-        assert ready.body.startswith(b"ready\nexchanges cannot be written down: no space left on device\n")
-        assert house.log.getvalue().count("exchanges cannot be written down") == 1
+        assert ready.body.startswith(b"ready\ncannot record requests: no space left on device\n")
+        assert house.log.getvalue().count("cannot record requests") == 1
         disk.full = False
         wait_until(lambda: house.get("/readyz").body == b"ready\n", "no problem is reported")
-        assert "can be written down again" in house.log.getvalue()
+        assert "requests are recorded again" in house.log.getvalue()
     assert len(rows(tmp_path)) == 3
 
 
@@ -339,7 +339,7 @@ def test_where_that_folder_cannot_be_made_again_it_is_as_with_a_full_disk(
         wait_until(lambda: b"\nrecords rows: 1\n" in house.get("/readyz?verbose").body, "one row")
         make_a_file_of(folder)
         wait_until(
-            lambda: b"exchanges cannot be written down: file exists" in house.get("/readyz").body,
+            lambda: b"cannot record requests: file exists" in house.get("/readyz").body,
             "the problem is reported",
         )
         answer = house.post(PATHS[CHAT], question(CHAT, CHAT))
@@ -415,6 +415,6 @@ def test_the_figures_are_in_the_metrics(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "state.db.records").write_text("no folder")
     with accounted(tmp_path, answers) as house:
-        assert "exchanges cannot be written down: file exists" in house.log.getvalue()
+        assert "cannot record requests: file exists" in house.log.getvalue()
         assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
-    assert "1 exchanges could not be written down" in house.log.getvalue()
+    assert "cannot record 1 requests" in house.log.getvalue()

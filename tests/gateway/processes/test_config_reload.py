@@ -71,7 +71,7 @@ def test_a_bad_file_is_told_once_and_read_again_when_it_is_another(tmp_path: Pat
     followed_by = Configuration(followed.duty(), NONE)
     followed.file.write_text("bad")
     assert not any(followed_by.poll() for _ in range(4))
-    assert followed.events() == ["the configuration was not changed: the new one has errors"]
+    assert followed.events() == ["cannot reload configuration: it has errors"]
     assert followed_by.settings == NONE
     followed.file.write_text("good")
     assert [followed_by.poll() for _ in range(2)] == [False, True]

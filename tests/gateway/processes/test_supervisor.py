@@ -79,7 +79,7 @@ def _replace_by_one_that_hangs(gateway: ChildGateway, directory: Path) -> tuple[
     first, second = min(before), max(before)
     (directory / "hang").touch()
     os.kill(second, signal.SIGKILL)
-    gateway.log.wait("a worker died and is started anew")
+    gateway.log.wait("worker exited and is restarted")
     (new,) = wait_until(lambda: children(gateway.pid) - before, "a worker is started for the one that died")
     wait_until(lambda: state_of(new) == "T", "the new worker hangs")
     return first, new
@@ -90,7 +90,7 @@ def test_a_worker_that_hangs_before_its_loop_turns_is_replaced(tmp_path: Path) -
     with started(HANGING, tmp_path) as gateway:
         first, hung = _replace_by_one_that_hangs(gateway, tmp_path)
         (tmp_path / "hang").unlink()
-        assert '"status":-9' in gateway.advance_until("a worker stood still and is replaced", first)
+        assert '"status":-9' in gateway.advance_until("worker stalled and is replaced", first)
         running_workers(gateway.pid, 2, without={hung})
         assert gateway.stop() == 0
 
@@ -107,7 +107,7 @@ def test_a_worker_that_hangs_before_its_loop_turns_does_not_keep_the_gateway_fro
 def test_a_worker_that_hangs_at_the_first_start_ends_the_start(tmp_path: Path) -> None:
     (tmp_path / "hang").touch()
     with started(HANGING, tmp_path) as gateway:
-        gateway.advance_until("a worker died before it served")
+        gateway.advance_until("worker exited before it was ready")
         assert gateway.wait() == 1
         assert "ready" not in gateway.out.all()
 
@@ -147,7 +147,7 @@ def test_a_worker_that_does_not_come_up_ends_the_start(tmp_path: Path) -> None:
     )
     said = [json.loads(line) for line in done.stderr.splitlines()]
     assert (done.returncode, done.stdout) == (1, b"")
-    assert [line["event"] for line in said] == ["a worker failed", "a worker died before it served"]
+    assert [line["event"] for line in said] == ["worker failed", "worker exited before it was ready"]
     assert said[0]["error"]
     assert said[0]["at"]
     assert said[1]["status"] == 1

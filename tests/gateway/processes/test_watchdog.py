@@ -93,7 +93,7 @@ sys.exit(serving.serve(duty, settings, listener, ready if workers == 1 else gree
 """
 # Seconds that no busy machine reaches by itself: how long a loop may stand still, and how long a traceback may take.
 LIMIT, GRACE = "30", "60"
-REPLACED = "a worker stood still and is replaced"
+REPLACED = "worker stalled and is replaced"
 
 
 @contextmanager

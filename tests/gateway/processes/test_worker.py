@@ -27,7 +27,7 @@ from dragoman.gateway.processes.listen_socket import bind
 from dragoman.gateway.processes.worker import Worker, server_limits
 from tests.waiting import LIMIT, wait_until_async
 
-REFUSED = "the configuration was not changed: the new one has errors"
+REFUSED = "cannot reload configuration: it has errors"
 
 
 @pytest.fixture(autouse=True)
@@ -166,19 +166,19 @@ def test_every_problem_of_a_refused_configuration_is_a_line_of_its_own(house: Ho
 CHANGES: dict[str, tuple[Settings, list[str]]] = {
     "a route": (
         Settings(routes=(RouteConfig(pattern="a", targets=("echo/text",)),)),
-        ["the configuration was changed"],
+        ["configuration reloaded"],
     ),
     "another port": (
         Settings(server=Server(port=1)),
-        ["host, port, workers and storage change only with a restart", "the configuration was changed"],
+        ["host, port, workers and storage change only with a restart", "configuration reloaded"],
     ),
     "one that works but should be known": (
         Settings(warnings=("providers.a may send its key in clear text",)),
-        ["providers.a may send its key in clear text", "the configuration was changed"],
+        ["providers.a may send its key in clear text", "configuration reloaded"],
     ),
     "an address for everybody": (
         Settings(server=Server(host="0.0.0.0")),
-        ["host, port, workers and storage change only with a restart", "the configuration was changed"],
+        ["host, port, workers and storage change only with a restart", "configuration reloaded"],
     ),
     "an empty file": (Settings(file="dragoman.toml", empty=True), [REFUSED]),
 }
@@ -206,7 +206,7 @@ def test_a_file_that_changed_before_the_start_is_read_before_anybody_is_served(h
     file.write_text("# another")
 
     async def meanwhile(worker: Worker) -> None:
-        assert [line["event"] for line in house.events()] == ["the configuration was changed"]
+        assert [line["event"] for line in house.events()] == ["configuration reloaded"]
         _terminate()
 
     house.run(house.duty(file, seen=seen), Settings(file=str(file)), meanwhile)

@@ -361,8 +361,8 @@ def test_a_store_that_fails_under_a_response_is_told_to_the_log(monkeypatch: pyt
 
         await run.start(exchange)
         await run.idle()
-        assert "could not be kept" in run.log.getvalue()
-        assert "could not be looked after" in run.log.getvalue()
+        assert "cannot store end of background response" in run.log.getvalue()
+        assert "cannot renew lease of background response" in run.log.getvalue()
 
     with opened() as store:
         virtual_time.run(main(store))
@@ -420,7 +420,7 @@ def test_what_nobody_foresaw_is_in_the_log_without_its_words() -> None:
             await given.start(exchange)
             await given.background.finish(5.0)
             lines = given.log.getvalue()
-            assert "a response in the background broke" in lines and "KeyError" in lines
+            assert "background response failed" in lines and "KeyError" in lines
             assert "what the user said" not in lines
 
     virtual_time.run(run())

@@ -35,7 +35,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _lost(log: Log, why: str, count: int) -> None:
-    log.event("error", "could not be looked after", why=why, count=count)
+    log.event("error", "cannot renew conversation leases", reason=why, count=count)
 
 
 async def _takes(leases: Leases, conversation: str, holder: str) -> bool:
@@ -118,7 +118,7 @@ def test_a_store_that_fails_is_told_and_not_tried_for_ever() -> None:
             store._db.execute("DROP TABLE conversations")
             leases.release("c1", "r1")
             await asyncio.sleep(0)
-            assert "could not be looked after" in log.getvalue()
+            assert "cannot renew conversation leases" in log.getvalue()
             assert not leases._held
             leases.close()
 

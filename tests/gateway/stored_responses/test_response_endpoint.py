@@ -305,7 +305,7 @@ def test_a_store_that_fails_is_a_clear_error_and_its_words_stay_in_the_log() -> 
         # Where it is known that an answer could not be kept, nobody is asked for it.
         assert house.post("/v1/responses", {"model": "echo/text@openai-chat", "input": "x"}).status == 503
         assert text_of(create(house, store=False)) == "You said: Hello."
-        assert "the store failed" in house.log.getvalue()
+        assert "cannot read the store" in house.log.getvalue()
 
 
 def test_a_client_that_hangs_up_leaves_nothing_and_its_conversation_is_free() -> None:

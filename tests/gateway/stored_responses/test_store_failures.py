@@ -47,7 +47,7 @@ def test_what_could_not_be_kept_is_refused_while_the_store_still_fails(tmp_path:
                     await store.write(add("r1"), 0.2, response_size=lambda: 1)
                 with pytest.raises(ClientError, match="at present") as told:
                     await check(store, Log(log))
-                assert told.value.status == 503 and "the store still fails" in log.getvalue()
+                assert told.value.status == 503 and "store is still unavailable" in log.getvalue()
                 other.execute("ROLLBACK")
                 await check(store, Log(log))
 
@@ -174,7 +174,7 @@ def test_what_is_left_at_the_end_is_done_or_told_to_the_log(tmp_path: Path, free
     virtual_time.run(main())
     with opened(path) as tables:
         assert [tables.responses.exists(name) for name in ("r1", "r2")] == [free, free]
-    assert log.getvalue().count("what was left to be kept could not be") == (0 if free else 2)
+    assert log.getvalue().count("cannot store cached turns") == (0 if free else 2)
 
 
 def _note(name: str, tables: Tables) -> None:

@@ -289,8 +289,8 @@ def test_a_store_that_fails_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) 
         session = Session(house, MESSAGES).begin()
         monkeypatch.setattr(module, "_find", fails)
         assert session.go_on(session.bare) == _unkept(MESSAGES)
-        lines = log_lines(house, "turns that were kept could not be looked up")
-        assert [line["why"] for line in lines] == ["the disk is gone"]
+        lines = log_lines(house, "cannot look up cached turns")
+        assert [line["reason"] for line in lines] == ["the disk is gone"]
 
 
 @pytest.mark.parametrize("limit", ["bytes", "values"])

@@ -221,13 +221,13 @@ async def _query_provider(
         async with one_call(runtime, builder, target, order) as (call, _):
             raw = await call.read(_MAX_RESPONSE_BYTES)
     except DragomanError as error:
-        runtime.log.event("warn", "a provider could not count", provider=target.provider.name, why=str(error))
+        runtime.log.event("warn", "cannot count tokens at provider", provider=target.provider.name, reason=str(error))
         return 0, None, []
     own = len(target.provider.keys) <= 1 or runtime.settings.server.forward_pooled_rate_limits
     given = header_forwarding.returned(call.headers, limits=own) if api_path.protocol == protocol else []
     if call.status == 200:
         return 200, raw, given
-    runtime.log.event("warn", "a provider could not count", provider=target.provider.name, status=call.status)
+    runtime.log.event("warn", "cannot count tokens at provider", provider=target.provider.name, status=call.status)
     # Who does not know the path cannot count; whatever else is wrong with a request is told as it is.
     relayed = api_path.protocol == protocol and 400 <= call.status < 500 and call.status not in _UNKNOWN_PATH
     # A client with a key of its own would take a refused one for that.

@@ -14,9 +14,9 @@ def readiness(usage_recorder: UsageRecorder, *, verbose: bool) -> tuple[int, byt
     """A status, and lines; the first of them is one word where all is well."""
     lines: list[str] = []
     if usage_recorder.problem:
-        lines.append(f"exchanges cannot be written down: {usage_recorder.problem}")
+        lines.append(f"cannot record requests: {usage_recorder.problem}")
     if usage_recorder.delay:
-        lines.append(f"what exchanges came to waits in journals: {usage_recorder.delay}")
+        lines.append(f"cannot ingest journals: {usage_recorder.delay}")
     recorded = usage_recorder.recorded()
     if verbose and recorded is not None:
         lines += [f"records {name}: {count}{_UNITS.get(name, '')}" for name, count in asdict(recorded).items()]

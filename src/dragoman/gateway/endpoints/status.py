@@ -80,9 +80,7 @@ async def reset(runtime: Runtime, request: ServerRequest) -> JsonObject:
     if not slash or not model or provider not in runtime.settings.callable:
         raise ClientError(404, "there is no such target; it is provider/model, with a provider of the configuration")
     cleared = runtime.reset_target(target)
-    runtime.log.event(
-        "info", "a target was cleared", target=printable(target), standing=cleared.health, keys=cleared.keys
-    )
+    runtime.log.event("info", "target health reset", target=printable(target), health=cleared.health, keys=cleared.keys)
     return {"target": target, "standing": cleared.health, "keys": cleared.keys}
 
 

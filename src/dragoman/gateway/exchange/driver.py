@@ -163,7 +163,7 @@ class Driver(StoreCommands):
         """What became of something that was waited for and failed: a value, without the frames that hold an error."""
         match error:
             case ConfigError():
-                self._runtime.log.event("error", "a provider cannot be called", key=error.key, problem=error.problem)
+                self._runtime.log.event("error", "cannot call provider", key=error.key, problem=error.problem)
                 return WaitFailed(Unconfigured("the provider is not configured completely", remedy=str(error)))
             case StoreError():
                 return WaitFailed(unreadable(error, self._runtime.log))
@@ -414,7 +414,7 @@ class Driver(StoreCommands):
         except Exception as error:
             # An answer is worth more than its count.
             self._runtime.log.event(
-                "error", "tokens could not be counted", error=type(error).__name__, at=traceback_summary(error)
+                "error", "cannot count tokens", error=type(error).__name__, at=traceback_summary(error)
             )
         finally:
             self._machine.attempt.count(usage)

@@ -201,7 +201,7 @@ def _json_event(level: str, message: str, fields: JsonObject) -> str:
 
 
 def _dropped_lines_event(event: Callable[[str, str, JsonObject], str], lines: int) -> bytes:
-    return _encode_line(event("warn", "lines of the log could not be written", {"lines": lines}))
+    return _encode_line(event("warn", "log lines dropped", {"lines": lines}))
 
 
 def _encode_line(line: str) -> bytes:

@@ -44,7 +44,8 @@ class SessionFacts:
         try:
             self._secret = secret_in(directory_of(path))
         except OSError as error:
-            log.event("warn", "conversations are not known again after a restart", why=str(error))
+            message = "cannot read digest key: conversations are not recognized after a restart"
+            log.event("warn", message, reason=str(error))
         self._queries.clear()
 
     def extractor(self, record: Record) -> Callable[[bytes], ExchangeFacts]:

@@ -179,11 +179,11 @@ class UsageRecorder:
             return
         journal.close()
         if journal.lost:
-            self._log_event("error", f"{journal.lost} exchanges could not be written down")
+            self._log_event("error", f"cannot record {journal.lost} requests")
         if sync is not None:
             await asyncio.to_thread(sync.close)
         if not await asyncio.to_thread(ingest_thread.stop, seconds):
-            self._log_event("warn", "what exchanges came to is moved into the tables at the next start")
+            self._log_event("warn", "cannot ingest all journals in time: the next start ingests the others")
         self._journal = self._ingest_thread = self._sync = None
 
     def _have_tended(self, rotate: bool) -> None:
@@ -203,12 +203,12 @@ class UsageRecorder:
             return
         self._fails = not written
         if written:
-            self._log_event("info", "exchanges can be written down again")
+            self._log_event("info", "requests are recorded again")
         else:
-            self._log_event("error", f"exchanges cannot be written down: {self.problem}")
+            self._log_event("error", f"cannot record requests: {self.problem}")
 
     def _not_synced(self, error: OSError) -> None:
-        self._log_from_thread("error", f"a journal could not be brought to the disk: {error.strerror}")
+        self._log_from_thread("error", f"cannot sync the journal: {error.strerror}")
 
     def _log_from_thread(self, level: str, words: str) -> None:
         self._in_loop(self._log_event, level, words)

@@ -93,9 +93,7 @@ class Configuration:
         except Exception as error:
             # Whatever nobody foresaw in a file or in its folders ends neither a worker nor its supervisor.
             details: JsonObject = {"error": type(error).__name__, "at": traceback_summary(error)}
-            self._worker_settings.log.event(
-                "error", "the configuration was not changed: it could not be read", **details
-            )
+            self._worker_settings.log.event("error", "cannot reload configuration: unexpected error", **details)
             return False
         self.settings, self.protection = settings, tightened(protection, settings)
         worker_settings.page.record(self.protection)
@@ -125,9 +123,7 @@ class Configuration:
                 "remedy": problem.remedy,
             }
             nonempty = {name: value for name, value in details.items() if value}
-            self._worker_settings.log.event(
-                "error", "the configuration was not changed: the new one has errors", **nonempty
-            )
+            self._worker_settings.log.event("error", "cannot reload configuration: it has errors", **nonempty)
 
 
 def _fixed(settings: Settings) -> tuple[str, int, int, Storage]:

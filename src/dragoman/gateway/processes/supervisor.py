@@ -265,7 +265,7 @@ class Supervisor:
             status = _work(worker_settings, configuration.settings, self._listener, _unblocked)
         except BaseException as error:
             # The outermost edge of a process: nobody above would tell it.
-            self._log.event("error", "a worker failed", **_error_fields(error))
+            self._log.event("error", "worker failed", **_error_fields(error))
         finally:
             self._log.close()
             # Whatever happened, a child never returns into its parent's code.
@@ -292,12 +292,12 @@ class Supervisor:
             status = os.waitstatus_to_exitcode(status)
             if not self._begun:
                 self._failed = True
-                self._log.event("error", "a worker died before it served", worker=worker.number, status=status)
+                self._log.event("error", "worker exited before it was ready", worker=worker.number, status=status)
                 continue
             steady = now - worker.started > _STEADY
             pause = _FIRST_PAUSE if steady else min(self._pauses[worker.number] * 2, _MAX_PAUSE)
             self._pauses[worker.number] = pause
-            message = "a worker stood still and is replaced" if stood_still else "a worker died and is started anew"
+            message = "worker stalled and is replaced" if stood_still else "worker exited and is restarted"
             self._log.event("error", message, worker=worker.number, status=status, pause=pause)
             self._due[worker.number] = now + pause
 

@@ -163,7 +163,7 @@ class Worker:
         self._follow_checks()
         self._collector.follow()
         self._runtime.usage_recorder.set_on_ingested(self._collector.on_ingested)
-        log.event("info", "the configuration was changed", providers=len(settings.providers))
+        log.event("info", "configuration reloaded", providers=len(settings.providers))
 
     def _follow_checks(self) -> None:
         """Check providers as the configuration says: one worker is enough, and tells the others what it found."""
@@ -245,7 +245,7 @@ class Worker:
         idle = asyncio.ensure_future(self._server.wait_idle(timeout))
         if not (await self._wait_unless_ended(idle) and idle.result()):
             idle.cancel()
-            log.event("warn", "ending exchanges that still run", running=self._server.busy)
+            log.event("warn", "cancelling requests that still run", running=self._server.busy)
             self._server.cancel_all()
             await self._server.wait_idle(_LAST_MOMENTS)
         await detached
@@ -271,10 +271,10 @@ class Worker:
 
 def log_waiting(worker_settings: WorkerSettings, running: int, seconds: float) -> None:
     """Say how many exchanges the end waits for, and how to end them."""
-    many = "1 exchange still runs" if running == 1 else f"{running} exchanges still run"
+    many = "1 request still runs" if running == 1 else f"{running} requests still run"
     again = "Ctrl-C again" if worker_settings.hangup is OnHangup.ENDS else "a second signal"
     message = f"stopping: {many}, and may for {seconds:g} s; {again} ends them at once"
-    worker_settings.log.report("info", "stopping when running exchanges have ended", message, running=running)
+    worker_settings.log.report("info", "stopping when running requests have ended", message, running=running)
 
 
 def has_ended(lifeline: int) -> bool:

@@ -172,7 +172,7 @@ class Background:
             seconds = max(began + seconds - loop.time(), 0.0)
         tasks = set(self._tasks.values())
         if tasks:
-            self._log.event("info", "stopping when responses in the background have ended", running=len(tasks))
+            self._log.event("info", "stopping when background responses have ended", running=len(tasks))
             _, late = await asyncio.wait(tasks, timeout=seconds)
             for task in late:
                 task.cancel()
@@ -212,9 +212,7 @@ class Background:
                 if isinstance(ended_with, Exception):
                     # Nobody foresaw it, and nobody waits for it: without a line it would never be heard of.
                     name = type(ended_with).__name__
-                    self._log.event(
-                        "error", "a response in the background broke", error=name, at=traceback_summary(ended_with)
-                    )
+                    self._log.event("error", "background response failed", error=name, at=traceback_summary(ended_with))
             finally:
                 # It would be held by what it is told to.
                 running.client.on_data = None
@@ -232,7 +230,7 @@ class Background:
                 lost = running.writer.lost(last, failure)
                 await self._end(running, pieces, _as_failed(running, failure), lost)
         except StoreError as error:
-            self._log.event("error", "the end of a response could not be kept", why=str(error))
+            self._log.event("error", "cannot store end of background response", reason=str(error))
         finally:
             running.release()
 
@@ -250,7 +248,7 @@ class Background:
         except StoreBusy:
             return _AGAIN
         except StoreError as error:
-            self._log.event("warn", "a response in the background could not be looked after", why=str(error))
+            self._log.event("warn", "cannot renew lease of background response", reason=str(error))
             return _BEAT
 
     def _ending(self, running: BackgroundRun, pieces: _Pieces) -> tuple[Taken, bytes]:

@@ -304,7 +304,7 @@ class ExchangeStorage:
             try:
                 await self._write(await offload(partial(look_at, body), len(body), self._key, paid=True))
             except asyncio.CancelledError:
-                self._runtime.log.event("error", "an answer could not be kept", why="its exchange was ended before")
+                self._runtime.log.event("error", "cannot store response", reason="its request was cancelled")
                 self.gave_up = True
                 raise
 
@@ -366,7 +366,7 @@ class ExchangeStorage:
             finalized.set_exception(self._not_stored(error))
 
     def _not_stored(self, error: BaseException) -> NotStored:
-        self._runtime.log.event("error", "an answer could not be kept", why=str(error))
+        self._runtime.log.event("error", "cannot store response", reason=str(error))
         return NotStored()
 
     def expedite_now(self) -> None:

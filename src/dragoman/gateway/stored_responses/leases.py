@@ -109,7 +109,7 @@ class Leases:
             pause = _AGAIN
         except StoreError as error:
             # A lease ends by itself.
-            self._log.event("warn", "conversations could not be looked after", why=str(error))
+            self._log.event("warn", "cannot renew conversation leases", reason=str(error))
         if self._held:
             self._arm(pause)
 

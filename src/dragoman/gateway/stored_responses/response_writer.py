@@ -220,7 +220,7 @@ class ResponseWriter:
     def mark_written(self, taken: Taken | None, *, alone: bool = True) -> None:
         """Know that an answer is written down, or need not be; `alone` unless its id is another's as well."""
         if not alone:
-            self._log.event("warn", "a provider gave the same id to two responses", provider=self._task.provider)
+            self._log.event("warn", "provider gave two responses the same id", provider=self._task.provider)
         if taken is None:
             self._is_owner_recorded = self._is_owner_recorded or self._name is not None
         self.taken = self.taken or taken

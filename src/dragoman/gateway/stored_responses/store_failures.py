@@ -34,13 +34,13 @@ class StorageFull(NotStored):
 
 def unreadable(error: StoreError, log: Log) -> ClientError:
     """What a client is told if the store fails; the log says why."""
-    log.event("error", "the store failed", why=str(error))
+    log.event("error", "cannot read the store", reason=str(error))
     return ClientError(500, "what is kept of earlier responses cannot be reached")
 
 
 def undone(error: StoreError, log: Log) -> NotStored:
     """What a client is told of a change that failed; the log says why."""
-    log.event("error", "the store failed", why=str(error))
+    log.event("error", "cannot write the store", reason=str(error))
     return NotStored(_NOT_DONE)
 
 
@@ -57,7 +57,7 @@ async def check(store: Store, log: Log) -> None:
     try:
         await store.check()
     except StoreError as error:
-        log.event("error", "the store still fails", why=str(error))
+        log.event("error", "store is still unavailable", reason=str(error))
         raise ClientError(503, "answers cannot be kept at present; try again later, or with store: false") from None
 
 

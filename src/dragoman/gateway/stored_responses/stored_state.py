@@ -64,8 +64,8 @@ class StoredState:
         # When it is looked next for what is out of date; None while that is under way.
         self._sweeps: float | None = 0.0
 
-    def _lost(self, why: str, count: int) -> None:
-        self._log.event("error", "what was left to be kept could not be", why=why, left=count)
+    def _lost(self, reason: str, count: int) -> None:
+        self._log.event("error", "cannot store cached turns", reason=reason, dropped=count)
 
     async def stored_bytes(self) -> int | None:
         """How many bytes are stored for all keys; None if nothing is stored, or the store does not answer in time."""
@@ -92,7 +92,7 @@ class StoredState:
             # It is looked at again with the next step.
             pass
         except StoreError as error:
-            self._log.event("warn", "what is out of date could not be removed", why=str(error))
+            self._log.event("warn", "cannot delete expired rows", reason=str(error))
 
     async def close(self, seconds: float) -> None:
         """End what runs, within some seconds, write down what is left, and let go of the file."""

@@ -71,7 +71,7 @@ class TurnLookup:
             # It goes on as if nothing had been kept.
             pass
         except StoreError as error:
-            self._runtime.log.event("warn", "turns that were kept could not be looked up", why=str(error))
+            self._runtime.log.event("warn", "cannot look up cached turns", reason=str(error))
 
     @property
     def size(self) -> int:
