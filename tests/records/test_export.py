@@ -127,7 +127,7 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() ->
     assert [cells[row] for cells in csv.reader(io.StringIO(text))] == ["cost_nano_usd", "", "5", "", "0"]
     money = [dig(line, "details", "money") for line in lines]
     assert money[0] == dig(lines[0], "details", "calls", 0, "money") == {"unpriced": ["model"]}
-    assert money[2] == {"unpriced": ["model"], "said": 7}
+    assert money[2] == {"unpriced": ["model"], "reported": 7}
     assert isinstance(money[1], dict) and money[1]["input"] == 5
 
 

@@ -130,7 +130,7 @@ def _named(value: object) -> JsonValue:
                 isinstance(value, CostBreakdown)
                 and value.known_total is None
                 and type(member) is int
-                and name != "said"
+                and name != "reported"
             ):
                 # Of an amount without a price nothing is known either.
                 continue
