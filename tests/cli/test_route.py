@@ -75,13 +75,13 @@ def test_the_gateway_that_runs_is_asked_and_no_provider(tmp_path: Path) -> None:
         lines = out.splitlines()
         assert lines[0] == "two -> chat/m (fallback): it is the first of the line"
         assert lines[2] == f"asked of the gateway at {house.url}"
-        assert lines[4].split()[:3] == ["TARGET", "PRICE", "FIRST"]
+        assert lines[4].split()[:3] == ["TARGET", "PRICE", "TTFT"]
         assert [line.split()[:2] for line in lines[5:]] == [["1", "chat/m"], ["2", "messages/m"]]
         body = json.dumps({"model": "any", "input": "Hello."})
         status, out, err = asked(tmp_path, "two", "-", "--json", "--gateway", house.url, said=body)
         assert (status, err) == (0, "")
         told = json.loads(out)
-        assert (told["model"], told["client"], told["measured"]) == ("two", "openai-responses", True)
+        assert (told["model"], told["client_protocol"], told["measured"]) == ("two", "openai-responses", True)
         assert not house.provider.received and PROVIDER_KEY not in out
 
 
@@ -96,11 +96,11 @@ def test_what_the_gateway_has_measured_is_shown(tmp_path: Path) -> None:
             status, out, err = asked(tmp_path, model, "--gateway", house.url)
             assert (status, err) == (0, "")
             shown = dict(zip(*(line.split("\t") for line in out.splitlines()[4:6]), strict=True))
-            assert shown["STANDING"].startswith(standing)
+            assert shown["HEALTH"].startswith(standing)
         status, out, err = asked(tmp_path, "chat/m", "--gateway", house.url)
         shown = dict(zip(*(line.split("\t") for line in out.splitlines()[4:6]), strict=True))
-        assert shown["FIRST"].endswith(" s") and shown["AGE"].endswith(" s")
-        assert shown["SUCCEED"] == "100%"
+        assert shown["TTFT"].endswith(" s") and shown["AGE"].endswith(" s")
+        assert shown["SUCCESS"] == "100%"
 
 
 def broken() -> Reply:
@@ -218,16 +218,16 @@ def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
         "policy": "fastest",
         "chosen": "p/m",
         "because": "its answer is expected first",
-        "client": CHAT,
+        "client_protocol": CHAT,
         "bytes": 8,
         "tokens": 2,
         "rules": [],
         "candidates": [
-            {"target": "p/m", "place": 1, "nano_dollars": 12_000, "speed": speed, "standing": "healthy", "losses": 0},
+            {"target": "p/m", "place": 1, "nano_dollars": 12_000, "speed": speed, "health": "healthy", "losses": 0},
             {
                 "target": "q/\x1bm",
                 "place": None,
-                "standing": "cooldown",
+                "health": "cooldown",
                 "seconds": 4.5,
                 "left_out": {"filter": "cooldown", "why": "it rests"},
             },
@@ -242,12 +242,7 @@ def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
 
 def test_a_decision_with_all_its_figures_fits_a_terminal() -> None:
     speed: JsonObject = {"first_token": 0.0025, "tokens_per_second": 37448.16, "success_rate": 1.0, "age": 86400.0}
-    row: JsonObject = {
-        "target": "provider/claude-sonnet-4-5",
-        "place": 1,
-        "nano_dollars": 12_345,
-        "standing": "healthy",
-    }
+    row: JsonObject = {"target": "provider/claude-sonnet-4-5", "place": 1, "nano_dollars": 12_345, "health": "healthy"}
     row |= {"speed": speed, "losses": 1, "window": 1_000_000}
     told: JsonObject = {"model": "m", "policy": "fastest", "because": "it is fast", "candidates": [row]}
     lines = as_text(told, OutputScreen(terminal=True, width=80)).splitlines()
@@ -261,15 +256,17 @@ def test_a_decision_fits_a_terminal_and_reasons_stand_below_where_there_is_no_ro
     row: JsonObject = {
         "target": "cerebras/a-model-with-a-long-name-of-70b",
         "place": 2,
-        "standing": "suspect",
+        "health": "suspect",
         "seconds": 7,
-        "behind": {"why": "it failed a moment ago, and others did not"},
+        "deprioritized": {"why": "it failed a moment ago, and others did not"},
     }
     told: JsonObject = {"model": "m", "policy": "fastest", "because": "of " * 40, "candidates": [row]}
     lines = as_text(told, OutputScreen(terminal=True, width=columns)).splitlines()
     assert max(map(len, lines)) <= columns
     text = " ".join(" ".join(lines).split())
-    assert "suspect for 7 s" in text and "it failed a moment ago" in text
+    assert (
+        "suspect for 7 s" in text and "deprioritized: it failed a moment" in text and "ago, and others did not" in text
+    )
     assert lines[-1].startswith("      ") is (columns == 80)
 
 

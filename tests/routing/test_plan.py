@@ -216,7 +216,7 @@ def test_pitfall_357_where_all_have_failed_a_moment_ago_a_conversation_stays() -
 def test_pitfall_363_at_the_limit_of_calls_stickiness_yields() -> None:
     made = plan(line(A, B), NEEDS, seen(pin="a", busy="a"), DICE)
     assert names(made) == "b a"
-    assert "behind, all its slots are taken" in explain(made)[2]
+    assert "deprioritized, all its slots are taken" in explain(made)[2]
 
 
 def test_pitfall_362_a_pin_chooses_only_among_the_targets_of_the_name() -> None:

@@ -23,12 +23,12 @@ from dragoman.translate import translate_request
 from dragoman.wire.json import encode, encode_text
 
 NAMES = tuple(codec.name for codec in PROTOCOLS)
-_NUMBERS = ("PRICE", "FIRST", "TOKENS/S", "SUCCEED", "AGE", "LOSSES", "WINDOW")
+_NUMBERS = ("PRICE", "TTFT", "TOKENS/S", "SUCCESS", "AGE", "LOSSES", "WINDOW")
 _COLUMNS = (
     Column(heading="", right=True),
     Column(heading="TARGET", least=8),
     *(Column(heading=heading, right=True) for heading in _NUMBERS),
-    Column(heading="STANDING", below=True, styles={"healthy": GREEN, "cooldown": RED, "suspect": YELLOW}),
+    Column(heading="HEALTH", below=True, styles={"healthy": GREEN, "cooldown": RED, "suspect": YELLOW}),
     Column(heading="NOTE", below=True),
 )
 _UNKNOWN = "?"
@@ -181,12 +181,12 @@ def _rate(value: JsonValue) -> str:
 def _health(row: JsonObject) -> str:
     seconds = row.get("seconds")
     left = f" for {seconds:g} s" if isinstance(seconds, (int, float)) and seconds > 0 else ""
-    return _text(row, "standing") + left
+    return _text(row, "health") + left
 
 
 def _note(row: JsonObject) -> str:
     """Why it is not asked, or not before others."""
-    for name, words in (("left_out", "left out: "), ("behind", "behind: ")):
+    for name, words in (("left_out", "left out: "), ("deprioritized", "deprioritized: ")):
         reason = row.get(name)
         if isinstance(reason, dict):
             return words + _text(reason, "why")

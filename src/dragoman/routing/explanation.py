@@ -111,7 +111,7 @@ def because(plan: Plan, *, randomized: bool = True) -> str:
     if not randomized and policy.unrandomized:
         return policy.unrandomized
     moved = policy.as_written and plan.order[0].id != plan.candidates[0].target.id
-    return f"{policy.chosen} that is neither left out nor behind" if moved else policy.chosen
+    return f"{policy.chosen} that is neither left out nor deprioritized" if moved else policy.chosen
 
 
 def _candidate_entry(candidate: Candidate) -> CandidateEntry:
@@ -134,7 +134,7 @@ def _why(candidate: Candidate) -> str:
     """Why it is not asked, or not before others, without anything that was said of the request."""
     if candidate.left_out is not None:
         return f"left out: {LEFT_OUT[candidate.left_out]}"
-    return "" if candidate.deprioritized is None else f"behind: {DEPRIORITIZED[candidate.deprioritized]}"
+    return "" if candidate.deprioritized is None else f"deprioritized: {DEPRIORITIZED[candidate.deprioritized]}"
 
 
 def _first(plan: Plan) -> str:
@@ -147,7 +147,7 @@ def _first(plan: Plan) -> str:
 def _described(candidate: Candidate, plan: Plan) -> str:
     parts = [
         reason(candidate, plan),
-        f"behind, {DEPRIORITIZED[candidate.deprioritized]}"
+        f"deprioritized, {DEPRIORITIZED[candidate.deprioritized]}"
         if candidate.deprioritized is not None and candidate.left_out is None
         else "",
         _health(candidate.health, plan.now),

@@ -71,7 +71,7 @@ def rows(told: dict[str, object]) -> list[dict[str, object]]:
 def test_it_tells_candidates_and_why_and_asks_nobody() -> None:
     with running((), settings_with) as house:
         told = asked(house, "two")
-        assert (told["line"], told["policy"], told["chosen"]) == ("two", "fallback", "chat/m")
+        assert (told["route"], told["policy"], told["chosen"]) == ("two", "fallback", "chat/m")
         assert (told["why"], told["because"]) == ("policy", "it is the first of the line")
         assert told["client_protocol"] == CHAT
         first, second = rows(told)
@@ -138,26 +138,26 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now, now - 1.0)
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
-        assert told["because"] == "it is the first of the line that is neither left out nor behind"
+        assert told["because"] == "it is the first of the line that is neither left out nor deprioritized"
         first, second = rows(told)
         speed = first["speed"]
         assert isinstance(speed, dict)
         assert (speed["first_token"], speed["tokens_per_second"], speed["samples"]) == (0.5, 50.0, 1)
         assert 30.0 <= speed["age"] < 60.0
-        assert (second["standing"], second["behind"]) == (
+        assert (second["health"], second["deprioritized"]) == (
             "suspect",
-            {"standing": "suspect", "why": "it failed a moment ago"},
+            {"health": "suspect", "why": "it failed a moment ago"},
         )
         for begun in range(5):
             traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now + begun / 100, now + begun / 100)
         quick = rows(asked(house, "two"))[1]
         why = "it is in cooldown, and asked if all others fail"
-        assert (quick["left_out"], quick["behind"]) == (None, {"standing": "cooldown", "why": why})
+        assert (quick["left_out"], quick["deprioritized"]) == (None, {"health": "cooldown", "why": why})
         traffic.health.reset("chat/m", now)
         traffic.health.record("chat/m", AttemptOutcome.FIRST_BYTE_TIMEOUT, now + 20.0, now)
         resting = rows(asked(house, "two"))[1]
-        assert (resting["standing"], resting["left_out"]) == ("cooldown", None)
-        assert resting["behind"] == {"standing": "cooldown", "why": why}
+        assert (resting["health"], resting["left_out"]) == ("cooldown", None)
+        assert resting["deprioritized"] == {"health": "cooldown", "why": why}
         # A name without a choice is asked however its target stands.
         alone = asked(house, "chat/m")
         assert (alone["chosen"], alone["because"]) == ("chat/m", "the name has no other target")
@@ -174,7 +174,7 @@ def test_one_that_has_only_just_come_back_is_told_as_what_most_requests_find() -
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
         why = "it has only just come back, and gets some of the requests"
-        assert rows(told)[1]["behind"] == {"standing": "slow_start", "why": why}
+        assert rows(told)[1]["deprioritized"] == {"health": "slow_start", "why": why}
 
 
 def test_no_dice_are_rolled_no_turn_is_taken_and_no_conversation_is_kept_alive() -> None:

@@ -225,7 +225,7 @@ def _explanation(
     why = _ONLY if route.only is not None and first is not None else because(plan, randomized=False)
     return {
         "model": model,
-        "line": route.name,
+        "route": route.name,
         "policy": plan.policy,
         "chosen": None if first is None else _name(first),
         "why": plan.why.value,
@@ -248,7 +248,7 @@ def _missed(name: str) -> JsonObject:
     return {
         "target": printable_target(name),
         "place": None,
-        "standing": "absent",
+        "health": "absent",
         "left_out": {"filter": "absent", "why": ABSENT},
     }
 
@@ -280,7 +280,7 @@ def _candidate(
         }
         if speed is not None and speed.samples > 0
         else None,
-        "standing": candidate.health.level.value,
+        "health": candidate.health.level.value,
         "seconds": round(max(candidate.health.until - plan.now, 0.0), 1),
         "losses": None if losses is None else losses.changes,
         "bookkeeping_losses": None if losses is None else losses.all - losses.changes,
@@ -288,9 +288,9 @@ def _candidate(
         "left_out": None
         if candidate.left_out is None
         else {"filter": candidate.left_out.value, "why": reason(candidate, plan)},
-        "behind": None
+        "deprioritized": None
         if candidate.deprioritized is None or candidate.left_out is not None
-        else {"standing": candidate.deprioritized.value, "why": DEPRIORITIZED[candidate.deprioritized]},
+        else {"health": candidate.deprioritized.value, "why": DEPRIORITIZED[candidate.deprioritized]},
     }
 
 
