@@ -18,7 +18,7 @@ from tests.gateway.harness import Received, Reply, running, settings_for, whole
 from tests.gateway.says import with_provider
 from tests.ports import free_port
 
-HEADINGS = ["NAME", "WINDOW", "OUTPUT", "PRICE", "HEALTH", "ABILITIES"]
+HEADINGS = ["NAME", "WINDOW", "OUTPUT", "PRICE", "HEALTH", "CAPABILITIES"]
 SCREEN = OutputScreen(terminal=True)
 LONG = "a-box/a-name-that-is-longer-than-what-is-left-of-a-line-and-goes-on-below-it-of-480b-parameters"
 
@@ -56,7 +56,7 @@ def test_a_part_of_a_name_chooses(capfd: pytest.CaptureFixture[str]) -> None:
     (told,) = json.loads(capfd.readouterr().out)
     assert (told["name"], told["policy"], told["window"]) == ("mine", "fallback", None)
     assert [target["target"] for target in told["targets"]] == ["echo/text", "a-box/other"]
-    assert told["abilities"]["tools"] is True
+    assert told["capabilities"]["tools"] is True
 
 
 def test_a_pattern_that_nothing_fits_is_said_to(capfd: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_everything_has_its_column_and_a_name_of_several_targets_shows_theirs() 
         DescribedTarget(target="b/m", window=1_048_576, health="cooldown"),
     )
     names = [
-        DescribedName(name="both", targets=targets, window=200_000, output_cap=64_000, abilities={"tools": True}),
+        DescribedName(name="both", targets=targets, window=200_000, output_cap=64_000, capabilities={"tools": True}),
         DescribedName(name="one", targets=targets[:1], window=200_000, output_cap=64_000),
         DescribedName(name="nowhere"),
     ]

@@ -1,4 +1,4 @@
-"""The table of names: sizes, abilities, patterns, and the names that nobody lists."""
+"""The table of names: sizes, capabilities, patterns, and the names that nobody lists."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ def test_a_name_has_the_sizes_of_the_smallest_and_what_any_target_can() -> None:
         name="both",
         policy="cheapest",
         targets=(
-            DescribedTarget(target="chat/small", dialect=CHAT, window=9, output_cap=4, price=price),
-            DescribedTarget(target="messages/claude-opus-5", dialect="anthropic-messages", output_cap=128000),
+            DescribedTarget(target="chat/small", provider_protocol=CHAT, window=9, output_cap=4, price=price),
+            DescribedTarget(target="messages/claude-opus-5", provider_protocol="anthropic-messages", output_cap=128000),
         ),
         window=9,
         output_cap=4,
-        abilities={"tools": True, "images": True, "documents": True, "thinking": True, "structured": True},
+        capabilities={"tools": True, "images": True, "documents": True, "thinking": True, "structured": True},
     )
 
 
 def test_what_is_not_known_of_an_ability_is_said_to_be_unknown() -> None:
     with running((), lines) as house:
         names = found(house)
-    assert names["chat/served"].abilities == {
+    assert names["chat/served"].capabilities == {
         "tools": True,
         "images": False,
         "documents": None,
         "thinking": False,
         "structured": True,
     }
-    assert names["all/served"].abilities["thinking"] is None
+    assert names["all/served"].capabilities["thinking"] is None
 
 
 def test_patterns_come_last_with_what_they_lead_to() -> None:

@@ -12,10 +12,12 @@ def test_what_is_told_comes_back_as_it_was() -> None:
         name="smart",
         policy="cheapest",
         targets=(
-            DescribedTarget(target="a/m", dialect="d", window=9, price=Price(input="3", output="15"), health="healthy"),
+            DescribedTarget(
+                target="a/m", provider_protocol="d", window=9, price=Price(input="3", output="15"), health="healthy"
+            ),
         ),
         window=9,
-        abilities=dict.fromkeys(CAPABILITIES),
+        capabilities=dict.fromkeys(CAPABILITIES),
     )
     assert msgspec.json.decode(msgspec.json.encode(name), type=DescribedName) == name
 

@@ -29,7 +29,7 @@ _COLUMNS = (
     Column(heading="OUTPUT"),
     Column(heading="PRICE"),
     _HEALTH,
-    Column(heading="ABILITIES", least=16),
+    Column(heading="CAPABILITIES", least=16),
 )
 # Programs get the name on every line, and the target in a column of its own.
 _FULL_COLUMNS = (_COLUMNS[0], Column(heading="TARGET"), *_COLUMNS[1:])
@@ -144,7 +144,7 @@ def _full_rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
 
 
 def _able(name: DescribedName) -> str:
-    return " ".join(word for word, able in name.abilities.items() if able) or _UNKNOWN
+    return " ".join(word for word, able in name.capabilities.items() if able) or _UNKNOWN
 
 
 def _exact(tokens: int | None) -> str:

@@ -92,14 +92,14 @@ def described(runtime: Runtime, named: NamedRoute) -> DescribedName:
         targets=tuple(_target(runtime, target, limits) for target, limits in zip(targets, facts, strict=True)),
         window=least.window,
         output_cap=least.cap,
-        abilities=_together(map(_able, targets)),
+        capabilities=_together(map(_able, targets)),
     )
 
 
 def _target(runtime: Runtime, target: Target, facts: ModelLimits) -> DescribedTarget:
     return DescribedTarget(
         target=f"{target.provider.name}/{target.printable_model}",
-        dialect=target.endpoint.protocol,
+        provider_protocol=target.endpoint.protocol,
         window=facts.window,
         output_cap=facts.cap,
         price=runtime.target_info.price(target),

@@ -22,7 +22,7 @@ class DescribedTarget(Struct, frozen=True, kw_only=True):
 
     # `provider/model`.
     target: str
-    dialect: str = ""
+    provider_protocol: str = ""
     window: int | None = None
     output_cap: int | None = None
     price: Price | None = None
@@ -38,4 +38,4 @@ class DescribedName(Struct, frozen=True, kw_only=True):
     window: int | None = None
     output_cap: int | None = None
     # A request that needs one goes to a target that has it: one that has it is enough.
-    abilities: Mapping[str, bool | None] = {}
+    capabilities: Mapping[str, bool | None] = {}
