@@ -25,10 +25,10 @@ def test_three_columns_fit_a_terminal(name: str, columns: int, tmp_path: Path) -
     assert lines[2].split() == ["─" * ((columns - 4) // 3)] * 3
 
 
-def test_elsewhere_each_dialect_is_one_whole_line(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_elsewhere_each_protocol_is_one_whole_line(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["explain", str(EXAMPLES / "claude-request.json")]) == 0
     rows = [line.split("\t") for line in capfdbinary.readouterr().out.decode().splitlines()]
-    assert rows[0] == ["DIALECT", "COST", "REQUEST"]
+    assert rows[0] == ["PROTOCOL", "COST", "REQUEST"]
     assert [row[0] for row in rows[1:4]] == ["anthropic-messages", "openai-chat", "openai-responses"]
     assert json.loads(rows[1][2]) == json.loads((EXAMPLES / "claude-request.json").read_bytes())
 
@@ -37,9 +37,9 @@ def test_for_programs(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["explain", "--json", str(EXAMPLES / "claude-request.json")]) == 0
     told = json.loads(capfdbinary.readouterr().out)
     assert told["source"] == "anthropic-messages"
-    assert set(told["dialects"]) == {"anthropic-messages", "openai-chat", "openai-responses"}
-    assert told["dialects"]["anthropic-messages"]["losses"] == []
-    assert told["dialects"]["openai-responses"]["body"]["model"]
+    assert set(told["protocols"]) == {"anthropic-messages", "openai-chat", "openai-responses"}
+    assert told["protocols"]["anthropic-messages"]["losses"] == []
+    assert told["protocols"]["openai-responses"]["body"]["model"]
 
 
 def test_what_cannot_be_said_is_told_in_its_column(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -52,7 +52,7 @@ def test_what_cannot_be_said_is_told_in_its_column(tmp_path: Path, capfdbinary: 
     assert "audio" in out
 
 
-def test_a_document_of_no_dialect_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_document_of_no_protocol_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     request = tmp_path / "odd.json"
     request.write_text("{}")
     assert main(["explain", str(request)]) == 1
@@ -86,8 +86,8 @@ def test_a_request_without_model_is_explained_with_one(
     request = tmp_path / "azure.json"
     request.write_text(json.dumps({"messages": [{"role": "user", "content": "hi"}]}))
     assert main(["explain", "--json", "--model", "deployed", str(request)]) == 0
-    told = json.loads(capfdbinary.readouterr().out)["dialects"]
+    told = json.loads(capfdbinary.readouterr().out)["protocols"]
     assert [version["body"]["model"] for version in told.values()] == ["deployed"] * 3
     assert main(["explain", "--json", str(request)]) == 0
-    told = json.loads(capfdbinary.readouterr().out)["dialects"]
+    told = json.loads(capfdbinary.readouterr().out)["protocols"]
     assert told["openai-responses"]["refused"] == "model: expected text, found nothing; --model NAME sets it"

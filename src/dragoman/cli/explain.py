@@ -1,4 +1,4 @@
-"""`dragoman explain`: one request in all three dialects side by side, with what each costs in losses."""
+"""`dragoman explain`: one request in all three protocols side by side, with what each costs in losses."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _GAP = "  "
 _NARROWEST = 20
 # Longer strings are shown by their beginning: base64 and prompts would bury the structure.
 _MAX_STRING_LENGTH = 72
-_VERSIONS = (Column(heading="DIALECT"), Column(heading="COST"), Column(heading="REQUEST"))
-_LOST = tuple(Column(heading=heading) for heading in ("DIALECT", "FATE", "FEATURE", "AT", "NOTE"))
+_VERSIONS = (Column(heading="PROTOCOL"), Column(heading="COST"), Column(heading="REQUEST"))
+_LOST = tuple(Column(heading=heading) for heading in ("PROTOCOL", "FATE", "FEATURE", "AT", "NOTE"))
 
 
 class Version(Struct, frozen=True):
-    """The request in one dialect, or why it cannot be said there."""
+    """The request in one protocol, or why it cannot be said there."""
 
     protocol: str
     body: JsonValue
@@ -40,8 +40,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = commands.add_parser(
         "explain",
-        help="show a request in all three dialects",
-        description="The same request in all three dialects side by side, with what each costs in losses.",
+        help="show a request in all three protocols",
+        description="The same request in all three protocols side by side, with what each costs in losses.",
     )
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="a request; - is standard input")
     parser.add_argument("--model", help="the model's name, where the request has none because the URL names it")
@@ -80,7 +80,7 @@ def _as_json(source: str, versions: list[Version]) -> str:
     for version in versions:
         losses = as_json(version.losses)
         protocols[version.protocol] = {"body": version.body, "losses": losses, "refused": version.problem}
-    return encode_text({"source": source, "dialects": protocols})
+    return encode_text({"source": source, "protocols": protocols})
 
 
 def _as_rows(source: str, versions: list[Version], screen: OutputScreen, *, all_losses: bool) -> Iterator[str]:
