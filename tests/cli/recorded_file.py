@@ -146,4 +146,7 @@ def timeless(text: str) -> str:
     """A text without the times and dates in it, which move on."""
     text = re.sub(r"\d{4}-\d\d-\d\d", "DAY", text)
     text = re.sub(r"\b(\d\d-\d\d )?\d\d:\d\d(:\d\d)?", "HH:MM", text)
-    return re.sub(r"(tools|waiting|failed|done)( due)? \d+[smh]", r"\1 AGE", text)
+    text = text.replace("tool results overdue ", "running tools ")
+    text = re.sub(r"(running tools|waiting for user|failed|done) \d+[smh]", r"\1 AGE", text)
+    # On the second line of a state.
+    return re.sub(r"^( +)(user )?\d+[smh]$", r"\1\2AGE", text, flags=re.M)

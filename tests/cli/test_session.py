@@ -36,19 +36,19 @@ def words(place: Path, *said: str) -> list[str]:
 
 NARROW = """\
 Session 5f0c7c1e-0001-4b6f-9d8a-000000000001 of claude-code, key alice
-started DAY HH:MM, last HH:MM: waiting AGE
-8 turns, 3 agents, 88.9k tokens (17.5k fresh, 63.0k read from caches, 3500
+started DAY HH:MM, last HH:MM: waiting for user AGE
+8 turns, 3 agents, 88.9k tokens (17.5k uncached, 63.0k read from caches, 3500
 written to caches, 4900 out), ≥ $0.079, 1 loss, 1 error, 1 call unpriced
 27m 30s from first to last, 10.0s of model time
 
-#  THREAD                      MODEL          STATE       TURNS  TOKENS       OWN  WITH CHILDREN
-1  main                        claude-opus-5  waiting AGE      2   12.7k    $0.013         $0.079
-      3 windows, 1 loss, 1 error
-2  ├─ subagent Explore         small          done AGE       1   12.7k    $0.013         $0.026
-3  │  └─ subagent "two words"  large          done AGE       1   12.7k    $0.013         $0.013
+#  THREAD                      MODEL          STATE                 TURNS  TOKENS       OWN     TOTAL
+1  main                        claude-opus-5  waiting for user AGE      2   12.7k    $0.013    $0.079
+      3 segments, 1 loss, 1 error
+2  ├─ subagent Explore         small          done AGE                  1   12.7k    $0.013    $0.026
+3  │  └─ subagent "two words"  large          done AGE                  1   12.7k    $0.013    $0.013
       uncertain: by rule prompt (60%)
-   └─ utility × 3              tiny                           3   38.1k    $0.040         $0.040
-7  subagent                    large          done AGE       1   12.7k  unpriced       unpriced
+   └─ utility × 3              tiny                                     3   38.1k    $0.040    $0.040
+7  subagent                    large          done AGE                  1   12.7k  unpriced  unpriced
       parent not known, 1 call unpriced
 """
 
@@ -79,8 +79,8 @@ def test_a_wide_terminal_shows_each_thread_on_one_line(place: Path) -> None:
     assert fits(seen.raw.replace("\r", "").splitlines(), 140)
     told = [" ".join(row) for row in rows(seen.plain)][-6:]
     assert told == [
-        "# THREAD MODEL STATE TURNS TOKENS OWN WITH CHILDREN MORE",
-        "1 main claude-opus-5 waiting AGE 2 12.7k $0.013 $0.079 3 windows, 1 loss, 1 error",
+        "# THREAD MODEL STATE TURNS TOKENS OWN TOTAL MORE",
+        "1 main claude-opus-5 waiting for user AGE 2 12.7k $0.013 $0.079 3 segments, 1 loss, 1 error",
         "2 ├─ subagent Explore small done AGE 1 12.7k $0.013 $0.026",
         '3 │ └─ subagent "two words" large done AGE 1 12.7k $0.013 $0.013 uncertain: by rule prompt (60%)',
         "└─ utility × 3 tiny 3 38.1k $0.040 $0.040",
@@ -113,13 +113,13 @@ def test_a_pipe_has_every_thread_with_everything(place: Path) -> None:
     assert (status, err) == (0, "")
     head, line = (timeless(line).split("\t") for line in out.splitlines())
     told = dict(zip(head, line, strict=True))
-    assert {name: told[name] for name in ("#", "CLASS", "TURNS", "TOKENS", "OWN", "WITH CHILDREN", "RULE", "SURE")} == {
+    assert {name: told[name] for name in ("#", "CLASS", "TURNS", "TOKENS", "OWN", "TOTAL", "RULE", "SURE")} == {
         "#": "8",
         "CLASS": "main",
         "TURNS": "1",
         "TOKENS": "12700",
         "OWN": "$0.0132",
-        "WITH CHILDREN": "$0.0132",
+        "TOTAL": "$0.0132",
         "RULE": "claude-code.hint",
         "SURE": "100",
     }
@@ -135,7 +135,7 @@ def test_pitfall_551_561_every_view_comes_to_the_same(place: Path) -> None:
     threads = told["threads"]
     total = told["total"]["cost_nano_usd"]
     assert sum(thread["own"]["cost_nano_usd"] for thread in threads) == total
-    assert sum(thread["with_children"]["cost_nano_usd"] for thread in threads if not thread["depth"]) == total
+    assert sum(thread["total"]["cost_nano_usd"] for thread in threads if not thread["depth"]) == total
     _, out, _ = records_piped(["sessions", "--json", "--config", str(place / "gateway.toml")], place)
     (line,) = (session for session in json.loads(out)["sessions"] if session["id"] == MAIN)
     assert {name: line[name] for name in told["total"]} == told["total"]

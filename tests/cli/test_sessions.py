@@ -34,11 +34,13 @@ def words(place: Path, *said: str) -> list[str]:
 
 
 NARROW = [
-    "5f0c7c1e-0002  codex        HH:MM    tools AGE       1   12.7k    $0.013",
+    "5f0c7c1e-0002   codex           HH:MM    running tools       1   12.7k    $0.013",
+    "                                         AGE",
     "      continues 5f0c7c1e-0001-4b6f-9d8a-000000000001, key bob",
-    "5f0c7c1e-0001  claude-code  HH:MM    waiting AGE      8   88.9k  ≥ $0.079",
+    "5f0c7c1e-0001   claude-code     HH:MM    waiting for         8   88.9k  ≥ $0.079",
+    "                                         user AGE",
     "      3 agents, 1 loss, 1 error, 1 call unpriced, key alice",
-    "no session                                          1       0     $0.00",
+    "no session                                                   1       0     $0.00",
     "      1 error",
 ]
 
@@ -48,8 +50,8 @@ def test_pitfall_511_550_eighty_columns_show_root_sessions_with_all_their_money(
     assert seen.status == 0
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
     lines = [" ".join(timeless(line).split()) for line in seen.plain.splitlines()]
-    assert lines[0] == "SESSION CLIENT STARTED STATE TURNS TOKENS MONEY"
-    assert lines[-6:] == [" ".join(line.split()) for line in NARROW]
+    assert lines[0] == "SESSION CLIENT STARTED STATE TURNS TOKENS COST"
+    assert lines[-len(NARROW) :] == [" ".join(line.split()) for line in NARROW]
     assert seen.coloured
 
 
@@ -58,8 +60,8 @@ def test_a_wide_terminal_has_a_column_for_everything(place: Path) -> None:
     assert not seen.coloured
     assert fits(seen.plain.splitlines(), 140)
     lines = [" ".join(timeless(line).split()) for line in seen.plain.splitlines()]
-    assert lines[0] == "SESSION KEY CLIENT STARTED LAST STATE TURNS AGENTS TOKENS MONEY LOSSES ERRORS MORE"
-    assert "5f0c7c1e-0001 alice claude-code HH:MM HH:MM waiting AGE 8 3 88.9k ≥ $0.079 1 1" in lines
+    assert lines[0] == "SESSION KEY CLIENT STARTED LAST STATE TURNS AGENTS TOKENS COST LOSSES ERRORS MORE"
+    assert "5f0c7c1e-0001 alice claude-code HH:MM HH:MM waiting for user AGE 8 3 88.9k ≥ $0.079 1 1" in lines
 
 
 def test_bookkeeping_is_counted_on_request(place: Path) -> None:
@@ -77,11 +79,11 @@ def test_a_pipe_has_whole_names_and_exact_numbers(place: Path) -> None:
         "CLIENT": "codex",
         "STARTED": "DAY HH:MM",
         "LAST": "DAY HH:MM",
-        "STATE": "tools AGE",
+        "STATE": "running tools AGE",
         "TURNS": "1",
         "AGENTS": "0",
         "TOKENS": "12700",
-        "MONEY": "$0.0132",
+        "COST": "$0.0132",
         "LOSSES": "0",
         "ERRORS": "0",
         "MORE": f"continues {MAIN}",
@@ -118,7 +120,7 @@ def test_programs_get_one_object(place: Path) -> None:
     last = told["sessions"][-1]
     assert (last["requests"], last["agents"], last["threads"], last["errors"], last["losses"]) == (8, 3, 7, 1, 1)
     assert last["bookkeeping_losses"] == 1
-    assert (last["cost_nano_usd"], last["unpriced_requests"], last["state"]) == (79_200_000, 1, "waiting")
+    assert (last["cost_nano_usd"], last["unpriced_requests"], last["state"]) == (79_200_000, 1, "waiting for user")
     assert told["sessions"][1]["origin"] == MAIN
     assert told["no_session"]["errors"] == 1
     assert told["more"] is False

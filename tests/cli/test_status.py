@@ -104,7 +104,7 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
     assert lines[0].endswith("1 worker, 1 request under way")
     assert lines[3].endswith("     0     10    64        3")
     assert lines[-4:] == [
-        "TARGET          STANDING",
+        "TARGET          HEALTH",
         "provider/model  cooldown for another 12.5 s",
         "q/n             suspect for another 7 s, since 3 s ago: unreachable 0 s ago, 2 failed in a row, rested 1 time",
         "p/m             healthy",

@@ -45,12 +45,13 @@ def test_one_page_shows_what_is_open_and_what_the_last_minute_came_to(tmp_path: 
     assert " ".join(lines[0].split()) == "HH:MM 2 open; in the last minute 3 turns, 25.4k tokens, $0.026, 1 error"
     told = [" ".join(line.split()) for line in lines[2:]]
     model = " anthropic/large" if columns == 140 else ""
-    assert told[0] == f"SESSION THREAD{' MODEL' if model else ''} STATE OPEN TURNS TOKENS MONEY ERRORS"
+    assert told[0] == f"SESSION THREAD{' MODEL' if model else ''} STATE OPEN TURNS TOKENS COST ERRORS"
     (open_one,) = (line for line in told if line.startswith("5f0c7c1e-0001"))
     assert open_one.startswith(f"5f0c7c1e-0001 main{model} streaming ")
     assert open_one.endswith("1 0 0 $0.00 0")
-    assert f"no session curl{model} silent 3m 1 0 0 $0.00 0" in told
-    assert f"5f0c7c1e-0002 main{model} tools AGE 0 1 12.7k $0.013 0" in told
+    assert f"no session curl{model} stalled 3m 1 0 0 $0.00 0" in told
+    age = " AGE" if columns == 140 else ""
+    assert f"5f0c7c1e-0002 main{model} running tools{age} 0 1 12.7k $0.013 0" in told
     assert HOSTILE[:8] not in seen.raw
 
 
@@ -59,7 +60,7 @@ def test_models_are_told_if_wanted(tmp_path: Path) -> None:
     seen = records_on_screen(words(tmp_path, "--once", "--by", "model"), tmp_path, columns=80)
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
     told = [" ".join(timeless(line).split()) for line in seen.plain.splitlines()]
-    assert told[2] == "ASKED TARGET STATE OPEN TURNS TOKENS MONEY ERRORS"
+    assert told[2] == "REQUESTED TARGET STATE OPEN TURNS TOKENS COST ERRORS"
     assert any(
         line.startswith("large anthropic/") and line.endswith("failed AGE 0 2 12.7k $0.013 1") for line in told
     ), told
@@ -70,9 +71,9 @@ def test_programs_get_one_object(tmp_path: Path) -> None:
     status, out, _ = records_piped(words(tmp_path, "--json"), tmp_path)
     told = json.loads(out)
     assert (status, told["open"], told["seconds"], told["total"]["requests"]) == (0, 0, 60, 3)
-    assert {row["state"] for row in told["rows"]} == {"waiting", "tools", "failed"}
-    assert told["total"]["took_microseconds"] > told["total"]["first_microseconds"] > 0
-    assert told["total"]["first_requests"] > 0
+    assert {row["state"] for row in told["rows"]} == {"waiting for user", "running tools", "failed"}
+    assert told["total"]["duration_microseconds"] > told["total"]["first_token_microseconds"] > 0
+    assert told["total"]["first_token_requests"] > 0
     assert sum(row["cost_nano_usd"] for row in told["rows"]) == told["total"]["cost_nano_usd"]
     assert out.strip().isprintable()
 

@@ -200,8 +200,8 @@ def test_who_does_what_is_told_by_thread_with_what_is_open_first(tmp_path: Path)
     told = [(d.key, thread_number(d.place), d.opened, d.status.state, d.figures.requests) for d in present.activities]
     assert told == [
         ("alice", 11, 1, "streaming", 1),
-        ("alice", 0, 1, "silent", 1),
-        ("alice", 10, 0, "tools", 1),
+        ("alice", 0, 1, "stalled", 1),
+        ("alice", 10, 0, "running tools", 1),
         ("bob", 0, 0, "failed", 1),
     ]
     assert (present.total.requests, present.total.errors, present.total.cost) == (4, 1, 4500)

@@ -82,17 +82,17 @@ def test_what_belongs_to_no_session_is_told_beside_them(tables: RecordTables) ->
 
 def test_a_session_is_doing_what_its_main_thread_does_unless_something_is_open(tables: RecordTables) -> None:
     lines = listing(tables, 0, None, 50, NOTHING, NOW).lines
-    assert [line.status.state for line in lines] == ["tools", "failed", "unknown"]
+    assert [line.status.state for line in lines] == ["running tools", "failed", "unknown"]
     lines = listing(tables, 0, None, 50, Opened(sessions={2: NOW - SECOND}), NOW).lines
     assert lines[1].status == ThreadStatus("streaming", NOW - SECOND)
     found = session_detail(tables, lines[0].session, NOTHING, NOW)
     assert {number: standing.state for number, standing in found.statuses.items()} == {
-        10: "tools",
+        10: "running tools",
         11: "done",
         12: "done",
         13: "done",
     }
-    assert found.status.state == "tools"
+    assert found.status.state == "running tools"
     found = session_detail(tables, lines[0].session, Opened(sessions={1: NOW}, threads={11: NOW}), NOW)
     assert found.status == found.statuses[11] == ThreadStatus("streaming", NOW)
 
@@ -174,7 +174,7 @@ def test_pitfall_550_the_tree_has_the_threads_of_agents_with_sessions_of_their_o
         (1, 20, 1500, 3000, ""),
         (2, 30, 1500, 1500, ""),
     ]
-    assert (root.agents, root.status.state) == (2, "waiting")
+    assert (root.agents, root.status.state) == (2, "waiting for user")
     agent = session_detail(spawned, find(spawned, "agent"), NOTHING, NOW)
     # Its parent is known, though it stands elsewhere.
     assert [(node.thread.id, node.parent_issue) for node in agent.tree.nodes] == [(20, ""), (30, "")]

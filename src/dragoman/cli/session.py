@@ -20,6 +20,7 @@ from dragoman.cli.record_file import (
     write_json,
 )
 from dragoman.cli.sessions import (
+    STATE,
     STATES,
     figures_as_json,
     link_of,
@@ -40,13 +41,12 @@ if TYPE_CHECKING:
 # Deeper threads are not moved further to the right: their depth is said.
 _DEEPEST = 8
 _NUMBER = Column(heading="#", right=True)
-_NUMBERS = tuple(Column(heading=heading, right=True) for heading in ("TURNS", "TOKENS", "OWN", "WITH CHILDREN"))
-_STATE = Column(heading="STATE", styles=STATES)
+_NUMBERS = tuple(Column(heading=heading, right=True) for heading in ("TURNS", "TOKENS", "OWN", "TOTAL"))
 _COLUMNS = (
     _NUMBER,
     Column(heading="THREAD", least=18),
     Column(heading="MODEL", least=10),
-    _STATE,
+    STATE,
     *_NUMBERS,
     Column(heading="MORE", below=True),
 )
@@ -57,9 +57,9 @@ _NOTABLE = frozenset(STATES)
 _FULL_COLUMNS = (
     _NUMBER,
     *(Column(heading=heading) for heading in ("PARENT", "DEPTH", "CLASS", "LABEL", "NAME", "MODEL")),
-    _STATE,
+    STATE,
     *_NUMBERS,
-    *(Column(heading=heading) for heading in ("LOSSES", "ERRORS", "WINDOWS", "RULE", "SURE", "MARK")),
+    *(Column(heading=heading) for heading in ("LOSSES", "ERRORS", "SEGMENTS", "RULE", "SURE", "MARK")),
 )
 _MARKS = {"missing": "parent not known", "cut": "in a circle of parents, cut here"}
 
@@ -69,7 +69,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "session",
         help="show a session with its threads",
-        description="One session: the tree of its threads with class, model, turns, tokens and money, each alone and "
+        description="One session: the tree of its threads with class, model, turns, tokens and cost, each alone and "
         "with all that it began. Titles and other small calls are folded by class, unless --all.",
     )
     parser.add_argument("id", metavar="ID", help="its id, or how that begins")
@@ -114,7 +114,7 @@ def _as_text(detail: SessionDetail, record_file: RecordFile, screen: OutputScree
     if screen.width >= _WIDE:
         yield from table(screen, _COLUMNS, list(_rows(detail, now, wide=True)))
     else:
-        columns = tuple(column for column in _COLUMNS if column is not _STATE)
+        columns = tuple(column for column in _COLUMNS if column is not STATE)
         yield from table(screen, columns, list(_rows(detail, now, wide=False)))
     if detail.tree.circles:
         yield ""
@@ -146,9 +146,9 @@ def _head(detail: SessionDetail, record_file: RecordFile, now: int) -> Iterator[
 
 
 def _tokens(total: SessionFigures) -> str:
-    fresh = total.input - total.cache_read - total.cache_write
+    uncached = total.input - total.cache_read - total.cache_write
     parts = (
-        f"{formatting.tokens(fresh)} fresh",
+        f"{formatting.tokens(uncached)} uncached",
         f"{formatting.tokens(total.cache_read)} read from caches",
         f"{formatting.tokens(total.cache_write)} written to caches",
         f"{formatting.tokens(total.output)} out",
@@ -200,9 +200,9 @@ def _more(node: ThreadNode) -> Iterator[str]:
         yield _MARKS[node.parent_issue]
     if node.is_uncertain:
         yield f"uncertain: {_rule(node.thread)}"
-    windows = max(thread.windows for thread in node.threads)
-    if windows > 1:
-        yield f"{windows} windows"
+    segments = max(thread.windows for thread in node.threads)
+    if segments > 1:
+        yield f"{segments} segments"
     yield from troubles_of(node.own)
 
 
@@ -262,13 +262,13 @@ def threads_as_json(detail: SessionDetail) -> JsonValue:
                 "parent": thread.parent or None,
                 "depth": node.depth,
                 "mark": node.parent_issue,
-                "windows": thread.windows,
+                "segments": thread.windows,
                 "started": instant(thread.started),
                 "last": instant(thread.last),
                 "state": status.state,
                 "state_since": instant(status.since) if status.since else None,
                 "own": figures_as_json(node.own),
-                "with_children": figures_as_json(node.total),
+                "total": figures_as_json(node.total),
             }
         )
     return threads

@@ -40,11 +40,20 @@ _USUAL = 50
 _WIDE = 120
 # Names are shown as far as they tell sessions apart, and at least so much of them.
 _LEAST_NAME = 13
-STATES = {"streaming": GREEN, "tools": GREEN, "failed": RED, "silent": YELLOW, "left": YELLOW}
-_NUMBERS = {
-    name: Column(heading=name, right=True) for name in ("TURNS", "AGENTS", "TOKENS", "MONEY", "LOSSES", "ERRORS")
+STATES = {
+    "streaming": GREEN,
+    "running tools": GREEN,
+    "tool results overdue": GREEN,
+    "failed": RED,
+    "stalled": YELLOW,
+    "disconnected": YELLOW,
 }
-_STATE = Column(heading="STATE", styles=STATES)
+_NUMBERS = {
+    name: Column(heading=name, right=True) for name in ("TURNS", "AGENTS", "TOKENS", "COST", "LOSSES", "ERRORS")
+}
+# As wide as "waiting for user 20h"; where room is short, that takes two lines.
+STATE = Column(heading="STATE", least=20, styles=STATES)
+NARROW_STATE = Column(heading="STATE", least=12, styles=STATES)
 _SESSION, _KEY, _CLIENT, _STARTED, _LAST = (
     Column(heading="SESSION", least=_LEAST_NAME),
     Column(heading="KEY", least=6),
@@ -53,8 +62,17 @@ _SESSION, _KEY, _CLIENT, _STARTED, _LAST = (
     Column(heading="LAST"),
 )
 _MORE = Column(heading="MORE", below=True)
-_WIDE_COLUMNS = (_SESSION, _KEY, _CLIENT, _STARTED, _LAST, _STATE, *_NUMBERS.values(), _MORE)
-_NARROW_COLUMNS = (_SESSION, _CLIENT, _STARTED, _STATE, _NUMBERS["TURNS"], _NUMBERS["TOKENS"], _NUMBERS["MONEY"], _MORE)
+_WIDE_COLUMNS = (_SESSION, _KEY, _CLIENT, _STARTED, _LAST, STATE, *_NUMBERS.values(), _MORE)
+_NARROW_COLUMNS = (
+    _SESSION,
+    _CLIENT,
+    _STARTED,
+    NARROW_STATE,
+    _NUMBERS["TURNS"],
+    _NUMBERS["TOKENS"],
+    _NUMBERS["COST"],
+    _MORE,
+)
 # How a session is linked with another one.
 _LINKS = {"continues": "continues", "fork": "forked from", "subagent": "agent of"}
 
@@ -261,7 +279,7 @@ def troubles_of(figures: SessionFigures) -> Iterable[str]:
     if figures.unpriced:
         yield f"{formatting.counted(figures.unpriced, 'call')} unpriced"
     if figures.cancelled:
-        yield f"{figures.cancelled} left by the client"
+        yield f"{figures.cancelled} cancelled"
 
 
 def link_of(session: SessionRow, origin: SessionRow | None) -> str:

@@ -24,7 +24,7 @@ _KEYS = (Column(heading="KEY", least=16), Column(heading="RESTS", least=24))
 _CHECKS = (Column(heading="PROVIDER", least=16), Column(heading="CHECKED", least=24))
 _TARGETS = (
     Column(heading="TARGET", least=16),
-    Column(heading="STANDING", least=24, styles={"healthy": GREEN, "cooldown": RED, "suspect": YELLOW}),
+    Column(heading="HEALTH", least=24, styles={"healthy": GREEN, "cooldown": RED, "suspect": YELLOW}),
 )
 
 

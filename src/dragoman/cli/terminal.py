@@ -34,6 +34,9 @@ _BESIDE = 24
 _WORD = re.compile(r"\S+\s*")
 _PIECE = re.compile(r"[^/._ ,;-]*[/._ ,;-]|[^/._ ,;-]+")
 
+# What may stand behind words that have a colour: nothing, or one of these.
+_AFTER_STYLED = ("", " ", ",", ";", ":")
+
 # Colours as terminals know them: https://man7.org/linux/man-pages/man4/console_codes.4.html
 BOLD, RED, GREEN, YELLOW = "1", "31", "32", "33"
 # What is said for our own signs where they cannot be shown.
@@ -82,7 +85,7 @@ class Column(Struct, frozen=True, kw_only=True):
     least: int = 0
     # Whether it goes below its row where room is short.
     below: bool = False
-    # The colour of a cell, by its first word.
+    # The colour of a cell, by the words that it begins with.
     styles: Mapping[str, str] = {}
 
 
@@ -193,7 +196,11 @@ def _line(
 
 
 def _style(column: Column, cell: str) -> str:
-    return column.styles.get((cell.split() or [""])[0].rstrip(",;:"), "")
+    text = cell.strip()
+    for start, style in column.styles.items():
+        if text.startswith(start) and text[len(start) : len(start) + 1] in _AFTER_STYLED:
+            return style
+    return ""
 
 
 def folded(cell: str, size: int) -> list[str]:

@@ -21,7 +21,7 @@ from dragoman.cli.record_file import (
     open_records,
     write_json,
 )
-from dragoman.cli.sessions import STATES, figures_as_json, state_of
+from dragoman.cli.sessions import NARROW_STATE, figures_as_json, state_of
 from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.terminal import Choice, cut, is_dumb
@@ -33,18 +33,17 @@ THREAD, MODEL = "thread", "model"
 _EVERY = 1.0
 # How much of a session's name is shown: by so much `dragoman session` knows which is meant.
 _NAME = 13
-_STATE = Column(heading="STATE", styles=STATES)
-_NUMBERS = tuple(Column(heading=heading, right=True) for heading in ("OPEN", "TURNS", "TOKENS", "MONEY", "ERRORS"))
+_NUMBERS = tuple(Column(heading=heading, right=True) for heading in ("OPEN", "TURNS", "TOKENS", "COST", "ERRORS"))
 _THREADS = (
     Column(heading="SESSION", least=13),
     Column(heading="THREAD", least=10),
     Column(heading="MODEL", least=10),
-    _STATE,
+    NARROW_STATE,
     *_NUMBERS,
 )
 # From here on there is room for the model, too.
 _WIDE = 100
-_MODELS = (Column(heading="ASKED", least=10), Column(heading="TARGET", least=14), _STATE, *_NUMBERS)
+_MODELS = (Column(heading="REQUESTED", least=10), Column(heading="TARGET", least=14), NARROW_STATE, *_NUMBERS)
 # Orders of terminals: https://man7.org/linux/man-pages/man4/console_codes.4.html
 _BEGIN, _END = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -198,7 +197,7 @@ def _activity_as_json(activity: Activity) -> JsonValue:
         "client": activity.client,
         "session": session_as_json(activity.place.session),
         "thread": None if thread is None else thread_as_json(thread),
-        "asked": activity.requested_model,
+        "requested_model": activity.requested_model,
         "target": activity.target,
         "state": status.state,
         "state_since": instant(status.since) if status.since else None,

@@ -3,11 +3,11 @@
 | the last that is known of it | it is |
 | --- | --- |
 | an exchange that is open since less than a minute | streaming |
-| one that is open for longer | silent: a stream is open, and nothing was heard of it |
-| an answer that asked for tools | tools, in the minute after it; later, their results are due |
-| an answer that ended its turn | waiting for a person, or done where no person talks to it |
+| one that is open for longer | stalled: a stream is open, and nothing was heard of it |
+| an answer that asked for tools | running tools, in the minute after it; later, tool results overdue |
+| an answer that ended its turn | waiting for user, or done where no person talks to it |
 | an answer that broke, a refusal, a crash | failed |
-| a client that went | left |
+| a client that went | disconnected |
 
 Nothing is said to run without a fact of the last minute.
 """
@@ -22,16 +22,18 @@ from dragoman.model.response import StopReason
 from dragoman.records.journal_entry import ANSWERED, CANCELLED
 from dragoman.store.session_queries import LastExchange
 
-STREAMING, STALLED, TOOLS, WAITING, DONE, FAILED, DISCONNECTED, UNKNOWN = (
+STREAMING, STALLED, RUNNING_TOOLS, WAITING_FOR_USER, DONE, FAILED, DISCONNECTED, UNKNOWN = (
     "streaming",
-    "silent",
-    "tools",
-    "waiting",
+    "stalled",
+    "running tools",
+    "waiting for user",
     "done",
     "failed",
-    "left",
+    "disconnected",
     "unknown",
 )
+# What is printed of tools that have run for longer than `PRESENT`.
+TOOL_RESULTS_OVERDUE = "tool results overdue"
 # What is younger than this, in microseconds, is taken for the present.
 PRESENT = 60_000_000
 # Classes of threads that a person talks to.
@@ -64,8 +66,8 @@ def status_of(kind: str, last: LastExchange | None, opened: int, now: int) -> Th
     if last.outcome != ANSWERED:
         return ThreadStatus(FAILED, since)
     if last.stop in (StopReason.TOOL_CALL.value, StopReason.PAUSE.value):
-        return ThreadStatus(TOOLS, since)
-    return ThreadStatus(WAITING if kind in _TALKED_TO else DONE, since)
+        return ThreadStatus(RUNNING_TOOLS, since)
+    return ThreadStatus(WAITING_FOR_USER if kind in _TALKED_TO else DONE, since)
 
 
 def format_status(status: ThreadStatus, now: int) -> str:
@@ -74,8 +76,8 @@ def format_status(status: ThreadStatus, now: int) -> str:
         return "-"
     age = now - status.since
     words = status.state
-    if words == TOOLS:
-        words = "tools" if age < PRESENT else "tools due"
+    if words == RUNNING_TOOLS and age >= PRESENT:
+        words = TOOL_RESULTS_OVERDUE
     return f"{words} {in_short(age)}"
 
 
