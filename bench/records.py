@@ -100,12 +100,12 @@ def _entry(dice: random.Random, number: int, moment: int, thread: int) -> Journa
         "anthropic-messages",
         status=200,
         started=900,
-        first=800_000,
+        first_content=800_000,
         ended=9_000_000,
-        upstream_id=f"req_011{dice.getrandbits(80):020x}",
+        provider_request_id=f"req_011{dice.getrandbits(80):020x}",
         key=0,
         tokens=tokens,
-        money=money,
+        cost=money,
     )
     return JournalEntry(
         id=identifier,
@@ -132,7 +132,7 @@ def _entry(dice: random.Random, number: int, moment: int, thread: int) -> Journa
         cost=money,
         calls=(call,),
         losses=(LossEntry("sampling", "dropped", "sampling.seed"),) * (number % 50 == 0),
-        provider_request_id=call.upstream_id,
+        provider_request_id=call.provider_request_id,
         response_id=f"msg_{dice.getrandbits(80):020x}",
         size=120_000,
     )

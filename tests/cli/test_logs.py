@@ -104,27 +104,28 @@ def test_pitfall_512_the_exchanges_of_one_agent_are_picked_out_of_its_session(pl
 
 
 PAGE = """\
-EXCHANGE  req_000000000000000000000001
-outcome   answered, status 200, stop end
-time      DAY HH:MM to HH:MM
-took      1.2s, first content after 310ms, then 743.6 tokens a second
-asked     large (conversation, /messages, anthropic-messages, streamed)
-served    anthropic/large (anthropic-messages)
-who       key alice, client claude-cli, program "claude-cli/2.1.325 (external,
-          cli)", from 192.0.2.0/24
-session   5f0c7c1e-0001-4b6f-9d8a-000000000001 of key alice
-thread    1, main, by rule claude-code.hint
-tokens    2500 fresh + 9000 read from caches + 500 written to caches = 12.0k in;
-          700 out, of which 200 thought
-money     $0.013 (input $0.0050, cache read $0.0009, cache write $0.0003, output
-          $0.0070); prices of DAY; entry anthropic/large; the provider
-          says $0.013
-ids       ours req_000000000000000000000001, provider's theirs, answer's msg_1
+EXCHANGE   req_000000000000000000000001
+outcome    answered, status 200, stop reason end
+time       DAY HH:MM to HH:MM
+duration   1.2s, first content after 310ms, then 743.6 tokens a second
+requested  large (conversation, /messages, anthropic-messages, streamed)
+served     anthropic/large (anthropic-messages)
+who        key alice, client claude-cli, user agent "claude-cli/2.1.325
+           (external, cli)", from 192.0.2.0/24
+session    5f0c7c1e-0001-4b6f-9d8a-000000000001 of key alice
+thread     1, main, by rule claude-code.hint
+tokens     2500 uncached + 9000 read from caches + 500 written to caches = 12.0k
+           in; 700 out, of which 200 thought
+cost       $0.013 (input $0.0050, cache read $0.0009, cache write $0.0003,
+           output $0.0070); prices of DAY; entry anthropic/large; the
+           provider says $0.013
+ids        ours req_000000000000000000000001, provider's theirs, answer's msg_1
 
-#  TARGET           OUTCOME      STATUS  AFTER  FIRST  TOOK     TOKENS   MONEY
-1  ollama/qwen3     unreachable       -    0ms      -   5ms          -       -
+#  TARGET         OUTCOME      STATUS  AFTER   TTFT  DURATION     TOKENS    COST
+1  ollama/qwen3   unreachable       -    0ms      -       5ms          -       -
       openai-chat
-2  anthropic/large  answered        200    6ms  304ms  1.2s  12.0k+700  $0.013
+2  anthropic/     answered        200    6ms  304ms      1.2s  12.0k+700  $0.013
+   large
       id theirs, key 1, may have been billed, anthropic-messages
 
 LOST     FEATURE  AT
@@ -140,7 +141,8 @@ def test_all_that_is_known_of_one_is_on_a_page(place: Path) -> None:
     assert timeless(seen.plain) == PAGE
     assert fits(seen.raw.replace("\r", "").splitlines(), 80)
     wide = records_on_screen(words(place, talk(1, 0).id), place, columns=140)
-    assert "1  ollama/qwen3     unreachable       -    0ms      -   5ms          -       -  openai-chat" in wide.plain
+    failed = "1  ollama/qwen3     unreachable       -    0ms      -       5ms          -       -  openai-chat"
+    assert failed in wide.plain
 
 
 def test_bookkeeping_is_shown_on_lines_and_on_the_page_only_on_request(place: Path) -> None:

@@ -99,7 +99,11 @@ def test_programs_are_told_one_object(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert list(rows) == ["alice", "bob", "carol"]
     alice = rows["alice"]
     assert (alice["requests"], alice["errors"], alice["cancelled_requests"], alice["other_requests"]) == (2, 1, 1, 1)
-    assert (alice["input_tokens"], alice["fresh_tokens"], alice["cache_read_tokens"]) == (120_100, 48_040, 60_060)
+    assert (alice["input_tokens"], alice["uncached_input_tokens"], alice["cache_read_tokens"]) == (
+        120_100,
+        48_040,
+        60_060,
+    )
     assert (alice["cost_nano_usd"], alice["unpriced_requests"]) == (1_920_001_500, 0)
     assert (rows["carol"]["cost_nano_usd"], rows["carol"]["unpriced_requests"]) == (0, 1)
     total = found["total"]
@@ -137,7 +141,7 @@ def test_on_a_wide_terminal_everything_has_its_column(tmp_path: Path) -> None:
     assert seen.coloured
     assert max(map(len, seen.plain.splitlines())) <= 140
     head, first = seen.plain.splitlines()[2:4]
-    headings = "PROVIDER MODEL REQUESTS ERRORS INPUT READ WRITE OUTPUT THINKING LOSSES FIRST TOOK COST MORE"
+    headings = "PROVIDER MODEL REQUESTS ERRORS INPUT READ WRITE OUTPUT THINKING LOSSES TTFT DURATION COST MORE"
     assert " ".join(head.split()) == headings
     figures = "anthropic large 2 1 120k 60.1k 12.0k 2020 505 2 0.6 1.3 $1.92"
     assert " ".join(first.split()).startswith(f"{figures} 1 cancelled; 1 other")
@@ -263,8 +267,8 @@ def test_pitfall_562_calls_are_listed_by_the_ids_of_their_provider(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made = (
-        CallEntry("anthropic", "large", "anthropic-messages", status=529, upstream_id="up_1"),
-        CallEntry("anthropic", "large", "anthropic-messages", status=200, upstream_id="=up_2"),
+        CallEntry("anthropic", "large", "anthropic-messages", status=529, provider_request_id="up_1"),
+        CallEntry("anthropic", "large", "anthropic-messages", status=200, provider_request_id="=up_2"),
     )
     put(state(tmp_path), replace(entry(1), calls=made), entry(2))
     words = ["--by", "provider", "--ids", *THEN]

@@ -47,7 +47,7 @@ PRICES = {
     "messages/m": Override(rates=Rates(input=10**6, output=10**6), context_window=1000),
 }
 
-LAST_RESORT = "behind: it is in cooldown, and asked if all others fail"
+LAST_RESORT = "deprioritized: it is in cooldown, and asked if all others fail"
 
 
 def settings(port: int) -> Settings:
@@ -98,7 +98,7 @@ CASES: dict[str, tuple[Callable[[House], None], dict[str, object], list[tuple[st
     "one failed a moment ago": (
         suspect,
         request_of("two"),
-        [("messages/m", ""), ("chat/m", "behind: it failed a moment ago")],
+        [("messages/m", ""), ("chat/m", "deprioritized: it failed a moment ago")],
     ),
     "one rests": (resting, request_of("two"), [("messages/m", ""), ("chat/m", LAST_RESORT)]),
     "one is too dear, and one has no price": (
@@ -127,14 +127,14 @@ CASES: dict[str, tuple[Callable[[House], None], dict[str, object], list[tuple[st
     "the speed of one is known": (
         measured,
         request_of("fast"),
-        [("messages/m", ""), ("chat/m", "behind: it failed a moment ago")],
+        [("messages/m", ""), ("chat/m", "deprioritized: it failed a moment ago")],
     ),
     "one is not set up": (
         suspect,
         request_of("some"),
         [
             ("messages/m", ""),
-            ("chat/m", "behind: it failed a moment ago"),
+            ("chat/m", "deprioritized: it failed a moment ago"),
             ("gone/m", "left out: its provider is not set up here"),
         ],
     ),
@@ -151,7 +151,7 @@ def explained(house: House, body: dict[str, object]) -> list[dict[str, object]]:
 
 
 def note_of(row: dict[str, object]) -> str:
-    for name, words in (("left_out", "left out: "), ("behind", "behind: ")):
+    for name, words in (("left_out", "left out: "), ("deprioritized", "deprioritized: ")):
         found = row.get(name)
         if isinstance(found, dict):
             return f"{words}{found['why']}"
@@ -245,25 +245,25 @@ def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
     ingest_all(path, now=int(ranked.time * 1_000_000) + 1)
     with closing(open_record_tables(path, read_only=True)) as tables:
         found = find(tables, ranked.id)
-        assert found.details.considered == ranked.candidates
+        assert found.details.candidates == ranked.candidates
         assert ranked.candidates == (CandidateEntry("messages/m"), CandidateEntry("chat/m", LAST_RESORT))
-        assert find(tables, calm.id).details.considered == ()
+        assert find(tables, calm.id).details.candidates == ()
         exports = Exports(tables.connection)
         lines = [json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, 1 << 60))]
         text = b"".join(as_csv(csv_names(), exchanges(exports, 0, 1 << 60))).decode()
-    assert lines[1]["considered"] == [{"target": "messages/m"}, {"target": "chat/m", "why": LAST_RESORT}]
-    assert "considered" not in lines[0]
+    assert lines[1]["candidates"] == [{"target": "messages/m"}, {"target": "chat/m", "why": LAST_RESORT}]
+    assert "candidates" not in lines[0]
     assert [json.loads(row["details"]) for row in csv.DictReader(io.StringIO(text))] == lines
     (tmp_path / "gateway.toml").write_text(f'[storage]\npath = "{path}"\n', encoding="utf-8")
     (tmp_path / "gateway.toml").chmod(0o600)
     for columns in (80, 140):
         seen = on_screen(["logs", "--config", "gateway.toml", ranked.id], tmp_path, columns=columns)
         assert seen.status == 0, seen.raw
-        shown = seen.plain[seen.plain.index("#  CONSIDERED") :].splitlines()[:3]
+        shown = seen.plain[seen.plain.index("#  CANDIDATE") :].splitlines()[:3]
         assert [line.split()[:8] for line in shown] == [
-            ["#", "CONSIDERED", "PRICE", "FIRST", "TOKENS/S", "LOSSES", "NOTE"],
+            ["#", "CANDIDATE", "PRICE", "TTFT", "TOKENS/S", "LOSSES", "NOTE"],
             ["1", "messages/m", "-", "-", "-", "-"],
-            ["2", "chat/m", "-", "-", "-", "-", "behind:", "it"],
+            ["2", "chat/m", "-", "-", "-", "-", "deprioritized:", "it"],
         ]
         assert fits(seen.raw.replace("\r", "").splitlines(), columns)
     assert on_screen(["db", "check", "--config", "gateway.toml"], tmp_path).status == 0

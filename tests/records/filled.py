@@ -93,9 +93,11 @@ def _entry(dice: random.Random, number: int, begin: int, length: int) -> Journal
     model = dice.choice(("large", "small", "=cmd", "tiny")) if provider else ""
     known = dice.randrange(8)
     upstream = f"up_{number}" if provider else ""
-    call = CallEntry(provider, model, "openai-chat", status=200, upstream_id=upstream, tokens=tokens, money=money)
+    call = CallEntry(
+        provider, model, "openai-chat", status=200, provider_request_id=upstream, tokens=tokens, cost=money
+    )
     failed = CallEntry(
-        provider, model, "openai-chat", status=529, upstream_id=f"up_{number}_before" if provider else ""
+        provider, model, "openai-chat", status=529, provider_request_id=f"up_{number}_before" if provider else ""
     )
     return JournalEntry(
         id=f"req_{number:024d}",

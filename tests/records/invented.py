@@ -26,7 +26,7 @@ def entry(
     size: int = 400,
 ) -> JournalEntry:
     """An exchange that took what most take."""
-    call = CallEntry("anthropic", model, "anthropic-messages", status=status, tokens=tokens, money=money)
+    call = CallEntry("anthropic", model, "anthropic-messages", status=status, tokens=tokens, cost=money)
     return JournalEntry(
         id=f"req_{number:024d}",
         time=time,

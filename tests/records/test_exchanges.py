@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.records.digest_key import key_of, secret_in
-from dragoman.records.exchanges import after, as_json, find, fresh_of, instant, latest, newest, speed_of
+from dragoman.records.exchanges import after, as_json, find, instant, latest, newest, speed_of, uncached_input_of
 from dragoman.records.ids import new_id
 from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, LossEntry, TokenCounts
 from dragoman.records.thread_assignment import AssignedThread
@@ -58,11 +58,11 @@ WHOLE = replace(
     response_id="msg_1",
     stop_reason="end",
     trace="00-abc",
-    considered=(
+    candidates=(
         CandidateEntry("anthropic/large", "", 5, 1, 250_000, 80.5),
         CandidateEntry("ollama/qwen3", "left out: it rests"),
     ),
-    considered_more=1,
+    candidates_more=1,
 )
 
 
@@ -87,7 +87,7 @@ def test_a_list_ends_with_the_latest(tables: RecordTables) -> None:
 @pytest.mark.parametrize("text", [WHOLE.id, "theirs", "msg_1"])
 def test_pitfall_562_an_exchange_is_found_by_the_providers_own_id(tables: RecordTables, text: str) -> None:
     found = find(tables, text)
-    assert (found.row.id, found.details.calls[1].upstream_id) == (WHOLE.id, "theirs")
+    assert (found.row.id, found.details.calls[1].provider_request_id) == (WHOLE.id, "theirs")
 
 
 @pytest.mark.parametrize("theirs", ["msg_9d5f7c1be2a84d6f", "chatcmpl-9d5f7c1be2a84d6f", "9d5f7c1be2a84d6f"])
@@ -151,14 +151,16 @@ def test_what_means_none_or_several_is_told_in_a_sentence(tables: RecordTables, 
 
 def test_all_that_is_known_is_told_to_programs(tables: RecordTables) -> None:
     told = as_json(find(tables, WHOLE.id))
-    assert {name: told[name] for name in ("id", "time", "ended", "outcome", "stop", "trace", "upstream_id")} == {
+    assert {
+        name: told[name] for name in ("id", "time", "ended", "outcome", "stop_reason", "trace", "provider_request_id")
+    } == {
         "id": WHOLE.id,
         "time": "2027-01-15T08:00:03.000000Z",
         "ended": "2027-01-15T08:00:03.003000Z",
         "outcome": "answered",
-        "stop": "end",
+        "stop_reason": "end",
         "trace": "00-abc",
-        "upstream_id": "theirs",
+        "provider_request_id": "theirs",
     }
     assert told["session"] == {"id": "5f0c", "key": "alice", "client": "claude-code"}
     assert isinstance(told["thread"], dict)
@@ -169,10 +171,12 @@ def test_all_that_is_known_is_told_to_programs(tables: RecordTables) -> None:
     attempts = told["attempts"]
     assert isinstance(attempts, list)
     outcomes = [
-        (each["outcome"], each["upstream_id"], each["cost_nano_usd"]) for each in attempts if isinstance(each, dict)
+        (each["outcome"], each["provider_request_id"], each["cost_nano_usd"])
+        for each in attempts
+        if isinstance(each, dict)
     ]
     assert outcomes == [("unreachable", "", None), ("answered", "theirs", MONEY.total)]
-    assert told["considered"] == [
+    assert told["candidates"] == [
         {
             "target": "anthropic/large",
             "why": "",
@@ -190,15 +194,15 @@ def test_all_that_is_known_is_told_to_programs(tables: RecordTables) -> None:
             "tokens_per_second": None,
         },
     ]
-    assert told["considered_more"] == 1
+    assert told["candidates_more"] == 1
 
 
-def test_pitfall_555_fresh_read_and_written_tokens_are_the_input(tables: RecordTables) -> None:
+def test_pitfall_555_uncached_read_and_written_tokens_are_the_input(tables: RecordTables) -> None:
     told = as_json(find(tables, WHOLE.id))
-    names = ("fresh_tokens", "cache_read_tokens", "cache_write_tokens", "input_tokens", "output_tokens")
-    fresh, read, written, whole, output = (told[name] for name in names)
-    assert (fresh, read, written, whole, output) == (30, 60, 10, 100, 21)
-    assert fresh_of(TokenCounts(5, 60, 0)) == 0
+    names = ("uncached_input_tokens", "cache_read_tokens", "cache_write_tokens", "input_tokens", "output_tokens")
+    uncached, read, written, whole, output = (told[name] for name in names)
+    assert (uncached, read, written, whole, output) == (30, 60, 10, 100, 21)
+    assert uncached_input_of(TokenCounts(5, 60, 0)) == 0
 
 
 def test_pitfall_553_the_tokens_of_an_exchange_are_its_last_usage_once(tables: RecordTables) -> None:
@@ -215,12 +219,12 @@ def test_what_nobody_said_is_null_and_no_number(tables: RecordTables) -> None:
 
 def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:
     money = CostBreakdown(unpriced=("model",), reported=7)
-    made = replace(entry(1, money=money), calls=(CallEntry("chat", "served", "openai-chat", money=money),))
+    made = replace(entry(1, money=money), calls=(CallEntry("chat", "served", "openai-chat", cost=money),))
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(made, AssignedThread())])
         told = as_json(find(tables, made.id))
     for each in (dict[str, object](told), *dig_objects(told, "attempts")):
-        assert (each["cost_nano_usd"], each["said_cost_nano_usd"]) == (None, 7)
+        assert (each["cost_nano_usd"], each["reported_cost_nano_usd"]) == (None, 7)
         cost = dict(dig_object(each, "cost"))
         assert cost.pop("unpriced") == ["model"] and set(cost.values()) == {None}
 

@@ -54,13 +54,13 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
         speak(tables, [(1, "alice", "first")], [(2, 1)])
         (told,) = exchanges(Exports(tables.connection), 0, EVER)
     assert told["time"] == "2027-01-15T08:00:00.000000Z"
-    assert (told["session"], told["thread"], told["class"]) == ("first", "thread-2", "main")
-    assert (told["input_tokens"], told["fresh_tokens"], told["cache_read_tokens"]) == (100, 40, 60)
+    assert (told["session"], told["thread"], told["thread_class"]) == ("first", "thread-2", "main")
+    assert (told["input_tokens"], told["uncached_input_tokens"], told["cache_read_tokens"]) == (100, 40, 60)
     assert (told["cost_nano_usd"], told["unpriced"], told["stream"]) == (1500, False, True)
     details = told["details"]
     assert isinstance(details, dict)
     assert details["losses"] == [{"feature": "sampling", "fate": "dropped", "place": "sampling.seed"}]
-    assert details["why"] == "no room"
+    assert details["refusal"] == "no room"
     assert details["calls"] == [
         {
             "provider": "anthropic",
@@ -68,31 +68,31 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
             "protocol": "anthropic-messages",
             "status": 200,
             "started": 0,
-            "first": 0,
+            "first_content": 0,
             "ended": 0,
             "key": -1,
             "maybe_billed": False,
             "tokens": as_named(known.tokens),
             "estimated": False,
-            "money": as_named(known.cost),
+            "cost": as_named(known.cost),
         }
     ]
 
 
 def test_whom_an_exchange_might_have_gone_to_is_told_by_names_in_both_forms() -> None:
-    considered = (CandidateEntry("b/m", "", 5, 0, 250_000, 80.5), CandidateEntry("a/m", "left out: it rests"))
-    known = [replace(entry(1), considered=considered, considered_more=3), entry(2)]
+    candidates = (CandidateEntry("b/m", "", 5, 0, 250_000, 80.5), CandidateEntry("a/m", "left out: it rests"))
+    known = [replace(entry(1), candidates=candidates, candidates_more=3), entry(2)]
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(each, AssignedThread()) for each in known])
         exports = Exports(tables.connection)
         ranked, calm = (json.loads(line)["details"] for line in as_json_lines(exchanges(exports, 0, EVER)))
         text = b"".join(as_csv(csv_names(), exchanges(exports, 0, EVER))).decode()
-    assert ranked["considered"] == [
+    assert ranked["candidates"] == [
         {"target": "b/m", "cost": 5, "losses": 0, "first_token": 250_000, "rate": 80.5},
         {"target": "a/m", "why": "left out: it rests"},
     ]
-    assert ranked["considered_more"] == 3
-    assert not [name for name in calm if name.startswith("considered")]
+    assert ranked["candidates_more"] == 3
+    assert not [name for name in calm if name.startswith("candidates")]
     assert [json.loads(row["details"]) for row in csv.DictReader(io.StringIO(text))] == [ranked, calm]
 
 
@@ -104,7 +104,7 @@ def test_what_nobody_knows_is_null_and_not_0() -> None:
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(entry(1, tokens=None, money=None), AssignedThread())])
         (told,) = exchanges(Exports(tables.connection), 0, EVER)
-    assert (told["input_tokens"], told["fresh_tokens"], told["thinking_tokens"]) == (None, None, None)
+    assert (told["input_tokens"], told["uncached_input_tokens"], told["thinking_tokens"]) == (None, None, None)
     assert (told["unpriced"], told["cost_nano_usd"]) == (True, None)
     assert told["session"] is None
 
@@ -116,7 +116,7 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() ->
         CostBreakdown(reported=7, unpriced=("model",)),
         CostBreakdown(),
     ]
-    made_of = [(CallEntry("chat", "served", "openai-chat", money=money),) for money in parts]
+    made_of = [(CallEntry("chat", "served", "openai-chat", cost=money),) for money in parts]
     made = [replace(entry(number, money=money), calls=made_of[number]) for number, money in enumerate(parts)]
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(each, AssignedThread()) for each in made])
@@ -125,8 +125,8 @@ def test_a_wholly_unpriced_exchange_has_no_cost_and_a_partly_priced_one_has() ->
         text = b"".join(as_csv(csv_names(), iter(lines))).decode()
     assert [line["cost_nano_usd"] for line in lines] == [None, 5, None, 0]
     assert [cells[row] for cells in csv.reader(io.StringIO(text))] == ["cost_nano_usd", "", "5", "", "0"]
-    money = [dig(line, "details", "money") for line in lines]
-    assert money[0] == dig(lines[0], "details", "calls", 0, "money") == {"unpriced": ["model"]}
+    money = [dig(line, "details", "cost") for line in lines]
+    assert money[0] == dig(lines[0], "details", "calls", 0, "cost") == {"unpriced": ["model"]}
     assert money[2] == {"unpriced": ["model"], "reported": 7}
     assert isinstance(money[1], dict) and money[1]["input"] == 5
 
@@ -168,8 +168,10 @@ def test_a_time_keeps_its_microseconds() -> None:
 
 
 def test_pitfall_562_every_call_is_listed_by_the_id_of_its_provider() -> None:
-    failed = CallEntry("openai", "small", "openai-chat", status=529, upstream_id="up_1", started=1_000_000)
-    answered = CallEntry("anthropic", "large", "anthropic-messages", status=200, upstream_id="up_2", started=2_000_000)
+    failed = CallEntry("openai", "small", "openai-chat", status=529, provider_request_id="up_1", started=1_000_000)
+    answered = CallEntry(
+        "anthropic", "large", "anthropic-messages", status=200, provider_request_id="up_2", started=2_000_000
+    )
     silent = CallEntry("openai", "small", "openai-chat")
     entries = [
         JournalEntry(id="req_1", time=NOON, provider="anthropic", provider_request_id="up_2", calls=(failed, answered)),
@@ -201,7 +203,7 @@ def test_calls_of_rows_that_another_release_wrote_are_those_of_the_row() -> None
 
 def test_names_from_outside_say_nothing_to_a_terminal() -> None:
     name = "a\x1b]0;t\x07\x9b31m\u202eb\u2028c\x00 d\u00e9"
-    told: JsonObject = {"asked": name, "details": {"place": name}}
+    told: JsonObject = {"requested_model": name, "details": {"place": name}}
     (line,) = as_json_lines(iter([told]))
     assert json.loads(line) == told
     shown = line.decode() + csv_line([name, json.dumps(told)]).decode()

@@ -54,20 +54,20 @@ def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> No
     kept = row["details"]
     assert isinstance(kept, bytearray)
     details = details_of(bytes(kept))
-    assert (details.calls, details.money, details.size) == (said.calls, said.cost, 400)
+    assert (details.calls, details.cost, details.size) == (said.calls, said.cost, 400)
 
 
 def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_without_it() -> None:
-    considered = (CandidateEntry("b/m", "", 5), CandidateEntry("a/m", "left out: it rests"))
+    candidates = (CandidateEntry("b/m", "", 5), CandidateEntry("a/m", "left out: it rests"))
     row = dict(
-        zip(COLUMNS, row_of(replace(entry(1), considered=considered, considered_more=1), AssignedThread()), strict=True)
+        zip(COLUMNS, row_of(replace(entry(1), candidates=candidates, candidates_more=1), AssignedThread()), strict=True)
     )
     kept = row["details"]
     assert isinstance(kept, bytearray)
     details = details_of(bytes(kept))
-    assert (details.considered, details.considered_more) == (considered, 1)
+    assert (details.candidates, details.candidates_more) == (candidates, 1)
     older = details_of(b'[[],[],null,[],"why",[],400,"trace"]')
-    assert (older.considered, older.considered_more, older.size) == ((), None, 400)
+    assert (older.candidates, older.candidates_more, older.size) == ((), None, 400)
 
 
 def test_pitfall_433_what_is_not_known_is_null_and_counted_as_not_known() -> None:
@@ -121,7 +121,7 @@ _UNPRICED: list[tuple[str, JournalEntry, bool]] = [
             cost=CostBreakdown(input=1),
             calls=(
                 CallEntry("a", "m", "p", status=0, maybe_billed=True),
-                CallEntry("b", "m", "p", status=200, tokens=_USED, money=CostBreakdown(input=1)),
+                CallEntry("b", "m", "p", status=200, tokens=_USED, cost=CostBreakdown(input=1)),
             ),
         ),
         True,

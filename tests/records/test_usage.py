@@ -78,7 +78,7 @@ def _expected(entries: list[tuple[JournalEntry, AssignedThread]]) -> UsageFigure
         cancelled_requests=len(talks) - len(counted),
         other_requests=len(found) - len(talks),
         input_tokens=sum(each.input for each in tokens),
-        fresh_tokens=sum(each.input - each.cache_read - each.cache_write for each in tokens),
+        uncached_input_tokens=sum(each.input - each.cache_read - each.cache_write for each in tokens),
         cache_read_tokens=sum(each.cache_read for each in tokens),
         cache_write_tokens=sum(each.cache_write for each in tokens),
         output_tokens=sum(each.output for each in tokens),
@@ -87,9 +87,9 @@ def _expected(entries: list[tuple[JournalEntry, AssignedThread]]) -> UsageFigure
         estimated_requests=sum(entry.estimated for entry in found),
         cost_nano_usd=sum(entry.cost.total for entry in found if entry.cost is not None),
         losses=sum(len(entry.losses) for entry in found),
-        took_microseconds=sum(entry.duration for entry in counted),
-        first_microseconds=sum(entry.first_content for entry in counted),
-        first_requests=sum(entry.first_content > 0 for entry in counted),
+        duration_microseconds=sum(entry.duration for entry in counted),
+        first_token_microseconds=sum(entry.first_content for entry in counted),
+        first_token_requests=sum(entry.first_content > 0 for entry in counted),
     )
 
 
@@ -138,11 +138,14 @@ def test_pitfall_559_single_days_are_those_of_the_range(tables: RecordTables, zo
     )
 
 
-def test_pitfall_555_fresh_and_cached_tokens_are_apart_and_add_up(tables: RecordTables) -> None:
+def test_pitfall_555_uncached_and_cached_tokens_are_apart_and_add_up(tables: RecordTables) -> None:
     for group in _asked(tables, ("model",), _period()).groups:
         figures = group.figures
-        assert figures.fresh_tokens + figures.cache_read_tokens + figures.cache_write_tokens == figures.input_tokens
-        assert 0 <= figures.fresh_tokens < figures.input_tokens
+        assert (
+            figures.uncached_input_tokens + figures.cache_read_tokens + figures.cache_write_tokens
+            == figures.input_tokens
+        )
+        assert 0 <= figures.uncached_input_tokens < figures.input_tokens
 
 
 def test_pitfall_563_sums_are_the_same_without_the_rows() -> None:
@@ -167,7 +170,7 @@ def test_sessions_and_threads_have_their_names(tables: RecordTables) -> None:
     assert threads[3] == {
         "thread": "thread-3",
         "thread_id": 3,
-        "class": "main",
+        "thread_class": "main",
         "label": "label",
         "session": "second",
         "session_id": 2,
@@ -253,7 +256,7 @@ def test_pitfall_416_programs_are_told_all_that_they_may_rely_on(tables: RecordT
 
 def test_every_measure_has_its_place() -> None:
     told = msgspec.to_builtins(figures_of(tuple(10**at for at in range(len(MEASURES)))))
-    assert told.pop("fresh_tokens") == 10**4 - 10**5 - 10**6
+    assert told.pop("uncached_input_tokens") == 10**4 - 10**5 - 10**6
     assert sorted(told.values()) == [10**at for at in range(len(MEASURES))]
 
 

@@ -169,7 +169,7 @@ def test_threads_come_with_their_names_as_far_as_they_are_known(tables: RecordTa
     assert names[2] == {
         "thread": "thread-2",
         "thread_id": 2,
-        "class": "main",
+        "thread_class": "main",
         "label": "label",
         "session": "first",
         "session_id": 1,

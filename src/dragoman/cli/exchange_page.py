@@ -14,16 +14,16 @@ from dragoman.cli.record_file import RecordFile
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, table, wrapped
 from dragoman.gateway.observability.log_columns import quoted
 from dragoman.model.features import weight_of
-from dragoman.records.exchanges import Exchange, classes_of, fresh_of
+from dragoman.records.exchanges import Exchange, classes_of, uncached_input_of
 from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, TokenCounts
 from dragoman.records.thread_tree import CERTAIN
 
 _ATTEMPTS = (
     Column(heading="#", right=True),
-    Column(heading="TARGET", least=16),
-    Column(heading="OUTCOME", styles={"answered": GREEN}),
-    *(Column(heading=heading, right=True) for heading in ("STATUS", "AFTER", "FIRST", "TOOK", "TOKENS")),
-    Column(heading="MONEY", right=True),
+    Column(heading="TARGET", least=12),
+    Column(heading="OUTCOME", least=11, styles={"answered": GREEN}),
+    *(Column(heading=heading, right=True) for heading in ("STATUS", "AFTER", "TTFT", "DURATION", "TOKENS")),
+    Column(heading="COST", right=True),
     Column(heading="MORE", below=True),
 )
 _LOSSES = (
@@ -32,10 +32,10 @@ _LOSSES = (
     Column(heading="AT", least=16),
 )
 # By the headings of `dragoman route`.
-_CONSIDERED = (
+_CANDIDATES = (
     Column(heading="#", right=True),
-    Column(heading="CONSIDERED", least=24),
-    *(Column(heading=heading, right=True) for heading in ("PRICE", "FIRST", "TOKENS/S", "LOSSES")),
+    Column(heading="CANDIDATE", least=24),
+    *(Column(heading=heading, right=True) for heading in ("PRICE", "TTFT", "TOKENS/S", "LOSSES")),
     Column(heading="NOTE", below=True),
 )
 _NONE = "-"
@@ -69,12 +69,12 @@ def as_page(
 
 def _ranking(exchange: Exchange, screen: OutputScreen, exact: bool) -> Iterator[str]:
     """Who was considered: as they would be tried, then those that were left out."""
-    considered, more = exchange.details.considered, exchange.details.considered_more
-    if not considered:
+    candidates, more = exchange.details.candidates, exchange.details.candidates_more
+    if not candidates:
         return
     yield ""
-    rows = [_candidate(place, candidate, exact) for place, candidate in enumerate(considered, 1)]
-    yield from table(screen, _CONSIDERED, rows)
+    rows = [_candidate(place, candidate, exact) for place, candidate in enumerate(candidates, 1)]
+    yield from table(screen, _CANDIDATES, rows)
     if more:
         yield f"and {more} more"
 
@@ -97,23 +97,23 @@ def _facts(exchange: Exchange, record_file: RecordFile, exact: bool) -> Iterator
         row.outcome,
         f"status {row.status}" if row.status else "",
         row.failure,
-        f"stop {row.stop}" if row.stop else "",
+        f"stop reason {row.stop}" if row.stop else "",
     ]
     yield "outcome", ", ".join(word for word in ended if word)
-    yield "why", quoted(details.why) if details.why else ""
+    yield "refusal", quoted(details.refusal) if details.refusal else ""
     yield "time", f"{record_file.day(row.time)} {record_file.clock(row.time)} to {record_file.clock(exchange.ended)}"
-    yield "took", ", ".join(_times(exchange))
+    yield "duration", ", ".join(_times(exchange))
     way = ", ".join(word for word in (row.kind, row.path, row.dialect, "streamed" if row.stream else "whole") if word)
-    yield "asked", f"{quoted(row.asked)} ({way})" if row.asked else way
+    yield "requested", f"{quoted(row.asked)} ({way})" if row.asked else way
     if row.provider:
-        response_model = f", answered by {quoted(row.answered_by)}" if row.answered_by not in ("", row.model) else ""
+        response_model = f", response model {quoted(row.answered_by)}" if row.answered_by not in ("", row.model) else ""
         yield "served", f"{quoted(f'{row.provider}/{row.model}')} ({row.served or row.dialect}){response_model}"
     yield "route", ", ".join(quoted(word) for word in (row.route, row.policy, row.reason) if word)
-    yield "full", ", ".join(map(quoted, details.full))
+    yield "queue full", ", ".join(map(quoted, details.queue_full))
     who = (
         ("key", row.key),
         ("client", row.client),
-        ("program", row.program),
+        ("user agent", row.program),
         ("from", row.address),
         ("launch", row.launch),
     )
@@ -121,7 +121,7 @@ def _facts(exchange: Exchange, record_file: RecordFile, exact: bool) -> Iterator
     yield "session", _session(exchange)
     yield "thread", _thread(exchange)
     yield "tokens", _tokens(exchange.tokens, bool(row.estimated), exact) or "not known"
-    yield "money", _cost(row.cost, row.unpriced, details.money, exact)
+    yield "cost", _cost(row.cost, row.unpriced, details.cost, exact)
     ids = (("ours", row.id), ("provider's", row.upstream_id), ("answer's", row.response_id), ("trace", details.trace))
     yield "ids", ", ".join(f"{name} {quoted(value)}" for name, value in ids if value)
 
@@ -155,10 +155,9 @@ def _tokens(tokens: TokenCounts | None, estimated: bool, exact: bool) -> str:
     """The four classes, which do not overlap, and what they are of."""
     if tokens is None:
         return ""
-    shown = [
-        formatting.tokens(count, exact=exact) for count in (fresh_of(tokens), tokens.cache_read, tokens.cache_write)
-    ]
-    words = f"{shown[0]} fresh + {shown[1]} read from caches + {shown[2]} written to caches"
+    counts = (uncached_input_of(tokens), tokens.cache_read, tokens.cache_write)
+    shown = [formatting.tokens(count, exact=exact) for count in counts]
+    words = f"{shown[0]} uncached + {shown[1]} read from caches + {shown[2]} written to caches"
     words += (
         f" = {formatting.tokens(tokens.input, exact=exact)} in; {formatting.tokens(tokens.output, exact=exact)} out"
     )
@@ -189,12 +188,12 @@ def _cost(cost: int, unpriced: int, money: CostBreakdown | None, exact: bool) ->
 
 
 def _attempt(number: int, call: CallEntry, exact: bool) -> tuple[str, ...]:
-    tokens, money = call.tokens, call.money
+    tokens, cost = call.tokens, call.cost
     counts = _NONE
     if tokens is not None:
         counts = f"{formatting.tokens(tokens.input, exact=exact)}+{formatting.tokens(tokens.output, exact=exact)}"
     more = (
-        f"id {quoted(call.upstream_id)}" if call.upstream_id else "",
+        f"id {quoted(call.provider_request_id)}" if call.provider_request_id else "",
         f"key {call.key + 1}" if call.key >= 0 else "",
         "may have been billed" if call.maybe_billed else "",
         "estimated" if call.estimated else "",
@@ -206,9 +205,9 @@ def _attempt(number: int, call: CallEntry, exact: bool) -> tuple[str, ...]:
         call.kind or _NONE,
         str(call.status) if call.status else _NONE,
         formatting.span(call.started),
-        formatting.span(call.first - call.started) if call.first else _NONE,
+        formatting.span(call.first_content - call.started) if call.first_content else _NONE,
         formatting.span(call.ended - call.started) if call.ended else _NONE,
         counts,
-        _NONE if money is None else formatting.format_cost(money.total, len(money.unpriced), exact=exact),
+        _NONE if cost is None else formatting.format_cost(cost.total, len(cost.unpriced), exact=exact),
         ", ".join(word for word in more if word),
     )

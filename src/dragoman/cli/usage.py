@@ -246,7 +246,7 @@ def _cells_of(group: Group, by: Sequence[str]) -> list[str]:
         else:
             cells.append(_name(names[word]))
         if word == "thread":
-            labels = [str(names[name]) for name in ("class", "label") if names[name]]
+            labels = [str(names[name]) for name in ("thread_class", "label") if names[name]]
             cells.append(" ".join(labels) or _name(names["thread"]))
     return cells
 
@@ -257,7 +257,7 @@ def _name(value: str | int | None) -> str:
 
 def _number_columns(*, wide: bool) -> Iterator[Column]:
     narrow = ("REQUESTS", "ERRORS", "INPUT", "READ", "OUTPUT")
-    all_of_them = ("REQUESTS", "ERRORS", "INPUT", "READ", "WRITE", "OUTPUT", "THINKING", "LOSSES", "FIRST", "TOOK")
+    all_of_them = ("REQUESTS", "ERRORS", "INPUT", "READ", "WRITE", "OUTPUT", "THINKING", "LOSSES", "TTFT", "DURATION")
     for heading in all_of_them if wide else narrow:
         yield Column(heading=heading, right=True)
     yield Column(heading="COST", right=True, least=10)
@@ -277,23 +277,23 @@ def _numbers(figures: UsageFigures, screen: OutputScreen, whose: Sequence[str], 
     def count(number: int) -> str:
         return tokens(number, exact=exact)
 
-    first = _seconds(figures.first_microseconds, figures.first_requests, exact=exact)
-    took = _seconds(figures.took_microseconds, figures.requests, exact=exact)
+    first = _seconds(figures.first_token_microseconds, figures.first_token_requests, exact=exact)
+    duration = _seconds(figures.duration_microseconds, figures.requests, exact=exact)
     cells = [count(figures.requests), count(figures.errors), count(figures.input_tokens)]
     cells.append(count(figures.cache_read_tokens))
     if wide:
         cells.append(count(figures.cache_write_tokens))
     cells.append(count(figures.output_tokens))
     if wide:
-        cells += [count(figures.thinking_tokens), count(figures.losses), first, took]
+        cells += [count(figures.thinking_tokens), count(figures.losses), first, duration]
     more = list(_rest(figures))
     if not wide:
-        more = [*_left_out(figures, first, took, count), *more]
+        more = [*_left_out(figures, first, duration, count), *more]
     cost_text = cost(figures.cost_nano_usd, figures.unpriced_requests, exact=exact)
     return [*cells, cost_text, "; ".join([*whose, *more])]
 
 
-def _left_out(figures: UsageFigures, first: str, took: str, count: Callable[[int], str]) -> Iterator[str]:
+def _left_out(figures: UsageFigures, first: str, duration: str, count: Callable[[int], str]) -> Iterator[str]:
     """What has no column where room is short."""
     if figures.cache_write_tokens:
         yield f"{count(figures.cache_write_tokens)} written to caches"
@@ -302,7 +302,7 @@ def _left_out(figures: UsageFigures, first: str, took: str, count: Callable[[int
     if figures.losses:
         yield counted(figures.losses, "loss", "losses")
     if figures.requests:
-        yield f"{took} s each" + (f", first content after {first} s" if figures.first_requests else "")
+        yield f"{duration} s each" + (f", first content after {first} s" if figures.first_token_requests else "")
 
 
 def _rest(figures: UsageFigures) -> Iterator[str]:

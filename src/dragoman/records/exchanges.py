@@ -73,7 +73,7 @@ def speed_of(output: int, first: int, ended: int) -> float | None:
     return (output - 1) * _MICRO / (ended - first)
 
 
-def fresh_of(tokens: TokenCounts) -> int:
+def uncached_input_of(tokens: TokenCounts) -> int:
     """What was read anew: neither from a cache nor written to one; the three of them are the input."""
     return max(tokens.input - tokens.cache_read - tokens.cache_write, 0)
 
@@ -167,43 +167,43 @@ def as_json(exchange: Exchange) -> JsonObject:
         "kind": row.kind,
         "key": row.key,
         "client": row.client,
-        "program": row.program,
+        "user_agent": row.program,
         "address": row.address,
         "launch": row.launch,
         "session": session_as_json(exchange.session),
         "thread": None if exchange.thread is None else thread_as_json(exchange.thread),
-        "dialect": row.dialect,
+        "client_protocol": row.dialect,
         "path": row.path,
         "stream": bool(row.stream),
-        "asked": row.asked,
+        "requested_model": row.asked,
         "provider": row.provider,
         "model": row.model,
-        "served_dialect": row.served,
-        "answered_by": row.answered_by,
+        "provider_protocol": row.served,
+        "response_model": row.answered_by,
         "route": row.route,
         "policy": row.policy,
         "reason": row.reason,
-        "full": list(details.full),
+        "queue_full": list(details.queue_full),
         "status": row.status,
         "failure": row.failure,
-        "why": details.why,
-        "stop": row.stop,
-        "first_microseconds": row.first,
-        "took_microseconds": row.took,
+        "refusal": details.refusal,
+        "stop_reason": row.stop,
+        "first_token_microseconds": row.first,
+        "duration_microseconds": row.took,
         "tokens_per_second": exchange.speed,
         **_tokens(exchange.tokens),
         "estimated": bool(row.estimated),
-        **_cost(details.money),
+        **_cost(details.cost),
         "cost_nano_usd": known_cost(row.cost, unpriced=bool(row.unpriced)),
         "unpriced": bool(row.unpriced),
         "losses": [_lost(loss) for loss in details.losses],
         "attempts": [_attempt(call) for call in details.calls],
-        "upstream_id": row.upstream_id,
+        "provider_request_id": row.upstream_id,
         "response_id": row.response_id,
         "request_bytes": details.size,
         "trace": details.trace,
-        "considered": [_candidate(candidate) for candidate in details.considered],
-        "considered_more": details.considered_more,
+        "candidates": [_candidate(candidate) for candidate in details.candidates],
+        "candidates_more": details.candidates_more,
     }
 
 
@@ -217,7 +217,7 @@ def thread_as_json(thread: ThreadRow) -> JsonObject:
     return {
         "number": thread.id,
         "name": thread.name,
-        "class": thread.kind,
+        "thread_class": thread.kind,
         "label": thread.label,
         "rule": thread.rule,
         "sure": thread.sure,
@@ -232,12 +232,12 @@ def instant(micro: int) -> str:
 
 
 def _tokens(tokens: TokenCounts | None) -> JsonObject:
-    """Counts by the names that usage has; what is fresh, read and written is the input."""
+    """Counts by the names that usage has; what is uncached, read and written is the input."""
     if tokens is None:
         return dict.fromkeys(_COUNTED)
     counts = (
         tokens.input,
-        fresh_of(tokens),
+        uncached_input_of(tokens),
         tokens.cache_read,
         tokens.cache_write,
         tokens.cache_write_1h,
@@ -250,7 +250,7 @@ def _tokens(tokens: TokenCounts | None) -> JsonObject:
 
 _COUNTED = (
     "input_tokens",
-    "fresh_tokens",
+    "uncached_input_tokens",
     "cache_read_tokens",
     "cache_write_tokens",
     "cache_write_1h_tokens",
@@ -262,14 +262,14 @@ _COUNTED = (
 
 def _cost(cost: CostBreakdown | None) -> JsonObject:
     if cost is None:
-        return {"cost": None, "price_version": "", "price_entry": "", "tier": "", "said_cost_nano_usd": None}
+        return {"cost": None, "price_version": "", "price_entry": "", "tier": "", "reported_cost_nano_usd": None}
     amounts: JsonObject = {name: None if cost.known_total is None else amount for name, amount in classes_of(cost)}
     return {
         "cost": {**amounts, "unpriced": list(cost.unpriced)},
         "price_version": cost.version,
         "price_entry": cost.entry,
         "tier": cost.tier,
-        "said_cost_nano_usd": cost.reported,
+        "reported_cost_nano_usd": cost.reported,
     }
 
 
@@ -303,18 +303,18 @@ def _candidate(entry: CandidateEntry) -> JsonValue:
 
 
 def _attempt(call: CallEntry) -> JsonValue:
-    tokens, cost = call.tokens, call.money
+    tokens, cost = call.tokens, call.cost
     return {
         "provider": call.provider,
         "model": call.model,
-        "dialect": call.protocol,
+        "provider_protocol": call.protocol,
         "outcome": call.kind,
         "status": call.status,
         "key": call.key,
         "started_microseconds": call.started,
-        "first_microseconds": call.first or None,
+        "first_token_microseconds": call.first_content or None,
         "ended_microseconds": call.ended,
-        "upstream_id": call.upstream_id,
+        "provider_request_id": call.provider_request_id,
         "maybe_billed": call.maybe_billed,
         **_tokens(tokens),
         "estimated": call.estimated,

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.records.journal_entry import CostBreakdown, known_cost
+from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, known_cost
 from dragoman.records.rows import RecordDetails, details_of
 from dragoman.store.exports import Exports
 
@@ -28,30 +28,30 @@ FIELDS = {
     "outcome": "outcome",
     "key": "key",
     "client": "client",
-    "program": "program",
+    "user_agent": "program",
     "address": "address",
     "launch": "launch",
     "session": "session_name",
     "session_id": "session",
     "thread": "thread_name",
     "thread_id": "thread",
-    "class": "thread_class",
-    "dialect": "dialect",
+    "thread_class": "thread_class",
+    "client_protocol": "dialect",
     "path": "path",
     "stream": "stream",
-    "asked": "asked",
+    "requested_model": "asked",
     "provider": "provider",
     "model": "model",
-    "served": "served",
-    "answered_by": "answered_by",
+    "provider_protocol": "served",
+    "response_model": "answered_by",
     "route": "route",
     "policy": "policy",
     "reason": "reason",
     "status": "status",
     "failure": "failure",
-    "stop": "stop",
-    "first_microseconds": "first",
-    "took_microseconds": "took",
+    "stop_reason": "stop",
+    "first_token_microseconds": "first",
+    "duration_microseconds": "took",
     "input_tokens": "input",
     "cache_read_tokens": "cache_read",
     "cache_write_tokens": "cache_write",
@@ -62,16 +62,16 @@ FIELDS = {
     "estimated": "estimated",
     "cost_nano_usd": "cost",
     "unpriced": "unpriced",
-    "provider_cost_nano_usd": "said_cost",
+    "reported_cost_nano_usd": "said_cost",
     "price_version": "price",
     "losses": "losses",
     "bookkeeping_losses": "bookkeeping",
-    "upstream_id": "upstream_id",
+    "provider_request_id": "upstream_id",
     "response_id": "response_id",
     "details": "details",
 }
 # Between `input_tokens` and what of it caches had.
-FRESH = "fresh_tokens"
+UNCACHED = "uncached_input_tokens"
 # As spreadsheets begin a formula: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _YES_OR_NO = ("stream", "estimated", "unpriced")
@@ -93,17 +93,17 @@ def exchanges(exports: Exports, since: int, until: int) -> Iterator[JsonObject]:
             record[name] = bool(record[name])
         record["cost_nano_usd"] = known_cost(row[names.index("cost_nano_usd")], unpriced=record["unpriced"] is True)
         record["details"] = details_as_json(row[-1])
-        yield _with_fresh(record)
+        yield _with_uncached(record)
 
 
-def _with_fresh(record: JsonObject) -> JsonObject:
+def _with_uncached(record: JsonObject) -> JsonObject:
     columns: JsonObject = {}
     for name, value in record.items():
         columns[name] = value
         if name == "input_tokens":
             read, write = record["cache_read_tokens"], record["cache_write_tokens"]
             all_counted = isinstance(value, int) and isinstance(read, int) and isinstance(write, int)
-            columns[FRESH] = value - read - write if all_counted else None  # type: ignore[operator]  # all three are numbers
+            columns[UNCACHED] = value - read - write if all_counted else None  # type: ignore[operator]  # all three are numbers
     return columns
 
 
@@ -126,12 +126,7 @@ def _named(value: object) -> JsonValue:
         members: JsonObject = {}
         for name in value.__struct_fields__:
             member = getattr(value, name)
-            if (
-                isinstance(value, CostBreakdown)
-                and value.known_total is None
-                and type(member) is int
-                and name != "reported"
-            ):
+            if isinstance(value, CostBreakdown) and value.known_total is None and name in AMOUNTS:
                 # Of an amount without a price nothing is known either.
                 continue
             # What nothing is known of need not be said.
@@ -162,7 +157,7 @@ def as_csv(names: Sequence[str], records: Iterator[JsonObject]) -> Iterator[byte
 
 def csv_names() -> tuple[str, ...]:
     """The names of an export's columns."""
-    return tuple(_with_fresh(dict.fromkeys(FIELDS)))
+    return tuple(_with_uncached(dict.fromkeys(FIELDS)))
 
 
 def _cell(value: JsonValue) -> object:
@@ -209,7 +204,7 @@ def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ..
             yield tuple(
                 CallId(
                     provider=call.provider,
-                    id=call.upstream_id,
+                    id=call.provider_request_id,
                     time=as_time(time + call.started),
                     model=call.model,
                     status=call.status,

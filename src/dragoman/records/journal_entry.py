@@ -16,9 +16,6 @@ CONVERSATION, COUNT, LIST, OTHER = "conversation", "count", "list", "other"
 # What became of it. `refused` by the gateway or a provider before anything was said, `failed` in between or after.
 OPEN, ANSWERED, REFUSED, FAILED, CANCELLED, CRASHED = "open", "answered", "refused", "failed", "cancelled", "crashed"
 
-# The first members of `CostBreakdown`, which are amounts.
-_AMOUNTS = 8
-
 
 class TokenCounts(Struct, frozen=True, array_like=True, gc=False):
     """Counts; `input` includes what caches had and took (`cache_write` of any lifetime), `output` what was thought."""
@@ -55,12 +52,16 @@ class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
     @property
     def total(self) -> int:
         """All that is known."""
-        return sum(astuple(self)[:_AMOUNTS])
+        return sum(astuple(self)[: len(AMOUNTS)])
 
     @property
     def known_total(self) -> int | None:
         """The same; None if no part of it has a price."""
         return known_cost(self.total, unpriced=bool(self.unpriced))
+
+
+# The members of a breakdown that are amounts: they come first.
+AMOUNTS = CostBreakdown.__struct_fields__[:8]
 
 
 def known_cost(cost: int, *, unpriced: bool) -> int | None:
@@ -77,14 +78,14 @@ class CallEntry(Struct, frozen=True, array_like=True, gc=False):
     kind: str = ""
     status: int = 0
     started: int = 0
-    first: int = 0
+    first_content: int = 0
     ended: int = 0
-    upstream_id: str = ""
+    provider_request_id: str = ""
     key: int = -1
     maybe_billed: bool = False
     tokens: TokenCounts | None = None
     estimated: bool = False
-    money: CostBreakdown | None = None
+    cost: CostBreakdown | None = None
 
 
 class LossEntry(Struct, frozen=True, array_like=True, gc=False):
@@ -156,5 +157,5 @@ class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     trace: str = ""
     # Whom it might have gone to, where somebody had to be ranked: as they would be tried, then those that were left
     # out; and how many more there were than are told, if any.
-    considered: tuple[CandidateEntry, ...] = ()
-    considered_more: int | None = None
+    candidates: tuple[CandidateEntry, ...] = ()
+    candidates_more: int | None = None

@@ -52,14 +52,14 @@ class RecordDetails(Struct, frozen=True, array_like=True, gc=False):
 
     calls: tuple[CallEntry, ...] = ()
     losses: tuple[LossEntry, ...] = ()
-    money: CostBreakdown | None = None
+    cost: CostBreakdown | None = None
     facts: ExchangeFacts = NOTHING
-    why: str = ""
-    full: tuple[str, ...] = ()
+    refusal: str = ""
+    queue_full: tuple[str, ...] = ()
     size: int = 0
     trace: str = ""
-    considered: tuple[CandidateEntry, ...] = ()
-    considered_more: int | None = None
+    candidates: tuple[CandidateEntry, ...] = ()
+    candidates_more: int | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -87,7 +87,7 @@ def is_unpriced(entry: JournalEntry) -> bool:
     # another matter.
     is_uncounted = entry.tokens is None and entry.kind == CONVERSATION
     for call in entry.calls:
-        if call.tokens is None and call.money is None:
+        if call.tokens is None and call.cost is None:
             # An error that is told with a good status is one all the same.
             worked = is_uncounted and 200 <= call.status < 300 and call.kind in _WORKED
             if worked or call.maybe_billed:
@@ -122,7 +122,7 @@ def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: in
         values[10],
         +entry.stream,
         *values[12:22],
-        # Behind `why`, which is among the details.
+        # Behind `refusal`, which is among the details.
         values[23],
         values[24] or None,
         values[25],

@@ -44,7 +44,7 @@ class UsageFigures(Struct, frozen=True):
     cancelled_requests: int = 0
     other_requests: int = 0
     input_tokens: int = 0
-    fresh_tokens: int = 0
+    uncached_input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     output_tokens: int = 0
@@ -55,9 +55,9 @@ class UsageFigures(Struct, frozen=True):
     unpriced_requests: int = 0
     losses: int = 0
     # Of all requests together; and until their first content, of those that had any.
-    took_microseconds: int = 0
-    first_microseconds: int = 0
-    first_requests: int = 0
+    duration_microseconds: int = 0
+    first_token_microseconds: int = 0
+    first_token_requests: int = 0
     # `losses` counts those that change the response (decision 38).
     bookkeeping_losses: int = 0
 
@@ -141,14 +141,14 @@ def figures_of(measures: Measures) -> UsageFigures:
         firsts,
         bookkeeping,
     ) = measures
-    fresh = given - cache_read - cache_write
+    uncached = given - cache_read - cache_write
     return UsageFigures(
         requests=requests,
         errors=errors,
         cancelled_requests=cancelled,
         other_requests=others,
         input_tokens=given,
-        fresh_tokens=fresh,
+        uncached_input_tokens=uncached,
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
         output_tokens=output,
@@ -158,9 +158,9 @@ def figures_of(measures: Measures) -> UsageFigures:
         cost_nano_usd=cost,
         unpriced_requests=unpriced,
         losses=losses,
-        took_microseconds=took,
-        first_microseconds=first,
-        first_requests=firsts,
+        duration_microseconds=took,
+        first_token_microseconds=first,
+        first_token_requests=firsts,
         bookkeeping_losses=bookkeeping,
     )
 

@@ -28,12 +28,12 @@ _SUMMED = ", ".join(f"sum(q.{name}) AS {name}" for name in MEASURES)
 
 # What a session and a thread are called, and where that stands.
 SESSION_NAMES = ("session", "session_id", "key", "client")
-THREAD_NAMES = ("thread", "thread_id", "class", "label", *SESSION_NAMES)
+THREAD_NAMES = ("thread", "thread_id", "thread_class", "label", *SESSION_NAMES)
 _OF_SESSION = "s.name, s.id, s.key, s.client"
-# The names of one of them, then what it came to: measures, with what was read afresh behind the input.
+# The names of one of them, then what it came to: measures, with what was not cached behind the input.
 NamedRow = tuple[str | int | None, ...]
-_FRESH = ("input - g.cache_read - g.cache_write",)
-_FIGURES = ", ".join(f"g.{name}" for name in (*MEASURES[:5], *_FRESH, *MEASURES[5:]))
+_UNCACHED = ("input - g.cache_read - g.cache_write",)
+_FIGURES = ", ".join(f"g.{name}" for name in (*MEASURES[:5], *_UNCACHED, *MEASURES[5:]))
 # Of a time that is no longer than this, quarters are added up.
 _SHORT = 2 * _DAY
 _WITHIN = "q.quarter >= :start AND q.quarter < :end"

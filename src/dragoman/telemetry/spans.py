@@ -163,10 +163,10 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
         yield names.FINISH_REASONS, (_cut(entry.stop_reason),)
     elif entry.calls and entry.outcome in (FAILED, CANCELLED, CRASHED):
         yield names.FINISH_REASONS, (names.NO_REASON,)
-    if entry.considered:
-        yield names.CANDIDATES, tuple(map(_of_candidate, entry.considered))
-        if entry.considered_more:
-            yield names.CANDIDATES_MORE, entry.considered_more
+    if entry.candidates:
+        yield names.CANDIDATES, tuple(map(_of_candidate, entry.candidates))
+        if entry.candidates_more:
+            yield names.CANDIDATES_MORE, entry.candidates_more
     yield names.CALLS, len(entry.calls)
     for name, weight in ((names.LOSSES, "changes_response"), (names.BOOKKEEPING, "bookkeeping")):
         lost = [f"{loss.fate}:{loss.feature}" for loss in entry.losses if weight_of(loss.feature) == weight]
@@ -223,7 +223,7 @@ def _of_call(call: CallEntry, number: int, places: Mapping[str, ProviderPlace]) 
         (names.CALL_MODEL, call.model),
         (names.CALL_PROTOCOL, call.protocol),
         (names.CALL_OUTCOME, call.kind),
-        (names.CALL_REQUEST_ID, call.upstream_id),
+        (names.CALL_REQUEST_ID, call.provider_request_id),
     )
     place = places.get(call.provider)
     if place is not None:
@@ -241,8 +241,8 @@ def _of_call(call: CallEntry, number: int, places: Mapping[str, ProviderPlace]) 
     if call.tokens is not None:
         yield names.CALL_INPUT, call.tokens.input
         yield names.CALL_OUTPUT, call.tokens.output
-    if call.money is not None and call.money.known_total is not None:
-        yield names.CALL_COST, call.money.known_total / _NANO
+    if call.cost is not None and call.cost.known_total is not None:
+        yield names.CALL_COST, call.cost.known_total / _NANO
 
 
 def _of_place(place: ProviderPlace) -> Iterator[tuple[str, Value]]:

@@ -97,7 +97,9 @@ def test_a_settled_record_is_an_entry() -> None:
     assert entry.provider_request_id == "u"
     first, second = entry.calls
     assert (first.kind, first.started, first.ended, first.maybe_billed) == ("timeout", 99_999, 199_999, True)
-    assert second == CallEntry("openai", "gpt-5.1", "p", status=200, started=199_999, upstream_id="u", tokens=tokens)
+    assert second == CallEntry(
+        "openai", "gpt-5.1", "p", status=200, started=199_999, provider_request_id="u", tokens=tokens
+    )
     assert "never kept" not in repr(entry)
 
 
@@ -153,8 +155,8 @@ def test_whom_it_might_have_gone_to_is_known_from_the_beginning() -> None:
     candidates = (CandidateEntry("b/m"), CandidateEntry("a/m", "left out: it rests"))
     record = replace(BEGUN, candidates=candidates, candidates_more=4, status=200)
     for told in (opened_entry(record, "off", None, 1), finalized_entry(record, "off")):
-        assert (told.considered, told.considered_more) == (candidates, 4)
-    assert (finalized_entry(BEGUN, "off").considered, finalized_entry(BEGUN, "off").considered_more) == ((), None)
+        assert (told.candidates, told.candidates_more) == (candidates, 4)
+    assert (finalized_entry(BEGUN, "off").candidates, finalized_entry(BEGUN, "off").candidates_more) == ((), None)
 
 
 def test_what_is_known_of_the_program_is_its_name_unless_somebody_knows_better() -> None:

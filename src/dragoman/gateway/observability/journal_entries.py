@@ -119,8 +119,8 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         size=size,
         facts=facts,
         trace=record.trace,
-        considered=record.candidates,
-        considered_more=record.candidates_more,
+        candidates=record.candidates,
+        candidates_more=record.candidates_more,
     )
 
 
