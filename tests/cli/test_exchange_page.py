@@ -92,6 +92,6 @@ def test_whom_it_might_have_gone_to_is_a_table() -> None:
     told = replace(entry(1), candidates=CANDIDATES, candidates_more=4)
     assert EIGHTY in "\n".join(page_lines(told, terminal=True, width=80)) + "\n"
     assert "CANDIDATE" not in "\n".join(page_lines(entry(1), terminal=True, width=80))
-    hostile = replace(told, candidates=(CandidateEntry(HOSTILE[:256], "left out: it rests"),))
+    hostile = replace(told, candidates=(CandidateEntry(HOSTILE[:256], "left out: in cooldown"),))
     for width in (80, 140):
         assert "\x1b" not in "".join(page_lines(hostile, terminal=True, width=width))

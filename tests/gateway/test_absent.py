@@ -135,7 +135,7 @@ def test_route_shows_who_is_left_out() -> None:
         assert told["candidates"][-1] == {  # type: ignore[index]
             "target": "gone/m",
             "place": None,
-            "standing": "absent",
+            "health": "absent",
             "left_out": {"filter": "absent", "why": "its provider is not set up here"},
         }
 

@@ -47,7 +47,7 @@ PRICES = {
     "messages/m": Override(rates=Rates(input=10**6, output=10**6), context_window=1000),
 }
 
-LAST_RESORT = "deprioritized: it is in cooldown, and asked if all others fail"
+LAST_RESORT = "deprioritized: in cooldown, and asked if all others fail"
 
 
 def settings(port: int) -> Settings:
@@ -67,7 +67,11 @@ def failed(house: House, target: str, times: int) -> None:
 
 
 def suspect(house: House) -> None:
+    """A target failed three seconds ago."""
     failed(house, "chat/m", 1)
+    traffic = house.app.runtime.routing_state
+    later = traffic.clock() + 3.0
+    traffic.clock = lambda: later
 
 
 def resting(house: House) -> None:
@@ -98,7 +102,7 @@ CASES: dict[str, tuple[Callable[[House], None], dict[str, object], list[tuple[st
     "one failed a moment ago": (
         suspect,
         request_of("two"),
-        [("messages/m", ""), ("chat/m", "deprioritized: it failed a moment ago")],
+        [("messages/m", ""), ("chat/m", "deprioritized: failed 3 s ago")],
     ),
     "one rests": (resting, request_of("two"), [("messages/m", ""), ("chat/m", LAST_RESORT)]),
     "one is too dear, and one has no price": (
@@ -127,14 +131,14 @@ CASES: dict[str, tuple[Callable[[House], None], dict[str, object], list[tuple[st
     "the speed of one is known": (
         measured,
         request_of("fast"),
-        [("messages/m", ""), ("chat/m", "deprioritized: it failed a moment ago")],
+        [("messages/m", ""), ("chat/m", "deprioritized: failed 3 s ago")],
     ),
     "one is not set up": (
         suspect,
         request_of("some"),
         [
             ("messages/m", ""),
-            ("chat/m", "deprioritized: it failed a moment ago"),
+            ("chat/m", "deprioritized: failed 3 s ago"),
             ("gone/m", "left out: its provider is not set up here"),
         ],
     ),
@@ -263,7 +267,7 @@ def test_it_is_in_the_file_on_the_page_and_in_an_export(tmp_path: Path) -> None:
         assert [line.split()[:8] for line in shown] == [
             ["#", "CANDIDATE", "PRICE", "TTFT", "TOKENS/S", "LOSSES", "NOTE"],
             ["1", "messages/m", "-", "-", "-", "-"],
-            ["2", "chat/m", "-", "-", "-", "-", "deprioritized:", "it"],
+            ["2", "chat/m", "-", "-", "-", "-", "deprioritized:", "in"],
         ]
         assert fits(seen.raw.replace("\r", "").splitlines(), columns)
     assert on_screen(["db", "check", "--config", "gateway.toml"], tmp_path).status == 0

@@ -60,7 +60,7 @@ WHOLE = replace(
     trace="00-abc",
     candidates=(
         CandidateEntry("anthropic/large", "", 5, 1, 250_000, 80.5),
-        CandidateEntry("ollama/qwen3", "left out: it rests"),
+        CandidateEntry("ollama/qwen3", "left out: in cooldown"),
     ),
     candidates_more=1,
 )
@@ -187,7 +187,7 @@ def test_all_that_is_known_is_told_to_programs(tables: RecordTables) -> None:
         },
         {
             "target": "ollama/qwen3",
-            "why": "left out: it rests",
+            "why": "left out: in cooldown",
             "cost_nano_usd": None,
             "losses": None,
             "first_token_microseconds": None,

@@ -80,7 +80,7 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
 
 
 def test_whom_an_exchange_might_have_gone_to_is_told_by_names_in_both_forms() -> None:
-    candidates = (CandidateEntry("b/m", "", 5, 0, 250_000, 80.5), CandidateEntry("a/m", "left out: it rests"))
+    candidates = (CandidateEntry("b/m", "", 5, 0, 250_000, 80.5), CandidateEntry("a/m", "left out: in cooldown"))
     known = [replace(entry(1), candidates=candidates, candidates_more=3), entry(2)]
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(each, AssignedThread()) for each in known])
@@ -89,7 +89,7 @@ def test_whom_an_exchange_might_have_gone_to_is_told_by_names_in_both_forms() ->
         text = b"".join(as_csv(csv_names(), exchanges(exports, 0, EVER))).decode()
     assert ranked["candidates"] == [
         {"target": "b/m", "cost": 5, "losses": 0, "first_token": 250_000, "rate": 80.5},
-        {"target": "a/m", "why": "left out: it rests"},
+        {"target": "a/m", "why": "left out: in cooldown"},
     ]
     assert ranked["candidates_more"] == 3
     assert not [name for name in calm if name.startswith("candidates")]

@@ -27,7 +27,7 @@ def test_an_entry_comes_back_as_it_was() -> None:
         calls=(CallEntry("openai", "gpt", "openai-chat", tokens=TokenCounts(input=5)),),
         losses=(LossEntry("sampling", "dropped", "sampling.seed"),),
         facts=ExchangeFacts(session="s", shape=Shape(instructions=3)),
-        candidates=(CandidateEntry("a/m", "left out: it rests", 5, 1, 250_000, 80.5), CandidateEntry("b/m")),
+        candidates=(CandidateEntry("a/m", "left out: in cooldown", 5, 1, 250_000, 80.5), CandidateEntry("b/m")),
         candidates_more=2,
     )
     assert msgspec.json.decode(msgspec.json.encode(entry), type=JournalEntry) == entry

@@ -58,7 +58,7 @@ def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> No
 
 
 def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_without_it() -> None:
-    candidates = (CandidateEntry("b/m", "", 5), CandidateEntry("a/m", "left out: it rests"))
+    candidates = (CandidateEntry("b/m", "", 5), CandidateEntry("a/m", "left out: in cooldown"))
     row = dict(
         zip(COLUMNS, row_of(replace(entry(1), candidates=candidates, candidates_more=1), AssignedThread()), strict=True)
     )

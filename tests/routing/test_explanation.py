@@ -42,8 +42,8 @@ def test_a_plan_reads_as_a_page() -> None:
     assert explain(plan(line(A, B, C, policy="cheapest"), Requirements(size=10), view, DICE)) == (
         "b/m leads: it is the cheapest for this request (cheapest)",
         "1. b/m: healthy; costs about $0.0125; window of 128000 tokens",
-        "2. a/m: deprioritized, it failed a moment ago; suspect for 5 s; costs about $0.001",
-        "3. c/m: deprioritized, it is in cooldown, and asked if all others fail; cooldown for 5 s; price unknown",
+        "2. a/m: deprioritized, failed 5 s ago; suspect for 5 s; costs about $0.001",
+        "3. c/m: deprioritized, in cooldown, and asked if all others fail; cooldown for 5 s; price unknown",
     )
 
 
@@ -61,8 +61,8 @@ def test_a_record_has_a_plan_in_the_same_words() -> None:
     assert candidate_entries(made, ["gone/arn:aws:bedrock:eu-west-1:123456789012:model/x"]) == (
         (
             CandidateEntry("b/m", "", 12_500_000),
-            CandidateEntry("a/m", "deprioritized: it failed a moment ago", 1_000_000),
-            CandidateEntry("c/m", "deprioritized: it is in cooldown, and asked if all others fail"),
+            CandidateEntry("a/m", "deprioritized: failed 5 s ago", 1_000_000),
+            CandidateEntry("c/m", "deprioritized: in cooldown, and asked if all others fail"),
             CandidateEntry("gone/model/x", "left out: its provider is not set up here"),
         ),
         None,

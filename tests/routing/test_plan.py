@@ -234,7 +234,7 @@ def test_pitfall_347_if_all_rest_those_that_nobody_tries_take_turns() -> None:
     }
     turns = [plan(line(A, B, C), NEEDS, seen(standings=standings, turn=turn), DICE) for turn in range(4)]
     assert [(names(made), made.why) for made in turns] == [("a b c", Why.WAKES), ("c b a", Why.WAKES)] * 2
-    assert explain(turns[1])[0] == "c/m leads: all rest, and it is its turn to be tried (fallback)"
+    assert explain(turns[1])[0] == "c/m leads: all are in cooldown, and it is its turn to be tried (fallback)"
     # Whoever cannot be asked at all is not woken, and one that is being tried only if there is no other.
     made = plan(line(A, B, C), Requirements(size=1, refused={"c/m": "no"}), seen(standings=standings, turn=1), DICE)
     assert names(made) == "a b"
@@ -249,7 +249,7 @@ def test_after_its_rest_one_request_tries_it_in_its_place() -> None:
     view = seen(standings={"a": HealthState(HealthLevel.COOLDOWN, NOW - 1)})
     made = plan(line(A, B), NEEDS, view, DICE)
     assert names(made) == "a b"
-    assert "tried again after a rest" in explain(made)[1]
+    assert "tried again after a cooldown" in explain(made)[1]
 
 
 @given(POLICY_NAMES, ANY_NEEDS, worlds(), ALL_DICE)

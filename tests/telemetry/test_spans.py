@@ -151,13 +151,13 @@ def test_every_try_is_told_with_what_became_of_it() -> None:
 def test_whom_it_might_have_gone_to_is_told_where_somebody_had_to_be_ranked() -> None:
     found = (
         CandidateEntry("anthropic/claude-sonnet-5", cost=1_500_000, first_token=200_000, rate=80.0),
-        CandidateEntry("openai/gpt-5.1", "deprioritized: it failed a moment ago", cost=2_000_000),
+        CandidateEntry("openai/gpt-5.1", "deprioritized: failed 3 s ago", cost=2_000_000),
         CandidateEntry(f"any/{'m' * 5000}", "left out: it takes no tools"),
     )
     said = told(replace(WHOLE, candidates=found, candidates_more=3))[0].attributes
     assert said["dragoman.candidates"] == (
         "anthropic/claude-sonnet-5",
-        "openai/gpt-5.1 (deprioritized: it failed a moment ago)",
+        "openai/gpt-5.1 (deprioritized: failed 3 s ago)",
         f"any/{'m' * 196} (left out: it takes no tools)",
     )
     assert said["dragoman.candidates_more"] == 3

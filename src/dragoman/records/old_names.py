@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import CallEntry, JournalEntry, LossEntry
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, JournalEntry, LossEntry
 
 if TYPE_CHECKING:
     from dragoman.records.rows import RecordDetails
@@ -37,6 +37,20 @@ OUTCOMES = {
     "ours": "gateway_error",
     "left": "client_disconnected",
 }
+# What a plan wrote about candidates.
+REASONS = {
+    "left out: it rests": "left out: in cooldown",
+    "behind: its window may be too small": "deprioritized: its window may be too small",
+    "behind: it failed a moment ago": "deprioritized: failed a moment ago",
+    "behind: it has only just come back, and gets some of the requests": (
+        "deprioritized: it has only just come back, and gets some of the requests"
+    ),
+    "behind: all its slots are taken": "deprioritized: all its slots are taken",
+    "behind: all its keys rest": "deprioritized: all its keys are in cooldown",
+    "behind: it is in cooldown, and asked if all others fail": (
+        "deprioritized: in cooldown, and asked if all others fail"
+    ),
+}
 # Features of losses.
 FEATURES = {
     "thinking_seal": "thinking_signature",
@@ -58,6 +72,9 @@ def with_current_names(stored: _Stored) -> _Stored:
     for loss in stored.losses:
         if loss.feature in FEATURES:
             return _renamed(stored)
+    for candidate in stored.considered:
+        if candidate.why in REASONS:
+            return _renamed(stored)
     return stored
 
 
@@ -66,6 +83,7 @@ def _renamed(stored: _Stored) -> _Stored:
         stored,
         calls=tuple([_call(call) for call in stored.calls]),
         losses=tuple([_loss(loss) for loss in stored.losses]),
+        considered=tuple([_candidate(candidate) for candidate in stored.considered]),
     )
 
 
@@ -75,3 +93,7 @@ def _call(call: CallEntry) -> CallEntry:
 
 def _loss(loss: LossEntry) -> LossEntry:
     return replace(loss, feature=FEATURES.get(loss.feature, loss.feature))
+
+
+def _candidate(candidate: CandidateEntry) -> CandidateEntry:
+    return replace(candidate, why=REASONS.get(candidate.why, candidate.why))

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dragoman.prices.money import dollars
 from dragoman.records.journal_entry import CandidateEntry
 from dragoman.routing.candidate import Candidate, Deprioritized, Filter, Plan, Why
+from dragoman.routing.health import SUSPICION
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
@@ -18,7 +19,7 @@ LEADS = {
     Why.AFFINITY: "the conversation is there",
     Why.ALONE: "nobody knows who keeps what the request refers to, and it is the first who may",
     Why.EXPLORED: "the least is known of its speed, and now and then somebody must look",
-    Why.WAKES: "all rest, and it is its turn to be tried",
+    Why.WAKES: "all are in cooldown, and it is its turn to be tried",
 }
 LEFT_OUT = {
     Filter.TOOLS: "it takes no tools",
@@ -33,18 +34,19 @@ LEFT_OUT = {
     Filter.STRICT: "something would be lost, and strict forbids that",
     Filter.STORED_ELSEWHERE: "another provider keeps what the request refers to",
     Filter.OTHER_MODEL: "its model is another one",
-    Filter.COOLDOWN: "it rests",
+    Filter.COOLDOWN: "in cooldown",
     Filter.ALONE: "only one target is asked for what nobody knows the keeper of",
 }
 # Why a target is left out whose provider is not there.
 ABSENT = "its provider is not set up here"
+# Why a target is tried after others; of one that failed, with whole seconds since then.
 DEPRIORITIZED = {
     Deprioritized.TIGHT: "its window may be too small",
-    Deprioritized.SUSPECT: "it failed a moment ago",
+    Deprioritized.SUSPECT: "failed {seconds} s ago",
     Deprioritized.SLOW_START: "it has only just come back, and gets some of the requests",
     Deprioritized.BUSY: "all its slots are taken",
-    Deprioritized.NO_KEY: "all its keys rest",
-    Deprioritized.COOLDOWN: "it is in cooldown, and asked if all others fail",
+    Deprioritized.NO_KEY: "all its keys are in cooldown",
+    Deprioritized.COOLDOWN: "in cooldown, and asked if all others fail",
 }
 
 # So many candidates are written down one by one, with so many letters of their names, which clients may choose.
@@ -61,7 +63,7 @@ def candidate_entries(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[C
 
     What a translation said of a request stays out of it, since that may be the client's own words.
     """
-    entries = [_candidate_entry(candidate) for candidate in in_order(plan)[:_MAX_CANDIDATES]]
+    entries = [_candidate_entry(candidate, plan.now) for candidate in in_order(plan)[:_MAX_CANDIDATES]]
     entries += [
         CandidateEntry(printable_target(name)[:_MAX_NAME_LENGTH], f"left out: {ABSENT}")
         for name in [*missed][: _MAX_CANDIDATES - len(entries)]
@@ -101,6 +103,17 @@ def reason(candidate: Candidate, plan: Plan) -> str:
     return f"{LEFT_OUT[left_out]}: {detail}" if detail else LEFT_OUT[left_out]
 
 
+def why_deprioritized(candidate: Candidate, now: float) -> str:
+    """Why a candidate is tried after others that the policy ranks lower; empty if it is not."""
+    cause = candidate.deprioritized
+    if cause is None:
+        return ""
+    if cause is not Deprioritized.SUSPECT:
+        return DEPRIORITIZED[cause]
+    # A target is suspect for this long after its last failure.
+    return DEPRIORITIZED[cause].format(seconds=int(max(SUSPICION - (candidate.health.until - now), 0.0)))
+
+
 def because(plan: Plan, *, randomized: bool = True) -> str:
     """Why the first leads; `randomized` says that dice were."""
     if not plan.order:
@@ -114,7 +127,7 @@ def because(plan: Plan, *, randomized: bool = True) -> str:
     return f"{policy.chosen} that is neither left out nor deprioritized" if moved else policy.chosen
 
 
-def _candidate_entry(candidate: Candidate) -> CandidateEntry:
+def _candidate_entry(candidate: Candidate, now: float) -> CandidateEntry:
     target, cost, speed = candidate.target, candidate.cost, candidate.speed
     first = rate = None
     if speed is not None and speed.samples > 0:
@@ -122,7 +135,7 @@ def _candidate_entry(candidate: Candidate) -> CandidateEntry:
         rate = round(speed.rate, 2) if 0 < speed.rate < _LIMIT else None
     return CandidateEntry(
         f"{target.provider.name}/{target.printable_model}"[:_MAX_NAME_LENGTH],
-        _why(candidate),
+        _why(candidate, now),
         cost if cost is not None and cost <= _MAX_INTEGER else None,
         candidate.losses,
         first,
@@ -130,11 +143,11 @@ def _candidate_entry(candidate: Candidate) -> CandidateEntry:
     )
 
 
-def _why(candidate: Candidate) -> str:
+def _why(candidate: Candidate, now: float) -> str:
     """Why it is not asked, or not before others, without anything that was said of the request."""
     if candidate.left_out is not None:
         return f"left out: {LEFT_OUT[candidate.left_out]}"
-    return "" if candidate.deprioritized is None else f"deprioritized: {DEPRIORITIZED[candidate.deprioritized]}"
+    return "" if candidate.deprioritized is None else f"deprioritized: {why_deprioritized(candidate, now)}"
 
 
 def _first(plan: Plan) -> str:
@@ -147,7 +160,7 @@ def _first(plan: Plan) -> str:
 def _described(candidate: Candidate, plan: Plan) -> str:
     parts = [
         reason(candidate, plan),
-        f"deprioritized, {DEPRIORITIZED[candidate.deprioritized]}"
+        f"deprioritized, {why_deprioritized(candidate, plan.now)}"
         if candidate.deprioritized is not None and candidate.left_out is None
         else "",
         _health(candidate.health, plan.now),
@@ -160,7 +173,9 @@ def _health(health: HealthState, now: float) -> str:
     left = health.until - now
     if health.level is HealthLevel.HEALTHY or not left > 0:
         return (
-            "healthy" if health.level not in (HealthLevel.COOLDOWN, HealthLevel.PROBING) else "tried again after a rest"
+            "healthy"
+            if health.level not in (HealthLevel.COOLDOWN, HealthLevel.PROBING)
+            else "tried again after a cooldown"
         )
     return f"{health.level.value} for {left:.3g} s"
 

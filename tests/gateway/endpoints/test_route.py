@@ -136,6 +136,7 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         now = traffic.clock()
         traffic.speeds.record_response("messages/m", 100, now - 30.0, seconds=2.0, tokens=100.0, first=0.5)
         traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now, now - 1.0)
+        traffic.clock = lambda: now + 3.0
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
         assert told["because"] == "it is the first of the line that is neither left out nor deprioritized"
@@ -146,18 +147,18 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         assert 30.0 <= speed["age"] < 60.0
         assert (second["health"], second["deprioritized"]) == (
             "suspect",
-            {"health": "suspect", "why": "it failed a moment ago"},
+            {"cause": "suspect", "why": "failed 3 s ago"},
         )
         for begun in range(5):
             traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now + begun / 100, now + begun / 100)
         quick = rows(asked(house, "two"))[1]
-        why = "it is in cooldown, and asked if all others fail"
-        assert (quick["left_out"], quick["deprioritized"]) == (None, {"health": "cooldown", "why": why})
+        why = "in cooldown, and asked if all others fail"
+        assert (quick["left_out"], quick["deprioritized"]) == (None, {"cause": "cooldown", "why": why})
         traffic.health.reset("chat/m", now)
         traffic.health.record("chat/m", AttemptOutcome.FIRST_BYTE_TIMEOUT, now + 20.0, now)
         resting = rows(asked(house, "two"))[1]
         assert (resting["health"], resting["left_out"]) == ("cooldown", None)
-        assert resting["deprioritized"] == {"health": "cooldown", "why": why}
+        assert resting["deprioritized"] == {"cause": "cooldown", "why": why}
         # A name without a choice is asked however its target stands.
         alone = asked(house, "chat/m")
         assert (alone["chosen"], alone["because"]) == ("chat/m", "the name has no other target")
@@ -174,7 +175,7 @@ def test_one_that_has_only_just_come_back_is_told_as_what_most_requests_find() -
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
         why = "it has only just come back, and gets some of the requests"
-        assert rows(told)[1]["deprioritized"] == {"health": "slow_start", "why": why}
+        assert rows(told)[1]["deprioritized"] == {"cause": "slow_start", "why": why}
 
 
 def test_no_dice_are_rolled_no_turn_is_taken_and_no_conversation_is_kept_alive() -> None:

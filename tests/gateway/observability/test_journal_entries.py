@@ -152,7 +152,7 @@ def test_what_is_opened_says_whom_it_was_put_to() -> None:
 
 
 def test_whom_it_might_have_gone_to_is_known_from_the_beginning() -> None:
-    candidates = (CandidateEntry("b/m"), CandidateEntry("a/m", "left out: it rests"))
+    candidates = (CandidateEntry("b/m"), CandidateEntry("a/m", "left out: in cooldown"))
     record = replace(BEGUN, candidates=candidates, candidates_more=4, status=200)
     for told in (opened_entry(record, "off", None, 1), finalized_entry(record, "off")):
         assert (told.candidates, told.candidates_more) == (candidates, 4)

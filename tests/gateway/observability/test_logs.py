@@ -290,14 +290,14 @@ def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> N
 def test_those_that_were_ranked_are_told_with_what_was_known_of_them() -> None:
     candidates = (
         CandidateEntry("a/m", "", 1_500_000, 0, 250_000, 80.5),
-        CandidateEntry("b/" + "m" * 500, "left out: it rests"),
+        CandidateEntry("b/" + "m" * 500, "left out: in cooldown"),
     )
     out = io.StringIO()
     Log(out, json=True).exchange(replace(record(), candidates=candidates, candidates_more=3))
     line = only(out)
     assert line["candidates"] == [
         {"target": "a/m", "cost": "0.0015", "losses": 0, "first_token": 0.25, "tokens_per_second": 80.5},
-        {"target": "b/" + "m" * 118, "reason": "left out: it rests"},
+        {"target": "b/" + "m" * 118, "reason": "left out: in cooldown"},
     ]
     assert line["candidates_more"] == 3
 

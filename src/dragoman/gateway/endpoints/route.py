@@ -46,7 +46,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import RequestFeatures
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.routing.candidate import Candidate, Filter, Plan, Ranked, Why
-from dragoman.routing.explanation import ABSENT, DEPRIORITIZED, because, in_order, printable_target, reason
+from dragoman.routing.explanation import ABSENT, because, in_order, printable_target, reason, why_deprioritized
 from dragoman.routing.needs import Requirements
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -290,7 +290,7 @@ def _candidate(
         else {"filter": candidate.left_out.value, "why": reason(candidate, plan)},
         "deprioritized": None
         if candidate.deprioritized is None or candidate.left_out is not None
-        else {"health": candidate.deprioritized.value, "why": DEPRIORITIZED[candidate.deprioritized]},
+        else {"cause": candidate.deprioritized.value, "why": why_deprioritized(candidate, plan.now)},
     }
 
 

@@ -217,7 +217,7 @@ class RetryState:
         """What is told if nobody can be asked."""
         if self._unavailable and self._routing_state is not None:
             wait = max(1, math.ceil(min(self._routing_state.wakes_in(target) for target in self._unavailable)))
-            return Overloaded(f"all targets of {printable(self.name)} rest", waited=0.0, retry_after=wait)
+            return Overloaded(f"all targets of {printable(self.name)} are in cooldown", waited=0.0, retry_after=wait)
         plan = self._plan
         candidates = () if plan is None else [(each.target, reason(each, plan)) for each in plan.candidates]
         filters = [(target, why) for target, why in candidates if why]
