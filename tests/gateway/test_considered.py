@@ -68,10 +68,11 @@ def failed(house: House, target: str, times: int) -> None:
 
 def suspect(house: House) -> None:
     """A target failed three seconds ago."""
-    failed(house, "chat/m", 1)
     traffic = house.app.runtime.routing_state
-    later = traffic.clock() + 3.0
-    traffic.clock = lambda: later
+    now = traffic.clock()
+    traffic.clock = lambda: now
+    failed(house, "chat/m", 1)
+    traffic.clock = lambda: now + 3.0
 
 
 def resting(house: House) -> None:

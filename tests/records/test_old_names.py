@@ -47,9 +47,9 @@ def test_an_old_feature_is_read_by_its_new_name_and_its_neighbours_stay(old: str
 def test_an_old_text_about_a_candidate_is_read_in_todays_words(old: str, new: str) -> None:
     stored = (CandidateEntry("a/m", "", 5), CandidateEntry("b/m", old, 7, 1, 250_000, 80.5))
     expected = (stored[0], replace(stored[1], why=new))
-    journaled = replace(entry(1), considered=stored)
-    assert with_current_names(journaled) == replace(journaled, considered=expected)
-    assert with_current_names(RecordDetails(considered=stored)) == RecordDetails(considered=expected)
+    journaled = replace(entry(1), candidates=stored)
+    assert with_current_names(journaled) == replace(journaled, candidates=expected)
+    assert with_current_names(RecordDetails(candidates=stored)) == RecordDetails(considered=expected)
 
 
 def test_what_holds_no_old_name_is_not_copied() -> None:
@@ -59,6 +59,6 @@ def test_what_holds_no_old_name_is_not_copied() -> None:
         outcome="refused",
         calls=(CallEntry("a", "m", "openai-chat", "content_refused"),),
         losses=(LossEntry("cache_breakpoint", "dropped", "cache"),),
-        considered=(CandidateEntry("a/m", "deprioritized: failed 3 s ago"),),
+        candidates=(CandidateEntry("a/m", "deprioritized: failed 3 s ago"),),
     )
     assert with_current_names(current) is current

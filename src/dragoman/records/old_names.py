@@ -72,7 +72,7 @@ def with_current_names(stored: _Stored) -> _Stored:
     for loss in stored.losses:
         if loss.feature in FEATURES:
             return _renamed(stored)
-    for candidate in stored.considered:
+    for candidate in stored.candidates:
         if candidate.why in REASONS:
             return _renamed(stored)
     return stored
@@ -83,7 +83,7 @@ def _renamed(stored: _Stored) -> _Stored:
         stored,
         calls=tuple([_call(call) for call in stored.calls]),
         losses=tuple([_loss(loss) for loss in stored.losses]),
-        considered=tuple([_candidate(candidate) for candidate in stored.considered]),
+        candidates=tuple([_candidate(candidate) for candidate in stored.candidates]),
     )
 
 
