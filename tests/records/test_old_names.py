@@ -49,7 +49,7 @@ def test_an_old_text_about_a_candidate_is_read_in_todays_words(old: str, new: st
     expected = (stored[0], replace(stored[1], why=new))
     journaled = replace(entry(1), candidates=stored)
     assert with_current_names(journaled) == replace(journaled, candidates=expected)
-    assert with_current_names(RecordDetails(candidates=stored)) == RecordDetails(considered=expected)
+    assert with_current_names(RecordDetails(candidates=stored)) == RecordDetails(candidates=expected)
 
 
 def test_what_holds_no_old_name_is_not_copied() -> None:
