@@ -105,7 +105,7 @@ def test_who_waits_gets_the_slot_that_is_given_back_and_its_wait_is_told() -> No
 
 def test_pitfall_370_keys_take_turns_and_a_full_queue_refuses_at_once() -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(1, queue=6))
+        admission = make(AdmissionLimits(1, queue_size=6))
         busy = slot(admission)
         order: list[str] = []
 
@@ -130,7 +130,7 @@ def test_pitfall_370_keys_take_turns_and_a_full_queue_refuses_at_once() -> None:
 
 def test_pitfall_370_a_pile_up_of_one_key_keeps_nobody_else_out() -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(1, queue=4))
+        admission = make(AdmissionLimits(1, queue_size=4))
         busy = slot(admission)
         many = [await started(entered(admission, "many")) for _ in range(4)]
         other = await started(entered(admission, "other"))
@@ -158,7 +158,7 @@ def test_pitfall_370_a_pile_up_of_one_key_keeps_nobody_else_out() -> None:
 @pytest.mark.parametrize(("deadline", "seconds"), [(1e9, 30), (7, 7)], ids=["the queue's time", "the exchange's"])
 def test_nobody_waits_beyond_the_end_of_its_time(deadline: float, seconds: float) -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(1, queue_time=30))
+        admission = make(AdmissionLimits(1, queue_timeout=30))
         busy = slot(admission)
         with pytest.raises(Overloaded) as caught:
             await entered(admission, deadline=deadline)
@@ -172,7 +172,7 @@ def test_nobody_waits_beyond_the_end_of_its_time(deadline: float, seconds: float
 
 def test_pitfall_371_the_deadline_of_the_queue_does_not_end_the_call_and_expired_entries_never_start() -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(1, queue_time=5))
+        admission = make(AdmissionLimits(1, queue_timeout=5))
         busy = slot(admission)
         lucky = await started(entered(admission))
         late = await started(entered(admission))
@@ -201,7 +201,7 @@ def test_pitfall_371_an_entry_whose_timer_is_late_does_not_start_either() -> Non
     async def dialogue() -> None:
         clock = Clock()
         admission = Admission(clock, lambda: 0.0)
-        admission.set_limits({"p": AdmissionLimits(1, queue_time=5)})
+        admission.set_limits({"p": AdmissionLimits(1, queue_timeout=5)})
         busy = slot(admission)
         late = await started(entered(admission))
         # The loop stood still, and no timer has fired.
@@ -274,7 +274,7 @@ def test_a_slot_that_is_garbage_is_given_back(elsewhere: bool) -> None:
 
 def test_pitfall_372_streams_cut_at_random_points_leave_no_slot() -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(20, queue=300, queue_time=10))
+        admission = make(AdmissionLimits(20, queue_size=300, queue_timeout=10))
         chance = random.Random(372)
         ends: Counter[str] = Counter()
 
@@ -327,7 +327,7 @@ def test_pitfall_373_a_fall_back_has_one_slot_at_a_time() -> None:
 @pytest.mark.parametrize("protocol", [MESSAGES, CHAT, RESPONSES])
 def test_pitfall_341_342_374_the_error_is_our_own_and_says_that_nothing_was_sent(protocol: str) -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(1, queue=0))
+        admission = make(AdmissionLimits(1, queue_size=0))
         busy = slot(admission)
         with pytest.raises(Overloaded) as caught:
             admission.enter("p", "k")
@@ -351,7 +351,7 @@ def test_pitfall_341_342_374_the_error_is_our_own_and_says_that_nothing_was_sent
 @pytest.mark.parametrize("known", [False, True], ids=["of calls unknown", "of calls known"])
 def test_pitfall_381_who_waits_as_long_as_told_succeeds(known: bool, dice: float) -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(4, queue=8, queue_time=10), dice)
+        admission = make(AdmissionLimits(4, queue_size=8, queue_timeout=10), dice)
 
         async def work(seconds: float = 2) -> float:
             one = await entered(admission)
@@ -383,7 +383,7 @@ def test_pitfall_381_who_waits_as_long_as_told_succeeds(known: bool, dice: float
 def test_at_three_times_the_load_as_many_are_served_as_can_be_and_nobody_waits_too_long() -> None:
     async def dialogue() -> None:
         # Ten calls of a second at a time: ten a second. Thirty come, for five minutes.
-        admission = make(AdmissionLimits(10, queue=20, queue_time=5), 0.5)
+        admission = make(AdmissionLimits(10, queue_size=20, queue_timeout=5), 0.5)
         done = refused = 0
         longest = 0.0
 
@@ -416,14 +416,14 @@ def test_at_three_times_the_load_as_many_are_served_as_can_be_and_nobody_waits_t
 
 def test_limits_may_change_while_calls_are_made_and_others_wait() -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(1, queue=3))
+        admission = make(AdmissionLimits(1, queue_size=3))
         slots = [slot(admission)]
         waiting = [await started(entered(admission)) for _ in range(3)]
-        admission.set_limits({"p": AdmissionLimits(2, queue=3)})
+        admission.set_limits({"p": AdmissionLimits(2, queue_size=3)})
         slots.append(await waiting[0])
         assert load(admission) == Load(2, 2, 2)
         # Fewer: nobody loses anything, and nobody is let in until there is room.
-        admission.set_limits({"p": AdmissionLimits(1, queue=1)})
+        admission.set_limits({"p": AdmissionLimits(1, queue_size=1)})
         with pytest.raises(Overloaded):
             admission.enter("p", "another key")
         slots.pop().release()
@@ -459,7 +459,7 @@ def test_workers_share_the_limits(whole: AdmissionLimits, workers: int, part: Ad
 
 def test_waits_of_every_end_leave_nothing_for_the_collector() -> None:
     async def dialogue() -> None:
-        admission = make(AdmissionLimits(1, queue=2, queue_time=5))
+        admission = make(AdmissionLimits(1, queue_size=2, queue_timeout=5))
 
         async def wait(number: int) -> None:
             try:

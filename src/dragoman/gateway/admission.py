@@ -27,13 +27,15 @@ class AdmissionLimits(Struct, frozen=True):
     """The limits of one provider: calls at a time, how many may wait for one, and for how many seconds."""
 
     concurrency: int
-    queue: int = 256
-    queue_time: float = 30.0
+    queue_size: int = 256
+    queue_timeout: float = 30.0
 
 
 def divided(limits: AdmissionLimits, workers: int) -> AdmissionLimits:
     """The part of the limits that each of several workers has; at least one call."""
-    return AdmissionLimits(max(1, limits.concurrency // workers), -(-limits.queue // workers), limits.queue_time)
+    return AdmissionLimits(
+        max(1, limits.concurrency // workers), -(-limits.queue_size // workers), limits.queue_timeout
+    )
 
 
 class Load(Struct, frozen=True):
@@ -174,9 +176,9 @@ class _Gate:
         if limits is None or self.calls < limits.concurrency:
             self.calls += 1
             return Slot(self, now, 0.0)
-        if len(self._waiting) >= limits.queue:
-            self._make_room(key, limits.queue)
-        place = QueuePlace(self, key, now, min(deadline, now + limits.queue_time))
+        if len(self._waiting) >= limits.queue_size:
+            self._make_room(key, limits.queue_size)
+        place = QueuePlace(self, key, now, min(deadline, now + limits.queue_timeout))
         self._waiting.append(key, place)
         return place
 
@@ -237,7 +239,7 @@ class _Gate:
         limits = self.limits
         if limits is None:
             return 1
-        seconds = limits.queue_time
+        seconds = limits.queue_timeout
         if self._mean:
             seconds = min(seconds, (len(self._waiting) + 1) * self._mean / limits.concurrency)
         return max(1, math.ceil(seconds * (1 + self._rng() / 4)))
