@@ -64,7 +64,7 @@ def steps(address: str, port: int) -> Iterator[Step]:
         " | grep x-dragoman",
     )
     yield Step("a look with a browser", f"curl -sS http://{address}/ -H 'accept: text/html' | head -n 20")
-    yield Step("the same for programs", f"curl -sS http://{address}/")
+    yield Step("the same, machine-readable", f"curl -sS http://{address}/")
     yield Step("which version", "dragoman --version")
     yield Step("what there is", "dragoman")
     yield Step("a slip of the finger", "dragoman lauch claude", 2)

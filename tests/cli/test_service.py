@@ -305,7 +305,7 @@ def test_pitfall_625_what_the_service_has_not_is_named(installed: FakeInit) -> N
         status, out, _ = service(installed, "status", OPENAI_API_KEY="sk-another-one", GROQ_API_KEY="gsk-0123456789")
         assert status == 1
         assert "the configuration names environment variables that the service does not have: MORE_KEY" in out
-        assert "set in this shell, and not so for the service: OPENAI_API_KEY, GROQ_API_KEY" in out
+        assert "set in this shell, and missing or different for the service: OPENAI_API_KEY, GROQ_API_KEY" in out
         status, out, _ = service(installed, "status", "--json")
         told = json.loads(out)
         assert (told["running"], told["wrong"]) == (True, 1)

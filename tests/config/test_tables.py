@@ -13,7 +13,7 @@ from dragoman.config.toml_lines import Lines
 from dragoman.config.values import ValueType
 from dragoman.errors import ConfigErrors
 
-SWITCH = ValueType(type_name="true or false", example="true", read=values.read_boolean)
+SWITCH = ValueType(type_name="boolean", example="true", read=values.read_boolean)
 PORT = ValueType(type_name="a port", example="8484", read=values.integer(0, 65535))
 KINDS: dict[str, ValueType[object]] = {"port": PORT, "strict": SWITCH}
 

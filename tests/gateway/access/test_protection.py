@@ -108,7 +108,7 @@ RELOADS: dict[str, tuple[Settings, bool, Settings, str | bool]] = {
     "no table any more, and open": (REVOKED, True, NONE, False),
     "nothing new": (NONE, False, NONE, False),
     "a key of the command line, and still none in the file": (GIVEN, False, GIVEN, True),
-    "a key of the command line, and those of the file gone": (BOTH, False, GIVEN, "keys are asked for"),
+    "a key of the command line, and those of the file gone": (BOTH, False, GIVEN, "keys are required"),
 }
 
 
