@@ -46,7 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "usage",
         help="show what went through the gateway came to",
-        description="Requests, tokens, money, losses, errors and times of what went through the gateway, from sums by "
+        description="Requests, tokens, cost, losses, errors and times of what went through the gateway, from sums by "
         "quarters of an hour, which are kept for ever.",
     )
     parser.add_argument(
