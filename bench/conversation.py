@@ -1,4 +1,4 @@
-"""The conversation that every dialect tells: an agent at work, as plain values.
+"""The conversation that every protocol tells: an agent at work, as plain values.
 
 Conversation
 ├── instructions, tools
@@ -18,7 +18,7 @@ from dragoman.model.jsonvalue import JsonObject
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A tool call and what it gave; `token` is the part of its id that the dialects share."""
+    """A tool call and what it gave; `token` is the part of its id that the protocols share."""
 
     token: str
     name: str
@@ -45,7 +45,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """A whole request, whatever the dialect; it ends with the user's side."""
+    """A whole request, whatever the protocol; it ends with the user's side."""
 
     instructions: tuple[str, ...]
     tools: tuple[Tool, ...]

@@ -32,7 +32,7 @@ _CALL = "8FhJ3aQe6UiWn4ZoCx9vYt2S"
 def frames(stream: str, protocol: str) -> tuple[bytes, ...]:
     """The frames of a stream, each as it stands on the wire."""
     deltas = FRAMES
-    # What the frames around the deltas leave room for is different in each dialect.
+    # What the frames around the deltas leave room for is different in each protocol.
     while len(written := _WRITERS[protocol](_grown(stream, deltas))) > FRAMES:
         deltas -= len(written) - FRAMES
     return tuple(written)

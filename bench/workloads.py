@@ -1,4 +1,4 @@
-"""The same conversations and answers in all three dialects, each as its own clients and servers write them.
+"""The same conversations and answers in all three protocols, each as its own clients and servers write them.
 
 Thinking is native everywhere: signed blocks in Messages, `reasoning_content` in Chat (the field that Chat servers with
 visible reasoning use), reasoning items with encrypted content in Responses. Text is compact JSON in UTF-8.

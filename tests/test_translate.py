@@ -22,7 +22,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_dialect_is_byte_exact(name: str) -> None:
+def test_the_same_protocol_is_byte_exact(name: str) -> None:
     out = translate_request(ODD, source=name, target=name)
     assert out.body == ODD
     assert out.losses == ()
@@ -48,7 +48,7 @@ CLAUDE_BODY: JsonObject = {"model": "m", "max_tokens": 9, "messages": [{"role": 
 CHAT_BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "seed": 7}
 
 
-def test_the_dialect_is_recognised_from_the_shape() -> None:
+def test_the_protocol_is_recognised_from_the_shape() -> None:
     assert translate_request(CHAT_BODY, target=RESPONSES).source == CHAT
     claude: JsonObject = {"model": "m", "max_tokens": 9, "system": "s", "messages": [{"role": "user", "content": "hi"}]}
     assert translate_request(claude, target=RESPONSES).source == MESSAGES
@@ -57,7 +57,7 @@ def test_the_dialect_is_recognised_from_the_shape() -> None:
         translate_request({"model": "m"}, target=CHAT)
 
 
-def test_an_unknown_dialect_is_named_with_the_known_ones() -> None:
+def test_an_unknown_protocol_is_named_with_the_known_ones() -> None:
     with pytest.raises(Exception, match="unknown protocol 'smoke-signals'; known are anthropic-messages, openai-chat"):
         translate_request(CHAT_BODY, target="smoke-signals")
 

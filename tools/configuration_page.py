@@ -85,7 +85,7 @@ A request may say:
 - `x-dragoman-strict: 1`: refuse the request before any provider is called if a loss would change the response. `all`
   refuses every loss. The error names the losses ([what each means](losses.md)).
 - `x-dragoman-report: full`: put the whole ledger at the end of the answer, as its member `dragoman`, or in a stream as
-  a comment. Where both sides speak the same dialect nothing is added.
+  a comment. Where both sides speak the same protocol nothing is added.
 
 An answer tells:
 

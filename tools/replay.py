@@ -6,7 +6,7 @@ python tools/replay.py FOLDER --explained       also what was explained, and why
 python tools/replay.py FOLDER --jobs 2          with two processes
 
 The folder holds recordings as public repositories keep them: cassettes, fixtures, streams. Each answer goes to clients
-of all dialects, whole and streamed, cut at odd places, and comes back in a second turn. What the official SDKs read of
+of all protocols, whole and streamed, cut at odd places, and comes back in a second turn. What the official SDKs read of
 it is compared with a plain reading of the recording that shares no code with the library.
 """
 
@@ -35,7 +35,7 @@ KINDS = {
     "refusals": "an answer that the library could not read",
     "refused requests": "a recorded request that was refused",
     "refused turns": "a second turn that was refused",
-    "relays": "bytes changed between the same dialects",
+    "relays": "bytes changed between the same protocols",
     "cuts": "another cut of the bytes, another answer",
     "errors": "an error not told, told in other words, or made up",
     "texts": "text",

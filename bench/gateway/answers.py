@@ -1,4 +1,4 @@
-"""What the mock provider says, in all three dialects, built before the first request: only the mark is filled in."""
+"""What the mock provider says, in all three protocols, built before the first request: only the mark is filled in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client heard: the text of an answer in its own dialect, how many chunks it came in, and whether it ended well.
+"""What a client heard: the text of an answer in its own protocol, how many chunks it came in, whether it ended well.
 
 Only what is verified is read; the shapes leave everything else out.
 """
@@ -16,7 +16,7 @@ from bench.workloads import CHAT, MESSAGES, RESPONSES
 
 
 class Heard(Struct, frozen=True, kw_only=True):
-    """An answer as far as it is verified; `ended` is whether its dialect's own end was there."""
+    """An answer as far as it is verified; `ended` is whether its protocol's own end was there."""
 
     text: str
     chunks: int
@@ -139,7 +139,7 @@ def _responses_stream(body: bytes) -> Heard:
 
 
 _Reader: TypeAlias = Callable[[bytes], Heard]
-# By dialect, and whether the answer is whole.
+# By protocol, and whether the answer is whole.
 _READERS: dict[tuple[str, bool], _Reader] = {
     (MESSAGES, True): _messages,
     (MESSAGES, False): _messages_stream,

@@ -1,8 +1,8 @@
-"""The mock provider: answers in all three dialects from prebuilt bytes, and is never what is waited for.
+"""The mock provider: answers in all three protocols from prebuilt bytes, and is never what is waited for.
 
 python -m bench.gateway.provider PORT [TLS_PORT CERTIFICATE]
 
-Which dialect is a matter of the path; how, whole, at once or paced, is a letter in the mark that the request carries.
+Which protocol is a matter of the path; how, whole, at once or paced, is a letter in the mark that the request carries.
 """
 
 from __future__ import annotations

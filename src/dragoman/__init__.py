@@ -1,6 +1,6 @@
 """Dragoman: any program that speaks to a language model, to any provider of one.
 
-Three dialects (`anthropic-messages`, `openai-chat`, `openai-responses`), one model of what they say, and a ledger of
+Three protocols (`anthropic-messages`, `openai-chat`, `openai-responses`), one model of what they say, and a ledger of
 what one of them cannot. The public names are these and no others.
 """
 

@@ -1,4 +1,4 @@
-"""The workloads are what they promise: of the promised size, legal in their own dialect, and translatable everywhere.
+"""The workloads are what they promise: of the promised size, legal in their own protocol, and translatable everywhere.
 
 Times are not asserted: they measure the machine.
 """
@@ -37,7 +37,7 @@ ANSWER_TYPES = {MESSAGES: Message, CHAT: ChatCompletion, RESPONSES: Response}
 EVENT_TYPES = {MESSAGES: RawMessageStreamEvent, CHAT: ChatCompletionChunk, RESPONSES: ResponseStreamEvent}
 TYPES: dict[str, dict[str, Any]] = {"request": REQUEST_TYPES, "answer": ANSWER_TYPES, "event": EVENT_TYPES}
 SIZES = {"small": 2_000, "agent": 300_000, "large": 2_000_000}
-# Made of many small messages, whose frame weighs differently in each dialect.
+# Made of many small messages, whose frame weighs differently in each protocol.
 HISTORY = {MESSAGES: 1_500_000, CHAT: 1_130_000, RESPONSES: 1_640_000}
 DIRECTIONS = list(product(PROTOCOLS, PROTOCOLS))
 # What a translation may lose of a conversation that the provider has never seen: its own marks and options, and
@@ -78,7 +78,7 @@ def test_a_request_has_the_promised_size(workload: str, protocol: str) -> None:
 
 
 @pytest.mark.parametrize(("workload", "protocol"), list(product(SCALES, PROTOCOLS)))
-def test_a_request_is_legal_in_its_own_dialect(workload: str, protocol: str) -> None:
+def test_a_request_is_legal_in_its_own_protocol(workload: str, protocol: str) -> None:
     said = json.decode(request(workload, protocol))
     understood = exhausted(adapter("request", protocol).validate_python(said))
     assert isinstance(understood, dict)

@@ -19,7 +19,7 @@ from tests.failover.provider import FaultyProvider
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 from tests.server.process import PATIENCE, looping
 
-# What is wrong with the first target, and the dialect that it speaks, by that of the one behind it.
+# What is wrong with the first target, and the protocol that it speaks, by that of the one behind it.
 FIRST: Mapping[str, tuple[str, str]] = {
     MESSAGES: ("an error first", CHAT),
     CHAT: ("529", RESPONSES),
@@ -31,8 +31,7 @@ FIRST: Mapping[str, tuple[str, str]] = {
 def failing() -> Iterator[Mapping[str, FaultyProvider]]:
     """The first target of each line, by the protocol of the second."""
     providers = {
-        protocol: FaultyProvider(f"bad-{protocol}", dialect, FAULTS[fault])
-        for protocol, (fault, dialect) in FIRST.items()
+        second: FaultyProvider(f"bad-{second}", protocol, FAULTS[fault]) for second, (fault, protocol) in FIRST.items()
     }
     with looping() as loop:
         for provider in providers.values():
@@ -48,7 +47,7 @@ def desk(failing: Mapping[str, FaultyProvider]) -> Iterator[Desk]:
     more = ["", "[models]", *(f'"first-fails/{name}/*" = ["bad-{name}/*", "{MODELS[name]}"]' for name in FIRST)]
     for provider in failing.values():
         table = {
-            "protocol": provider.dialect,
+            "protocol": provider.protocol,
             "base_url": provider.base_url,
             "api_key": provider.key,
             "models": "served",

@@ -81,7 +81,7 @@ def test_discovery_can_be_turned_off(tmp_path: Path) -> None:
     assert list(settings_of(tmp_path, "[server]\ndiscover = false\n", ENVIRON).providers) == ["echo"]
 
 
-def test_echo_speaks_the_dialect_it_is_told(tmp_path: Path) -> None:
+def test_echo_speaks_the_protocol_it_is_told(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, '[providers.echo]\nprotocol = "anthropic-messages"\n')
     assert [endpoint.protocol for endpoint in settings.providers["echo"].endpoints][:2] == [A, C]
 

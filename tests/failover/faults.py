@@ -1,6 +1,6 @@
 """Faults of providers, as data: what each does with a connection or a request, and what is to become of that.
 
-    FAULTS["overloaded"].says(Asked(dialect=MESSAGES, stream=True))   # its reply
+    FAULTS["overloaded"].says(Asked(protocol=MESSAGES, stream=True))   # its reply
 
 `kind` is what became of the attempt (decision 25), `status` what a client hears if there is nobody else: a provider's
 status, which the tables of `tests/gateway/says.py` translate, or 200 where the answer is right.
@@ -87,7 +87,7 @@ class Fault(Struct, frozen=True, kw_only=True):
     spoken: bool = False
     # Whether only a time limit ends it.
     takes_time: bool = False
-    # Whether its stream is against the grammar of its dialect.
+    # Whether its stream is against the grammar of its protocol.
     odd: bool = False
     # Which requests, in their order, are answered right all the same.
     right: Callable[[int], bool] = never

@@ -42,7 +42,7 @@ _FIRST_WORDS = SAID.partition(" ")[0].encode()
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """Who asks whom, and how. `second` is whether a healthy provider of another dialect stands behind.
+    """Who asks whom, and how. `second` is whether a healthy provider of another protocol stands behind.
 
     `line` is another name by which both are asked for.
     """
@@ -61,7 +61,7 @@ class Case(Struct, frozen=True, kw_only=True):
 
     @property
     def other(self) -> str:
-        """The short name of the healthy provider's dialect."""
+        """The short name of the healthy provider's protocol."""
         return NAMES[_ANOTHER[self.provider]]
 
     @property
@@ -91,10 +91,10 @@ class Met(Struct, frozen=True, kw_only=True):
     requests: Mapping[str, range]
 
 
-def name_of(fault: str, dialect: str) -> str:
+def name_of(fault: str, protocol: str) -> str:
     """What a provider is called in the configuration."""
     words = "".join(letter if letter.isalnum() else "-" for letter in fault.lower())
-    return f"{words}-{NAMES[dialect]}".replace("--", "-")
+    return f"{words}-{NAMES[protocol]}".replace("--", "-")
 
 
 def cases(fault: str, *, second: bool = False) -> list[Case]:
@@ -140,7 +140,7 @@ class FailingHouse(Served):
         """Every provider, and `lines` of models."""
         tables = [f'[keys.clients]\nkey = "{GATEWAY_KEY}"\n', PATIENT, f"[timeouts]\nlame_duck = 0\n{timeouts}"]
         for name, provider in self.providers.items():
-            table = {"protocol": provider.dialect, "base_url": provider.base_url, "api_key": provider.key}
+            table = {"protocol": provider.protocol, "base_url": provider.base_url, "api_key": provider.key}
             members = "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
             # A limit that nobody reaches, so that calls are counted.
             tables.append(f'[providers."{name}"]\n{members}models = "served"\nconcurrency = 10_000\n')
@@ -166,7 +166,7 @@ class FailingHouse(Served):
         after = {name: (one.connections, len(one.received)) for name, one in self.providers.items()}
         met: dict[str, Met] = {}
         for fault, found in asked.items():
-            names = [name_of(fault, dialect) for dialect in PROTOCOLS]
+            names = [name_of(fault, protocol) for protocol in PROTOCOLS]
             met[fault] = Met(
                 told=list(islice(told, len(found))),
                 connections={name: after[name][0] - before[name][0] for name in names},
@@ -272,12 +272,12 @@ class FailingHouse(Served):
 
 @contextmanager
 def failing(faults: Mapping[str, Fault], timeouts: str = "", lines: str = "") -> Iterator[FailingHouse]:
-    """A gateway in front of a provider of each dialect for each fault, and of a healthy one of each."""
+    """A gateway in front of a provider of each protocol for each fault, and of a healthy one of each."""
     named = {"good": Fault(kind=AttemptOutcome.ANSWERED, status=200, says=_is_well, right=always), **faults}
     providers = {
-        name_of(fault, dialect): FaultyProvider(name_of(fault, dialect), dialect, named[fault])
+        name_of(fault, protocol): FaultyProvider(name_of(fault, protocol), protocol, named[fault])
         for fault in named
-        for dialect in PROTOCOLS
+        for protocol in PROTOCOLS
     }
     with TemporaryDirectory() as name, looping() as loop:
         house = FailingHouse(loop, providers, Path(name))

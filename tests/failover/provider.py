@@ -15,12 +15,12 @@ _CROWD = 4
 
 
 class FaultyProvider(Provider):
-    """Speaks one dialect, and has a fault. `key` is the only one that it may ever be sent."""
+    """Speaks one protocol, and has a fault. `key` is the only one that it may ever be sent."""
 
-    def __init__(self, name: str, dialect: str, fault: Fault) -> None:
+    def __init__(self, name: str, protocol: str, fault: Fault) -> None:
         super().__init__(self._reply)
         self.name = name
-        self.dialect = dialect
+        self.protocol = protocol
         self.fault = fault
         self.key = f"sk-of-{name}-0123456789abcdef"
         self.connections = 0
@@ -33,7 +33,7 @@ class FaultyProvider(Provider):
     def base_url(self) -> str:
         """Where the gateway is told that it is."""
         scheme = "https" if self.fault.door is Door.PLAIN else "http"
-        path = "" if self.dialect == "anthropic-messages" else "/v1"
+        path = "" if self.protocol == "anthropic-messages" else "/v1"
         return f"{scheme}://127.0.0.1:{self.port}{path}"
 
     @property
@@ -110,5 +110,5 @@ class FaultyProvider(Provider):
         body = received.json()
         HEARD.set(self.heard.setdefault(str(body["model"]), asyncio.Event()))
         return self.fault.says(
-            Asked(dialect=self.dialect, stream=body.get("stream") is True, count=len(self.received) - 1)
+            Asked(protocol=self.protocol, stream=body.get("stream") is True, count=len(self.received) - 1)
         )

@@ -1,4 +1,4 @@
-"""What providers say who fail: replies, by the dialect that they are asked in."""
+"""What providers say who fail: replies, by the protocol that they are asked in."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _ENDINGS = {MESSAGES: 2, CHAT: 3, RESPONSES: 2}
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A request to a provider: in which dialect, whether for a stream, and how many came before it."""
+    """A request to a provider: in which protocol, whether for a stream, and how many came before it."""
 
-    dialect: str
+    protocol: str
     stream: bool
     count: int = 0
 
@@ -51,11 +51,11 @@ def raw(*steps: Step) -> Says:
 def refuses(
     status: int, kinds: tuple[str, str], code: str | None = None, message: str = MESSAGE, **headers: str
 ) -> Says:
-    """An error in the dialect's own form; Messages has no codes."""
+    """An error in the protocol's own form; Messages has no codes."""
 
     def says(asked: Asked) -> Reply:
-        kind = kinds[0] if asked.dialect == MESSAGES else kinds[1]
-        return whole(error_body(asked.dialect, kind, message, code), status, **headers)
+        kind = kinds[0] if asked.protocol == MESSAGES else kinds[1]
+        return whole(error_body(asked.protocol, kind, message, code), status, **headers)
 
     return says
 
@@ -67,10 +67,10 @@ def page(status: int) -> Says:
 
 
 def speaks(*speeches: Callable[[str], bytes], between: Step = 0.0, then: tuple[Step, ...] = ()) -> Says:
-    """A stream: what is said in the dialect's words, with a step between, then what is done."""
+    """A stream: what is said in the protocol's words, with a step between, then what is done."""
 
     def says(asked: Asked) -> Reply:
-        steps: list[Step] = [step for speech in speeches for step in (between, speech(asked.dialect))]
+        steps: list[Step] = [step for speech in speeches for step in (between, speech(asked.protocol))]
         return streamed(*steps[1:], *then)
 
     return says
@@ -83,7 +83,7 @@ def answers(asked: Asked) -> Reply:
 
 def well(asked: Asked, text: str) -> Reply:
     """A right answer with a text."""
-    return streams(asked.dialect, text) if asked.stream else tells(asked.dialect, text)
+    return streams(asked.protocol, text) if asked.stream else tells(asked.protocol, text)
 
 
 def sometimes(right: Callable[[int], bool]) -> Says:
@@ -96,19 +96,19 @@ def sometimes(right: Callable[[int], bool]) -> Says:
 
 def overflow(asked: Asked) -> Reply:
     """The request is too long for the model."""
-    code = None if asked.dialect == MESSAGES else "context_length_exceeded"
+    code = None if asked.protocol == MESSAGES else "context_length_exceeded"
     return refuses(400, WRONG, code, _TOO_LONG)(asked)
 
 
 def content_filter(asked: Asked) -> Reply:
     """Refused for its content; Messages has no code for that."""
-    code = None if asked.dialect == MESSAGES else "content_filter"
+    code = None if asked.protocol == MESSAGES else "content_filter"
     return refuses(400, WRONG, code, "Output blocked by content filtering policy")(asked)
 
 
 def no_money(asked: Asked) -> Reply:
     """The account is empty, in the form that each service has for it."""
-    if asked.dialect == MESSAGES:
+    if asked.protocol == MESSAGES:
         return refuses(400, WRONG, None, "Your credit balance is too low to access the Anthropic API.")(asked)
     return refuses(429, UNPAID, "insufficient_quota")(asked)
 
@@ -116,43 +116,43 @@ def no_money(asked: Asked) -> Reply:
 # Parts of streams.
 
 
-def overloaded(dialect: str) -> bytes:
+def overloaded(protocol: str) -> bytes:
     """An error event that names overload."""
-    return error_frame(dialect, BUSY[0] if dialect == MESSAGES else BUSY[1], MESSAGE, "server_is_overloaded")
+    return error_frame(protocol, BUSY[0] if protocol == MESSAGES else BUSY[1], MESSAGE, "server_is_overloaded")
 
 
-def failed(dialect: str) -> bytes:
+def failed(protocol: str) -> bytes:
     """The event by which a stream says that there will be no answer."""
-    if dialect != RESPONSES:
-        return error_frame(dialect, SERVER[0] if dialect == MESSAGES else SERVER[1], MESSAGE)
+    if protocol != RESPONSES:
+        return error_frame(protocol, SERVER[0] if protocol == MESSAGES else SERVER[1], MESSAGE)
     error: Object = {"code": "server_error", "message": MESSAGE}
     gone: Object = {"status": "failed", "output": [], "error": error, "usage": None, "completed_at": None}
-    response: Object = {**answer(dialect, turn(dialect)), **gone}
-    return as_stream(dialect, [{"type": "response.failed", "response": response, "sequence_number": 0}])
+    response: Object = {**answer(protocol, turn(protocol)), **gone}
+    return as_stream(protocol, [{"type": "response.failed", "response": response, "sequence_number": 0}])
 
 
-def ping(dialect: str) -> bytes:
+def ping(protocol: str) -> bytes:
     """Nothing, so that nobody hangs up."""
-    return b'event: ping\ndata: {"type": "ping"}\n\n' if dialect == MESSAGES else b": ping\n\n"
+    return b'event: ping\ndata: {"type": "ping"}\n\n' if protocol == MESSAGES else b": ping\n\n"
 
 
-def half_an_event(dialect: str) -> bytes:
+def half_an_event(protocol: str) -> bytes:
     """An opening that is cut."""
-    first = frames(dialect)[0]
+    first = frames(protocol)[0]
     return first[: len(first) // 2]
 
 
-def all_but_the_end(dialect: str) -> bytes:
+def all_but_the_end(protocol: str) -> bytes:
     """Every word of an answer, without the frames that say that it is whole."""
-    return b"".join(frames(dialect)[: -_ENDINGS[dialect]])
+    return b"".join(frames(protocol)[: -_ENDINGS[protocol]])
 
 
-def opened_twice(dialect: str) -> bytes:
+def opened_twice(protocol: str) -> bytes:
     """A right answer whose opening comes again."""
-    return opening(dialect) + b"".join(frames(dialect))
+    return opening(protocol) + b"".join(frames(protocol))
 
 
 def half_a_body(asked: Asked) -> Reply:
     """A whole answer that is no JSON, since it is cut."""
-    data = json.dumps(answer(asked.dialect, turn(asked.dialect))).encode()
+    data = json.dumps(answer(asked.protocol, turn(asked.protocol))).encode()
     return whole(data[: len(data) // 2])

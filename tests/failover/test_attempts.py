@@ -42,7 +42,7 @@ def _line(name: str, targets: str) -> str:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Town]:
-    providers = [MoodyProvider(name, dialect) for name, dialect in zip(NAMES, PROTOCOLS, strict=True)]
+    providers = [MoodyProvider(name, protocol) for name, protocol in zip(NAMES, PROTOCOLS, strict=True)]
     with town([*providers, MoodyProvider("keys", keys=3)], "".join(_lines())) as house:
         yield house
 

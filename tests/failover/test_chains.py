@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="desc
 
 
 def _targets(*faults: str) -> list[str]:
-    """Targets of each dialect for each fault."""
-    return [f"{name_of(fault, dialect)}/*" for fault in faults for dialect in PROTOCOLS]
+    """Targets of each protocol for each fault."""
+    return [f"{name_of(fault, protocol)}/*" for fault in faults for protocol in PROTOCOLS]
 
 
 # Each with a healthy provider at its end.

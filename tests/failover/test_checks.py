@@ -28,8 +28,8 @@ EVERY = 2.0
 CHECKED = f'health_check_interval = "{EVERY:g} s"'
 WORKERS = 2
 CROWD = 12
-# Providers that are down, by dialect; one whose list works though it does not answer; one that is checked later.
-DOWN = {dialect: f"down-{NAMES[dialect]}" for dialect in PROTOCOLS}
+# Providers that are down, by protocol; one whose list works though it does not answer; one that is checked later.
+DOWN = {protocol: f"down-{NAMES[protocol]}" for protocol in PROTOCOLS}
 LISTED, LATER = "listed", "later"
 BAD = (*DOWN.values(), LISTED, LATER)
 # Only targets that a line names are in `/status`.
@@ -43,8 +43,8 @@ BEFORE, FAR = 1_700_000_000.0, 4_000_000_000.0
 class ListedProvider(MoodyProvider):
     """A provider with a list of models, which has a mood of its own."""
 
-    def __init__(self, name: str, dialect: str, more: str = CHECKED) -> None:
-        super().__init__(name, dialect, more=more)
+    def __init__(self, name: str, protocol: str, more: str = CHECKED) -> None:
+        super().__init__(name, protocol, more=more)
         self.mood = self.list_mood = down
         self.lists = 0
 
@@ -64,7 +64,7 @@ class ListedProvider(MoodyProvider):
         assert received.target.partition("?")[0] == "/v1/models"
         if self.list_mood == self.well:
             return whole({"object": "list", "data": [{"id": "another"}]})
-        return self.list_mood(Asked(dialect=self.dialect, stream=False, count=0))
+        return self.list_mood(Asked(protocol=self.protocol, stream=False, count=0))
 
 
 class Bad:
@@ -125,7 +125,7 @@ def _worn_out(directory: Path) -> None:
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[Town]:
-    failing = [ListedProvider(name, dialect) for dialect, name in DOWN.items()]
+    failing = [ListedProvider(name, protocol) for protocol, name in DOWN.items()]
     listed, later = ListedProvider(LISTED, CHAT), ListedProvider(LATER, CHAT, more="")
     listed.list_mood = listed.well
     providers = [*failing, listed, later, MoodyProvider("good", MESSAGES)]
@@ -134,9 +134,9 @@ def house() -> Iterator[Town]:
         yield house
 
 
-@pytest.mark.parametrize("dialect", PROTOCOLS)
-def test_a_rest_ends_soon_after_an_outage(house: Town, dialect: str) -> None:
-    bad = Bad(house, DOWN[dialect])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_rest_ends_soon_after_an_outage(house: Town, protocol: str) -> None:
+    bad = Bad(house, DOWN[protocol])
     wait_until(lambda: bad.counted("failing") >= 1, "the first check")
     for _ in range(3):
         bad.check("failing")

@@ -24,7 +24,7 @@ def house() -> Iterator[Town]:
 
     No cooldown ends before its test does.
     """
-    providers = [MoodyProvider(name, dialect, keys=KEYS) for name, dialect in zip("abc", PROTOCOLS, strict=True)]
+    providers = [MoodyProvider(name, protocol, keys=KEYS) for name, protocol in zip("abc", PROTOCOLS, strict=True)]
     kinds = ("kept", "tired", *PROTOCOLS)
     lines = [_line(kind, policy) for kind in kinds for policy in (*POLICIES, "round-robin")]
     with town(providers, "".join(lines), steered=True) as house:

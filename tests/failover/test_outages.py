@@ -45,8 +45,8 @@ LINES = {
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Town]:
-    """Providers of every dialect, of which `d` is always well, and a gateway whose time stands still."""
-    providers = [MoodyProvider(name, dialect) for name, dialect in zip("abc", PROTOCOLS, strict=True)]
+    """Providers of every protocol, of which `d` is always well, and a gateway whose time stands still."""
+    providers = [MoodyProvider(name, protocol) for name, protocol in zip("abc", PROTOCOLS, strict=True)]
     lines = "".join(f'"{name}" = {line}\n' for name, line in LINES.items())
     with town([*providers, MoodyProvider("d", CHAT)], lines, steered=True) as house:
         yield house

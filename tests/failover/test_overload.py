@@ -70,7 +70,7 @@ def gate() -> Gate:
 
 
 def _in_every_way(model: str, count: int, key: str = "one") -> list[Ask]:
-    """Requests of every dialect, whole and streamed, in turn."""
+    """Requests of every protocol, whole and streamed, in turn."""
     ways = [WAYS[place % len(WAYS)] for place in range(count)]
     return [Ask(model=model, client=client, stream=stream, key=key) for client, stream in ways]
 
@@ -102,7 +102,7 @@ def test_three_times_the_load_is_answered_at_the_rate_that_can_be_carried(house:
     assert all(is_told_to_come_back(heard) <= PATIENCE + 1 for heard in refused)
 
 
-def test_a_full_queue_refuses_in_every_dialect_and_hinders_nobody_else(house: Town, gate: Gate) -> None:
+def test_a_full_queue_refuses_in_every_protocol_and_hinders_nobody_else(house: Town, gate: Gate) -> None:
     waits = house.begin(_in_every_way("held/served", CALLS))
     gate.reached(CALLS)
     waits_longer = house.begin(_in_every_way("held/served", QUEUE))

@@ -1,4 +1,4 @@
-"""A provider that fails, with a healthy one of another dialect behind it: clients notice nothing, or the truth.
+"""A provider that fails, with a healthy one of another protocol behind it: clients notice nothing, or the truth.
 
 What is tried elsewhere and what is told is the table of decision 25. All faults are met at once, each at providers of
 its own. A test for each fault then reads what became of it.
@@ -89,7 +89,7 @@ def slow(impatient: FailingHouse) -> Mapping[str, Met]:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_pitfall_303_the_next_target_answers_whatever_the_dialect(
+def test_pitfall_303_the_next_target_answers_whatever_the_protocol(
     patient: FailingHouse, quick: Mapping[str, Met], name: str
 ) -> None:
     _holds(patient, name, quick[name])

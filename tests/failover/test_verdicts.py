@@ -23,10 +23,10 @@ FAULT = "500"
 def house(tmp_path: Path) -> Iterator[FailingHouse]:
     """A house in which nothing runs."""
     loop = HouseLoop()
-    names = {name_of(fault, dialect): (dialect, fault) for fault in (FAULT, "good") for dialect in PROTOCOLS}
+    names = {name_of(fault, protocol): (protocol, fault) for fault in (FAULT, "good") for protocol in PROTOCOLS}
     providers = {
-        name: FaultyProvider(name, dialect, FAULTS.get(fault, FAULTS["a slow start"]))
-        for name, (dialect, fault) in names.items()
+        name: FaultyProvider(name, protocol, FAULTS.get(fault, FAULTS["a slow start"]))
+        for name, (protocol, fault) in names.items()
     }
     yield FailingHouse(loop, providers, tmp_path)
     loop.close()

@@ -49,7 +49,7 @@ from tests.waiting import reporting_state, wait_until
 # Gateway keys by their names.
 KEYS = {name: f"dgm_key-of-{name}-0123456789abcdef" for name in ("one", "two")}
 WAYS = tuple((client, stream) for client in PROTOCOLS for stream in (True, False))
-# What the gateway says of itself where it has no room: status, type and code, by the client's dialect.
+# What the gateway says of itself where it has no room: status, type and code, by the client's protocol.
 OVERLOADED = {
     MESSAGES: (529, "overloaded_error", None),
     CHAT: (503, "service_unavailable_error", "server_is_overloaded"),
@@ -66,10 +66,10 @@ _TIRED = sayings.refuses(429, sayings.OFTEN, retry_after=str(RETRY_AFTER))
 class MoodyProvider(Provider):
     """Does what its mood says, after what is to be done before: time to wait, or a gate to wait at."""
 
-    def __init__(self, name: str, dialect: str = CHAT, *, keys: int = 1, before: Step = b"", more: str = "") -> None:
+    def __init__(self, name: str, protocol: str = CHAT, *, keys: int = 1, before: Step = b"", more: str = "") -> None:
         super().__init__(self._reply)
         self.name = name
-        self.dialect = dialect
+        self.protocol = protocol
         self.keys = [f"sk-{place}-of-{name}-0123456789abcdef" for place in range(keys)]
         self.mood: Says = self.well
         self.before = before
@@ -108,15 +108,15 @@ class MoodyProvider(Provider):
 
     def table(self) -> str:
         """What the configuration says of it."""
-        path = "" if self.dialect == MESSAGES else "/v1"
-        members = {"protocol": self.dialect, "base_url": f"http://127.0.0.1:{self.port}{path}", "api_key": self.keys}
+        path = "" if self.protocol == MESSAGES else "/v1"
+        members = {"protocol": self.protocol, "base_url": f"http://127.0.0.1:{self.port}{path}", "api_key": self.keys}
         lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in members.items())
         return f'[providers."{self.name}"]\n{lines}models = "served"\n{self.more}\n'
 
     def _reply(self, received: Received) -> Reply:
         stream = received.json().get("stream") is True
         mood = _TIRED if _key_in(received) in self.tired else self.mood
-        said = mood(Asked(dialect=self.dialect, stream=stream, count=self.calls - 1))
+        said = mood(Asked(protocol=self.protocol, stream=stream, count=self.calls - 1))
         return said if self.before == b"" else replace(said, steps=(self.before, *said.steps))
 
 
@@ -172,7 +172,7 @@ class Heard(Struct, frozen=True, kw_only=True):
 
 
 def is_told_to_come_back(heard: Heard) -> int:
-    """Assert that somebody was refused for want of room, in its own dialect; give the seconds until it may ask."""
+    """Assert that somebody was refused for want of room, in its own protocol; give the seconds until it may ask."""
     client, answer = heard.asked.client, heard.answer
     error = failure_of(client, answer)
     assert (answer.status, error["type"], error.get("code")) == OVERLOADED[client], answer

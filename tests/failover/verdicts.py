@@ -78,8 +78,8 @@ def all_is_well(house: FailingHouse) -> None:
 
 
 def statuses(told: Told, fault: Fault) -> set[int]:
-    """What a client may be told of a fault: in its own dialect's way, or as the provider said it."""
-    own = fault.says(Asked(dialect=told.case.provider, stream=told.case.stream)).status
+    """What a client may be told of a fault: in its own protocol's way, or as the provider said it."""
+    own = fault.says(Asked(protocol=told.case.provider, stream=told.case.stream)).status
     known = MESSAGES_TOLD[fault.status][0] if told.case.client == MESSAGES else OPENAI_TOLD[fault.status][0]
     return {known, own} - {200}
 
@@ -88,7 +88,7 @@ def _passes_as_it_is(told: Told, fault: Fault) -> bool:
     """Whether a stream is odd and is the provider's own: where nothing is translated, only ids of responses change."""
     if not fault.odd or told.case.client != told.case.provider:
         return False
-    said = fault.says(Asked(dialect=told.case.provider, stream=True))
+    said = fault.says(Asked(protocol=told.case.provider, stream=True))
     theirs = events_of(b"".join(step for step in said.steps if isinstance(step, bytes)))
     return _but_for_ids(events_of(told.answer.body)) == _but_for_ids(theirs)
 

@@ -1,4 +1,4 @@
-"""The clouds end to end: a client of each dialect, the gateway, and a cloud as strict as the real one, on sockets."""
+"""The clouds end to end: a client of each protocol, the gateway, and a cloud as strict as the real one, on sockets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """With everything at its defaults nothing that anybody said is in a file below the state folder, nor in the log.
 
-Every field that is content bears a mark of its own, in all dialects, whole and streamed, answered, refused and broken.
+Every field that is content bears a mark of its own, in all protocols, whole and streamed, answered, refused and broken.
 Names are kept by design (docs/records.md): of keys, programs, models, sessions, threads, launches, and paths.
 Stored responses hold what was said (docs/operations.md), so that clients of Responses ask for none here.
 """
@@ -240,7 +240,7 @@ def protocol_of(received: Received) -> str:
 
 
 def ask_everything(house: House) -> list[int]:
-    """Every dialect of every provider, whole and streamed, with a key and without."""
+    """Every protocol of every provider, whole and streamed, with a key and without."""
     statuses = []
     for client in PROTOCOLS:
         for provider in PROTOCOLS:

@@ -1,4 +1,4 @@
-"""Costs of exchanges against the package that the book is compiled from: all dialects, both directions, both forms."""
+"""Costs of exchanges against the package that the book is compiled from: all protocols, both directions, both forms."""
 
 from __future__ import annotations
 

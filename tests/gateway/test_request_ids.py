@@ -64,7 +64,7 @@ def test_pitfall_418_554_every_answer_has_a_request_id_of_its_own(client: str, p
 
 
 _COUNTED = b'{"model":"echo/x","messages":[{"role":"user","content":"a"}]}'
-# Method, path, body, and what is answered, by the dialect of the path.
+# Method, path, body, and what is answered, by the protocol of the path.
 OTHERS: dict[str, tuple[str, str, str, bytes, int]] = {
     "a model that nobody has": (MESSAGES, "POST", "/v1/messages", b'{"model":"nobody/x","max_tokens":1}', 404),
     "no JSON": (CHAT, "POST", "/v1/chat/completions", b"{", 400),
@@ -82,11 +82,11 @@ OTHERS: dict[str, tuple[str, str, str, bytes, int]] = {
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_pitfall_418_554_so_has_every_other_path_and_every_refusal(case: str) -> None:
-    dialect, method, path, body, status = OTHERS[case]
+    protocol, method, path, body, status = OTHERS[case]
     with running() as house:
         answers = [house.ask(method, path, body, content_type="application/json") for _ in range(2)]
     assert [answer.status for answer in answers] == [status, status], answers[0].body
-    assert len({id_of(dialect, answer) for answer in answers}) == 2
+    assert len({id_of(protocol, answer) for answer in answers}) == 2
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

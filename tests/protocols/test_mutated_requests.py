@@ -263,7 +263,7 @@ def test_item_21_the_search_of_the_provider_itself_has_no_call_id() -> None:
 @pytest.mark.parametrize(
     ("protocol", "pointer", "value"), REFUSED, ids=[f"{row[0]}{row[1]}={json.dumps(row[2])}" for row in REFUSED]
 )
-def test_item_21_the_client_is_told_the_place_in_its_own_dialect(protocol: str, pointer: str, value: object) -> None:
+def test_item_21_the_client_is_told_the_place_in_its_own_protocol(protocol: str, pointer: str, value: object) -> None:
     text = json.dumps(_with(protocol, pointer, value))
     for target in (MESSAGES, CHAT, RESPONSES):
         if target == protocol:

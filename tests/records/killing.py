@@ -1,6 +1,6 @@
 """A gateway that is killed under load, again and again, by somebody who counts the answers that clients saw complete.
 
-Clients of all dialects ask the provider inside the gateway, whole and streamed, and journals are drained from outside.
+Clients of all protocols ask the provider inside the gateway, whole and streamed, and journals are drained from outside.
 Nothing is asked twice: what a client did not see complete may be in the records or not, but never twice.
 """
 
@@ -53,7 +53,7 @@ class Clients:
         self._port = 0
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        # By id, and by dialect and manner.
+        # By id, and by protocol and manner.
         self.complete: list[str] = []
         self.kinds: set[tuple[str, bool]] = set()
 
@@ -81,16 +81,16 @@ class Clients:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=LIMIT)
         with closing(connection):
             while not self._stop.is_set():
-                dialect, stream = chance.choice((MESSAGES, CHAT, RESPONSES)), chance.random() < 0.5
+                protocol, stream = chance.choice((MESSAGES, CHAT, RESPONSES)), chance.random() < 0.5
                 try:
-                    self._ask_once(connection, dialect, stream)
+                    self._ask_once(connection, protocol, stream)
                 except (OSError, http.client.HTTPException):
                     # It was killed; whoever comes after it is asked on another connection.
                     return
 
-    def _ask_once(self, connection: http.client.HTTPConnection, dialect: str, stream: bool) -> None:
-        body = json.dumps({**_question(dialect), "stream": stream})
-        connection.request("POST", PATHS[dialect], body, {"content-type": "application/json"})
+    def _ask_once(self, connection: http.client.HTTPConnection, protocol: str, stream: bool) -> None:
+        body = json.dumps({**_question(protocol), "stream": stream})
+        connection.request("POST", PATHS[protocol], body, {"content-type": "application/json"})
         answer = connection.getresponse()
         try:
             said = answer.read()
@@ -99,20 +99,20 @@ class Clients:
             said, whole = cut.partial, False
         assert answer.status == 200, said
         # A client of a stream has its answer with the last frame, whatever becomes of the connection then.
-        if _LAST[dialect] in said if stream else whole:
+        if _LAST[protocol] in said if stream else whole:
             name = answer.getheader("request-id") or answer.getheader("x-request-id")
             assert name is not None
             self.complete.append(name)
-            self.kinds.add((dialect, stream))
+            self.kinds.add((protocol, stream))
         if not whole:
             raise ConnectionResetError
 
 
-def _question(dialect: str) -> dict[str, object]:
-    if dialect == RESPONSES:
+def _question(protocol: str) -> dict[str, object]:
+    if protocol == RESPONSES:
         return {"model": _MODEL, "input": "Hello.", "store": False}
     said: dict[str, object] = {"model": _MODEL, "messages": [{"role": "user", "content": "Hello."}]}
-    return {**said, "max_tokens": 50} if dialect == MESSAGES else said
+    return {**said, "max_tokens": 50} if protocol == MESSAGES else said
 
 
 def kill_under_load(folder: Path, *, rounds: int, seed: int, workers: int, kill_drains: bool = False) -> Outcome:

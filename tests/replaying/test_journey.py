@@ -7,9 +7,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object, written
 from tools.replaying.explained import RULES, explained
 from tools.replaying.journey import Difference, compared, journeys, listing_of, model_of, returned
+from tools.replaying.protocols import CHAT, MESSAGES, RESPONSES, Object, written
 from tools.replaying.recordings import Exchange
 from tools.replaying.said import CALLS, FILTERED, LENGTH, STOP, Call, Counts, Said
 
@@ -51,46 +51,46 @@ def _stream() -> bytes:
 
 def test_whole_answer() -> None:
     whole = json.dumps(MESSAGE).encode()
-    tally = journeys(Exchange(file="a.json", dialect=MESSAGES, whole=whole, host="api.anthropic.com"))
+    tally = journeys(Exchange(file="a.json", protocol=MESSAGES, whole=whole, host="api.anthropic.com"))
     assert tally.differences == []
-    # To two dialects, whole and as a stream, each with a second turn; the relay, and at home as a stream.
+    # To two protocols, whole and as a stream, each with a second turn; the relay, and at home as a stream.
     assert (tally.translations, tally.streams) == (11, 3)
 
 
 def test_stream() -> None:
-    tally = journeys(Exchange(file="a.txt", dialect=CHAT, stream=_stream(), host="api.openai.com"))
+    tally = journeys(Exchange(file="a.txt", protocol=CHAT, stream=_stream(), host="api.openai.com"))
     assert tally.differences == []
     assert tally.streams > 2
 
 
 def test_error() -> None:
     body = json.dumps({"error": {"message": "no such model", "type": "invalid_request_error"}}).encode()
-    assert journeys(Exchange(file="a.json", dialect=RESPONSES, whole=body, status=404)).differences == []
+    assert journeys(Exchange(file="a.json", protocol=RESPONSES, whole=body, status=404)).differences == []
 
 
 def test_request() -> None:
     request: Object = {"messages": [{"role": "user", "content": "hi"}]}
-    tally = journeys(Exchange(file="a.json", dialect=CHAT, request=request))
+    tally = journeys(Exchange(file="a.json", protocol=CHAT, request=request))
     assert (tally.differences, tally.translations) == ([], 2)
 
 
 def test_answer_that_is_none_is_a_difference() -> None:
     whole = json.dumps({"choices": [{"message": 1}]}).encode()
-    assert {one.kind for one in journeys(Exchange(file="a", dialect=CHAT, whole=whole)).differences} == {"refusals"}
+    assert {one.kind for one in journeys(Exchange(file="a", protocol=CHAT, whole=whole)).differences} == {"refusals"}
 
 
 def test_who_answered() -> None:
-    by_host = listing_of(Exchange(file="a", dialect=CHAT, host="api.deepseek.com"))
-    by_name = listing_of(Exchange(file="packages/mistral/src/a.json", dialect=CHAT))
+    by_host = listing_of(Exchange(file="a", protocol=CHAT, host="api.deepseek.com"))
+    by_name = listing_of(Exchange(file="packages/mistral/src/a.json", protocol=CHAT))
     assert by_host is not None and by_host.name == "deepseek"
     assert by_name is not None and by_name.name == "mistral"
-    assert listing_of(Exchange(file="mistral/a.json", dialect=CHAT, host="nobody.test")) is None
+    assert listing_of(Exchange(file="mistral/a.json", protocol=CHAT, host="nobody.test")) is None
 
 
 def test_which_model() -> None:
-    assert model_of(Exchange(file="a", dialect=CHAT, request={"model": "asked"}, whole=b'{"model":"told"}')) == "asked"
-    assert model_of(Exchange(file="a", dialect=CHAT, whole=b'{"model":"told"}')) == "told"
-    assert model_of(Exchange(file="a", dialect=CHAT, stream=b'data: {"model": "told"}\n\n')) == "told"
+    assert model_of(Exchange(file="a", protocol=CHAT, request={"model": "asked"}, whole=b'{"model":"told"}')) == "asked"
+    assert model_of(Exchange(file="a", protocol=CHAT, whole=b'{"model":"told"}')) == "told"
+    assert model_of(Exchange(file="a", protocol=CHAT, stream=b'data: {"model": "told"}\n\n')) == "told"
 
 
 CALL = Call("c1", "f", {"x": 1})

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object
+from tools.replaying.protocols import CHAT, MESSAGES, RESPONSES, Object
 from tools.replaying.reading import read_failure, read_whole
 from tools.replaying.said import CALLS, FILTERED, LENGTH, STOP, Call, Counts
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object
+from tools.replaying.protocols import CHAT, MESSAGES, RESPONSES, Object
 from tools.replaying.recordings import Exchange, Unread, found_in
 
 ASKED: Object = {"model": "m-1", "messages": [{"role": "user", "content": "hi"}]}
@@ -36,7 +36,7 @@ def _cassette(body: str) -> str:
 
 def test_cassette_of_python(tmp_path: Path) -> None:
     (one,) = _found(tmp_path, "a.yaml", _cassette(f"    body:\n      string: '{json.dumps(TOLD)}'\n"))
-    assert (one.dialect, one.host, one.request, one.status) == (CHAT, "api.maker.test", ASKED, 200)
+    assert (one.protocol, one.host, one.request, one.status) == (CHAT, "api.maker.test", ASKED, 200)
     assert one.whole is not None and json.loads(one.whole) == TOLD
     assert one.name == "a.yaml#0"
 
@@ -44,14 +44,14 @@ def test_cassette_of_python(tmp_path: Path) -> None:
 def test_cassette_with_a_parsed_body(tmp_path: Path) -> None:
     text = _cassette("    parsed_body:\n      model: m-1\n      choices:\n      - message:\n          content: ho\n")
     (one,) = _found(tmp_path, "a.yaml", text)
-    assert one.dialect == CHAT and one.answered
+    assert one.protocol == CHAT and one.answered
 
 
 def test_cassette_of_a_stream_compressed(tmp_path: Path) -> None:
     packed = base64.b64encode(zstandard.ZstdCompressor().compress(STREAM.encode())).decode()
     text = _cassette(f"    body:\n      string: !!binary |\n        {packed}\n")
     (one,) = _found(tmp_path, "a.yaml.gz", gzip.compress(text.encode()))
-    assert (one.dialect, one.stream) == (CHAT, STREAM.encode())
+    assert (one.protocol, one.stream) == (CHAT, STREAM.encode())
 
 
 def test_cassette_of_two_lists(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_error_belongs_to_the_address(tmp_path: Path) -> None:
         "response": {"status": 400, "body": json.dumps(error)},
     }
     (one,) = _found(tmp_path, "a.json", json.dumps([pair]))
-    assert (one.dialect, one.status) == (RESPONSES, 400)
+    assert (one.protocol, one.status) == (RESPONSES, 400)
 
 
 def test_exchange_with_another_kind_of_server_is_passed_over(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_recorder_that_keeps_chunks_and_objects(tmp_path: Path) -> None:
     ]
     first, second = _found(tmp_path, "a.json", json.dumps({"recordings": pairs}))
     assert first.stream == STREAM.encode()
-    assert second.dialect == RESPONSES and second.whole is not None and json.loads(second.whole) == RESPONSE
+    assert second.protocol == RESPONSES and second.whole is not None and json.loads(second.whole) == RESPONSE
 
 
 def test_http_archive_with_a_compressed_answer(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_lines_of_events_are_streams(tmp_path: Path) -> None:
     lines = [start, {"type": "message_stop"}, start, {"type": "message_stop"}]
     text = "\n".join(json.dumps(line) for line in lines[:2]) + "\n"
     (one,) = _found(tmp_path, "a.chunks.txt", text)
-    assert one.dialect == MESSAGES
+    assert one.protocol == MESSAGES
     assert (
         one.stream
         == b'event: message_start\ndata: %s\n\nevent: message_stop\ndata: {"type": "message_stop"}\n\n'
@@ -130,7 +130,7 @@ def test_stream_as_it_came_is_kept_byte_for_byte(tmp_path: Path) -> None:
 
 def test_bodies_by_themselves(tmp_path: Path) -> None:
     found = _found(tmp_path, "a.json", json.dumps({"kept": [MESSAGE, ASKED, {"else": 1}]}))
-    assert [(one.dialect, one.answered) for one in found] == [(MESSAGES, True), (CHAT, False)]
+    assert [(one.protocol, one.answered) for one in found] == [(MESSAGES, True), (CHAT, False)]
 
 
 def test_same_answer_is_told_once(tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object, written
+from tools.replaying.protocols import CHAT, MESSAGES, RESPONSES, Object, written
 from tools.replaying.said import CALLS, STOP, Call, Counts, Said
 from tools.replaying.stream import CUT, read_stream
 
 
-def _read(dialect: str, *events: Object, closed: bool = True) -> Said:
-    return read_stream(dialect, written(dialect, list(events), closed=closed))
+def _read(protocol: str, *events: Object, closed: bool = True) -> Said:
+    return read_stream(protocol, written(protocol, list(events), closed=closed))
 
 
 def _chunk(delta: Object, reason: str | None = None) -> Object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.replaying.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Object
+from tools.replaying.protocols import CHAT, MESSAGES, PROTOCOLS, RESPONSES, Object
 from tools.replaying.said import Call, Said
 from tools.replaying.turns import EARLIER, echoed, question, read_echo, with_earlier_call
 
@@ -40,18 +40,18 @@ ANSWERS: dict[str, Object] = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_answer_and_its_results_go_back(dialect: str) -> None:
-    asked = question(dialect, "m", Said(calls=[CALL]), streamed=False)
-    said, results = read_echo(dialect, echoed(dialect, asked, ANSWERS[dialect]))
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_answer_and_its_results_go_back(protocol: str) -> None:
+    asked = question(protocol, "m", Said(calls=[CALL]), streamed=False)
+    said, results = read_echo(protocol, echoed(protocol, asked, ANSWERS[protocol]))
     assert (said.text, said.reasoning, said.seals, said.calls, results) == ("a", "hm", ["s"], [CALL], ["c1"])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_answer_without_calls_is_followed_by_the_user(dialect: str) -> None:
-    asked = question(dialect, "m", Said(), streamed=True)
-    again = echoed(dialect, asked, {})
-    turns = again["input" if dialect == RESPONSES else "messages"]
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_answer_without_calls_is_followed_by_the_user(protocol: str) -> None:
+    asked = question(protocol, "m", Said(), streamed=True)
+    again = echoed(protocol, asked, {})
+    turns = again["input" if protocol == RESPONSES else "messages"]
     assert isinstance(turns, list) and turns[-1] == {"role": "user", "content": "Go on."}
     assert again["stream"] is True and "tools" not in again
 
@@ -62,14 +62,14 @@ def test_what_is_null_stays_behind() -> None:
     assert isinstance(messages, list) and "refusal" not in messages[1]
 
 
-@pytest.mark.parametrize("dialect", (CHAT, RESPONSES))
-def test_tools_of_text_are_declared_as_such(dialect: str) -> None:
-    tools = question(dialect, "m", Said(calls=[Call("c", "f", "raw"), Call("d", "g", {})]), streamed=False)["tools"]
+@pytest.mark.parametrize("protocol", (CHAT, RESPONSES))
+def test_tools_of_text_are_declared_as_such(protocol: str) -> None:
+    tools = question(protocol, "m", Said(calls=[Call("c", "f", "raw"), Call("d", "g", {})]), streamed=False)["tools"]
     assert isinstance(tools, list) and [tool["type"] for tool in tools] == ["custom", "function"]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_earlier_call_belongs_to_the_turn(dialect: str) -> None:
-    asked = with_earlier_call(dialect, question(dialect, "m", Said(calls=[EARLIER]), streamed=False))
-    said, results = read_echo(dialect, asked)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_earlier_call_belongs_to_the_turn(protocol: str) -> None:
+    asked = with_earlier_call(protocol, question(protocol, "m", Said(calls=[EARLIER]), streamed=False))
+    said, results = read_echo(protocol, asked)
     assert (said.calls, results) == ([EARLIER], [EARLIER.id])

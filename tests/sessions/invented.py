@@ -177,12 +177,12 @@ def plain(messages: Sequence[JsonObject], *, agent: str = "python-httpx/0.28", t
 
 
 def user(text: str) -> JsonObject:
-    """Words of a person, in any dialect."""
+    """Words of a person, in any protocol."""
     return {"role": "user", "content": text}
 
 
 def assistant(text: str) -> JsonObject:
-    """Words of a model, in any dialect."""
+    """Words of a model, in any protocol."""
     return {"role": "assistant", "content": text}
 
 

@@ -1,9 +1,9 @@
 """Replaying what real providers once answered: the parts of `tools/replay.py`.
 
     yaml          the YAML that cassettes are written in
-    dialects      whose answer, request or stream something is, by its shape
+    protocols      whose answer, request or stream something is, by its shape
     recordings    files of a folder to recorded exchanges
-    said          what an answer says, whatever its dialect
+    said          what an answer says, whatever its protocol
     reading       a recorded or translated answer to what it says; knows nothing of the library
     stream        the same for a recorded stream
     clients       a translated answer to what the official SDKs read of it

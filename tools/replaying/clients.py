@@ -15,7 +15,7 @@ from tests.laws.official import accumulated
 from tests.sdk.clients import replay
 from tests.sdk.oracles import check_answer
 from tests.sdk.streams import check_stream
-from tools.replaying.dialects import CHAT, MESSAGES, Object
+from tools.replaying.protocols import CHAT, MESSAGES, Object
 from tools.replaying.reading import read_whole
 from tools.replaying.said import Said, member, objects
 
@@ -28,45 +28,45 @@ class Heard(Struct, kw_only=True):
     fault: str | None = None
 
 
-def hear_whole(dialect: str, body: bytes, status: int) -> Heard:
+def hear_whole(protocol: str, body: bytes, status: int) -> Heard:
     """A whole answer, or an error under its status."""
     if status >= 400:
-        return Heard(said=Said(error=_raised(dialect, body, status)))
+        return Heard(said=Said(error=_raised(protocol, body, status)))
     value: object = json.loads(body)
     if not isinstance(value, dict):
         return Heard(said=Said(error="no object"), fault="the answer is no object")
     try:
-        told = _dumped(check_answer(dialect, value))
+        told = _dumped(check_answer(protocol, value))
         fault = None
     except AssertionError as error:
         told, fault = value, str(error)
-    return Heard(said=read_whole(dialect, told), body=told, fault=fault)
+    return Heard(said=read_whole(protocol, told), body=told, fault=fault)
 
 
-def hear_stream(dialect: str, stream: bytes) -> Heard:
+def hear_stream(protocol: str, stream: bytes) -> Heard:
     """A stream, through the SDK's own accumulator."""
     with warnings.catch_warnings():
         # The SDKs serialise what they were told even where their own types are older, and say so.
         warnings.simplefilter("ignore", UserWarning)
         try:
-            told = check_stream(dialect, stream)
+            told = check_stream(protocol, stream)
         except (AssertionError, RuntimeError) as error:
-            return _heard_anyway(dialect, stream, str(error))
+            return _heard_anyway(protocol, stream, str(error))
         body = _dumped(told.final) if told.final is not None else {}
-    said = read_whole(dialect, body) if body else Said()
+    said = read_whole(protocol, body) if body else Said()
     if told.error is not None:
         said.error = told.error
     return Heard(said=said, body=body)
 
 
-def _heard_anyway(dialect: str, stream: bytes, fault: str) -> Heard:
+def _heard_anyway(protocol: str, stream: bytes, fault: str) -> Heard:
     """What the SDK makes of a stream whose form is wrong, if it makes anything of it."""
     try:
-        value: object = json.loads(encode(accumulated(dialect, stream)))
+        value: object = json.loads(encode(accumulated(protocol, stream)))
     except (AssertionError, RuntimeError, anthropic.APIError, openai.APIError) as error:
         return Heard(said=Said(error=str(error)), fault=fault)
     body = value if isinstance(value, dict) else {}
-    return Heard(said=read_whole(dialect, body), body=body, fault=fault)
+    return Heard(said=read_whole(protocol, body), body=body, fault=fault)
 
 
 def _dumped(final: BaseModel) -> Object:
@@ -90,14 +90,14 @@ def _pruned(value: object) -> object:
     return [_pruned(one) for one in value] if isinstance(value, list) else value
 
 
-def _raised(dialect: str, body: bytes, status: int) -> str:
+def _raised(protocol: str, body: bytes, status: int) -> str:
     """The message of the exception that the SDK raises."""
     clients = replay()
     clients.whole(body, status)
     try:
-        if dialect == MESSAGES:
+        if protocol == MESSAGES:
             clients.anthropic.messages.create(model="m", max_tokens=1, messages=[{"role": "user", "content": "hi"}])
-        elif dialect == CHAT:
+        elif protocol == CHAT:
             clients.openai.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
         else:
             clients.openai.responses.create(model="m", input="hi")

@@ -1,4 +1,4 @@
-"""Differences that are meant: what one dialect cannot say to another, each with its reason.
+"""Differences that are meant: what one protocol cannot say to another, each with its reason.
 
 A rule explains a difference if all its patterns are found. What no rule explains makes the replay fail.
 """
@@ -66,12 +66,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         kind="refused requests",
         came=r"takes no (audio|files of type)|documents by URL cannot be sent|'(video_url|file_url)' of",
-        why="media that the other dialect has no place for: refused, because the question is about them",
+        why="media that the other protocol has no place for: refused, because the question is about them",
     ),
     Rule(
         kind="refused requests",
         came=r"n: only one choice",
-        why="the other dialects answer once",
+        why="the other protocols answer once",
     ),
     Rule(
         kind="refused requests",

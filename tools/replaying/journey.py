@@ -1,4 +1,4 @@
-"""One exchange through all pairs of dialects, whole and streamed, with a second turn; what came out different."""
+"""One exchange through all pairs of protocols, whole and streamed, with a second turn; what came out different."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
 from tests.sdk.oracles import check_request
 from tools.replaying.clients import Heard, hear_stream, hear_whole
-from tools.replaying.dialects import CHAT, DIALECTS, MESSAGES, Object
+from tools.replaying.protocols import CHAT, MESSAGES, PROTOCOLS, Object
 from tools.replaying.reading import read_failure, read_whole
 from tools.replaying.recordings import Exchange
 from tools.replaying.said import CALLS, FILTERED, STOP, Call, Counts, Said, member, text_of
@@ -57,7 +57,7 @@ class Tally(Struct, kw_only=True):
 
 
 class _Journey:
-    """An exchange on its way to clients of one dialect."""
+    """An exchange on its way to clients of one protocol."""
 
     def __init__(self, exchange: Exchange, target: str, said: Said, tally: Tally) -> None:
         self.exchange = exchange
@@ -71,7 +71,7 @@ class _Journey:
             Difference(
                 kind=kind,
                 file=self.exchange.name,
-                pair=f"{self.exchange.dialect} > {self.target}",
+                pair=f"{self.exchange.protocol} > {self.target}",
                 form=self.form,
                 said=_shown(said),
                 came=_shown(came),
@@ -90,7 +90,7 @@ class _Journey:
         return translate_request(
             json.dumps(body).encode(),
             source=self.target,
-            target=self.exchange.dialect,
+            target=self.exchange.protocol,
             model=model_of(self.exchange),
             vendor=listing.vendor_or_name if listing is not None else None,
             capability_rows=listing.capabilities if listing is not None else (),
@@ -102,7 +102,7 @@ class _Journey:
             self._whole(raw, streamed=streamed)
 
     def _whole(self, raw: bytes, *, streamed: bool) -> None:
-        source, status = self.exchange.dialect, self.exchange.status
+        source, status = self.exchange.protocol, self.exchange.status
         self.form = "whole as stream" if streamed else "whole"
         body, asked = self.asked(streamed=streamed)
         told = translate_response(raw, source=source, target=self.target, request=asked, status=status, stream=streamed)
@@ -129,22 +129,22 @@ class _Journey:
     def _collected(self, raw: bytes) -> None:
         self.form = "stream as whole"
         body, asked = self.asked(streamed=False)
-        source = self.exchange.dialect
+        source = self.exchange.protocol
         collected = StreamPipeline(source=source, target=self.target, request=asked, collect=True)
         answer = collected.feed(raw) + collected.close()
         self.tally.translations += 1
         self.heard(hear_whole(self.target, answer, collected.status), body)
 
     def _fed(self, raw: bytes, asked: TranslatedRequest, size: int) -> bytes:
-        translator = StreamPipeline(source=self.exchange.dialect, target=self.target, request=asked)
+        translator = StreamPipeline(source=self.exchange.protocol, target=self.target, request=asked)
         pieces = [translator.feed(raw[at : at + size]) for at in range(0, len(raw), size)]
         self.tally.translations += 1
         self.tally.streams += 1
         return b"".join(pieces) + translator.close()
 
     def relay(self) -> None:
-        """The same dialect: byte for byte; a whole answer as a stream, and a stream as a whole, say the same."""
-        source, raw = self.exchange.dialect, self.exchange.stream
+        """The same protocol: byte for byte; a whole answer as a stream, and a stream as a whole, say the same."""
+        source, raw = self.exchange.protocol, self.exchange.stream
         self.form = "relay"
         if raw is not None:
             for size in (len(raw), 61):
@@ -167,7 +167,7 @@ class _Journey:
     def heard(self, heard: Heard, body: Object) -> None:
         """Compare what the client read, then let it answer."""
         # At home the words are the provider's own, whatever this year's types say of them.
-        home = self.target == self.exchange.dialect
+        home = self.target == self.exchange.protocol
         if heard.fault is not None and not home:
             self.differs("grammar", "what the SDK's types allow", heard.fault)
         for kind, said, came in compared(self.said, heard.said, home=home):
@@ -195,8 +195,8 @@ class _Journey:
         else:
             self.tally.translations += 1
             value = json.loads(again.body)
-            came, results = read_echo(self.exchange.dialect, value)
-            for difference in returned(said, came, results, self.exchange.dialect):
+            came, results = read_echo(self.exchange.protocol, value)
+            for difference in returned(said, came, results, self.exchange.protocol):
                 self.differs(*difference)
         self.form = form
 
@@ -205,15 +205,15 @@ def journeys(exchange: Exchange) -> Tally:
     """Everything that one exchange can show."""
     tally = Tally()
     said = _read(exchange)
-    for target in DIALECTS:
+    for target in PROTOCOLS:
         one = _Journey(exchange, target, said or Said(), tally)
         try:
             # What the provider itself refused need not be understood.
-            if exchange.request is not None and target != exchange.dialect and exchange.status < 400:
+            if exchange.request is not None and target != exchange.protocol and exchange.status < 400:
                 _request(one, exchange.request)
             if said is None:
                 continue
-            if target == exchange.dialect:
+            if target == exchange.protocol:
                 one.relay()
             elif exchange.stream is not None:
                 one.stream(exchange.stream)
@@ -227,13 +227,13 @@ def journeys(exchange: Exchange) -> Tally:
 
 
 def _request(one: _Journey, body: Object) -> None:
-    """A recorded request, for a provider of another dialect."""
+    """A recorded request, for a provider of another protocol."""
     one.form = "request"
     one.tally.translations += 1
     try:
         # Some addresses name the model instead.
         named = json.dumps({**body, "model": body.get("model") or model_of(one.exchange)}).encode()
-        told = translate_request(named, source=one.exchange.dialect, target=one.target)
+        told = translate_request(named, source=one.exchange.protocol, target=one.target)
     except DragomanError as error:
         one.differs("refused requests", "a translation", error)
         return
@@ -245,13 +245,13 @@ def _request(one: _Journey, body: Object) -> None:
 
 def _read(exchange: Exchange) -> Said | None:
     if exchange.stream is not None:
-        return read_stream(exchange.dialect, exchange.stream)
+        return read_stream(exchange.protocol, exchange.stream)
     if exchange.whole is None:
         return None
     if exchange.status >= 400:
         return read_failure(exchange.whole)
     body = json.loads(exchange.whole)
-    return read_whole(exchange.dialect, body) if isinstance(body, dict) else None
+    return read_whole(exchange.protocol, body) if isinstance(body, dict) else None
 
 
 def model_of(exchange: Exchange) -> str:
@@ -281,7 +281,7 @@ def listing_of(exchange: Exchange) -> CatalogueEntry | None:
     known = catalogue()
     if exchange.host:
         if exchange.host.endswith(".azure.com"):
-            return known["azure" if exchange.dialect != MESSAGES else "azure-anthropic"]
+            return known["azure" if exchange.protocol != MESSAGES else "azure-anthropic"]
         return _hosts().get(exchange.host)
     words = [word for part in PurePosixPath(exchange.file).parts for word in (part, *re.split(r"[-_.]", part))]
     return next((known[word] for word in words if word in known), None)
@@ -316,7 +316,7 @@ def compared(said: Said, came: Said, *, home: bool = False) -> Iterator[tuple[st
         yield "usages", said.counts, came.counts
 
 
-def returned(said: Said, came: Said, results: list[str], dialect: str) -> Iterator[tuple[str, object, object]]:
+def returned(said: Said, came: Said, results: list[str], protocol: str) -> Iterator[tuple[str, object, object]]:
     """What a provider does not find again of its own answer."""
     texts = {_squeezed(said.text), _squeezed(said.text.removesuffix(said.beside))}
     if not said.shortened and _squeezed(came.text) not in texts:
@@ -328,7 +328,7 @@ def returned(said: Said, came: Said, results: list[str], dialect: str) -> Iterat
     elif [call.id for call in calls] != answered:
         yield "second results", [call.id for call in calls], answered
     # Servers of Chat ask for their reasoning beside calls; the others for whatever they sealed.
-    demanded = bool(said.calls) if dialect == CHAT else bool(said.seals)
+    demanded = bool(said.calls) if protocol == CHAT else bool(said.seals)
     if demanded and any(seal not in came.seals for seal in said.seals):
         yield "second seals", said.seals, came.seals
     if demanded and _squeezed(said.reasoning) != _squeezed(came.reasoning):

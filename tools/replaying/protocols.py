@@ -1,15 +1,15 @@
-"""The three dialects by their shapes: whose answer, request or stream this is."""
+"""The three protocols by their shapes: whose answer, request or stream this is."""
 
 from __future__ import annotations
 
 import json
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
-DIALECTS = (MESSAGES, CHAT, RESPONSES)
+PROTOCOLS = (MESSAGES, CHAT, RESPONSES)
 Object = dict[str, object]
 
 
-def answer_dialect(body: Object) -> str | None:
+def answer_protocol(body: Object) -> str | None:
     """Whose whole answer this is, by its shape."""
     if body.get("type") == "message" and body.get("role") == "assistant" and isinstance(body.get("content"), list):
         return MESSAGES if "stop_reason" in body else None
@@ -31,8 +31,8 @@ def answer_dialect(body: Object) -> str | None:
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 
 
-def request_dialect(body: Object) -> str | None:
-    """Whose request this is, by its shape; what two dialects share is told by whoever knows the address."""
+def request_protocol(body: Object) -> str | None:
+    """Whose request this is, by its shape; what two protocols share is told by whoever knows the address."""
     messages = body.get("messages")
     if isinstance(messages, list) and isinstance(body.get("model", ""), str) and messages:
         if not all(isinstance(message, dict) and message.get("role") in _ROLES for message in messages):
@@ -45,7 +45,7 @@ def request_dialect(body: Object) -> str | None:
     return None
 
 
-def stream_dialect(events: list[object] | list[Object]) -> str | None:
+def stream_protocol(events: list[object] | list[Object]) -> str | None:
     """Whose stream these events are: the first that can be told decides."""
     for event in events[:8]:
         if not isinstance(event, dict):
@@ -80,13 +80,13 @@ def events_of(text: str) -> list[Object]:
     return events
 
 
-def written(dialect: str, events: list[Object], *, closed: bool) -> bytes:
+def written(protocol: str, events: list[Object], *, closed: bool) -> bytes:
     """Events as the stream that they were taken from."""
     frames: list[bytes] = []
     for event in events:
-        head = b"" if dialect == CHAT else b"event: %s\n" % str(event.get("type", "error")).encode()
+        head = b"" if protocol == CHAT else b"event: %s\n" % str(event.get("type", "error")).encode()
         frames.append(head + b"data: " + as_json(event) + b"\n\n")
-    if dialect == CHAT and closed:
+    if protocol == CHAT and closed:
         frames.append(b"data: [DONE]\n\n")
     return b"".join(frames)
 

@@ -1,7 +1,7 @@
 """An answer, read plainly: no code of the library, no rule but what the vendors' pages and the recordings say.
 
 Reads what imitators send, too: other names of the reasoning, counts in other places. A client's SDK gives nothing but
-its own dialect, so that the same reader serves both sides.
+its own protocol, so that the same reader serves both sides.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object
+from tools.replaying.protocols import CHAT, MESSAGES, RESPONSES, Object
 from tools.replaying.said import (
     CALLS,
     FILTERED,
@@ -29,9 +29,9 @@ from tools.replaying.said import (
 )
 
 
-def read_whole(dialect: str, body: Object) -> Said:
+def read_whole(protocol: str, body: Object) -> Said:
     """What a whole answer says."""
-    return _READERS[dialect](body)
+    return _READERS[protocol](body)
 
 
 def _messages(body: Object) -> Said:
@@ -42,7 +42,7 @@ def _messages(body: Object) -> Said:
     for block in objects(body.get("content")):
         _messages_block(block, said)
     if body.get("stop_reason") == "refusal":
-        # Messages tells beside the content why it refused; the other dialects have a part for it.
+        # Messages tells beside the content why it refused; the other protocols have a part for it.
         why = text_of(member(body, "stop_details", "explanation"))
         said.beside = why if why not in said.text else ""
         said.texts.append(said.beside)

@@ -24,16 +24,16 @@ import zstandard
 from msgspec import Struct
 
 from tools.replaying import yaml
-from tools.replaying.dialects import (
+from tools.replaying.protocols import (
     CHAT,
     MESSAGES,
     RESPONSES,
     Object,
-    answer_dialect,
+    answer_protocol,
     as_json,
     events_of,
-    request_dialect,
-    stream_dialect,
+    request_protocol,
+    stream_protocol,
     written,
 )
 
@@ -42,10 +42,10 @@ _SUFFIXES = frozenset((".yaml", ".yml", ".json", ".jsonl", ".ndjson", ".txt", ".
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """One recorded exchange: the dialect, the question if it was kept, and the answer as it came."""
+    """One recorded exchange: the protocol, the question if it was kept, and the answer as it came."""
 
     file: str
-    dialect: str
+    protocol: str
     place: int = 0
     host: str = ""
     request: Object | None = None
@@ -97,7 +97,7 @@ def found_in(folder: Path) -> Iterator[Exchange | Unread]:
 def _placed(exchange: Exchange, place: int) -> Exchange:
     return Exchange(
         file=exchange.file,
-        dialect=exchange.dialect,
+        protocol=exchange.protocol,
         place=place,
         host=exchange.host,
         request=exchange.request,
@@ -121,14 +121,14 @@ def read(name: str, raw: bytes, suffix: str) -> Iterator[Exchange]:
         yield from _walked(name, json.loads(text))
         return
     events = events_of(text)
-    dialect = stream_dialect(events)
-    if dialect is not None:
+    protocol = stream_protocol(events)
+    if protocol is not None:
         if any(line.startswith("data:") for line in text.split("\n")):
-            yield Exchange(file=name, dialect=dialect, stream=raw)
+            yield Exchange(file=name, protocol=protocol, stream=raw)
             return
         # Lines of JSON are the data of the events, and the end of the stream was not kept.
         for one in _split(events):
-            yield Exchange(file=name, dialect=dialect, stream=written(dialect, one, closed=True))
+            yield Exchange(file=name, protocol=protocol, stream=written(protocol, one, closed=True))
         return
     for event in events:
         yield from _walked(name, event)
@@ -154,10 +154,10 @@ def _split(events: list[Object]) -> Iterator[list[Object]]:
 def _walked(name: str, value: object) -> Iterator[Exchange]:
     """Every exchange inside a value, the outermost first."""
     if isinstance(value, list):
-        dialect = stream_dialect(value)
-        if dialect is not None and len(value) > 1:
+        protocol = stream_protocol(value)
+        if protocol is not None and len(value) > 1:
             events = [item for item in value if isinstance(item, dict)]
-            yield Exchange(file=name, dialect=dialect, stream=written(dialect, events, closed=True))
+            yield Exchange(file=name, protocol=protocol, stream=written(protocol, events, closed=True))
             return
         for item in value:
             yield from _walked(name, item)
@@ -173,13 +173,13 @@ def _walked(name: str, value: object) -> Iterator[Exchange]:
         for asked, told in zip(value["requests"], value["responses"], strict=False):
             yield from _walked(name, {"request": asked, "response": told})
         return
-    dialect = answer_dialect(value)
-    if dialect is not None:
-        yield Exchange(file=name, dialect=dialect, whole=as_json(value))
+    protocol = answer_protocol(value)
+    if protocol is not None:
+        yield Exchange(file=name, protocol=protocol, whole=as_json(value))
         return
-    dialect = request_dialect(value)
-    if dialect is not None:
-        yield Exchange(file=name, dialect=dialect, request=value)
+    protocol = request_protocol(value)
+    if protocol is not None:
+        yield Exchange(file=name, protocol=protocol, request=value)
         return
     for member in value.values():
         if isinstance(member, dict | list):
@@ -194,25 +194,25 @@ def _exchange(name: str, pair: Object) -> Exchange | None:
     asked = asked if isinstance(asked, dict) else {}
     uri = next((text for key in ("uri", "url", "path") if isinstance(text := asked.get(key), str)), "")
     request = _parsed(_body(asked))
-    request = request if isinstance(request, dict) and request_dialect(request) is not None else None
+    request = request if isinstance(request, dict) and request_protocol(request) is not None else None
     status = _status(told)
     raw = _body(told)
     answer = _parsed(raw)
-    dialect = answer_dialect(answer) if isinstance(answer, dict) else None
+    protocol = answer_protocol(answer) if isinstance(answer, dict) else None
     events = [] if answer is not None or not isinstance(raw, bytes) else events_of(raw.decode("utf-8", "replace"))
-    dialect = dialect or stream_dialect(events)
-    by_request = (request_dialect(request) if request is not None else None) and _path_dialect(uri, request or {})
+    protocol = protocol or stream_protocol(events)
+    by_request = (request_protocol(request) if request is not None else None) and _path_protocol(uri, request or {})
     host = urlsplit(uri).hostname or "" if "//" in uri else ""
-    if events and dialect is not None and isinstance(raw, bytes):
-        return Exchange(file=name, dialect=dialect, host=host, request=request, status=status, stream=raw)
-    if dialect is None and by_request is not None and isinstance(answer, dict) and "error" in answer:
-        # An error looks alike in two dialects; the address tells which.
-        dialect = by_request
-    if isinstance(answer, dict) and dialect is not None:
+    if events and protocol is not None and isinstance(raw, bytes):
+        return Exchange(file=name, protocol=protocol, host=host, request=request, status=status, stream=raw)
+    if protocol is None and by_request is not None and isinstance(answer, dict) and "error" in answer:
+        # An error looks alike in two protocols; the address tells which.
+        protocol = by_request
+    if isinstance(answer, dict) and protocol is not None:
         whole = raw if isinstance(raw, bytes) else as_json(answer)
-        return Exchange(file=name, dialect=dialect, host=host, request=request, status=status, whole=whole)
+        return Exchange(file=name, protocol=protocol, host=host, request=request, status=status, whole=whole)
     if by_request is not None and request is not None:
-        return Exchange(file=name, dialect=by_request, host=host, request=request)
+        return Exchange(file=name, protocol=by_request, host=host, request=request)
     return None
 
 
@@ -242,11 +242,11 @@ def _dechunked(body: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _path_dialect(uri: str, request: Object) -> str | None:
+def _path_protocol(uri: str, request: Object) -> str | None:
     path = urlsplit(uri).path.rstrip("/")
-    for end, dialect in (("/messages", MESSAGES), ("/chat/completions", CHAT), ("/responses", RESPONSES)):
+    for end, protocol in (("/messages", MESSAGES), ("/chat/completions", CHAT), ("/responses", RESPONSES)):
         if path.endswith(end):
-            return dialect
+            return protocol
     return MESSAGES if "anthropic_version" in request else None
 
 

@@ -1,4 +1,4 @@
-"""What an answer says, whatever its dialect: the common ground on which two readings are compared."""
+"""What an answer says, whatever its protocol: the common ground on which two readings are compared."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 
 from msgspec import Struct
 
-from tools.replaying.dialects import Object
+from tools.replaying.protocols import Object
 
 _HALF = re.compile("[\ud800-\udfff]")
 
-# The classes of an end. An answer that calls tools ends as "calls" whatever its dialect calls it.
+# The classes of an end. An answer that calls tools ends as "calls" whatever its protocol calls it.
 STOP, LENGTH, CALLS, FILTERED, PAUSE, OTHER = "stop", "length", "calls", "filtered", "pause", "other"
 
 
@@ -34,7 +34,7 @@ class Counts(Struct, frozen=True):
 class Said(Struct, kw_only=True):
     """One answer, filled while it is read."""
 
-    # Text by blocks: a dialect that has one string for all may set an empty line between them.
+    # Text by blocks: a protocol that has one string for all may set an empty line between them.
     texts: list[str] = []
     reasoning: str = ""
     calls: list[Call] = []
@@ -43,9 +43,9 @@ class Said(Struct, kw_only=True):
     error: str | None = None
     # What only its issuer can open, as it must come back: signatures, encrypted reasoning, thought signatures.
     seals: list[str] = []
-    # What only this dialect knows: blocks and items that are neither text, reasoning nor a call.
+    # What only this protocol knows: blocks and items that are neither text, reasoning nor a call.
     foreign: list[str] = []
-    # A refusal as a part of its own: some dialects then end as filtered, others as usual.
+    # A refusal as a part of its own: some protocols then end as filtered, others as usual.
     refused: bool = False
     # Of the text, what stood beside the content and need not come back.
     beside: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object, events_of
+from tools.replaying.protocols import CHAT, MESSAGES, RESPONSES, Object, events_of
 from tools.replaying.reading import (
     chat_counts,
     chat_end,
@@ -20,10 +20,10 @@ from tools.replaying.said import Call, Counts, Said, argument_value, error_text,
 CUT = "the stream ended early"
 
 
-def read_stream(dialect: str, stream: bytes) -> Said:
+def read_stream(protocol: str, stream: bytes) -> Said:
     """What a stream says; an end that never came is an error."""
-    said = _READERS[dialect](events_of(stream.decode("utf-8", "replace")))
-    if dialect == CHAT and said.error == CUT and b"[DONE]" in stream:
+    said = _READERS[protocol](events_of(stream.decode("utf-8", "replace")))
+    if protocol == CHAT and said.error == CUT and b"[DONE]" in stream:
         # Some servers never tell a reason, but this they do.
         said.error = None
     return said

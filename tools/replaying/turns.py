@@ -5,7 +5,7 @@ The echo is what users of each SDK write: the content, the message or the items 
 
 from __future__ import annotations
 
-from tools.replaying.dialects import CHAT, MESSAGES, RESPONSES, Object
+from tools.replaying.protocols import CHAT, MESSAGES, RESPONSES, Object
 from tools.replaying.reading import read_whole
 from tools.replaying.said import Call, Said, member, objects, text_of
 
@@ -14,14 +14,14 @@ _SCHEMA: Object = {"type": "object", "properties": {}, "additionalProperties": T
 _QUESTION: Object = {"role": "user", "content": "A question."}
 
 
-def question(dialect: str, model: str, said: Said, *, streamed: bool) -> Object:
+def question(protocol: str, model: str, said: Said, *, streamed: bool) -> Object:
     """A first request of a client whose tools are those that the answer calls."""
     names = sorted({call.name for call in said.calls if call.name})
     texts = {call.name for call in said.calls if isinstance(call.arguments, str)}
-    if dialect == MESSAGES:
+    if protocol == MESSAGES:
         body: Object = {"model": model, "max_tokens": 4096, "messages": [_QUESTION]}
         tools: list[Object] = [{"name": name, "input_schema": _SCHEMA} for name in names]
-    elif dialect == CHAT:
+    elif protocol == CHAT:
         body = {"model": model, "messages": [_QUESTION]}
         tools = [_chat_tool(name, name in texts) for name in names]
         if streamed:
@@ -51,13 +51,13 @@ def _responses_tool(name: str, is_text: bool) -> Object:
 EARLIER = Call("call_earlier1", "look_up", {})
 
 
-def with_earlier_call(dialect: str, asked: Object) -> Object:
+def with_earlier_call(protocol: str, asked: Object) -> Object:
     """The question, as it is after a tool was called and answered: what follows is the end of that turn."""
-    if dialect == MESSAGES:
+    if protocol == MESSAGES:
         use: Object = {"type": "tool_use", "id": EARLIER.id, "name": EARLIER.name, "input": {}}
         result: Object = {"type": "tool_result", "tool_use_id": EARLIER.id, "content": RESULT}
         turns: list[Object] = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
-    elif dialect == CHAT:
+    elif protocol == CHAT:
         call: Object = {"id": EARLIER.id, "type": "function", "function": {"name": EARLIER.name, "arguments": "{}"}}
         turns = [
             {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -68,13 +68,13 @@ def with_earlier_call(dialect: str, asked: Object) -> Object:
             {"type": "function_call", "call_id": EARLIER.id, "name": EARLIER.name, "arguments": "{}"},
             {"type": "function_call_output", "call_id": EARLIER.id, "output": RESULT},
         ]
-    place = "input" if dialect == RESPONSES else "messages"
+    place = "input" if protocol == RESPONSES else "messages"
     return {**asked, place: [*objects(asked[place]), *turns]}
 
 
-def echoed(dialect: str, asked: Object, answer: Object) -> Object:
+def echoed(protocol: str, asked: Object, answer: Object) -> Object:
     """The second request: the first one, the answer as the SDK holds it, and a result for each call."""
-    if dialect == MESSAGES:
+    if protocol == MESSAGES:
         blocks = objects(answer.get("content"))
         results: list[Object] = [
             {"type": "tool_result", "tool_use_id": block["id"], "content": RESULT}
@@ -84,7 +84,7 @@ def echoed(dialect: str, asked: Object, answer: Object) -> Object:
         after: Object = {"role": "user", "content": results or "Go on."}
         echo: list[Object] = [{"role": "assistant", "content": blocks}] if blocks else []
         return {**asked, "messages": [*objects(asked["messages"]), *echo, after]}
-    if dialect == CHAT:
+    if protocol == CHAT:
         message = _kept(member(next(iter(objects(answer.get("choices"))), None), "message"))
         replies: list[Object] = [
             {"role": "tool", "tool_call_id": call.get("id"), "content": RESULT}
@@ -110,9 +110,9 @@ def _kept(message: object) -> Object:
     return {"role": "assistant", **{name: value for name, value in message.items() if value is not None}}
 
 
-def read_echo(dialect: str, body: Object) -> tuple[Said, list[str]]:
+def read_echo(protocol: str, body: Object) -> tuple[Said, list[str]]:
     """What the provider finds of its answer in the second request, and the ids of the results."""
-    if dialect == MESSAGES:
+    if protocol == MESSAGES:
         blocks = [block for turn in _turns(body, "assistant") for block in objects(turn.get("content"))]
         for turn in _turns(body, "assistant"):
             if isinstance(turn.get("content"), str):
@@ -120,7 +120,7 @@ def read_echo(dialect: str, body: Object) -> tuple[Said, list[str]]:
         said = read_whole(MESSAGES, {"content": blocks})
         inner = [block for turn in _turns(body, "user") for block in objects(turn.get("content"))]
         return said, [text_of(block.get("tool_use_id")) for block in inner if block.get("type") == "tool_result"]
-    if dialect == CHAT:
+    if protocol == CHAT:
         said = Said()
         for turn in _turns(body, "assistant"):
             part = read_whole(CHAT, {"choices": [{"message": turn}]})

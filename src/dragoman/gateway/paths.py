@@ -48,7 +48,7 @@ class EndpointKind(Enum):
 
 
 class ApiPath(Struct, frozen=True, kw_only=True):
-    """An endpoint: `protocol` is the client's dialect, and `rest` the path behind the prefixes."""
+    """An endpoint: `protocol` is the client's, and `rest` the path behind the prefixes."""
 
     kind: EndpointKind
     protocol: str

@@ -44,7 +44,7 @@ def from_envelope(text: str) -> Seal | None:
 
 
 # The wire types that a seal of a kind can hold. An envelope is not signed: without this a client could smuggle any item
-# of the provider's protocol, such as a reference to somebody else's stored one, past whoever reads its own dialect.
+# of the provider's protocol, such as a reference to somebody else's stored one, past whoever reads its own protocol.
 _TYPES: dict[tuple[str, str], frozenset[str]] = {
     ("a", "thinking"): frozenset({"thinking"}),
     ("a", "redacted"): frozenset({"redacted_thinking"}),

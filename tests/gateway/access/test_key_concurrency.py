@@ -147,7 +147,7 @@ def as_(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
-# What tells a limit from an overload in each dialect.
+# What tells a limit from an overload in each protocol.
 _TOLD = {
     MESSAGES: ("rate_limit_error", "type"),
     CHAT: ("rate_limit_exceeded", "code"),

@@ -222,7 +222,7 @@ WAYS = pytest.mark.parametrize("by_list", [True, False], ids=["in the list", "al
 
 
 @WAYS
-def test_what_a_provider_said_is_told_to_those_of_its_own_dialect_as_it_said_it(by_list: bool) -> None:
+def test_what_a_provider_said_is_told_to_those_of_its_own_protocol_as_it_said_it(by_list: bool) -> None:
     told = told_of("messages/claude-x", by_list=by_list, messages=True)
     # Another provider has one of the same title.
     title = "Claude X (messages/claude-x)" if by_list else "Claude X"
@@ -232,7 +232,7 @@ def test_what_a_provider_said_is_told_to_those_of_its_own_dialect_as_it_said_it(
 
 
 @WAYS
-def test_to_others_it_is_told_by_the_members_that_their_dialect_has(by_list: bool) -> None:
+def test_to_others_it_is_told_by_the_members_that_their_protocol_has(by_list: bool) -> None:
     told = told_of("chat/gpt-x", by_list=by_list, messages=True)
     assert told == {
         "type": "model",

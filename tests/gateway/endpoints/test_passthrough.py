@@ -294,11 +294,11 @@ PREFIXES = ("/v1/", "/v1/v1/", "/openai/v1/", "/openai/", "/anthropic/v1/", "//v
 def test_a_closed_path_is_a_403_that_names_the_setting_and_reaches_no_provider(prefix: str) -> None:
     with running() as house:
         for method, path in CLOSED:
-            dialect = api_path_of(prefix + path).protocol
-            named = "messages" if dialect == MESSAGES else "chat"
+            protocol = api_path_of(prefix + path).protocol
+            named = "messages" if protocol == MESSAGES else "chat"
             told = house.ask(method, prefix + path, b'{"model":"chat/served"}', x_dragoman_provider=named)
             assert told.status == 403, (method, path, told.body)
-            assert "server.passthrough_paths" in str(failure_of(dialect, told)["message"])
+            assert "server.passthrough_paths" in str(failure_of(protocol, told)["message"])
         assert not house.provider.received
 
 

@@ -355,7 +355,7 @@ def test_an_overflow_is_told_in_the_stream_to_an_agent_that_compacts_only_then(p
         assert whole_one.status == 400
 
 
-# What Claude Code reads of a subscription, and what has no place in another dialect.
+# What Claude Code reads of a subscription, and what has no place in another protocol.
 UNIFIED = {
     "anthropic_ratelimit_unified_status": "allowed_warning",
     "anthropic_ratelimit_unified_reset": "1792567680",

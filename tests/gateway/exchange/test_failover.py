@@ -121,7 +121,7 @@ FAULTS: dict[str, tuple[str, list[Step]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_pitfall_303_the_same_fault_makes_as_many_attempts_in_every_dialect(
+def test_pitfall_303_the_same_fault_makes_as_many_attempts_in_every_protocol(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, failing = FAULTS[fault]

@@ -1,4 +1,4 @@
-"""One question and one answer in each dialect, by every way its SDK offers: whole, stream helper, plain events."""
+"""One question and one answer in each protocol, by every way its SDK offers: whole, stream helper, plain events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Content(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """An answer as the program sees it; `stop` is the dialect's own word."""
+    """An answer as the program sees it; `stop` is the protocol's own word."""
 
     text: str
     stop: str | None
@@ -51,7 +51,7 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 def ask(desk: Desk, client: str, model: str, content: Content, way: str) -> Told:
-    """Put a question with the SDK of a dialect."""
+    """Put a question with the SDK of a protocol."""
     return _SPEAKERS[client](desk, model, content, way)
 
 

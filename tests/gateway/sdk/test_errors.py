@@ -115,7 +115,7 @@ def caught(desk: Desk, client: str, provider: str, way: str, *script: Turn | Rep
     assert isinstance(error, anthropic.APIStatusError | openai.APIStatusError)
     assert isinstance(error, anthropic.APIStatusError) == (client == MESSAGES)
     assert error.response.headers["content-type"] == "application/json"
-    # What the SDK shows as the id is the gateway's, under the name of the client's dialect.
+    # What the SDK shows as the id is the gateway's, under the name of the client's protocol.
     assert error.request_id and error.request_id != "req_upstream"
     return error
 

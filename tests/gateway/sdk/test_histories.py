@@ -104,7 +104,7 @@ CHAT_HISTORIES: dict[str, list[ChatCompletionMessageParam]] = {
         {"role": "user", "content": "last asked"},
     ],
 }
-# What only a provider of another dialect can be spared: in its own, the program's mistakes are relayed as they are.
+# What only a provider of another protocol can be spared: in its own, the program's mistakes are relayed as they are.
 CHAT_MISTAKES: dict[str, list[ChatCompletionMessageParam]] = {
     "a call that nobody answered": [
         {"role": "user", "content": "first said"},
@@ -212,7 +212,7 @@ def _responses_tools() -> list[FunctionToolParam]:
     return [{"type": "function", "name": "look", "description": "Looks.", "parameters": CITY, "strict": False}]
 
 
-# How each dialect forces a call: any one, or a certain one.
+# How each protocol forces a call: any one, or a certain one.
 _FORCED_MESSAGES: dict[str, ToolChoiceParam] = {
     "any": {"type": "any", "disable_parallel_tool_use": True},
     "one": {"type": "tool", "name": "look", "disable_parallel_tool_use": True},

@@ -1,4 +1,4 @@
-"""Images and documents: what a user shows is what the provider sees, in every pair of dialects."""
+"""Images and documents: what a user shows is what the provider sees, in every pair of protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text, stop reasons and token counts: every pair of dialects, by every way of its SDK."""
+"""Text, stop reasons and token counts: every pair of protocols, by every way of its SDK."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COUNTED: dict[str, Object] = {
         "output_tokens_details": {"reasoning_tokens": 3},
     },
 }
-# Why a turn ends, in every dialect's own word.
+# Why a turn ends, in every protocol's own word.
 STOPS = {
     "the end": ENDED,
     "the cap": {MESSAGES: "max_tokens", CHAT: "length", RESPONSES: "incomplete:max_output_tokens"},

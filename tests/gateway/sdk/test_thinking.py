@@ -127,7 +127,7 @@ def test_proofs_of_another_provider_stay_at_home(desk: Desk, client: str, provid
     """A conversation moves to another provider in its middle: what only the first can open is not sent to it."""
     elsewhere = PROTOCOLS[(PROTOCOLS.index(provider) + 1) % 3]
     if (client, provider) == (CHAT, MESSAGES):
-        # Details with a native signature are what routers of the Chat dialect issue too: the relay leaves them alone.
+        # Details with a native signature are what routers of the Chat protocol issue too: the relay leaves them alone.
         elsewhere = RESPONSES
     script = [*turns(provider)[:2], Turn(stop=ENDED[elsewhere], text=FINAL)]
     with desk.scripted(*script) as strict:

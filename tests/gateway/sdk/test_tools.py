@@ -1,4 +1,4 @@
-"""Tool loops on real sockets: every pair of dialects, whole and streamed, in front of a provider that is strict."""
+"""Tool loops on real sockets: every pair of protocols, whole and streamed, in front of a provider that is strict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MADE = {"one call": (0,), "a call without arguments": (1,), "parallel calls": (0
 
 
 def loop(desk: Desk, client: str, model: str, streamed: bool) -> Heard:
-    """A program of the client's dialect: a question, the tools it is asked to run, the answer."""
+    """A program of the client's protocol: a question, the tools it is asked to run, the answer."""
     if client == MESSAGES:
         return messages_loop(desk.anthropic, streamed, model)
     return {CHAT: chat_loop, RESPONSES: responses_loop}[client](desk.openai, streamed, model)

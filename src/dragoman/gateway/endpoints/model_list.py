@@ -1,6 +1,6 @@
 """Model list: the models that can be asked for, in the shape that the caller's SDK expects (mapping.md §23).
 
-What a provider said of its models is told as far as the caller's dialect has a member for it.
+What a provider said of its models is told as far as the caller's protocol has a member for it.
 """
 
 from __future__ import annotations

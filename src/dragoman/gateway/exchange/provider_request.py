@@ -78,7 +78,7 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 class ProviderRequest(Struct, frozen=True):
-    """A request on its way: `client` is the dialect of its answer, `source` the one it was said in."""
+    """A request on its way: `client` is the protocol of its answer, `source` the one it was said in."""
 
     target: Target
     client: str
