@@ -47,7 +47,7 @@ def test_pitfall_345_a_target_is_reset_by_a_command() -> None:
         # The other worker is told, too.
         wait_until(lambda: standings(clients) == {"healthy"}, "the target is healthy in both workers")
         status, out, err = asked(house, "--reset", "chat/served", "--json")
-        assert json.loads(out) == {"target": "chat/served", "standing": "healthy", "keys": 0}
+        assert json.loads(out) == {"target": "chat/served", "health": "healthy", "keys": 0}
         assert asked(house, "--reset", "chat/served")[1].startswith("nothing was held")
         status, out, err = asked(house, "--reset", "nobody/served")
         assert (status, out) == (1, "")
@@ -56,10 +56,10 @@ def test_pitfall_345_a_target_is_reset_by_a_command() -> None:
 
 def standings(clients: list[WorkerClient]) -> set[object]:
     """What the target is to the workers."""
-    return {row["standing"] for client in clients for row in _rows(client)}
+    return {row["health"] for client in clients for row in _rows(client)}
 
 
 def _rows(client: WorkerClient) -> list[JsonObject]:
     rows = client.get("/status")["targets"]
     assert isinstance(rows, list)
-    return [row for row in rows if isinstance(row, dict)] or [{"standing": "unheard of"}]
+    return [row for row in rows if isinstance(row, dict)] or [{"health": "unheard of"}]

@@ -82,20 +82,20 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
         "version": "1",
         "workers": 1,
         "in_flight": 1,
-        "providers": [{"name": "a\x1b[2J", "keys": 0, "calls": 10, "concurrency": 64, "waiting": 3}],
+        "providers": [{"name": "a\x1b[2J", "keys": 0, "calls": 10, "concurrency": 64, "queued": 3}],
         "targets": [
-            {"target": "provider/model", "standing": "cooldown", "seconds": 12.5},
+            {"target": "provider/model", "health": "cooldown", "seconds": 12.5},
             {
                 "target": "q/n",
-                "standing": "suspect",
+                "health": "suspect",
                 "seconds": 7,
                 "since": 3.0,
                 "last": "unreachable",
                 "failed": 0.0,
-                "in_a_row": 2,
-                "rests": 1,
+                "consecutive_failures": 2,
+                "cooldowns": 1,
             },
-            {"target": "p/m", "standing": "healthy", "seconds": 0},
+            {"target": "p/m", "health": "healthy", "seconds": 0},
         ],
     }
     text = as_text("http://127.0.0.1:1", told, SCREEN)
@@ -106,14 +106,15 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
     assert lines[-4:] == [
         "TARGET          HEALTH",
         "provider/model  cooldown for another 12.5 s",
-        "q/n             suspect for another 7 s, since 3 s ago: unreachable 0 s ago, 2 failed in a row, rested 1 time",
+        "q/n             suspect for another 7 s, since 3 s ago: "
+        "unreachable 0 s ago, 2 consecutive failures, 1 cooldown",
         "p/m             healthy",
     ]
 
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_standings_fit_a_terminal_and_are_whole_elsewhere(columns: int) -> None:
-    standing: JsonObject = {"target": "p/m", "standing": "cooldown", "seconds": 890, "since": 10.0, "last": "x " * 40}
+    standing: JsonObject = {"target": "p/m", "health": "cooldown", "seconds": 890, "since": 10.0, "last": "x " * 40}
     told: JsonObject = {"version": "1", "workers": 1, "in_flight": 0, "targets": [standing]}
     lines = as_text("http://127.0.0.1:1", told, OutputScreen(terminal=True, width=columns)).splitlines()
     assert max(map(len, lines)) <= columns
@@ -133,7 +134,7 @@ def test_pitfall_353_resting_keys_are_shown_by_their_places() -> None:
         {"key": 1, "model": None, "seconds": 890.0, "since": 10.0, "why": "rate_limited", "hint": 86400.0},
         {"key": 0, "model": "m\x1b", "seconds": 5.5, "since": 0, "why": "", "hint": None},
     ]
-    text = as_text("http://127.0.0.1:1", {"providers": [{"name": "p", "keys": 3, "resting": resting}]}, SCREEN)
+    text = as_text("http://127.0.0.1:1", {"providers": [{"name": "p", "keys": 3, "keys_in_cooldown": resting}]}, SCREEN)
     assert "\x1b" not in text
     assert [line for line in text.splitlines() if line.startswith(("KEY", "p key"))] == [
         "KEY                  RESTS",
@@ -152,8 +153,8 @@ def test_who_is_checked_is_shown_with_what_was_found() -> None:
     lines = as_text("http://127.0.0.1:1", {"providers": providers}, SCREEN).splitlines()
     place = lines.index("PROVIDER  CHECKED")
     assert lines[place + 1 : place + 4] == [
-        "p         every 30 s while a target rests: failing 12.5 s ago",
-        "quiet     every 90 s while a target rests",
-        "now       every 1.5 s while a target rests: alive 0 s ago",
+        "p         every 30 s while a target is in cooldown: failing 12.5 s ago",
+        "quiet     every 90 s while a target is in cooldown",
+        "now       every 1.5 s while a target is in cooldown: alive 0 s ago",
     ]
     assert "CHECKED" not in as_text("http://127.0.0.1:1", {"providers": providers[2:3]}, SCREEN)

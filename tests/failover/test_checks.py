@@ -103,7 +103,7 @@ class Bad:
         asked = Ask(model=self.provider.name)
         assert {self.house.ask_one(asked).route for _ in range(CROWD)} == {"good/served"}
         assert self.provider.calls == 0
-        assert [row["standing"] for row in self.rows()] == ["cooldown", "cooldown"]
+        assert [row["health"] for row in self.rows()] == ["cooldown", "cooldown"]
 
 
 def _targets(name: str) -> tuple[str, str]:

@@ -75,13 +75,13 @@ def test_a_reload_forgets_no_rest_and_no_conversation() -> None:
         for _ in range(WORN):
             assert not house.ask_one(Ask(model="alone")).right
         worn, before = bad.calls, _targets(house)
-        assert before["bad/served"]["standing"] == "cooldown"
+        assert before["bad/served"]["health"] == "cooldown"
         first = house.ask_one(Ask(model="spread", words="from the beginning"))
         told = []
         for turn in range(1, TURNS):
             _reload(house, lines, turn)
             after = _targets(house)["bad/served"]
-            assert after["standing"] == "cooldown"
+            assert after["health"] == "cooldown"
             assert 0 < float(str(after["seconds"])) <= float(str(before["bad/served"]["seconds"]))
             assert house.ask_one(Ask(model="line")).route == "free/served"
             told.append(house.ask_one(Ask(model="spread", words="from the beginning", turns=turn)))

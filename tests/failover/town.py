@@ -247,7 +247,7 @@ class Town(Served):
     def load(self, provider: str) -> tuple[int, int]:
         """How many calls a provider has, and how many wait for one."""
         found = next(one for one in dig_objects(self.status(), "providers") if one["name"] == provider)
-        calls, waiting = found["calls"], found["waiting"]
+        calls, waiting = found["calls"], found["queued"]
         assert isinstance(calls, int) and isinstance(waiting, int)
         return calls, waiting
 
@@ -257,7 +257,7 @@ class Town(Served):
 
     def standings(self) -> dict[str, str]:
         """How targets stand that are not as good as any."""
-        found = {str(one["target"]): str(one["standing"]) for one in dig_objects(self.status(), "targets")}
+        found = {str(one["target"]): str(one["health"]) for one in dig_objects(self.status(), "targets")}
         return {target: standing for target, standing in found.items() if standing != "healthy"}
 
     def recorded(self, heard: Sequence[Heard]) -> list[JsonObject]:

@@ -37,14 +37,14 @@ def standings(told: JsonObject) -> list[str]:
     """The health of the target that fails."""
     rows = told["targets"]
     assert isinstance(rows, list)
-    return [str(row["standing"]) for row in rows if isinstance(row, dict) and row["target"] == "chat/served"]
+    return [str(row["health"]) for row in rows if isinstance(row, dict) and row["target"] == "chat/served"]
 
 
 def resting(told: JsonObject) -> list[object]:
     """The positions of the keys in cooldown."""
     providers = told["providers"]
     assert isinstance(providers, list)
-    (rows,) = [row["resting"] for row in providers if isinstance(row, dict) and row["name"] == "chat"]
+    (rows,) = [row["keys_in_cooldown"] for row in providers if isinstance(row, dict) and row["name"] == "chat"]
     assert isinstance(rows, list)
     return [row["key"] for row in rows if isinstance(row, dict)]
 

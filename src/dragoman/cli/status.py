@@ -87,7 +87,7 @@ def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
             _text(row, "keys"),
             _text(row, "calls"),
             _text(row, "concurrency") or "any",
-            _text(row, "waiting"),
+            _text(row, "queued"),
         )
         for row in _rows(status, "providers")
     ]
@@ -95,7 +95,7 @@ def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
     keys = [
         (f"{_text(provider, 'name')} {_key(row, provider)}", _cooldown(row))
         for provider in _rows(status, "providers")
-        for row in _rows(provider, "resting")
+        for row in _rows(provider, "keys_in_cooldown")
     ]
     checks = [
         (_text(provider, "name"), _check(check))
@@ -122,7 +122,7 @@ def _counted(row: JsonObject, name: str, words: str = "") -> str:
 
 def as_reset(status: JsonObject) -> str:
     """What was held against a target, in words."""
-    target, health, keys = _text(status, "target"), _text(status, "standing"), _text(status, "keys")
+    target, health, keys = _text(status, "target"), _text(status, "health"), _text(status, "keys")
     if health == "healthy" and keys == "0":
         return f"nothing was held against {target}"
     return f"{target} is healthy again (was {health}, {_counted(status, 'keys')} in cooldown)"
@@ -130,20 +130,22 @@ def as_reset(status: JsonObject) -> str:
 
 def _health(row: JsonObject) -> str:
     """How a target stands, and why: `cooldown for another 12.5 s, since 3 s ago: unreachable 3 s ago`."""
-    text = _text(row, "standing") + _remaining(row)
+    text = _text(row, "health") + _remaining(row)
     if text == "healthy":
         return text
     since = _seconds(row, "since")
     text += f", since {since} ago" if since else ""
     failed = f" {_seconds(row, 'failed') or '0 s'} ago" if row.get("failed") is not None else ""
     why = [f"{_text(row, 'last')}{failed}"] if _text(row, "last") else []
-    why += [f"{_text(row, 'in_a_row')} failed in a row"] if _seconds(row, "in_a_row") else []
-    why += [f"rested {_counted(row, 'rests', 'times')}"] if _seconds(row, "rests") else []
+    if _seconds(row, "consecutive_failures"):
+        why.append(_counted(row, "consecutive_failures", "consecutive failures"))
+    if _seconds(row, "cooldowns"):
+        why.append(_counted(row, "cooldowns"))
     return text + (f": {', '.join(why)}" if why else "")
 
 
 def _key(row: JsonObject, provider: JsonObject) -> str:
-    """Which key of how many, by its place, and for which model it rests."""
+    """Which key of how many, by its place, and for which model it is in cooldown."""
     place = row.get("key")
     which = f"key {place + 1 if isinstance(place, int) else '?'} of {_text(provider, 'keys')}"
     model = _text(row, "model")
@@ -151,7 +153,7 @@ def _key(row: JsonObject, provider: JsonObject) -> str:
 
 
 def _cooldown(row: JsonObject) -> str:
-    """How long a key rests, and why: `for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s`."""
+    """Length and cause of a cooldown: `for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s`."""
     why = [_text(row, "why")] if _text(row, "why") else []
     why += [f"the provider said {_seconds(row, 'hint')}"] if _seconds(row, "hint") else []
     since = _seconds(row, "since")
@@ -160,8 +162,8 @@ def _cooldown(row: JsonObject) -> str:
 
 
 def _check(row: JsonObject) -> str:
-    """How often a provider is checked, and what was found: `every 30 s while a target rests: failing 12 s ago`."""
-    text = f"every {_seconds(row, 'every')} while a target rests"
+    """How often a provider is checked, and the result: `every 30 s while a target is in cooldown: failing 12 s ago`."""
+    text = f"every {_seconds(row, 'every')} while a target is in cooldown"
     outcome = _text(row, "found")
     return f"{text}: {outcome} {_seconds(row, 'ago') or '0 s'} ago" if outcome else text
 

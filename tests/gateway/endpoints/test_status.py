@@ -40,10 +40,10 @@ def test_it_tells_providers_and_how_many_keys_they_have_and_no_secret() -> None:
             "name": "chat",
             "protocols": [CHAT],
             "keys": 2,
-            "resting": [],
+            "keys_in_cooldown": [],
             "calls": 0,
             "concurrency": None,
-            "waiting": 0,
+            "queued": 0,
             "check": None,
         }
         assert [row["name"] for row in providers if isinstance(row, dict)] == [*house.app.runtime.settings.providers]
@@ -85,27 +85,27 @@ def test_it_tells_calls_waits_and_standings() -> None:
         providers = status["providers"]
         assert isinstance(providers, list)
         busy = next(row for row in providers if isinstance(row, dict) and row["name"] == "chat")
-        assert (busy["calls"], busy["concurrency"], busy["waiting"]) == (1, 1, 2)
+        assert (busy["calls"], busy["concurrency"], busy["queued"]) == (1, 1, 2)
         assert status["targets"] == [
             {
                 "target": "chat/m",
-                "standing": "cooldown",
+                "health": "cooldown",
                 "seconds": 3.0,
                 "since": 2.0,
                 "last": "connection_lost",
                 "failed": 2.0,
-                "in_a_row": 0,
-                "rests": 1,
+                "consecutive_failures": 0,
+                "cooldowns": 1,
             },
             {
                 "target": "all/m",
-                "standing": "healthy",
+                "health": "healthy",
                 "seconds": 0.0,
                 "since": 6.0,
                 "last": "",
                 "failed": None,
-                "in_a_row": 0,
-                "rests": 0,
+                "consecutive_failures": 0,
+                "cooldowns": 0,
             },
         ]
 
@@ -120,7 +120,7 @@ def test_pitfall_353_it_tells_which_keys_rest_why_and_what_the_provider_said() -
         told = house.get("/status")
         providers = told.json()["providers"]
         assert isinstance(providers, list)
-        (resting,) = (row["resting"] for row in providers if isinstance(row, dict) and row["name"] == "chat")
+        (resting,) = (row["keys_in_cooldown"] for row in providers if isinstance(row, dict) and row["name"] == "chat")
         assert isinstance(resting, list) and len(resting) == 1 and isinstance(resting[0], dict)
         assert (resting[0]["key"], resting[0]["why"], resting[0]["hint"]) == (0, "rate_limited", 86400.0)
         left = resting[0]["seconds"]
@@ -151,14 +151,14 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
         rotation.cool(KEYS[1], 600.0, "m")
         rotation.cool(KEYS[1], 600.0, "n")
         told = house.post("/status", {"reset": "chat/m"})
-        assert (told.status, told.json()) == (200, {"target": "chat/m", "standing": "cooldown", "keys": 2})
+        assert (told.status, told.json()) == (200, {"target": "chat/m", "health": "cooldown", "keys": 2})
         assert {known.target: known.health for known in service.health_views()} == {
             "chat/m": "healthy",
             "chat/n": "cooldown",
         }
         assert [(place, notice.model) for place, notice in rotation.active_cooldowns()] == [(1, "n")]
         again = house.post("/status", {"reset": "chat/m"})
-        assert again.json() == {"target": "chat/m", "standing": "healthy", "keys": 0}
+        assert again.json() == {"target": "chat/m", "health": "healthy", "keys": 0}
         assert "target health reset" in house.log.getvalue()
 
 

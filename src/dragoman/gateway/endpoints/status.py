@@ -46,7 +46,7 @@ def require_local_client(runtime: Runtime, request: ServerRequest) -> None:
 
 
 def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
-    """What is known, of all workers together; standings are the same in all."""
+    """What is known, of all workers together; the health of targets is the same in all."""
     return {
         "version": __version__,
         "workers": len(snapshots),
@@ -81,19 +81,19 @@ async def reset(runtime: Runtime, request: ServerRequest) -> JsonObject:
         raise ClientError(404, "there is no such target; it is provider/model, with a provider of the configuration")
     cleared = runtime.reset_target(target)
     runtime.log.event("info", "target health reset", target=printable(target), health=cleared.health, keys=cleared.keys)
-    return {"target": target, "standing": cleared.health, "keys": cleared.keys}
+    return {"target": target, "health": cleared.health, "keys": cleared.keys}
 
 
 def _target(view: TargetHealthView) -> JsonObject:
     return {
         "target": view.target,
-        "standing": view.health,
+        "health": view.health,
         "seconds": round(view.seconds, 1),
         "since": round(view.since, 1),
         "last": view.last,
         "failed": None if view.failed is None else round(view.failed, 1),
-        "in_a_row": view.consecutive_failures,
-        "rests": view.cooldowns,
+        "consecutive_failures": view.consecutive_failures,
+        "cooldowns": view.cooldowns,
     }
 
 
@@ -140,9 +140,9 @@ def _provider(runtime: Runtime, provider: Provider, loads: Sequence[Load]) -> Js
         "name": provider.name,
         "protocols": [endpoint.protocol for endpoint in provider.endpoints],
         "keys": len(provider.keys),
-        "resting": _key_cooldowns(runtime, provider),
+        "keys_in_cooldown": _key_cooldowns(runtime, provider),
         "calls": sum(load.calls for load in loads),
         # A worker that has had no call yet knows as much as the others.
         "concurrency": sum(limits) if limits else None,
-        "waiting": sum(load.waiting for load in loads),
+        "queued": sum(load.waiting for load in loads),
     }
