@@ -145,7 +145,7 @@ def test_lists_have_only_names_that_lead_somewhere() -> None:
         listed = [model["id"] for model in json.loads(house.get("/v1/models").body)["data"]]
         assert {"first", "around", "split"} <= set(listed)
         assert not {"alone", "again"} & set(listed)
-        told = [name["name"] for name in json.loads(house.get("/names").body)["names"]]
+        told = [name["name"] for name in json.loads(house.get("/model-names").body)["names"]]
         assert "gone-*" not in told
 
 

@@ -305,7 +305,7 @@ def test_pitfall_653_nor_is_what_is_asked_beside_conversations(tmp_path: Path) -
         ("GET", f"/v1/models?name={mark('o_listed')}", b""),
         ("GET", f"/nowhere?{mark('o_query')}", b""),
         ("GET", f"/v1/missing?key={mark('o_secret')}", b""),
-        ("GET", f"/names?name={mark('o_name')}", b""),
+        ("GET", f"/model-names?name={mark('o_name')}", b""),
         ("GET", f"/metrics?{mark('o_metrics')}", b""),
         ("POST", "/v1/messages/count_tokens", messages(CHAT)),
         ("POST", "/v1/messages/count_tokens", messages(MESSAGES)),

@@ -50,7 +50,7 @@ def listed(house: House) -> list[str]:
 def test_one_that_answers_is_listed_and_echo_steps_back() -> None:
     with running(answers, settings_with) as house:
         assert listed(house) == ["ollama/qwen3"]
-        assert [name["name"] for name in json.loads(house.get("/names").body)["names"]] == ["ollama/qwen3"]
+        assert [name["name"] for name in json.loads(house.get("/model-names").body)["names"]] == ["ollama/qwen3"]
         # Its names work as ever.
         body = {"model": "echo/text", "messages": [{"role": "user", "content": "Hi"}]}
         assert house.post("/v1/chat/completions", body).status == 200

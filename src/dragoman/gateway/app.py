@@ -190,7 +190,7 @@ class App:
         elif kind is EndpointKind.LAUNCH:
             require_local_client(runtime, request)
             await self._launch(request, api_path, "" if key is None else key.name)
-        elif kind is EndpointKind.NAMES:
+        elif kind is EndpointKind.MODEL_NAMES:
             await send_names(runtime, request, _client_protocol(request), "" if key is None else key.name)
         elif kind is EndpointKind.NOWHERE:
             raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")

@@ -33,7 +33,7 @@ class EndpointKind(Enum):
     CONVERSATIONS = "conversations"
     MODELS = "models"
     MODEL = "model"
-    NAMES = "names"
+    MODEL_NAMES = "model_names"
     INDEX = "home"
     HELLO = "hello"
     HEALTH = "health"
@@ -65,7 +65,7 @@ _ENDPOINTS: dict[str, tuple[EndpointKind, str, tuple[str, ...]]] = {
     "/responses/compact": (EndpointKind.COMPACT, RESPONSES, ("POST",)),
     "/conversations": (EndpointKind.CONVERSATIONS, RESPONSES, ("POST",)),
     "/models": (EndpointKind.MODELS, "", ("GET", "HEAD")),
-    "/names": (EndpointKind.NAMES, "", ("GET", "HEAD")),
+    "/model-names": (EndpointKind.MODEL_NAMES, "", ("GET", "HEAD")),
     "/": (EndpointKind.INDEX, "", ("GET", "HEAD")),
     # By which some clients open a connection when they start, and see whether anybody is there.
     "/api/hello": (EndpointKind.HELLO, "", ("GET", "HEAD")),

@@ -29,7 +29,7 @@ def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = (
     query = urlencode([("name", name) for name in names]) or (urlencode({"match": match}) if match else "")
     connection = kind(place.hostname or "", place.port, timeout=_TIMEOUT)
     try:
-        connection.request("GET", f"{place.path}/names?{query}", headers={"authorization": f"Bearer {key}"})
+        connection.request("GET", f"{place.path}/model-names?{query}", headers={"authorization": f"Bearer {key}"})
         response = connection.getresponse()
         body = response.read(_MAX_BODY_BYTES)
     except (OSError, http.client.HTTPException) as error:

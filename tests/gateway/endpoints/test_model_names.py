@@ -1,4 +1,4 @@
-"""`GET /names`, as commands ask for it."""
+"""`GET /model-names`, as commands ask for it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_it_is_for_those_who_may_use_the_gateway() -> None:
 
 def test_too_many_names_are_refused() -> None:
     with running() as house:
-        assert house.get("/names?" + "&".join(["name=" + quote("echo/text")] * 200)).status == 200
-        assert house.get("/names?" + "&".join(["name=a"] * 201)).status == 400
-        assert house.ask("POST", "/names", b"{}").status == 405
-        assert len(dig_objects(house.get("/names?match=echo/text").json(), "names")) == 1
+        assert house.get("/model-names?" + "&".join(["name=" + quote("echo/text")] * 200)).status == 200
+        assert house.get("/model-names?" + "&".join(["name=a"] * 201)).status == 400
+        assert house.ask("POST", "/model-names", b"{}").status == 405
+        assert len(dig_objects(house.get("/model-names?match=echo/text").json(), "names")) == 1

@@ -181,16 +181,16 @@ def test_refusals_have_rows_of_who_is_known_and_of_so_many_strangers(
 
 def test_calls_of_our_own_commands_have_no_row_and_no_line(tmp_path: Path) -> None:
     given = {"authorization": "Bearer sk-alice-0123456789"}
-    own = ("/names", "/names?name=echo/text", "/status", "/launches/one", "/metrics", "/", "/readyz")
+    own = ("/model-names", "/model-names?name=echo/text", "/status", "/launches/one", "/metrics", "/", "/readyz")
     with accounted(tmp_path, answers, None, "sk-alice-0123456789") as house:
         for path in own:
             assert house.get(path, **given).status == 200, path
         assert house.post("/route?model=chat/served", question(CHAT, CHAT), **given).status == 200
         assert log_lines(house) == []
-        assert house.get("/names").status == 401
+        assert house.get("/model-names").status == 401
         assert house.post(PATHS[CHAT], question(CHAT, CHAT), **given).status == 200
         # Of one that is refused there is a line.
-        assert [line["path"] for line in log_lines(house)] == ["/names", "/chat/completions"]
+        assert [line["path"] for line in log_lines(house)] == ["/model-names", "/chat/completions"]
     assert [row["path"] for row in rows(tmp_path)] == ["/chat/completions"]
 
 

@@ -1,4 +1,4 @@
-"""Names: `GET /names` lists every name with all that is known of it, for each client that may use the gateway.
+"""`GET /model-names` lists every name with all that is known of it, for each client that may use the gateway.
 
 It is a page of the gateway's own, for `dragoman launch`, `env` and `models`: no record and no line of the log is made.
 
@@ -27,7 +27,7 @@ _BYTES = 5000
 
 
 async def send_names(runtime: Runtime, request: ServerRequest, protocol: str, key: str) -> None:
-    """Answer `GET /names`; `key` is the name of the gateway key that asks."""
+    """Answer `GET /model-names`; `key` is the name of the gateway key that asks."""
     try:
         query = parse_qs(request.query, max_num_fields=_MAX_NAMES)
     except ValueError:
