@@ -38,7 +38,7 @@ def test_the_gateway_that_the_configuration_describes_is_found_and_shown(tmp_pat
         assert (status, err) == (0, "")
         lines = out.splitlines()
         assert lines[0] == f"dragoman {__version__} at {house.url}: 1 worker, 0 requests under way"
-        assert lines[2].split() == ["PROVIDER", "KEYS", "CALLS", "MOST", "WAITING"]
+        assert lines[2].split() == ["PROVIDER", "KEYS", "CALLS", "MOST", "QUEUED"]
         assert ["chat", "1", "0", "any", "0"] in [line.split() for line in lines]
         assert lines[-1] == "Nothing is known against any target."
         status, out, err = asked(tmp_path, "--json", "--gateway", house.url)
@@ -102,7 +102,7 @@ def test_standings_are_shown_with_what_is_left_of_them_and_nothing_commands_the_
     assert "\x1b" not in text
     lines = text.splitlines()
     assert lines[0].endswith("1 worker, 1 request under way")
-    assert lines[3].endswith("     0     10    64        3")
+    assert lines[3].endswith("     0     10    64       3")
     assert lines[-4:] == [
         "TARGET          HEALTH",
         "provider/model  cooldown for another 12.5 s",
@@ -137,7 +137,7 @@ def test_pitfall_353_resting_keys_are_shown_by_their_places() -> None:
     text = as_text("http://127.0.0.1:1", {"providers": [{"name": "p", "keys": 3, "keys_in_cooldown": resting}]}, SCREEN)
     assert "\x1b" not in text
     assert [line for line in text.splitlines() if line.startswith(("KEY", "p key"))] == [
-        "KEY                  RESTS",
+        "KEY                  COOLDOWN",
         "p key 2 of 3         for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s",
         "p key 1 of 3, m\\x1b  for another 5.5 s",
     ]

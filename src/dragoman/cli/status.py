@@ -18,9 +18,9 @@ from dragoman.wire.json import encode_text
 
 _PROVIDERS = (
     Column(heading="PROVIDER", least=16),
-    *(Column(heading=heading, right=True) for heading in ("KEYS", "CALLS", "MOST", "WAITING")),
+    *(Column(heading=heading, right=True) for heading in ("KEYS", "CALLS", "MOST", "QUEUED")),
 )
-_KEYS = (Column(heading="KEY", least=16), Column(heading="RESTS", least=24))
+_KEYS = (Column(heading="KEY", least=16), Column(heading="COOLDOWN", least=24))
 _CHECKS = (Column(heading="PROVIDER", least=16), Column(heading="CHECKED", least=24))
 _TARGETS = (
     Column(heading="TARGET", least=16),
