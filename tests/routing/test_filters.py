@@ -56,7 +56,7 @@ def test_abilities_leave_out_whoever_cannot(
 def test_every_sign_has_a_filter() -> None:
     flags = {name for name in RequestFeatures.__struct_fields__ if isinstance(getattr(RequestFeatures(), name), bool)}
     # What some provider keeps leaves nobody out by what it can do: one target alone is asked.
-    assert {*FEATURE_FILTERS, "kept"} == flags
+    assert {*FEATURE_FILTERS, "references_stored"} == flags
 
 
 def test_a_request_of_at_most_four_bytes_a_token_is_in_its_place() -> None:

@@ -363,7 +363,8 @@ def test_pitfall_438_a_file_that_somebody_else_holds_stops_no_answer_and_no_prob
             for protocol in (MESSAGES, CHAT, RESPONSES):
                 assert house.post(PATHS[protocol], question(protocol, CHAT)).status == 200
             wait_until(
-                lambda: b"waits in journals: database is locked" in house.get("/readyz").body, "the lock is reported"
+                lambda: b"cannot ingest journals: database is locked" in house.get("/readyz").body,
+                "the lock is reported",
             )
             assert house.get("/readyz").status == 200
             assert house.get("/healthz").status == 200
