@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
+import msgspec
+import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
@@ -21,16 +24,17 @@ from dragoman.gateway.processes.worker_channel import WorkerChannel
 from dragoman.gateway.routing_state_sync import RoutingStateSync
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses import stored_state
-from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS, digest_of
+from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS, KeyCooldownUpdate, digest_of
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import CONSECUTIVE_FAILURES, MAX_COOLDOWN
-from dragoman.routing.health_state import HealthLevel
+from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.store import Tables, open_tables
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 
 TARGET = "chat/served"
 # A time of day.
 NOON = 1_700_000_000.0
+UPGRADED = Path(__file__).parents[1] / "data/upgrade/state.sql"
 
 
 class Life:
@@ -67,9 +71,9 @@ class Life:
 
 
 @asynccontextmanager
-async def life(path: Path | str, *, clock: float, wall: float) -> AsyncIterator[Life]:
+async def life(path: Path | str, *, clock: float, wall: float, settings: Settings | None = None) -> AsyncIterator[Life]:
     """A life from its start to its end."""
-    lived = Life(replace(settings_for(1), storage=Storage(path=str(path))), clock, wall)
+    lived = Life(replace(settings or settings_for(1), storage=Storage(path=str(path))), clock, wall)
     await lived.kept.load()
     try:
         yield lived
@@ -176,6 +180,70 @@ def test_rows_that_nobody_can_read_are_passed_over(tmp_path: Path) -> None:
         async with life(file, clock=100.0, wall=wall) as after:
             assert round(after.key_rests_for) == 600
             assert len(after.service.key_cooldowns()["chat"].snapshot()) == 1
+
+    asyncio.run(main())
+
+
+def test_cooldowns_that_were_persisted_under_former_names_are_taken_up(tmp_path: Path) -> None:
+    """The file is of the version before levels and outcomes were renamed (`tests/data/README.md`)."""
+
+    async def main() -> None:
+        file = tmp_path / "state.db"
+        with closing(sqlite3.connect(file)) as db:
+            db.executescript(UPGRADED.read_text(encoding="utf-8"))
+        standard = settings_for(1)
+        chat = standard.providers["chat"]
+        named = {name: replace(chat, name=name) for name in ("provider0", "provider1", "provider2")}
+        settings = replace(standard, providers={**standard.providers, **named})
+        # They began ten seconds ago, and end in 2100.
+        async with life(file, clock=100.0, wall=1_790_000_010.0, settings=settings) as after:
+            assert [
+                (report.target, report.health, report.cooldowns, report.since, report.last, report.failed)
+                for report in sorted(after.service.routing_state.health.reports(100.0), key=lambda each: each.target)
+            ] == [
+                (
+                    f"provider{number}/model",
+                    HealthState(HealthLevel.COOLDOWN, 100.0 + MAX_COOLDOWN),
+                    2,
+                    90.0,
+                    last,
+                    90.0,
+                )
+                for number, last in enumerate(
+                    (AttemptOutcome.CONNECTION_LOST, AttemptOutcome.FIRST_BYTE_TIMEOUT, AttemptOutcome.STREAM_BROKEN)
+                )
+            ]
+            cooldowns = after.service.key_cooldowns()
+            for provider, key, why in (("provider0", "k0", "insufficient_quota"), ("provider1", "k1", "invalid_key")):
+                (update,) = cooldowns[provider].snapshot()
+                expected = KeyCooldownUpdate(provider, key, "", 100.0 + MAX_COOLDOWN_SECONDS, 0.0, 90.0, why)
+                assert update == expected
+            assert cooldowns["provider2"].snapshot() == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (["chat/served", "cooldown", NOON + 60.0, 0.0, 1, NOON, "unreachable"], HealthLevel.COOLDOWN),
+        # A name of no version, and members that are none.
+        (["chat/served", "moonlit", NOON + 60.0], HealthLevel.HEALTHY),
+        (["chat/served", 5, NOON + 60.0], HealthLevel.HEALTHY),
+        (["chat/served"], HealthLevel.HEALTHY),
+        ({"target": "chat/served"}, HealthLevel.HEALTHY),
+    ],
+)
+def test_names_of_any_other_version_are_passed_over(tmp_path: Path, members: object, expected: HealthLevel) -> None:
+    async def main() -> None:
+        file = tmp_path / "state.db"
+        body = msgspec.msgpack.encode(members)
+        async with life(file, clock=100.0, wall=NOON) as before:
+            store = before.service.state.store
+            assert store is not None
+            await store.write(lambda tables: tables.cooldowns.persist(f"target {TARGET}", NOON + 60.0, body))
+        async with life(file, clock=100.0, wall=NOON) as after:
+            assert after.level is expected
 
     asyncio.run(main())
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.records.journal import Journal
-from dragoman.records.journal_entry import OPEN
+from dragoman.records.journal_entry import OPEN, CallEntry, JournalEntry
 from dragoman.records.journal_reader import JournalSegment, read_before, read_contents, read_segment, read_update
 from tests.records.invented import entry
 
@@ -129,6 +129,30 @@ def test_the_story_of_a_journal_is_what_was_opened_and_not_settled(tmp_path: Pat
         story = read_contents(file.fileno())
         assert story.before == first.name
         assert [int(found.id[4:]) for found in story.open_entries] == [0, 2]
+
+
+def test_names_of_earlier_versions_are_read_as_todays_wherever_they_stand(tmp_path: Path) -> None:
+    def stored(number: int, outcome: str) -> JournalEntry:
+        return replace(entry(number, outcome=OPEN), calls=(CallEntry("a", "m", "openai-chat", outcome),))
+
+    journal = Journal(tmp_path)
+    journal.open(stored(1, "silent"))
+    journal.rotate()
+    journal.open(stored(2, "no_answer"))
+    journal.finalize(stored(3, "left"))
+    path = journal.path
+    assert path is not None
+    carried, opened = stored(1, "first_byte_timeout"), stored(2, "connection_lost")
+    finalized = [stored(3, "client_disconnected")]
+    assert read(path).entries == finalized
+    # The same where a line is damaged.
+    with path.open("ab") as damaged:
+        damaged.write(b"nothing of ours\n")
+    journal.finalize(entry(4))
+    assert read(path).entries == [*finalized, entry(4)]
+    with path.open("rb") as file:
+        assert read_contents(file.fileno()).open_entries == [carried, opened]
+        assert read_update(file.fileno(), 0).opened == {carried.id: carried, opened.id: opened}
 
 
 def test_a_line_with_a_wrong_checksum_is_not_in_the_story(tmp_path: Path) -> None:
