@@ -209,8 +209,8 @@ def test_the_status_has_the_colour_of_how_it_went(status: int, failure: str, cod
 
 
 def test_an_event_is_told_with_its_level_in_colour() -> None:
-    line = LogColumns(Screen(colours=True)).event("warn", "something happened", {"why": "a reason", "running": 3})
-    assert as_seen(line)[9:] == 'warn  something happened why="a reason" running=3'
+    line = LogColumns(Screen(colours=True)).event("warn", "something happened", {"reason": "a cause", "running": 3})
+    assert as_seen(line)[9:] == 'warn  something happened reason="a cause" running=3'
     assert " \x1b[33mwarn \x1b[0m" in line
 
 

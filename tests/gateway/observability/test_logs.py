@@ -117,7 +117,7 @@ def test_json_tells_a_hostile_name_exactly(case: str) -> None:
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_field_of_an_event_stays_in_its_place(case: str) -> None:
     for out in (io.StringIO(), Terminal()):
-        Log(out).event("warn", "something happened", why=HOSTILE[case], running=3)
+        Log(out).event("warn", "something happened", reason=HOSTILE[case], running=3)
         first, *below = lines(out)
         # A line below the first cannot pose as another event.
         assert not below or isinstance(out, Terminal)
@@ -126,18 +126,18 @@ def test_a_hostile_field_of_an_event_stays_in_its_place(case: str) -> None:
         assert line.isprintable()
         assert len(line) < 3000
         if isinstance(out, Terminal):
-            assert re.fullmatch(r'\d\d:\d\d:\d\d warn  something happened why=("[^"]*"|[^" ]+) running=3', line)
+            assert re.fullmatch(r'\d\d:\d\d:\d\d warn  something happened reason=("[^"]*"|[^" ]+) running=3', line)
         else:
             told = json.loads(line)
-            assert set(told) == {"time", "level", "event", "why", "running"}
+            assert set(told) == {"time", "level", "event", "reason", "running"}
             assert told["level"] == "warn"
 
 
 def test_sentences_stay_readable_on_a_terminal() -> None:
     out = Terminal()
-    Log(out).event("info", "refused", status=401, why='a "key" is required', id="req_1", nothing="")
+    Log(out).event("info", "refused", status=401, reason='a "key" is required', id="r1", nothing="")
     assert out.getvalue().split(" ", 1)[1] == (
-        'info  refused status=401 why="a \'key\' is required" id=req_1 nothing=""\n'
+        'info  refused status=401 reason="a \'key\' is required" id=r1 nothing=""\n'
     )
 
 
