@@ -1,6 +1,7 @@
 """The stage of a dialogue: the real gateway between a client without a socket and a provider without one.
 
-What is real: `App`, `Service`, the server's `Inbound`, the client's `HttpFlight`, the store. What is not: the client's
+What is real: `App`, `Runtime`, the server's `ClientConnection`, the client's `HttpCall`, the store. What is not: the
+client's
 transport, the provider's connection, time (`VirtualLoop` and a wall clock that follows it) and chance.
 """
 

@@ -36,7 +36,7 @@ ENDED = "the call was ended before its answer was"
 
 
 class HttpCall:
-    """A call over a socket; see `dragoman.http.upstream_call.Flight`."""
+    """A call over a socket; see `dragoman.http.upstream_call.UpstreamCall`."""
 
     __slots__ = (
         "_broken",

@@ -47,7 +47,7 @@ class SessionHints(Struct, frozen=True, gc=False):
     cache_key: str = ""
     metadata: bytes = b""
     conversation: str = ""
-    # Digests, as `sessions.facts.Facts` has them.
+    # Digests, as `sessions.facts.ExchangeFacts` has them.
     previous: str = ""
     conversation_start: str = ""
     first_prompt: str = ""

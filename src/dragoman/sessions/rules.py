@@ -24,7 +24,7 @@ class HintRule(Struct, frozen=True, kw_only=True):
     client: str = ""
     location: str = HEADER
     field: str
-    # The member of `Facts` that it fills; "turn" is Codex's metadata, which fills several.
+    # The member of `ExchangeFacts` that it fills; "turn" is Codex's metadata, which fills several.
     fact: str
     source: str
     # How sure it is, from 0 to 100.

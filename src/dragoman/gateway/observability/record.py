@@ -39,7 +39,7 @@ class RecordedAttempt(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """One exchange. It grows by replacement (`Account`); nothing here was said by the user or by the model."""
+    """One exchange. It grows by replacement (`RecordBuilder`); nothing here was said by the user or by the model."""
 
     id: str
     client_protocol: str
@@ -114,7 +114,7 @@ class Record(Struct, frozen=True):
 
 
 class RecordChanges(TypedDict, total=False):
-    """Changes of a record's fields, as keyword arguments (`Account.update`). Its keys are those that change."""
+    """Changes of a record's fields, as keyword arguments (`RecordBuilder.update`). Its keys are those that change."""
 
     kind: str
     address: str

@@ -2,7 +2,7 @@
 
 Each worker listens on a port of its own, on loopback, which it notes in the page that they share. Whoever connects
 proves that it knows the token, which only they know (`handshake`), and then says what for: it gets the counters as
-JSON, or the tally of one launch, gets what `Channel` knows, or tells it something. Everybody else is hung up on.
+JSON, or the tally of one launch, gets what `WorkerChannel` knows, or tells it something. Everybody else is hung up on.
 """
 
 from __future__ import annotations

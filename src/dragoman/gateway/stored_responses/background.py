@@ -114,7 +114,7 @@ class Background:
             raise ClientError(429, "too many responses run in the background; try again later", param="background")
 
     async def start(self, running: BackgroundRun) -> None:
-        """Write a response down and run it, though whoever waits may have left by then; `NotKept` if that fails."""
+        """Write a response down and run it, though whoever waits may have left by then; `NotStored` if that fails."""
         begun = Taken(running.begun, (), encode(running.begun))
         stored = stored_response_of(begun, running, alive=_until())
         beginning = partial(_begin, owner=running.owner, stored=stored, context=running.context, stream=running.stream)

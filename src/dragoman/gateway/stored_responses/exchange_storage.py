@@ -298,7 +298,7 @@ class ExchangeStorage:
             self.writer.anew()
 
     async def store_response(self, prepared: ProviderRequest, body: bytes) -> None:
-        """Write down an answer that is known as a whole, before the client knows it; `NotKept` if that fails."""
+        """Write down an answer that is known as a whole, before the client knows it; `NotStored` if that fails."""
         if self.writer is not None:
             look_at = self.writer.ending if prepared.stream else self.writer.full_response
             try:
@@ -330,7 +330,7 @@ class ExchangeStorage:
 
         `at_once` if it is not waited for while another process has it. It is never asked twice: `expedite_now` says
         that it is
-        tried for the last time. The future may hold `NotKept`.
+        tried for the last time. The future may hold `NotStored`.
         """
         writer, store = self.writer, self._runtime.state.store
         if writer is None or store is None:

@@ -128,7 +128,7 @@ class ChatStreamDecoder:
             return [deltas.grown(text)]
         try:
             try:
-                # As `Halves.read` does it, without one call more for every chunk.
+                # As `SurrogateJoiner.read` does it, without one call more for every chunk.
                 chunk = read_json(data)
             except UNREADABLE:
                 chunk = self._surrogates.reread(data)

@@ -76,7 +76,7 @@ class ResponsesStreamDecoder:
         self._context.out = out
         try:
             try:
-                # As `Halves.read` does it, without one call more for every event.
+                # As `SurrogateJoiner.read` does it, without one call more for every event.
                 event = read_json(frame.data)
             except UNREADABLE:
                 event = self._surrogates.reread(frame.data)
