@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.exchange.driver import Driver
+from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.http.http_call import HttpCall
 from tests.playbooks.scenes import Scene, scenes
 from tests.playbooks.stage import START, Stage, settled
@@ -73,7 +73,7 @@ def test_nothing_of_an_exchange_is_left_however_it_failed(tmp_path: Path) -> Non
         folder.mkdir()
         run(played(SCENES[name], folder), START)
     gc.collect()
-    assert [found for found in gc.get_objects() if type(found) in (Driver, HttpCall)] == []
+    assert [found for found in gc.get_objects() if type(found) in (Exchange, HttpCall)] == []
 
 
 def test_every_recording_is_of_a_dialogue() -> None:

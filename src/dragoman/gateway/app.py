@@ -28,10 +28,11 @@ from dragoman.gateway.endpoints.route import explain_route
 from dragoman.gateway.endpoints.status import require_local_client, reset, status_of
 from dragoman.gateway.exchange import error_responses as replies
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.driver import Driver
 from dragoman.gateway.exchange.error_responses import JSON
-from dragoman.gateway.exchange.failure_transitions import CLIENT_CLOSED_REQUEST
+from dragoman.gateway.exchange.exchange import Exchange
+from dragoman.gateway.exchange.failing import CLIENT_CLOSED_REQUEST
 from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.exchange.serving import serve
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.launch_counters import HEADER as LAUNCH
 from dragoman.gateway.observability.launch_counters import is_launch_name, launch_name
@@ -149,7 +150,7 @@ class App:
                     api_path, request.headers, request.table, request.query, key, key_slot=key_slot
                 )
                 body = receive(runtime, request, builder.record.key)
-                await Driver(runtime, client_request, request, builder).run(body)
+                await serve(Exchange(runtime, client_request, request, builder), body)
             else:
                 await self._aside(runtime, request, api_path, builder, key)
         except asyncio.CancelledError:

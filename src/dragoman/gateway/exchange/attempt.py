@@ -109,7 +109,6 @@ class _ResponseState(Struct, eq=False, kw_only=True):
     mode: ResponseMode = ResponseMode.UNKNOWN
     # Whether it is a stream that something translates.
     has_translator: bool = False
-    feed: Callable[[bytes], bytes] = bytes
     unframer: Unframer | None = None
     # How much is held of which the client was not told yet.
     held_size: int = 0

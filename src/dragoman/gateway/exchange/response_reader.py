@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,14 +13,24 @@ from dragoman.gateway.byte_budget import ReaderCharge
 from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES
 from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.timeouts import Overstayed, TimeLimits
+from dragoman.gateway.exchange.usage_estimate import Passed
 from dragoman.gateway.json_limits import check_response_values
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import UpstreamCall
-
-if TYPE_CHECKING:
-    from dragoman.gateway.exchange.events_commands import Collect
+from dragoman.providers.transport_interface import Unframer
+from dragoman.streaming import StreamPipeline
 
 TOO_LARGE = "the provider's answer is larger than the limit"
+
+
+class Collect(Struct, frozen=True):
+    """A stream that is read to its end; `size` is what came of it in earlier calls."""
+
+    translator: StreamPipeline
+    unframer: Unframer | None
+    collected: list[bytes]
+    size: int
+    passed: Passed
 
 
 class HungUp(Exception):

@@ -17,10 +17,11 @@ from dragoman.gateway.endpoints.passthrough import check_relayed, forward, order
 from dragoman.gateway.endpoints.passthrough_fallback import OnResponse, SameModel
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.driver import Driver
+from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.fixed_target import compaction_targets, set_affinity
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.retry_state import RetryState
+from dragoman.gateway.exchange.serving import serve
 from dragoman.gateway.json_limits import decode_checked_object
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import RecordBuilder
@@ -123,7 +124,7 @@ async def _summarized(
     # What is told comes of the summary, and only then it is settled.
     its_own = RecordBuilder(builder.record, runtime.clock, _not_finalized)
     try:
-        await Driver(runtime, responses_request, detached, its_own).run(_as_awaitable(request_body))
+        await serve(Exchange(runtime, responses_request, detached, its_own), _as_awaitable(request_body))
     finally:
         builder.adopt(its_own.record)
     if detached.status == 200:

@@ -1,0 +1,330 @@
+"""One attempt at one target: the request as the target gets it, the call, and what its response head means.
+
+    step      waits for                                  then
+    resolve   the store: what the request refers to      prepare; skipped if it can refer to nothing
+    prepare   a thread, for a large body                 reserve; call if nothing is stored; LeftOut if the target
+                                                         cannot take the request
+    reserve   the store: a place for the response        call; detach for the background
+    detach    the background                             the client is answered, or follows the stream
+    call      a slot, credentials, the response head     2xx: deliver; else refuse
+    refuse    the error body                             relieve
+    deliver   the response (full_delivery,               None: the client is answered; Paused: call again with the
+              stream_delivery)                           request that continues; Unsent: relieve, or a failure
+    relieve   a thread, for a large body                 call again: another key, or a request without what was refused
+
+An attempt returns None if the client was answered, or how it failed. Errors are raised.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from dragoman.errors import BadResponse, RefusedError, StrictError
+from dragoman.gateway.advice import redirected
+from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, ResponseMode, is_stream, unframer_of
+from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
+from dragoman.gateway.exchange.exchange import Exchange, Paused, UnderstoodRequest, Unsent
+from dragoman.gateway.exchange.failing import changes_key, missed_of
+from dragoman.gateway.exchange.full_delivery import collect_stream, deliver_full, read_continuation
+from dragoman.gateway.exchange.header_forwarding import traced
+from dragoman.gateway.exchange.provider_request import ProviderRequest, able
+from dragoman.gateway.exchange.response_reader import read_error
+from dragoman.gateway.exchange.states import SentState
+from dragoman.gateway.exchange.stream_delivery import StreamDelivery
+from dragoman.gateway.exchange.understanding import resolve_references
+from dragoman.gateway.exchange.usage_estimate import Passed
+from dragoman.gateway.observability.record import RecordChanges
+from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.http.upstream_call import UpstreamCall
+from dragoman.model.failure import Failure
+from dragoman.model.losses import strictest
+from dragoman.protocols.registry import codec_of
+from dragoman.providers.transport_interface import Order
+from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome
+from dragoman.routing.cooldown import DEFAULT_SECONDS, Cooldown, cooldown_of, hint_of, names_the_key
+from dragoman.routing.target import Target
+from dragoman.wire.json import encode
+
+# Members of an enumeration are slow to find, and these are looked for in every exchange.
+_UNKNOWN, _STREAM = ResponseMode.UNKNOWN, ResponseMode.STREAM
+_COLLECTED, _FULL = ResponseMode.COLLECTED, ResponseMode.FULL
+
+
+class LeftOut(Exception):
+    """The target cannot take this request, and others may: it did not fail."""
+
+
+# The request, as one target gets it.
+
+
+async def try_target(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Missed | None:
+    """Prepare a request for a target, call it, and deliver its response."""
+    target = able(target, request.parsed.outline)
+    exchange.storage.retarget()
+    attempt = begin(exchange, request, target)
+    _record_attempt(exchange, request, target)
+    prepared = await _prepare(exchange, request, attempt)
+    attempt.put(prepared)
+    if request.parsed.references is not None:
+        prepared = await exchange.storage.begin(exchange.client_request.key, prepared)
+        attempt.put(prepared)
+        if exchange.storage.in_background:
+            await _detach(exchange, request, prepared)
+            return None
+    return await call_target(exchange, request, attempt, prepared.translated.body)
+
+
+def begin(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Attempt:
+    """Begin an attempt: everything that is a target's own is made afresh."""
+    affinity = request.retry_state.affinity
+    preferred = affinity.key if affinity is not None and affinity.target == target.id else ""
+    exchange.attempt = attempt = Attempt(target, exchange.runtime.rotation(target.provider), preferred)
+    return attempt
+
+
+def _record_attempt(exchange: Exchange, request: UnderstoodRequest, target: Target) -> None:
+    retry_state, parsed = request.retry_state, request.parsed
+    retry_state.tries += 1
+    if retry_state.tries > 1:
+        exchange.record_target(target)
+        return
+    changes: RecordChanges = {
+        "requested_model": parsed.model,
+        "size": len(request.body),
+        "stream": bytes(parsed.outline.stream) == b"true",
+        "provider": target.provider.name,
+        "model": target.printable_model,
+        "provider_protocol": target.endpoint.protocol,
+        "facts": parsed.facts,
+    }
+    if retry_state.record_changes is not None:
+        changes |= retry_state.record_changes
+    exchange.builder.update(**changes)
+
+
+async def _prepare(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> ProviderRequest:
+    storage, client_request, target = exchange.storage, exchange.client_request, attempt.target
+    body, parsed, references = request.body, request.parsed, request.references
+    if references is None or not target.stored_here:
+        references = None
+        if storage.needs_lookup(client_request.key, body, parsed, target):
+            references = await resolve_references(exchange, body, parsed, target)
+    size = len(body) + storage.turns.size
+    if references is not None:
+        size += references.size
+    strict = strictest(target.strict, exchange.strict)
+    try:
+        return await exchange.work(size, storage.prepare, client_request, body, parsed, references, target, strict)
+    except (StrictError, RefusedError) as error:
+        if request.retry_state.leave_out(target, error):
+            raise LeftOut from None
+        raise
+
+
+async def _detach(exchange: Exchange, request: UnderstoodRequest, prepared: ProviderRequest) -> None:
+    """Let the response run in the background, as an exchange of its own."""
+    # Only here: the exchange in the background is served as this one is.
+    from dragoman.gateway.exchange.serving import Begun, serve
+
+    runtime, builder, client_request = exchange.runtime, exchange.builder, exchange.client_request
+    builder.update(losses=prepared.translated.losses)
+    detached = DetachedClient()
+    # It has the same id, and is one exchange in the records, which ends with the response.
+    own_builder = runtime.builder_of(replace(builder.record, started=runtime.clock(), time=time.time(), losses=()))
+    other = Exchange(runtime, replace(client_request, query="", key_slot=None), detached, own_builder)
+    begun = Begun(request, prepared, exchange.storage)
+
+    async def run() -> None:
+        try:
+            await serve(other, begun)
+        finally:
+            own_builder.finalize()
+
+    response = encode(
+        await exchange.storage.detach(
+            prepared, detached, run, lambda: _hand_on_request(exchange), client_request.key_slot
+        )
+    )
+    builder.update(kind="")
+    if not own_builder.is_finalized:
+        # Its client is about to know of it.
+        runtime.usage_recorder.open(own_builder.record, prepared.target, len(request.body))
+    if prepared.stream:
+        # From here on the follower of the stream writes to the client.
+        exchange.sent = SentState.ALL
+        headers = exchange.responses.headers(prepared, [], EVENT_STREAM)
+        await exchange.storage.follow(client_request, exchange.client, builder, headers)
+    else:
+        losses = prepared.translated.losses
+        full_response = exchange.responses.full_response(prepared, [], [JSON], response, losses)
+        exchange.respond(full_response, AttemptOutcome.ANSWERED)
+
+
+def _hand_on_request(exchange: Exchange) -> Callable[[], None]:
+    """Gives back the bytes of the request, which are held as long as its response runs."""
+    held = [exchange.client.take_charge(), exchange.reference_charge]
+    exchange.reference_charge = None
+
+    def give_back() -> None:
+        for charge in held:
+            if charge is not None:
+                charge.close()
+
+    return give_back
+
+
+# Calls.
+
+
+async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt, body: bytes) -> Missed | None:
+    """Call a target until it has answered, or nothing can be done about how it failed."""
+    attempt.begin_request(body)
+    while True:
+        call = await _call(exchange, request, attempt)
+        if call.status >= 300:
+            outcome: Unsent | Paused | None = await _refuse(exchange, attempt, call)
+        else:
+            outcome = await _deliver(exchange, attempt, call)
+        if outcome is None:
+            return None
+        if isinstance(outcome, Paused):
+            attempt.begin_request(await _continued(exchange, attempt, outcome))
+        elif outcome.failure is None or not await _relieve(exchange, attempt, outcome.missed, outcome.failure):
+            return outcome.missed
+
+
+async def _call(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> UpstreamCall:
+    """Call the target, and wait for the response head."""
+    runtime, prepared, target = exchange.runtime, attempt.prepared, attempt.target
+    retry_state, record = request.retry_state, exchange.builder.record
+    attempt.status, attempt.headers, attempt.passed = 0, [], Passed()
+    exchange.calls.begin()
+    if attempt.permit is None:
+        attempt.permit = retry_state.use_permit()
+    if exchange.call is not None:
+        exchange.hang_up()
+    if exchange.slot is None and runtime.admission.limits(target.provider.name):
+        exchange.calls.queued()
+        exchange.slot = await runtime.admitted(target.provider.name, record)
+        exchange.calls.admitted()
+    runtime.usage_recorder.open(record, target, len(attempt.body))
+    exchange.call = call = await runtime.open(
+        Order(
+            target.provider,
+            target.endpoint,
+            target.model,
+            prepared.streams,
+            attempt.body,
+            traced(prepared.headers, record, runtime.sample_ratio),
+            attempt.key,
+            query=prepared.query,
+        )
+    )
+    exchange.limits.follow(call, retry_state.first_byte)
+    await call.head()
+    attempt.status, attempt.headers = call.status, call.headers
+    return call
+
+
+async def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Unsent | Paused | None:
+    """Deliver a response. Its content type decides how it is read, not what was requested (S12)."""
+    prepared = attempt.prepared
+    attempt.unframer = unframer_of(prepared, call)
+    is_full = attempt.unframer is None and not is_stream(call)
+    if attempt.mode is _UNKNOWN:
+        exchange.record_losses(attempt)
+        if is_full:
+            attempt.mode = _FULL
+        else:
+            attempt.mode = _STREAM if prepared.stream else _COLLECTED
+            attempt.set_translator(exchange.translator(attempt, collect=not prepared.stream))
+    elif attempt.mode is not _FULL:
+        attempt.translator.go_on()
+    if attempt.mode is _STREAM:
+        if exchange.stream is None or exchange.stream.translator is not attempt.translator:
+            exchange.stream = StreamDelivery(exchange, attempt)
+        return await exchange.stream.deliver(call)
+    if attempt.mode is _COLLECTED:
+        return await collect_stream(exchange, attempt)
+    if not attempt.earlier:
+        return await deliver_full(exchange, attempt)
+    return await read_continuation(exchange, attempt, is_full=is_full)
+
+
+# Refusals.
+
+
+async def _refuse(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Unsent:
+    """Read an error of a provider."""
+    reader = exchange.error_reader(attempt)
+    body = await read_error(call, exchange.limits, exchange.runtime.clock)
+    response: ErrorResponse = await exchange.work(reader.work(len(body)), reader.read, body, paid=True)
+    if attempt.status < 400:
+        raise redirected(attempt.headers)
+    if attempt.status > 599:
+        raise BadResponse(f"the provider answered with the status {attempt.status}, which means nothing")
+    failure = response.failure
+    attempt.add_retry_after(response.delay)
+    # What goes on after a pause is no response of its own, and is told in the client's words.
+    own = replace(response, headers=attempt.headers) if attempt.mode is _UNKNOWN else None
+    client_failure = failure if own is not None else exchange.responses.blamed(failure, attempt.prepared)
+    return Unsent(missed_of(exchange, client_failure, own), failure)
+
+
+async def _relieve(exchange: Exchange, attempt: Attempt, missed: Missed, failure: Failure) -> bool:
+    """Get ready to call with another key, or without what was refused; False if nothing can be done."""
+    _cool_key(exchange, attempt, missed, failure)
+    if changes_key(exchange, attempt, missed):
+        exchange.end_call(missed.kind)
+        if attempt.status < 400:
+            _discard_response(exchange, attempt)
+        attempt.change_key()
+        return True
+    remedy = attempt.remedy(failure)
+    if remedy is None:
+        return False
+    exchange.end_call(missed.kind)
+    body = await exchange.work(len(attempt.body), attempt.relieved(remedy), paid=True)
+    if body is None:
+        return False
+    if attempt.status >= 400:
+        attempt.use_key(body)
+    else:
+        _discard_response(exchange, attempt)
+        attempt.begin_request(body, anew=False)
+    return True
+
+
+def _cool_key(exchange: Exchange, attempt: Attempt, missed: Missed, failure: Failure) -> None:
+    """Put a refused key into cooldown: one key per request, unless the failure names the key as its cause."""
+    if not TABLE[missed.kind].keys:
+        return
+    hint = hint_of(attempt.headers, exchange.runtime.mint.now())
+    cooldown = cooldown_of(missed.kind, failure, hint)
+    if cooldown is None and missed.kind is AttemptOutcome.INVALID_KEY and attempt.target.provider.transport != "http":
+        # A cloud forbids by its credentials alone, never for what was requested.
+        cooldown = Cooldown(seconds=DEFAULT_SECONDS)
+    if cooldown is not None and (not exchange.has_cooled_key or names_the_key(failure)):
+        exchange.has_cooled_key = True
+        attempt.cool_key(cooldown, missed.kind, hint.wait)
+
+
+def _discard_response(exchange: Exchange, attempt: Attempt) -> None:
+    """Begin again after an error in spite of its status, of which the client received nothing."""
+    attempt.forget()
+    exchange.builder.update(failure="")
+    exchange.storage.anew()
+
+
+async def _continued(exchange: Exchange, attempt: Attempt, paused: Paused) -> bytes:
+    """The request that continues what a provider paused (mapping.md §13)."""
+    codec = codec_of(attempt.target.endpoint.protocol)
+    if codec.resume_request is None:
+        raise BadResponse("the provider paused in a protocol that knows no pauses")
+    body = attempt.prepared.translated.body
+    exchange.end_call(AttemptOutcome.ANSWERED)
+    attempt.before, attempt.estimate = attempt.cost, None
+    return await exchange.work(len(body), codec.resume_request, body, paused.blocks, paid=True)

@@ -1,0 +1,241 @@
+"""Delivery of a response that is sent at once: a full response, or a stream for a client that wants none.
+
+    step        waits for                                       then
+    gather      all of the body                                 judge on the relay; translate; feed if it is events
+    judge       a thread, for a large body                      name; an error in spite of its status: Unsent
+    translate   a thread, for a large body                      name; Paused; Unsent
+    collect     all of a stream                                 conclude
+    conclude    a thread, for a large stream                    name; Paused; Unsent
+    name        a thread, for a large body                      store; skipped if nothing is stored
+    store       the store                                       send
+    send        a thread, if tokens must be counted             the client is answered
+
+A response that continues after a pause is read by `read_continuation` and translated together with the earlier ones.
+"""
+
+from __future__ import annotations
+
+from dragoman.errors import BadResponse, DragomanError, Oversized
+from dragoman.gateway.exchange.attempt import Attempt, ResponseMetadata, ResponseMode
+from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
+from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent
+from dragoman.gateway.exchange.failing import EMPTY, may_go_on, missed_of, unsent
+from dragoman.gateway.exchange.full_response import has_content
+from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.exchange.response_reader import Collect, GatheredCall, collect, read_full
+from dragoman.gateway.thread_offload import offload
+from dragoman.model.parts import ToolCall
+from dragoman.protocols.codec import Mint
+from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.rules.pauses import RESUMES
+from dragoman.streaming import StreamPipeline
+from dragoman.translate import TranslatedResponse, translate_response
+
+# How an event stream begins.
+_EVENTS = (b"data:", b"event:", b":")
+_TOO_LARGE = "the provider's answer is larger than the limit"
+_UNREADABLE = "the provider's answer could not be read"
+# A member of an enumeration is slow to find, and this one is looked for in every exchange.
+_ANSWERED = AttemptOutcome.ANSWERED
+_JSON = [JSON]
+
+
+async def deliver_full(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
+    """Read a full response and send it in the client's protocol."""
+    prepared = attempt.prepared
+    attempt.raw = raw = await read_full(_reading(exchange))
+    start = raw[:64].lstrip()
+    if not start and not raw.strip():
+        return unsent(exchange, attempt, EMPTY)
+    if (start or raw.lstrip()).startswith(_EVENTS):
+        # An event stream whose content type names something else; the provider's own clients can read it.
+        attempt.mode = ResponseMode.COLLECTED
+        attempt.set_translator(exchange.translator(attempt, collect=not prepared.stream))
+        attempt.size = len(raw)
+        attempt.collected.append(await exchange.work(len(raw), attempt.translator.feed, raw, paid=True))
+        return await _conclude(exchange, attempt)
+    if prepared.relay and not prepared.stream:
+        return await _judge(exchange, attempt, raw)
+    return await _translate(exchange, attempt)
+
+
+def _reading(exchange: Exchange) -> GatheredCall:
+    runtime, call = exchange.runtime, exchange.call
+    assert call is not None
+    max_bytes, key = runtime.settings.limits.response_body, exchange.builder.record.key
+    return GatheredCall(call, exchange.limits, runtime.clock, max_bytes, key, exchange.open_charge())
+
+
+async def _judge(exchange: Exchange, attempt: Attempt, raw: bytes) -> Unsent | None:
+    """Relay a response, unless it is an error in spite of its status."""
+    reader = exchange.error_reader(attempt)
+    several = exchange.request is not None and exchange.request.retry_state.several
+    judged = await exchange.work(reader.work_of(raw), reader.judge, raw, several, paid=True)
+    relayed = judged.relayed
+    attempt.usage, failure = relayed.usage, relayed.failure
+    attempt.seen = ResponseMetadata(relayed.id, relayed.model, relayed.stop)
+    attempt.has_worked = judged.has_worked
+    if judged.own is not None:
+        if judged.error is not None and may_go_on(exchange, attempt, judged.own):
+            # It is relayed as the response that it is, if nothing comes of that.
+            return Unsent(missed_of(exchange, judged.own, judged.error), judged.own)
+        attempt.own_failure = judged.own
+    if failure is None:
+        await _name_and_send(exchange, attempt, raw)
+        return None
+    if judged.error is None or attempt.remedy(failure) is not None:
+        return unsent(exchange, attempt, failure)
+    return Unsent(missed_of(exchange, failure, judged.error), failure)
+
+
+async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
+    prepared, raw, earlier = attempt.prepared, attempt.raw, attempt.earlier
+    size = len(raw) + sum(map(len, earlier))
+    if size > exchange.runtime.settings.limits.response_body:
+        raise Oversized(_TOO_LARGE)
+    mint = exchange.runtime.mint_of(exchange.builder.record)
+    translated = await exchange.work(size, _translated, raw, earlier, prepared, mint, paid=True)
+    attempt.usage, response = translated.usage, translated.response
+    if response is not None:
+        stop = response.stop
+        attempt.seen = ResponseMetadata(response.id, response.model, stop.native or stop.reason.value)
+    # A relayed pause is the client's own business.
+    if translated.resume is not None and not prepared.relay and len(earlier) < RESUMES:
+        attempt.earlier += (raw,)
+        return Paused(translated.resume)
+    if translated.failure is not None:
+        exchange.builder.update(usage=translated.usage)
+        attempt.has_worked = has_content(raw)
+        return unsent(exchange, attempt, translated.failure)
+    attempt.losses = translated.losses
+    if response is not None:
+        calls = (part.call_id for part in response.parts if isinstance(part, ToolCall))
+        attempt.full_response_call = next(calls, "")
+    if exchange.storage.turns.watches(prepared):
+        attempt.response = response
+    await _name_and_send(exchange, attempt, translated.body)
+    return None
+
+
+async def _name_and_send(exchange: Exchange, attempt: Attempt, body: bytes) -> None:
+    """Store a response, if it is stored, under the id that is stored here; then send it."""
+    if exchange.storage.writer is not None:
+        if attempt.prepared.relay:
+            body = await exchange.storage.named(body)
+        await _store(exchange, attempt, body)
+    await _send(exchange, attempt, body)
+
+
+async def _store(exchange: Exchange, attempt: Attempt, body: bytes) -> None:
+    attempt.raw = body
+    exchange.builder.update(usage=attempt.usage)
+    await exchange.storage.store_response(attempt.prepared, body)
+
+
+async def _send(exchange: Exchange, attempt: Attempt, body: bytes) -> None:
+    prepared, own = attempt.prepared, attempt.own_failure
+    attempt.raw = body
+    if own is None and attempt.lacks_counts:
+        counting = attempt.counting
+        attempt.count(await offload(counting.count, counting.size, exchange.builder.record.key, paid=True))
+    kind = EVENT_STREAM if prepared.stream else _JSON
+    response = exchange.responses.full_response(prepared, attempt.headers, kind, body, attempt.losses)
+    if attempt.usage is not None:
+        response.record_changes["usage"] = attempt.usage
+    exchange.cache_turn(attempt)
+    attempt.first = exchange.runtime.clock()
+    outcome = _ANSWERED
+    if own is not None:
+        # The client reads it as a response, and it is a failure.
+        outcome, response.record_changes["failure"] = attempt.kind_of(own), own.kind.value
+    exchange.respond(response, outcome)
+
+
+# Streams for one response.
+
+
+async def collect_stream(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
+    """Read a stream to its end and send it as a full response."""
+    command = Collect(attempt.translator, attempt.unframer, attempt.collected, attempt.size, attempt.passed)
+    attempt.size = await collect(command, _reading(exchange))
+    return await _conclude(exchange, attempt)
+
+
+async def _conclude(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
+    translator, prepared = attempt.translator, attempt.prepared
+    if translator.paused:
+        return Paused(translator.resume or ())
+    body = b"".join([*attempt.collected, await exchange.work(attempt.size, _closed, translator, paid=True)])
+    exchange.record_stream()
+    attempt.losses, attempt.usage = translator.losses, translator.usage
+    if (failure := translator.failure) is not None:
+        return unsent(exchange, attempt, failure, has_content=translator.answered)
+    named = exchange.renamed_frames(attempt)
+    if prepared.stream and named is not None:
+        body = named(body)
+        await _store(exchange, attempt, body)
+        await _send(exchange, attempt, body)
+    else:
+        await _name_and_send(exchange, attempt, body)
+    return None
+
+
+async def read_continuation(exchange: Exchange, attempt: Attempt, *, is_full: bool) -> Unsent | Paused | None:
+    """Read what continues a full response, as a full response of the provider's protocol, and translate all of it."""
+    if is_full:
+        raw = await read_full(_reading(exchange))
+    else:
+        attempt.set_translator(_native_collector(exchange, attempt))
+        command = Collect(attempt.translator, attempt.unframer, [], 0, attempt.passed)
+        size = await collect(command, _reading(exchange))
+        raw = await exchange.work(size, attempt.translator.close, paid=True)
+    if (failed := _continuation_failed(exchange, attempt)) is not None:
+        return failed
+    if raw.lstrip().startswith(_EVENTS):
+        # An event stream whose content type names something else, as `deliver_full` reads it.
+        attempt.set_translator(_native_collector(exchange, attempt))
+        raw = await exchange.work(len(raw), _collected, attempt.translator, raw, paid=True)
+        if (failed := _continuation_failed(exchange, attempt)) is not None:
+            return failed
+    attempt.raw = raw
+    return await _translate(exchange, attempt)
+
+
+def _continuation_failed(exchange: Exchange, attempt: Attempt) -> Unsent | None:
+    if attempt.has_translator and (failure := attempt.translator.failure) is not None:
+        return unsent(exchange, attempt, failure)
+    return None
+
+
+def _native_collector(exchange: Exchange, attempt: Attempt) -> StreamPipeline:
+    """Collects a stream as a full response of the provider's protocol."""
+    source, runtime = attempt.target.endpoint.protocol, exchange.runtime
+    limit = runtime.settings.limits.stream_event
+    return StreamPipeline(source=source, target=source, mint=runtime.mint, collect=True, limit=limit)
+
+
+def _translated(raw: bytes, earlier: tuple[bytes, ...], prepared: ProviderRequest, mint: Mint) -> TranslatedResponse:
+    try:
+        return translate_response(
+            raw,
+            source=prepared.target.endpoint.protocol,
+            target=prepared.client,
+            request=prepared.translated,
+            stream=prepared.stream,
+            mint=mint,
+            earlier=earlier,
+        )
+    except DragomanError:
+        raise BadResponse(_UNREADABLE) from None
+
+
+def _collected(translator: StreamPipeline, raw: bytes) -> bytes:
+    """The full response of a stream that arrived as a whole."""
+    return translator.feed(raw) + _closed(translator)
+
+
+def _closed(translator: StreamPipeline) -> bytes:
+    try:
+        return translator.close()
+    except DragomanError:
+        raise BadResponse(_UNREADABLE) from None

@@ -1,0 +1,189 @@
+"""Understanding a request: one read of the body, the route of its model, and its targets in their order.
+
+    step     waits for                                       skipped if
+    parse    a thread, for a large body
+    resolve  –                                               the target was fixed before
+    locate   the store: which provider stores the input      the request refers to nothing, or there is one target
+    weigh    the store: the input that size or losses need   routing needs neither
+    inspect  a thread, for large bodies and many targets     the route asks for nothing
+    choose   –                                               there is one target
+
+It ends in an `UnderstoodRequest`, or in the error that is the response.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from dragoman.errors import DragomanError
+from dragoman.gateway.exchange.exchange import Exchange, UnderstoodRequest
+from dragoman.gateway.exchange.retry_state import RetryState
+from dragoman.gateway.exchange.routing_inputs import (
+    NOTHING_SEEN,
+    Seen,
+    conversation_of,
+    needs_references,
+    required_features,
+    requirements_of,
+    seen_in,
+    storing_providers,
+    thread_of,
+    unable_to_go_on,
+    with_provider_storage,
+)
+from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, refers
+from dragoman.gateway.stored_responses.stored_state import locate_provider
+from dragoman.gateway.thread_offload import INLINE
+from dragoman.routing.explanation import candidate_entries
+from dragoman.routing.needs import RequiredFeatures
+from dragoman.routing.route import Route
+from dragoman.routing.target import Target
+from dragoman.sessions.classes import class_of
+
+
+async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
+    """Read a request and choose its targets."""
+    runtime, client_request = exchange.runtime, exchange.client_request
+    extractor = runtime.session_facts.extractor(exchange.builder.record)
+    if len(body) <= INLINE:
+        parsed = parse_request(body, client_request.api_path, extractor)
+    else:
+        parsed = await exchange.work(len(body), parse_request, body, client_request.api_path, extractor)
+    if client_request.target is not None:
+        return _only(exchange, body, parsed, client_request.target)
+    try:
+        route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
+    except DragomanError:
+        _record(exchange, body, parsed)
+        raise
+    if route.only is None:
+        return await _among(exchange, body, parsed, route)
+    if len(route.only.provider.keys) > 1 and route.sticky:
+        # Where there is no choice, none is made; but of several keys a conversation keeps one.
+        return await _with_key(exchange, body, parsed, route, route.only)
+    return _only(exchange, body, parsed, route.only, route)
+
+
+def _only(
+    exchange: Exchange, body: bytes, parsed: ParsedRequest, target: Target, route: Route | None = None
+) -> UnderstoodRequest:
+    runtime = exchange.runtime
+    retry_state = RetryState((target,), runtime.settings.routing, route, routing_state=runtime.routing_state)
+    return UnderstoodRequest(body, parsed, retry_state)
+
+
+async def _with_key(
+    exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route, target: Target
+) -> UnderstoodRequest:
+    runtime, client_request = exchange.runtime, exchange.client_request
+    required = RequiredFeatures(conversation_start=True)
+    seen = await exchange.work(len(body), seen_in, body, client_request, parsed, route, required)
+    retry_state = RetryState((target,), runtime.settings.routing, route, routing_state=runtime.routing_state)
+    conversation = conversation_of(client_request, parsed, seen.conversation_start, parsed.model)
+    retry_state.conversation = conversation
+    if conversation:
+        retry_state.affinity = runtime.routing_state.affinities.lookup(conversation, runtime.clock())
+    retry_state.stays = bool(conversation)
+    return UnderstoodRequest(body, parsed, retry_state, route)
+
+
+async def _among(exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route) -> UnderstoodRequest:
+    """Choose among several targets, by as much of the request as the route asks for."""
+    runtime, client_request = exchange.runtime, exchange.client_request
+    # The provider that stores what the request refers to; astray if nobody knows which one does.
+    storing_provider, is_astray = "", False
+    if parsed.references is not None and (providers := storing_providers(route, parsed)):
+        if runtime.state.store is None:
+            is_astray = True
+        else:
+            located = await locate_provider(
+                runtime.state, client_request.key, parsed.references, owners_recorded=runtime.records_ids
+            )
+            is_astray = located is None
+            storing_provider = located if located is not None and located in providers else ""
+    required = required_features(body, client_request, route, has_affinities=len(runtime.routing_state.affinities) > 0)
+    references = None
+    if not storing_provider and not is_astray and needs_references(parsed, required):
+        _record(exchange, body, parsed)
+        references = await resolve_references(exchange, body, parsed, route.targets[0])
+        required = required_features(body, client_request, route, has_affinities=True)
+    if required.conversation_start or required.request_features or required.losses or required.issuer:
+        size = len(body) if references is None else len(body) + references.size
+        times = len(route.targets) if required.losses else 1
+        seen = await exchange.work(times * size, seen_in, body, client_request, parsed, route, required, references)
+    else:
+        seen = NOTHING_SEEN
+    if is_astray:
+        # Only the provider that stores the input can continue from it.
+        seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
+    retry_state = _plan(exchange, len(body), parsed, route, seen, storing_provider, is_astray=is_astray)
+    return UnderstoodRequest(body, parsed, retry_state, route, references)
+
+
+def _plan(
+    exchange: Exchange,
+    size: int,
+    parsed: ParsedRequest,
+    route: Route,
+    seen: Seen,
+    storing_provider: str,
+    *,
+    is_astray: bool,
+) -> RetryState:
+    """Put the targets of a route in the order in which they are tried."""
+    runtime, client_request, record = exchange.runtime, exchange.client_request, exchange.builder.record
+    facts, routing, routing_state = parsed.facts, runtime.settings.routing, runtime.routing_state
+    conversation = ""
+    if (seen.conversation_start is not None or parsed.references is not None) and route.summary.follows:
+        thread = thread_of(route, facts) if route.threaded else ""
+        conversation = conversation_of(
+            client_request, parsed, seen.conversation_start, route.name, thread, facts.session != ""
+        )
+    requirements = requirements_of(client_request, size, seen, record.program, record.key, exchange.strict)
+    if route.ruled:
+        requirements = replace(requirements, client=facts.client, thread=class_of(facts).kind)
+    if storing_provider:
+        requirements = replace(requirements, storing_provider=storing_provider)
+    plan = routing_state.plan(route, requirements, runtime.target_info, conversation, routing.exploration_rate)
+    order = tuple(map(with_provider_storage, plan.order)) if storing_provider or is_astray else None
+    retry_state = RetryState(order, routing, route, plan, routing_state, runtime.settings.timeouts)
+    retry_state.conversation = conversation
+    retry_state.affinity = plan.affinity
+    # `value` of an enumeration is a slow way to `_value_`.
+    retry_state.record_changes = {"route": route.name, "policy": plan.policy, "reason": plan.why._value_}
+    if not retry_state.is_unranked:
+        candidates, more = candidate_entries(plan, route.missed)
+        retry_state.record_changes |= {"candidates": candidates, "candidates_more": more}
+    if _waits_for_a_stream(parsed):
+        exchange.has_early_heartbeats = True
+        exchange.limits.alive = exchange.heartbeat_due
+        exchange.limits.hold(routing.heartbeat_after)
+    return retry_state
+
+
+def _record(exchange: Exchange, body: bytes, parsed: ParsedRequest) -> None:
+    """Record what is known of a request whose targets are not."""
+    exchange.builder.update(requested_model=parsed.model, size=len(body), facts=parsed.facts)
+
+
+async def resolve_references(
+    exchange: Exchange, body: bytes, parsed: ParsedRequest, target: Target
+) -> ResolvedReferences | None:
+    """Look up what a request refers to, which may be a thousand times its size."""
+    storage, key = exchange.storage, exchange.client_request.key
+    if parsed.references is None or not refers(parsed.references, native=True):
+        return await storage.resolve(key, body, parsed, target)
+    # Another target gets it anew.
+    exchange.forget_references()
+    async with exchange.runtime.unfinished.turn(exchange.builder.record.key) as charge:
+        resolved = await storage.resolve(key, body, parsed, target)
+        charge.take(resolved.size if resolved is not None else 0)
+    exchange.reference_charge = charge
+    return resolved
+
+
+def _waits_for_a_stream(parsed: ParsedRequest) -> bool:
+    """Whether a client waits for events; one whose response runs in the background follows it."""
+    in_background = parsed.references is not None and parsed.references.background
+    return bytes(parsed.outline.stream) == b"true" and not in_background
