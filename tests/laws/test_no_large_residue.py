@@ -295,7 +295,7 @@ def test_budgets_are_empty_and_no_large_body_is_reachable(house: House, name: st
     house.provider.received.clear()
     wait_until(lambda: house.provider.open == 0, "no open connection at the provider")
     house.take_turns()
-    # What only the collector could free counts as well: it runs rarely. A count of tokens that its exchange waits for no
-    # longer holds the request until its thread has finished it.
+    # What only the collector could free counts as well: it runs rarely. A token count that was given up holds the
+    # request until its thread has finished it.
     with reporting_state(lambda: "\n".join(_large_objects())):
         wait_until(lambda: not _large_objects(), "no large body is reachable")

@@ -129,7 +129,8 @@ class App:
         except (ClientError, OffloadBusy) as error:
             self._refuse(request, api_path, error)
             return
-        launch = launch_name(given(LAUNCH))
+        named_launch = given(LAUNCH)
+        launch = "" if named_launch is None else launch_name(named_launch)
         builder = runtime.builder_of(self._record(request, api_path, key.name if key is not None else "", launch))
         if runtime.usage_recorder.waits:
             builder.on_finalized = partial(self._hold, runtime, request)

@@ -15,7 +15,7 @@ from dragoman.providers.key_cooldowns import ANY_MODEL, KeyCooldowns, KeyCooldow
 class Rotation:
     """Whose turn it is among a provider's keys; `clock` gives seconds that only grow."""
 
-    __slots__ = ("_clock", "_digests", "_keys", "_position", "cooldowns")
+    __slots__ = ("_clock", "_digests", "_keys", "_position", "cooldowns", "count")
 
     def __init__(
         self,
@@ -25,16 +25,13 @@ class Rotation:
         provider: str = "",
     ) -> None:
         self._keys = keys
+        # How many keys take turns.
+        self.count = len(keys)
         self._digests = {key: digest_of(key) for key in keys}
         self._clock = clock
         self._position = 0 if former is None else _position_of(former._next_in_turn(), keys)
         # Which keys rest, and until when.
         self.cooldowns: KeyCooldowns = KeyCooldowns(provider) if former is None else former.cooldowns
-
-    @property
-    def count(self) -> int:
-        """How many keys take turns."""
-        return len(self._keys)
 
     def digest(self, key: str) -> str:
         """What one of the keys is known by wherever it is not used."""
@@ -50,7 +47,9 @@ class Rotation:
         if not keys:
             return None
         if not self.cooldowns.any and not without and (not preferred or len(keys) == 1):
-            return self._take(self._position)
+            position = self._position
+            self._position = (position + 1) % self.count
+            return keys[position]
         now = self._clock()
         self.cooldowns.forget(now)
         if preferred:

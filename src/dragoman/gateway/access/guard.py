@@ -68,7 +68,7 @@ class Guard:
 
     def identify(self, request: ServerRequest, protocol: str) -> Key | None:
         """The gateway key that the request carries; None if none is asked for."""
-        if self.open:
+        if not self._requires_keys and self.open:
             return None
         given = credential(request, protocol)
         if given is None:

@@ -201,11 +201,6 @@ class Attempt(_ResponseState, eq=False):
             self.held.append(out)
             self.held_size += len(out)
 
-    @property
-    def first_call(self) -> str:
-        """The id of the first call in the answer, as far as that was read; "" if there is none."""
-        return self.translator.first_call if self.has_translator else self.full_response_call
-
     def set_translator(self, translator: StreamPipeline) -> None:
         """Have its stream translated by this."""
         self.translator, self.has_translator = translator, True
@@ -245,6 +240,8 @@ class Attempt(_ResponseState, eq=False):
     @property
     def own_cost(self) -> Usage | None:
         """What its last call says that it cost, without those that paused before."""
+        if self.before is None and not self.has_translator:
+            return self.usage
         cost = self.cost
         if cost is None or self.before is None:
             return cost
@@ -256,7 +253,7 @@ class Attempt(_ResponseState, eq=False):
         if self.estimate is not None or self.is_uncountable:
             return False
         usage = self.own_cost
-        return usage is None or bool(usage.unreported) or not self.is_final
+        return usage is None or bool(usage.unreported) or (self.has_translator and not self.is_final)
 
     @property
     def is_final(self) -> bool:
@@ -369,7 +366,7 @@ def is_stream(call: UpstreamCall) -> bool:
 def unframer_of(prepared: ProviderRequest, call: UpstreamCall) -> Unframer | None:
     """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
     transport = prepared.target.provider.transport
-    unframe = transport_of(transport).unframe if transport != "echo" and prepared.streams else None
+    unframe = transport_of(transport).unframe if transport != "echo" else None
     if unframe is None or (header(call.headers, b"content-type") or b"").lower().startswith(_UNFRAMED):
         return None
     return unframe()

@@ -63,7 +63,8 @@ class LeftOut(Exception):
 async def try_target(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Missed | None:
     """Prepare a request for a target, call it, and deliver its response."""
     target = able(target, request.parsed.outline)
-    exchange.storage.retarget()
+    if exchange.attempt is not None:
+        exchange.storage.retarget()
     attempt = begin(exchange, request, target)
     _record_attempt(exchange, request, target)
     prepared = await _prepare(exchange, request, attempt)
@@ -112,10 +113,10 @@ async def _prepare(exchange: Exchange, request: UnderstoodRequest, attempt: Atte
         references = None
         if storage.needs_lookup(client_request.key, body, parsed, target):
             references = await resolve_references(exchange, body, parsed, target)
-    size = len(body) + storage.turns.size
+    size = len(body) + storage.turns_size
     if references is not None:
         size += references.size
-    strict = strictest(target.strict, exchange.strict)
+    strict = strictest(target.strict, exchange.strict) if target.strict else exchange.strict
     try:
         return await exchange.work(size, storage.prepare, client_request, body, parsed, references, target, strict)
     except (StrictError, RefusedError) as error:
@@ -202,7 +203,7 @@ async def _call(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt
     retry_state, record = request.retry_state, exchange.builder.record
     attempt.status, attempt.headers, attempt.passed = 0, [], Passed()
     exchange.calls.begin()
-    if attempt.permit is None:
+    if attempt.permit is None and retry_state.permitted is not None:
         attempt.permit = retry_state.use_permit()
     if exchange.call is not None:
         exchange.hang_up()
@@ -232,7 +233,7 @@ async def _call(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt
 async def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Unsent | Paused | None:
     """Deliver a response. Its content type decides how it is read, not what was requested (S12)."""
     prepared = attempt.prepared
-    attempt.unframer = unframer_of(prepared, call)
+    attempt.unframer = unframer_of(prepared, call) if prepared.streams else None
     is_full = attempt.unframer is None and not is_stream(call)
     if attempt.mode is _UNKNOWN:
         exchange.record_losses(attempt)

@@ -96,24 +96,21 @@ class ClientResponses(Struct, eq=False):
         losses: Sequence[LossLine] | None = None,
     ) -> HeaderList:
         """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
-        record, target = self._builder.record, prepared.target
+        record, target, retry_state = self._builder.record, prepared.target, self.retry_state
+        policy, attempts = "", 0
+        if retry_state is not None and (retry_state.policy or retry_state.may_retry):
+            policy, attempts = retry_state.policy, retry_state.tries
+        provider, protocol = target.provider.name, target.endpoint.protocol
+        if losses is None:
+            losses = record.losses
         return [
             *kind,
             error_responses.id_header(prepared.client, record.id),
-            self._route(target),
-            error_responses.losses_header(record.losses if losses is None else losses),
+            error_responses.route_header(provider, target.printable_model, protocol, policy, attempts),
+            error_responses.losses_header(losses) if losses else error_responses.NO_LOSSES,
             *self._limits(prepared, provider_headers),
             *self._runtime.guard.greeting(self._client_request),
         ]
-
-    def _route(self, target: Target) -> tuple[bytes, bytes]:
-        provider, protocol = target.provider.name, target.endpoint.protocol
-        retry_state = self.retry_state
-        if retry_state is None or not (retry_state.policy or retry_state.may_retry):
-            return error_responses.route_header(provider, target.printable_model, protocol)
-        return error_responses.route_header(
-            provider, target.printable_model, protocol, retry_state.policy, retry_state.tries
-        )
 
     def pending(self) -> HeaderList:
         """The headers of a stream of which nobody knows yet who will answer, and what that loses."""

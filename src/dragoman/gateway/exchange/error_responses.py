@@ -36,7 +36,7 @@ _LOSSES = b"x-dragoman-losses"
 _ROUTE = b"x-dragoman-route"
 _ADVICE = b"x-dragoman-advice"
 _ADVICE_LIMIT = 500
-_NONE: tuple[bytes, bytes] = (_LOSSES, b"none")
+NO_LOSSES: tuple[bytes, bytes] = (_LOSSES, b"none")
 # Who answers is not known yet.
 PENDING: tuple[bytes, bytes] = (_ROUTE, b"pending")
 # Proxies refuse header lines that are much longer.
@@ -141,7 +141,7 @@ def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:
     What does not fit is counted, bookkeeping before losses that change the response.
     """
     if not losses:
-        return _NONE
+        return NO_LOSSES
     text = _joined(losses)
     if len(text) <= _LOSSES_LIMIT and len(losses) <= _MAX_LOSSES:
         return (_LOSSES, text[:-2].encode())

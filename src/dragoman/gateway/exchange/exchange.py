@@ -159,7 +159,7 @@ class Exchange:
     def finalize(self, kind: AttemptOutcome, changes: RecordChanges) -> None:
         """Finalize the record with the outcome of the last call, before the client can know its response complete."""
         attempt = self.attempt
-        if self.request is not None:
+        if self.request is not None and self.request.retry_state.permitted is not None:
             self.request.retry_state.give_back()
         attempts = self.ended_calls(kind)
         changes["attempts"] = attempts
@@ -173,7 +173,8 @@ class Exchange:
                     seen.id,
                 )
             if kind is _ANSWERED:
-                call, response_id = attempt.first_call, self.storage.stored_id
+                call = attempt.translator.first_call if attempt.has_translator else attempt.full_response_call
+                response_id = self.storage.stored_id if self.storage.writer is not None else ""
                 if call or response_id:
                     facts = self.runtime.session_facts.with_response(self.builder.record, call, response_id)
                     changes["facts"] = facts
@@ -322,6 +323,8 @@ class Exchange:
 
     def cache_turn(self, attempt: Attempt) -> None:
         """Cache a turn with sealed reasoning before the client can send it back."""
+        if attempt.fold is None and attempt.response is None:
+            return
         turn = attempt.turn
         if turn is not None and is_sealed(turn):
             self.storage.cache_turn(self.client_request.key, attempt.prepared, turn)
@@ -330,7 +333,7 @@ class Exchange:
         """The translator of the present stream."""
         prepared = attempt.prepared
         protocol = prepared.target.endpoint.protocol
-        attempt.fold = Fold(protocol) if self.storage.turns.watches(prepared) else None
+        attempt.fold = Fold(protocol) if self.storage.watches(prepared) else None
         return StreamPipeline(
             source=protocol,
             target=prepared.client,
@@ -486,9 +489,12 @@ class Exchange:
         self.client.on_pause = self.client.on_resume = None
         if self.call is not None:
             self.call.close()
-        self.release_slot()
-        self.discharge()
-        self.forget_references()
+        if self.slot is not None:
+            self.release_slot()
+        if self.charge is not None:
+            self.discharge()
+        if self.reference_charge is not None:
+            self.forget_references()
         self.storage.end()
         # The delivery refers back to its exchange.
         self.stream = None

@@ -111,7 +111,7 @@ async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | 
     if response is not None:
         calls = (part.call_id for part in response.parts if isinstance(part, ToolCall))
         attempt.full_response_call = next(calls, "")
-    if exchange.storage.turns.watches(prepared):
+    if exchange.storage.watches(prepared):
         attempt.response = response
     await _name_and_send(exchange, attempt, translated.body)
     return None

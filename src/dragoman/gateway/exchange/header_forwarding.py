@@ -113,13 +113,16 @@ def written(headers: Mapping[str, str]) -> HeaderList:
 
 def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
-    return [
-        (name, value)
-        for name, value in headers
-        if name.startswith(_RETURNED)
-        and len(value) <= MAX_VALUE_LENGTH
-        and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
-    ][:_MAX_RETURNED]
+    kept: HeaderList = []
+    for pair in headers:
+        name, value = pair
+        if (
+            name.startswith(_RETURNED)
+            and len(value) <= MAX_VALUE_LENGTH
+            and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
+        ):
+            kept.append(pair)
+    return kept[:_MAX_RETURNED]
 
 
 def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:

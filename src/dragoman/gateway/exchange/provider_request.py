@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _NULL = Raw(b"null")
 _ON = (b"1", b"true", b"yes")
+_STRICT_HEADER = b"x-dragoman-strict"
 
 
 # The members of a request by which it is decided where it goes, whose it is and how it is answered.
@@ -115,7 +116,7 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
                 raw = await request.body(limit, runtime.unfinished.of(key))
         except TimeoutError:
             raise ClientError(408, "the request's body did not arrive in time") from None
-    coding = request.header(b"content-encoding")
+    coding = request.table.get(b"content-encoding")
     if coding is None:
         return raw
     undoing = BodyDecoder(raw, coding, limit)
@@ -218,7 +219,7 @@ def _unreadable() -> WireError:
 
 def requested_strictness(request: ClientRequest) -> Strict:
     """The strict mode that the client's header asks for."""
-    value = request.header(b"x-dragoman-strict")
+    value = request.header(_STRICT_HEADER)
     if value is None:
         return False
     word = value.strip().lower()
@@ -228,7 +229,8 @@ def requested_strictness(request: ClientRequest) -> Strict:
 def strict_mode(server: Server, request: ClientRequest) -> Strict:
     """Strict mode as the server, the client's key and its header state it."""
     key = request.key
-    return strictest(server.strict, key is not None and key.strict, requested_strictness(request))
+    configured = strictest(server.strict, key.strict) if key is not None and key.strict else server.strict
+    return configured if request.header(_STRICT_HEADER) is None else strictest(configured, requested_strictness(request))
 
 
 _NO_TOOLS = (b"null", b"[]")

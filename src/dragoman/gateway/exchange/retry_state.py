@@ -81,7 +81,7 @@ class RetryState:
     _misses: tuple[Missed, ...] = ()
     _left_out: tuple[tuple[Target, str], ...] = ()
     # A target that rested and that this request may try, as long as it was not called.
-    _permitted: Target | None = None
+    permitted: Target | None = None
     _permit: Permit | None = None
 
     def __init__(
@@ -117,7 +117,7 @@ class RetryState:
 
     def next(self) -> Target | None:
         """The next target that may be asked, if there is one."""
-        if self._permitted is not None:
+        if self.permitted is not None:
             self.give_back()
         if self._lead is not None:
             target, self._lead = self._lead, None
@@ -160,7 +160,7 @@ class RetryState:
         permit = routing_state.permits(target, self._probe_timeout(target))
         if permit is None:
             return routing_state.is_last_resort(target)
-        self._permitted, self._permit = target, permit
+        self.permitted, self._permit = target, permit
         return True
 
     def _probe_timeout(self, target: Target) -> float:
@@ -174,14 +174,14 @@ class RetryState:
 
     def use_permit(self) -> Permit | None:
         """The right to try a target that rested, for the call by which that is found out."""
-        permit, self._permit, self._permitted = self._permit, None, None
+        permit, self._permit, self.permitted = self._permit, None, None
         return permit
 
     def give_back(self) -> None:
         """Let another request try a target that this one could not even call."""
-        if self._permitted is not None and self._routing_state is not None:
-            self._routing_state.give_back(self._permitted, self._permit)
-            self._permit = self._permitted = None
+        if self.permitted is not None and self._routing_state is not None:
+            self._routing_state.give_back(self.permitted, self._permit)
+            self._permit = self.permitted = None
 
     @property
     def name(self) -> str:

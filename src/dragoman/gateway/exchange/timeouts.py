@@ -101,7 +101,10 @@ class TimeLimits:
             self._first_byte = wanted
             self._soonest = min(wanted, self._timeouts.soonest)
         self._upstream_call = call
-        self._enter(_WAITING, self._loop.time())
+        self.phase = _WAITING
+        self._suspended = None
+        self._since = self.received_at = now = self._loop.time()
+        self._arm(now)
 
     def opening(self) -> None:
         """The answer has begun, and may say nothing yet; before that there is no status to be kept alive."""

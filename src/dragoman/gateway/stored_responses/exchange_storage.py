@@ -117,12 +117,33 @@ class ExchangeStorage:
         self._api_path = api_path
         # The name of the gateway key.
         self._key = key
-        self.turns = TurnLookup(runtime, api_path)
+        self._turns: TurnLookup | None = None
         self._expedite = Expedite()
 
     def needs_lookup(self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target) -> bool:
         """Whether anything may have to be looked up for a request."""
-        return looked.references is not None or self.turns.may_lack(owner_of(key), body, target)
+        if looked.references is not None:
+            return True
+        turns = self._turns_for(target)
+        return turns is not None and turns.may_lack(owner_of(key), body, target)
+
+    def _turns_for(self, target: Target) -> TurnLookup | None:
+        """Turns of clients that send back no reasoning; None on the relay, and where nothing is stored."""
+        if target.endpoint.protocol == self._api_path.protocol or self._runtime.state.store is None:
+            return None
+        if self._turns is None:
+            self._turns = TurnLookup(self._runtime, self._api_path)
+        return self._turns
+
+    @property
+    def turns_size(self) -> int:
+        """Bytes of the turns that were looked up."""
+        return 0 if self._turns is None else self._turns.size
+
+    def watches(self, prepared: ProviderRequest) -> bool:
+        """Whether the response may be a turn that is to be cached."""
+        turns = self._turns_for(prepared.target)
+        return turns is not None and turns.watches(prepared)
 
     async def resolve(
         self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target
@@ -133,7 +154,8 @@ class ExchangeStorage:
             await check_references(state, settings, key, looked.references, body, target)
             if looked.references is None:
                 # It can refer to nothing, and only lack something.
-                await self.turns.look_up(owner_of(key), body, self._key)
+                if (turns := self._turns_for(target)) is not None:
+                    await turns.look_up(owner_of(key), body, self._key)
             return None
         resolved = await look_up_references(state, settings, key, looked.references, body, target)
         if (
@@ -161,7 +183,8 @@ class ExchangeStorage:
             self._resolved = resolve_request(body, looked.references, resolved)
             body = self._resolved.body
             check_request_values(body)
-        body = self.turns.restored(body, target)
+        if self._turns is not None:
+            body = self._turns.restored(body, target)
         renamed = target.model != looked.model
         return prepare(
             client_request,
@@ -310,7 +333,9 @@ class ExchangeStorage:
 
     def cache_turn(self, key: Key | None, prepared: ProviderRequest, response: Response) -> None:
         """Have an answer kept that its client may send back without its reasoning; nobody waits for that."""
-        self.turns.cache_turn(owner_of(key), prepared, response)
+        turns = self._turns_for(prepared.target)
+        if turns is not None:
+            turns.cache_turn(owner_of(key), prepared, response)
 
     async def _write(self, taken: Taken | None) -> None:
         writer, store = self.writer, self._runtime.state.store
