@@ -63,6 +63,8 @@ class Answer:
         assert isinstance(self._said, tuple)
         return self._said[1]
 
+    def take_complete(self) -> None: ...
+
     async def pump(self, take: Callable[[bytes], None]) -> None:
         raise NotImplementedError
 

@@ -16,6 +16,7 @@ from dragoman.http.coding import STEP
 from dragoman.http.upstream_call import UpstreamRequest
 from tests.http.raw import loop_turns
 from tests.http.scripted import Provider, Script, closing, hear, provider, run
+from tests.waiting import wait_until_async
 
 MEBIBYTE = 1024 * 1024
 TEXT = b"".join(b"%07d\n" % number for number in range(MEBIBYTE // 4))
@@ -241,3 +242,56 @@ def test_item_5_an_answer_of_tiny_chunks_is_read_whole(loop: str) -> None:
             await client.close()
 
     run(test, loop)
+
+
+@both_loops
+def test_a_body_that_has_arrived_is_taken_at_once_unless_it_is_coded_or_cut(loop: str) -> None:
+    plain = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+
+    async def taken(answer: bytes) -> tuple[bytes | None, bytes]:
+        async with provider(closing(answer)) as server:
+            client = HttpClient(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            await flight.head()
+            # Whatever was sent is here, and so is the end of the connection.
+            await wait_until_async(lambda: flight._ended, "the answer is over")
+            body, pieces = flight.take_complete(), list[bytes]()
+            try:
+                await flight.pump(pieces.append)
+            except Truncated:
+                pieces.append(b" cut")
+            flight.close()
+            assert flight.take_complete() is None
+            await client.close()
+            return body, b"".join(pieces)
+
+    async def test() -> None:
+        assert await taken(plain) == (b"hello", b"")
+        assert await taken(b"HTTP/1.1 204 No Content\r\n\r\n") == (b"", b"")
+        assert await taken(plain[:-1]) == (None, b"hell cut")
+        assert await taken(coded(b"hello")) == (None, b"hello")
+
+    run(test, loop)
+
+
+def test_a_body_that_has_not_arrived_is_not_taken() -> None:
+    async def test() -> None:
+        last = asyncio.Event()
+
+        async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await hear(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell")
+            await last.wait()
+            writer.write(b"o")
+
+        async with provider(script) as server:
+            client = HttpClient(connect_timeout=10, proxies={})
+            flight = client.open(get(server))
+            await flight.head()
+            assert flight.take_complete() is None
+            last.set()
+            assert await flight.read(5) == b"hello"
+            flight.close()
+            await client.close()
+
+    run(test, "asyncio")

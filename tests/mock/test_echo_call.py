@@ -44,6 +44,23 @@ def test_it_is_a_flight() -> None:
     run(story)
 
 
+def test_only_a_full_response_is_taken_at_once() -> None:
+    async def story() -> None:
+        full, same = fly(CHAT, question(CHAT, "text", "hi")), fly(CHAT, question(CHAT, "text", "hi"))
+        await full.head()
+        assert full.take_complete() == b"".join(await collected(same))
+        assert full.take_complete() == b""
+        stream = long_stream()
+        await stream.head()
+        assert stream.take_complete() is None
+        closed = fly(CHAT, question(CHAT, "text", "hi"))
+        await closed.head()
+        closed.close()
+        assert closed.take_complete() is None
+
+    run(story)
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_piece_is_one_frame(protocol: str) -> None:
     found = pieces(protocol, question(protocol, "text", "one two three", stream=True))

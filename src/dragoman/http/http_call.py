@@ -135,6 +135,12 @@ class HttpCall:
         await self.pump(take)
         return pieces.take()
 
+    def take_complete(self) -> bytes | None:
+        """The whole body if it has already arrived and is not coded, handed over once; None if it must be pumped."""
+        if not self._ended or self._error is not None or self._broken is not None or self._decoder is not None:
+            return None
+        return self._waiting.take()
+
     async def pump(self, take: Callable[[bytes], None]) -> None:
         """Hand every piece of the body to `take` from the reading callback, first what has already arrived."""
         if self._error is not None:

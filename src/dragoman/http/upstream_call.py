@@ -25,7 +25,7 @@ class UpstreamRequest(Struct, frozen=True):
 
 
 class UpstreamCall(Protocol):
-    """One call on its way: first `head`, then either `read` or `pump`, and `close` in every case."""
+    """One call on its way: first `head`, then one of `take_complete`, `read` and `pump`, and `close` in every case."""
 
     status: int
     headers: HeaderList
@@ -38,6 +38,10 @@ class UpstreamCall(Protocol):
 
     async def read(self, limit: int) -> bytes:
         """The whole body, decoded if it was compressed; more than `limit` bytes raise `Oversized`."""
+        ...
+
+    def take_complete(self) -> bytes | None:
+        """The whole body if it has already arrived and is not coded, handed over once; None if it must be pumped."""
         ...
 
     async def pump(self, take: Callable[[bytes], None]) -> None:

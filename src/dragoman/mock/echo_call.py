@@ -8,7 +8,10 @@ from contextlib import suppress
 
 from dragoman.errors import Oversized, Truncated
 from dragoman.http.upstream_call import UpstreamRequest
+from dragoman.mock.answers.delivery import Delivery
 from dragoman.mock.echo import respond_to
+
+EMPTY = Delivery(pieces=())
 
 
 def open_echo(call: UpstreamRequest, protocol: str) -> EchoCall:
@@ -51,6 +54,14 @@ class EchoCall:
         if self._over.is_set():
             raise Truncated("the answer was given up before its end")
         return b"".join(pieces)
+
+    def take_complete(self) -> bytes | None:
+        """The whole body if it is not streamed, handed over once; None if it must be pumped."""
+        delivery = self._delivery
+        if delivery.streamed or delivery.breaks or self._over.is_set():
+            return None
+        self._delivery = EMPTY
+        return delivery.body
 
     async def pump(self, take: Callable[[bytes], None]) -> None:
         """Hand the body on, one frame at a time; a call that was closed ends here without a word."""

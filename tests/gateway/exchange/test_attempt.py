@@ -640,6 +640,8 @@ class Crumbs:
     async def read(self, limit: int) -> bytes:
         raise AssertionError("it is pumped")
 
+    def take_complete(self) -> None: ...
+
     async def pump(self, take: Callable[[bytes], None]) -> None:
         for count in range(self._count):
             take(b"%02d" % (count % 100))

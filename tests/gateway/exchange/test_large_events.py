@@ -64,6 +64,8 @@ class Handed:
     async def read(self, limit: int) -> bytes:
         raise NotImplementedError
 
+    def take_complete(self) -> None: ...
+
     async def pump(self, take: Callable[[bytes], None]) -> None:
         for piece in self._pieces:
             take(piece)
