@@ -14,6 +14,7 @@ from bench.workloads import ANSWERS
 
 # Text chunks of a stream; the opening, the usage and the terminator come on top.
 CHUNKS = 200
+SHORT_CHUNKS = 8
 # Stands where the mark will be, and is as long as one.
 PLACE = "markplace#############"
 _TOKEN = "4mQ7tXcN0yKe2RbWvHs9ZaLd"
@@ -52,10 +53,13 @@ def whole(protocol: str) -> Answer:
 @cache
 def streamed(protocol: str) -> Answer:
     """A stream with one write for each frame; the head goes with the first, the end with the last."""
-    frames = [b"%x\r\n%b\r\n" % (len(frame), frame) for frame in told(protocol, chunks(PLACE))]
-    frames[0] = _HEAD % (b"text/event-stream; charset=utf-8", b"transfer-encoding: chunked") + frames[0]
-    frames[-1] += b"0\r\n\r\n"
-    return _answer(tuple(frames))
+    return _answer(_frames(protocol, chunks(PLACE)))
+
+
+@cache
+def short(protocol: str) -> Answer:
+    """A stream of few chunks in one write: a reader finds them all at once, each time."""
+    return _answer((b"".join(_frames(protocol, chunks(PLACE)[:SHORT_CHUNKS])),))
 
 
 def whole_text(mark: str) -> str:
@@ -66,6 +70,11 @@ def whole_text(mark: str) -> str:
 def streamed_text(mark: str) -> str:
     """What a stream says to the request with that mark."""
     return "".join(chunks(mark))
+
+
+def short_text(mark: str) -> str:
+    """What a short stream says to the request with that mark."""
+    return "".join(chunks(mark)[:SHORT_CHUNKS])
 
 
 def chunks(mark: str) -> list[str]:
@@ -82,6 +91,13 @@ def _prose() -> str:
 def _pieces() -> tuple[str, ...]:
     random = Random(32)
     return tuple(prose.pieces(random, prose.sentences(random, 8 * CHUNKS))[: CHUNKS - 1])
+
+
+def _frames(protocol: str, texts: list[str]) -> tuple[bytes, ...]:
+    frames = [b"%x\r\n%b\r\n" % (len(frame), frame) for frame in told(protocol, texts)]
+    frames[0] = _HEAD % (b"text/event-stream; charset=utf-8", b"transfer-encoding: chunked") + frames[0]
+    frames[-1] += b"0\r\n\r\n"
+    return tuple(frames)
 
 
 def _step(text: str) -> Step:

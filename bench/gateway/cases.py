@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
-from bench.gateway.answers import CHUNKS
+from bench.gateway.answers import CHUNKS, SHORT_CHUNKS
 from bench.workloads import CHAT, MESSAGES, RESPONSES
 
-# How the provider answers: at once, as a stream without a pause, or as a stream whose chunks arrive one by one.
-WHOLE, BURST, PACED = "whole", "burst", "paced"
+# How the provider answers: at once, as a stream without a pause, or as a stream whose chunks arrive one by one. A short
+# stream is one write of few chunks: no case measures it, the trace of an exchange is of it.
+WHOLE, BURST, PACED, SHORT = "whole", "burst", "paced", "short"
 # Lines with several targets, and how many microseconds more a request may cost there.
 TWO, FOUR = "two", "four"
 LINES = {TWO: "a fallback of two targets", FOUR: "the fastest of four targets"}
 MORE = 10.0
 # Clients that ask at the same time; a paced stream mostly waits, so there are more of them.
-CONCURRENT = {WHOLE: 16, BURST: 16, PACED: 20}
+CONCURRENT = {WHOLE: 16, BURST: 16, PACED: 20, SHORT: 16}
 
 
 class Case(Struct, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ class Case(Struct, frozen=True, kw_only=True):
     @property
     def units(self) -> int:
         """How many of them an exchange has."""
-        return 1 if self.mode == WHOLE else CHUNKS
+        return {WHOLE: 1, SHORT: SHORT_CHUNKS}.get(self.mode, CHUNKS)
 
     @property
     def concurrent(self) -> int:

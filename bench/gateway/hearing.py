@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from msgspec import DecodeError, Struct, json
 
-from bench.gateway.answers import CHUNKS, streamed_text, whole_text
-from bench.gateway.cases import WHOLE
+from bench.gateway.answers import CHUNKS, SHORT_CHUNKS, short_text, streamed_text, whole_text
+from bench.gateway.cases import SHORT, WHOLE
 from bench.workloads import CHAT, MESSAGES, RESPONSES
 
 
@@ -67,6 +67,8 @@ class _ResponsesEvent(Struct, frozen=True):
 
 
 _DONE = b"[DONE]"
+# Text and chunks of an answer by its mode, where it is no long stream.
+_EXPECTED = {WHOLE: (whole_text, 1), SHORT: (short_text, SHORT_CHUNKS)}
 _read_messages = json.Decoder(_MessagesAnswer).decode
 _read_messages_event = json.Decoder(_MessagesEvent).decode
 _read_chat = json.Decoder(_ChatAnswer).decode
@@ -82,12 +84,13 @@ def complaint(client: str, mode: str, mark: bytes, status: int, body: bytes) -> 
         heard = _READERS[client, mode == WHOLE](body)
     except (DecodeError, IndexError) as error:
         return f"unreadable ({error}): {body[:400]!r}"
-    expected = (whole_text if mode == WHOLE else streamed_text)(mark.decode())
+    text, chunks = _EXPECTED.get(mode, (streamed_text, CHUNKS))
+    expected = text(mark.decode())
     if heard.text != expected:
         return f"said {heard.text[:100]!r}, expected {expected[:100]!r}"
     if not heard.ended:
         return f"has no proper end: {body[-400:]!r}"
-    if heard.chunks != (1 if mode == WHOLE else CHUNKS):
+    if heard.chunks != chunks:
         return f"came in {heard.chunks} chunks"
     return None
 

@@ -28,15 +28,21 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Clients:
-    """Clients that share one number of questions."""
+    """Clients that share one number of questions; none until `expect` sets it."""
 
-    def __init__(self, asked: Question, answers: int) -> None:
+    def __init__(self, asked: Question) -> None:
         self.asked = asked
-        self._unasked = answers
-        self._unheard = answers
+        self._unasked = self._unheard = 0
         self.latencies: list[float] = []
         self.reads = 0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def expect(self, answers: int) -> None:
+        """Begin a round of that many answers."""
+        self._unasked = self._unheard = answers
+        self.latencies = []
+        self.reads = 0
+        self.done = asyncio.get_running_loop().create_future()
 
     def next_mark(self) -> bytes | None:
         """The mark of the next question, None if all were asked."""
@@ -76,9 +82,8 @@ class Connection(asyncio.Protocol):
     # A stream's transport is always one that can write, though uvloop's is none of asyncio's classes.
     # The loop gives a transport for both directions, which the protocol's own signature does not promise.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Ask the first question."""
+        """Keep the transport to ask on."""
         self._transport = transport
-        self._ask()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Complain if an answer was still to come."""
@@ -107,7 +112,7 @@ class Connection(asyncio.Protocol):
         self._body.clear()
         mark, self._mark = self._mark, None
         self._clients.heard(mark, self._parser.get_status_code(), body, took)
-        self._ask()
+        self.ask()
 
     def close(self) -> None:
         """Hang up."""
@@ -115,7 +120,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Ask the next question, unless all were asked."""
         assert self._transport is not None
         self._mark = self._clients.next_mark()
         if self._mark is not None:
@@ -123,22 +129,50 @@ class Connection(asyncio.Protocol):
             self._transport.write(self._clients.asked.marked(self._mark))
 
 
+class Crowd:
+    """Clients with open connections, which ask in rounds; a round after the first one opens no connection."""
+
+    def __init__(self, asked: Question) -> None:
+        self._clients = Clients(asked)
+        self._connections: list[Connection] = []
+
+    async def connect(self, port: int, concurrent: int) -> None:
+        """Open the connection of each client."""
+        loop = asyncio.get_running_loop()
+        for _ in range(concurrent):
+            _, connection = await loop.create_connection(lambda: Connection(self._clients), "127.0.0.1", port)
+            self._connections.append(connection)
+
+    async def ask(self, answers: int) -> Outcome:
+        """Ask until that many answers were heard and verified."""
+        clients = self._clients
+        clients.expect(answers)
+        for connection in self._connections:
+            connection.ask()
+        await clients.done
+        return Outcome(answers=len(clients.latencies), latencies=clients.latencies, reads=clients.reads)
+
+    @property
+    def answers(self) -> int:
+        """How many answers of this round were heard."""
+        return len(self._clients.latencies)
+
+    def close(self) -> None:
+        """Hang up."""
+        for connection in self._connections:
+            connection.close()
+        if not self._clients.done.done():
+            self._clients.done.cancel()
+
+
 async def drive(asked: Question, port: int, *, answers: int, concurrent: int, limit: float = 120.0) -> Outcome:
     """Ask until that many answers were heard and verified; more than `limit` seconds are an error."""
-    loop = asyncio.get_running_loop()
-    clients = Clients(asked, answers)
-    connections: list[Connection] = []
+    crowd = Crowd(asked)
     try:
         async with asyncio.timeout(limit):
-            for _ in range(min(concurrent, answers)):
-                _, connection = await loop.create_connection(lambda: Connection(clients), "127.0.0.1", port)
-                connections.append(connection)
-            await clients.done
+            await crowd.connect(port, min(concurrent, answers))
+            return await crowd.ask(answers)
     except TimeoutError:
-        raise LoadError(f"{len(clients.latencies)} of {answers} answers after {limit:g} s") from None
+        raise LoadError(f"{crowd.answers} of {answers} answers after {limit:g} s") from None
     finally:
-        for connection in connections:
-            connection.close()
-        if not clients.done.done():
-            clients.done.cancel()
-    return Outcome(answers=len(clients.latencies), latencies=clients.latencies, reads=clients.reads)
+        crowd.close()

@@ -61,13 +61,19 @@ class Served:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    def wait_ready(self) -> float:
-        """Wait for the first 200 on /healthz; the seconds since the start."""
+    @property
+    def pid(self) -> int:
+        """The id of the process itself."""
+        return self._process.pid
+
+    def wait_ready(self, within: float | None = None) -> float:
+        """Wait for the first 200 on /healthz, `READY` seconds by default; the seconds since the start."""
+        limit = READY if within is None else within
         while not _healthy(self.port):
             if self._process.poll() is not None:
                 raise ProcessError(f"ended with status {self._process.returncode}: {self._last_words()}")
-            if time.perf_counter() - self._started > READY:
-                raise ProcessError(f"not ready after {READY:g} s: {self._last_words()}")
+            if time.perf_counter() - self._started > limit:
+                raise ProcessError(f"not ready after {limit:g} s: {self._last_words()}")
             time.sleep(0.002)
         return time.perf_counter() - self._started
 

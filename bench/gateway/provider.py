@@ -16,12 +16,12 @@ from collections.abc import Sequence
 import httptools
 import uvloop
 
-from bench.gateway.answers import Answer, streamed, whole
+from bench.gateway.answers import Answer, short, streamed, whole
 from bench.gateway.metronome import Metronome
 from bench.gateway.questions import PATHS, SIGN, find_mark
 from bench.workloads import PROTOCOLS
 
-_MAKERS = {b"w": whole, b"b": streamed, b"p": streamed}
+_MAKERS = {b"w": whole, b"b": streamed, b"p": streamed, b"s": short}
 _ANSWERS: dict[tuple[bytes, bytes], Answer] = {
     (PATHS[protocol], letter): make(protocol) for protocol in PROTOCOLS for letter, make in _MAKERS.items()
 }

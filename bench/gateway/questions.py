@@ -7,7 +7,7 @@ from itertools import count
 
 from msgspec import Struct, json
 
-from bench.gateway.cases import PACED, WHOLE, Case
+from bench.gateway.cases import PACED, SHORT, WHOLE, Case
 from bench.workloads import CHAT, MESSAGES, MODELS, RESPONSES, conversation, request
 from dragoman.model.jsonvalue import JsonObject
 
@@ -17,7 +17,7 @@ SIGN = b"markbench"
 MARK_LENGTH = len(SIGN) + 1 + 12
 # How the gateway is opened; the provider does not look at it.
 GATEWAY_KEY = "sk-bench-0f4c1b7a2d9e"
-_LETTERS = {WHOLE: b"w", PACED: b"p"}
+_LETTERS = {WHOLE: b"w", PACED: b"p", SHORT: b"s"}
 _NUMBERS = count()
 _KEY_HEADERS = {
     MESSAGES: b"x-api-key: %b\r\nanthropic-version: 2023-06-01\r\n",

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,6 +15,8 @@ from bench.gateway.process import ProcessError, Served, free_port
 from bench.gateway.questions import GATEWAY_KEY
 from bench.workloads import CHAT, MESSAGES, MODELS
 
+# The gateway's program, without a profiler.
+PLAIN = (sys.executable, "-m", "dragoman")
 # One key opens the gateway; metrics and the exchange log are on because they always are.
 _GATEWAY = """
 [server]
@@ -137,16 +140,25 @@ def provider(place: Path, core: int, tls: Secured | None = None) -> Served:
     return Served(command, port, place / "provider.log", core=core)
 
 
-def gateway(place: Path, core: int, provider_port: int, tls: Secured | None = None, *, records: bool = True) -> Served:
-    """The gateway, started: one worker, one key, everything else as it comes."""
+def gateway(
+    place: Path,
+    core: int,
+    provider_port: int,
+    tls: Secured | None = None,
+    *,
+    records: bool = True,
+    command: Sequence[str] = PLAIN,
+    variables: Mapping[str, str] | None = None,
+) -> Served:
+    """The gateway, started: one worker, one key, everything else as it comes; `command` may run it under a profiler."""
     port = free_port()
     file = place / "dragoman.toml"
     file.write_text(gateway_settings(port, provider_port, tls) + ("" if records else _NO_RECORDS), encoding="utf-8")
-    command = [sys.executable, "-m", "dragoman", "serve", "--config", str(file), "--port", str(port)]
-    variables = {"XDG_STATE_HOME": str(place)}
+    started = [*command, "serve", "--config", str(file), "--port", str(port)]
+    environment = {"XDG_STATE_HOME": str(place), **(variables or {})}
     if tls is not None:
-        variables["SSL_CERT_FILE"] = str(tls.authority)
-    return Served(command, port, place / "gateway.log", core=core, variables=variables)
+        environment["SSL_CERT_FILE"] = str(tls.authority)
+    return Served(started, port, place / "gateway.log", core=core, variables=environment)
 
 
 def gateway_settings(port: int, provider_port: int, tls: Secured | None) -> str:

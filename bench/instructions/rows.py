@@ -1,0 +1,62 @@
+"""Rows: the figures that are guarded or shown, by the case that they come from. A new figure is one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from bench.gateway.cases import CASES, PACED, Case
+from bench.instructions.counting import Counted, count
+from tools.exchange_trace import count_calls
+
+# Figures of one case, by the names of their rows.
+Figures = Mapping[str, float]
+
+
+class Measured(Struct, frozen=True, kw_only=True):
+    """One case: how it is measured."""
+
+    name: str
+    measure: Callable[[], Figures]
+
+
+def _counted(name: str, exchanges: int, warm_up: int) -> Measured:
+    """A case of `bench.gateway`, counted in thousands of instructions per exchange."""
+    case = next(case for case in CASES if case.name == name and case.mode != PACED)
+    return Measured(name=name, measure=lambda: figures_of(case, count(case, exchanges, warm_up)))
+
+
+def figures_of(case: Case, counts: Counted) -> Figures:
+    """The rows of one case."""
+    figures = {
+        f"{case.name} loop": counts.loop / 1000,
+        f"{case.name} ingest": counts.ingest / 1000,
+        f"{case.name} total": (counts.loop + counts.ingest) / 1000,
+    }
+    if case.units > 1:
+        figures[f"{case.name} loop per chunk"] = counts.loop / 1000 / case.units
+    return figures
+
+
+MEASURED = (
+    _counted("S1", exchanges=100, warm_up=40),
+    _counted("S2", exchanges=100, warm_up=40),
+    _counted("S4", exchanges=20, warm_up=16),
+    _counted("S6", exchanges=20, warm_up=16),
+    _counted("S8", exchanges=100, warm_up=40),
+    Measured(name="calls", measure=lambda: {"S1 Python calls": float(count_calls("S1"))}),
+)
+# Rows that are the difference of two others. They are shown and not guarded: a small difference of large figures varies
+# by more than the tolerance, and the figures themselves are guarded.
+DIFFERENCES = {"S8 total over S1": ("S8 total", "S1 total"), "S8 loop over S1": ("S8 loop", "S1 loop")}
+
+
+def with_differences(figures: Figures) -> dict[str, float]:
+    """The figures and their differences, where both sides are there."""
+    differences = {
+        name: figures[left] - figures[right]
+        for name, (left, right) in DIFFERENCES.items()
+        if left in figures and right in figures
+    }
+    return {**figures, **differences}
