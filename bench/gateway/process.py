@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 # Seconds: how long a process may take to answer for the first time, and to end when it is told to.
 READY = 30.0
 ENDED = 15.0
+# Looks at a process that make it idle, and the seconds between two: together longer than its log thread gathers lines.
+_LOOKS, _BETWEEN_LOOKS = 10, 0.03
 _HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 
 
@@ -76,6 +78,16 @@ class Served:
                 raise ProcessError(f"not ready after {limit:g} s: {self._last_words()}")
             time.sleep(0.002)
         return time.perf_counter() - self._started
+
+    def wait_idle(self, within: float) -> None:
+        """Wait until the process has done all its work: no thread of it could run at several looks in a row."""
+        until = time.perf_counter() + within
+        idle = 0
+        while idle < _LOOKS:
+            if time.perf_counter() > until:
+                raise ProcessError(f"not idle within {within:g} s")
+            time.sleep(_BETWEEN_LOOKS)
+            idle = idle + 1 if _sleeps(self.pid) else 0
 
     def stop(self) -> None:
         """Ask it to end, and see to it that it does."""
@@ -158,6 +170,19 @@ def _healthy(port: int) -> bool:
             return connection.recv(64).startswith(b"HTTP/1.1 200")
     except OSError:
         return False
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether each thread of a process sleeps; one that waits for a processor or for the disk does not."""
+    for task in (PROC / str(pid) / "task").iterdir():
+        try:
+            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            # The thread has ended.
+            continue
+        if state != "S":
+            return False
+    return True
 
 
 def _parents() -> dict[int, int]:

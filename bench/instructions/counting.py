@@ -19,7 +19,7 @@ from msgspec import Struct
 from bench.gateway import serving
 from bench.gateway.cases import Case
 from bench.gateway.load import Crowd
-from bench.gateway.process import PROC, Served, cores
+from bench.gateway.process import Served, cores
 from bench.gateway.questions import question
 from bench.instructions.callgrind import Callgrind, CallgrindError, ThreadCount, command, ingest_thread
 from bench.instructions.observed import PERMITS, REPORTS
@@ -28,9 +28,6 @@ from bench.instructions.observed import PERMITS, REPORTS
 CONCURRENT = 8
 # Seconds: how long a gateway under valgrind may take to start, and each thing that is waited for later.
 _READY, _LIMIT = 300.0, 300.0
-# A gateway is idle if none of its threads could run at this many looks in a row, so many seconds apart: longer than the
-# log thread gathers lines.
-_LOOKS, _BETWEEN = 10, 0.03
 # Hashes of strings decide about collisions in dictionaries: the same ones in each run.
 _VARIABLES = {"PYTHONHASHSEED": "0"}
 
@@ -98,17 +95,17 @@ async def _count(
         async with asyncio.timeout(_LIMIT):
             await crowd.connect(gateway.port, CONCURRENT)
             await crowd.ask(warm_up)
-        _wait_idle(gateway)
+        gateway.wait_idle(_LIMIT)
         _ingested(ingest, warm_up)
         lines = _log_lines(gateway)
         callgrind.switch("on")
         async with asyncio.timeout(_LIMIT):
             await crowd.ask(exchanges)
-        _wait_idle(gateway)
+        gateway.wait_idle(_LIMIT)
         exchanged = callgrind.dump()
         _ingested(ingest, exchanges)
         _wait_logged(gateway, lines + exchanges)
-        _wait_idle(gateway)
+        gateway.wait_idle(_LIMIT)
         callgrind.switch("off")
         ingested = callgrind.dump()
     finally:
@@ -131,35 +128,12 @@ def _ingested(ingest: Ingest, exchanges: int) -> None:
         raise CallgrindError(f"{rows} rows were ingested for {exchanges} exchanges")
 
 
-def _wait_idle(gateway: Served) -> None:
-    until = time.perf_counter() + _LIMIT
-    idle = 0
-    while idle < _LOOKS:
-        if time.perf_counter() > until:
-            raise CallgrindError(f"the gateway was not idle within {_LIMIT:g} s")
-        time.sleep(_BETWEEN)
-        idle = idle + 1 if _is_idle(gateway.pid) else 0
-
-
-def _is_idle(pid: int) -> bool:
-    """Whether each thread of a process sleeps; one that waits for a processor or for the disk does not."""
-    for task in (PROC / str(pid) / "task").iterdir():
-        try:
-            state = (task / "stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            # The thread has ended.
-            continue
-        if state != "S":
-            return False
-    return True
-
-
 def _wait_logged(gateway: Served, lines: int) -> None:
     until = time.perf_counter() + _LIMIT
     while _log_lines(gateway) < lines:
         if time.perf_counter() > until:
             raise CallgrindError(f"{_log_lines(gateway)} lines in the log instead of {lines}")
-        time.sleep(_BETWEEN)
+        time.sleep(0.03)
 
 
 def _log_lines(gateway: Served) -> int:
