@@ -301,7 +301,8 @@ class Attempt(_ResponseState, eq=False):
         self._refused = ()
         if anew:
             self._tried = ()
-        self.use_key(body)
+        self.body = body
+        self.key = self._rotation.next(preferred=self._preferred, model=self.target.model)
 
     def use_key(self, body: bytes) -> None:
         """Take the key whose turn it is."""

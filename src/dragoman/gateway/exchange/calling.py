@@ -109,13 +109,13 @@ def _record_attempt(exchange: Exchange, request: UnderstoodRequest, target: Targ
 async def _prepare(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> ProviderRequest:
     storage, client_request, target = exchange.storage, exchange.client_request, attempt.target
     body, parsed, references = request.body, request.parsed, request.references
-    if references is None or not target.stored_here:
-        references = None
-        if storage.needs_lookup(client_request.key, body, parsed, target):
-            references = await resolve_references(exchange, body, parsed, target)
-    size = len(body) + storage.turns_size
-    if references is not None:
-        size += references.size
+    size = len(body)
+    if parsed.references is not None or target.endpoint.protocol != client_request.api_path.protocol:
+        if references is None or not target.stored_here:
+            references = None
+            if storage.needs_lookup(client_request.key, body, parsed, target):
+                references = await resolve_references(exchange, body, parsed, target)
+        size += storage.turns_size if references is None else storage.turns_size + references.size
     strict = strictest(target.strict, exchange.strict) if target.strict else exchange.strict
     try:
         return await exchange.work(size, storage.prepare, client_request, body, parsed, references, target, strict)

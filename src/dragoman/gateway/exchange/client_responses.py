@@ -26,7 +26,6 @@ from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.upstream_call import HeaderList, header
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.routing.target import Target
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, translate_headers
 

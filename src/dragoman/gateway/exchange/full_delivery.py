@@ -22,8 +22,9 @@ from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent
 from dragoman.gateway.exchange.failing import EMPTY, may_go_on, missed_of, unsent
 from dragoman.gateway.exchange.full_response import has_content
 from dragoman.gateway.exchange.provider_request import ProviderRequest
-from dragoman.gateway.exchange.response_reader import Collect, GatheredCall, collect, read_full
-from dragoman.gateway.thread_offload import offload
+from dragoman.gateway.exchange.response_reader import TOO_LARGE, Collect, GatheredCall, collect, read_full
+from dragoman.gateway.json_limits import check_response_values
+from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.model.parts import ToolCall
 from dragoman.protocols.codec import Mint
 from dragoman.routing.attempt_outcome import AttemptOutcome
@@ -33,7 +34,8 @@ from dragoman.translate import TranslatedResponse, translate_response
 
 # How an event stream begins.
 _EVENTS = (b"data:", b"event:", b":")
-_TOO_LARGE = "the provider's answer is larger than the limit"
+# Bytes of a full response that the budget of its key does not count.
+_UNCHARGED = 64 * 1024
 _UNREADABLE = "the provider's answer could not be read"
 # A member of an enumeration is slow to find, and this one is looked for in every exchange.
 _ANSWERED = AttemptOutcome.ANSWERED
@@ -43,7 +45,7 @@ _JSON = [JSON]
 async def deliver_full(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
     """Read a full response and send it in the client's protocol."""
     prepared = attempt.prepared
-    attempt.raw = raw = await read_full(_reading(exchange))
+    attempt.raw = raw = await _read(exchange)
     start = raw[:64].lstrip()
     if not start and not raw.strip():
         return unsent(exchange, attempt, EMPTY)
@@ -57,6 +59,25 @@ async def deliver_full(exchange: Exchange, attempt: Attempt) -> Unsent | Paused 
     if prepared.relay and not prepared.stream:
         return await _judge(exchange, attempt, raw)
     return await _translate(exchange, attempt)
+
+
+async def _read(exchange: Exchange) -> bytes:
+    """The body of a full response. One that arrived with its head is not waited for, and a small one not charged."""
+    call = exchange.call
+    assert call is not None
+    body = call.take_complete()
+    if body is None:
+        return await read_full(_reading(exchange))
+    size = len(body)
+    if size > exchange.runtime.settings.limits.response_body:
+        raise Oversized(TOO_LARGE)
+    if size > _UNCHARGED:
+        exchange.open_charge().add(size)
+    if size <= INLINE:
+        check_response_values(body)
+    else:
+        await exchange.work(size, check_response_values, body, paid=True)
+    return body
 
 
 def _reading(exchange: Exchange) -> GatheredCall:
@@ -92,7 +113,7 @@ async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | 
     prepared, raw, earlier = attempt.prepared, attempt.raw, attempt.earlier
     size = len(raw) + sum(map(len, earlier))
     if size > exchange.runtime.settings.limits.response_body:
-        raise Oversized(_TOO_LARGE)
+        raise Oversized(TOO_LARGE)
     mint = exchange.runtime.mint_of(exchange.builder.record)
     translated = await exchange.work(size, _translated, raw, earlier, prepared, mint, paid=True)
     attempt.usage, response = translated.usage, translated.response
@@ -183,7 +204,7 @@ async def _conclude(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | N
 async def read_continuation(exchange: Exchange, attempt: Attempt, *, is_full: bool) -> Unsent | Paused | None:
     """Read what continues a full response, as a full response of the provider's protocol, and translate all of it."""
     if is_full:
-        raw = await read_full(_reading(exchange))
+        raw = await _read(exchange)
     else:
         attempt.set_translator(_native_collector(exchange, attempt))
         command = Collect(attempt.translator, attempt.unframer, [], 0, attempt.passed)

@@ -230,7 +230,9 @@ def strict_mode(server: Server, request: ClientRequest) -> Strict:
     """Strict mode as the server, the client's key and its header state it."""
     key = request.key
     configured = strictest(server.strict, key.strict) if key is not None and key.strict else server.strict
-    return configured if request.header(_STRICT_HEADER) is None else strictest(configured, requested_strictness(request))
+    return (
+        configured if request.header(_STRICT_HEADER) is None else strictest(configured, requested_strictness(request))
+    )
 
 
 _NO_TOOLS = (b"null", b"[]")
