@@ -152,10 +152,9 @@ class ExchangeStorage:
         state, settings = self._runtime.state, self._runtime.settings
         if not may_resolve_references(self._api_path):
             await check_references(state, settings, key, looked.references, body, target)
-            if looked.references is None:
-                # It can refer to nothing, and only lack something.
-                if (turns := self._turns_for(target)) is not None:
-                    await turns.look_up(owner_of(key), body, self._key)
+            # What can refer to nothing may still lack something.
+            if looked.references is None and (turns := self._turns_for(target)) is not None:
+                await turns.look_up(owner_of(key), body, self._key)
             return None
         resolved = await look_up_references(state, settings, key, looked.references, body, target)
         if (
