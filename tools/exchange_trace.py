@@ -4,13 +4,13 @@ make trace                                       # the table
 make trace ARGUMENTS='--exchange S2 --calls'     # and the calls of one exchange, indented by depth
 python -m tools.exchange_trace --serve FILE ...  # the traced gateway: for the tool itself
 
-A gateway runs in a process of its own, with the mock provider and the load of `bench.gateway`. After a warm-up on the same
-connection a signal switches `sys.setprofile` on, one exchange follows, and the signal switches it off again. A timer of
-the gateway may add calls, so several exchanges are traced, and the one with the fewest calls is reported.
+A gateway runs in a process of its own, with the mock provider and the load of `bench.gateway`. After a warm-up on the
+same connection, a signal switches `sys.setprofile` on. One exchange follows. When the gateway is idle again, the signal
+switches it off. A timer of the gateway may add calls, so several exchanges are traced: the fewest calls are reported.
 
-Counted are all calls of Python functions; resumed generators and coroutines count again, as `sys.setprofile` has it.
-Functions, modules, packages and changes of package are those of dragoman. A change is a call whose nearest caller within
-dragoman is in another package.
+All calls of Python functions are counted. `sys.setprofile` counts a resumed generator or coroutine again. Functions,
+modules, packages and changes of package are those of dragoman. A change is a call whose nearest caller within dragoman
+is in another package.
 """
 
 from __future__ import annotations

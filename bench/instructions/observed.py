@@ -2,8 +2,8 @@
 
 python -m bench.instructions.observed DIRECTORY serve ...
 
-The directory holds two FIFOs. Each byte of `permits` lets the ingest thread make one step; after each step a line with
-its counters goes to `reports`. When the other process closes `permits`, the ingest thread works as it does without this.
+The directory holds two FIFOs. Each byte of `permits` lets the ingest thread make one step. After each step, a line with
+its counters goes to `reports`. When the other process closes `permits`, the ingest thread goes on without permits.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PERMITS, REPORTS = "permits", "reports"
 
 
 class _Step(Protocol):
-    def __call__(self, thread: IngestThread, pause: float, *, at_last: bool = False) -> float: ...
+    def __call__(self, thread: IngestThread, /, pause: float, *, at_last: bool = False) -> float: ...
 
 
 def gated(step: _Step, permits: int, reports: int) -> _Step:
     """A step of the ingest thread that waits for a permit and reports rows and errors."""
 
-    def permitted(thread: IngestThread, pause: float, *, at_last: bool = False) -> float:
+    def permitted(thread: IngestThread, /, pause: float, *, at_last: bool = False) -> float:
         # At the end of the other process there is nothing left to read, and nobody to report to.
         if not os.read(permits, 1):
             return step(thread, pause, at_last=at_last)
