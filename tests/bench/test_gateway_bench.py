@@ -17,15 +17,14 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from bench.gateway import report, run, serving
+from bench.gateway import report, run, serving, standing
 from bench.gateway.answers import CHUNKS, PLACE, streamed, streamed_text, whole, whole_text
 from bench.gateway.cases import CASES, PACED, TLS_CASES, WHOLE, Case, chosen
 from bench.gateway.hearing import complaint
 from bench.gateway.questions import MARK_LENGTH, SIGN, body, find_mark, new_mark, question
 from bench.gateway.report import PAGE, Result, Standing, tables, verdict
 from bench.gateway.rounds import APART, TOGETHER, Cost, Delay, Effort, Quantiles, sample
-from bench.gateway.standing import pace
-from bench.workloads import CHAT, MESSAGES, PROTOCOLS, RESPONSES
+from bench.workloads import CHAT, MESSAGES, PROTOCOLS, RESPONSES, request
 from dragoman.translate import translate_request
 
 ANSWER_TYPES: dict[str, TypeAdapter[object]] = {
@@ -176,8 +175,13 @@ def _targets(line: str | list[str] | dict[str, list[str]]) -> list[str]:
     return [line] if isinstance(line, str) else line
 
 
-def test_the_machine_has_a_pace() -> None:
-    assert pace(2) > 0
+def test_the_pace_is_the_median_time_per_byte_against_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(request("agent", MESSAGES))
+    reference = size * standing.REFERENCE / 1e6
+    # Three readings that take 9, 2 and 1 times as long as on the reference machine.
+    instants = iter(reference * instant for instant in (0, 9, 20, 22, 30, 31))
+    monkeypatch.setattr(standing, "process_time", lambda: next(instants))
+    assert standing.pace(3) == pytest.approx(2)
 
 
 def test_an_effort_has_one_exchange_for_each_client_at_least() -> None:
