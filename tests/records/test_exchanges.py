@@ -11,7 +11,17 @@ from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.records.digest_key import key_of, secret_in
-from dragoman.records.exchanges import after, as_json, find, instant, latest, newest, speed_of, uncached_input_of
+from dragoman.records.exchanges import (
+    after,
+    as_json,
+    classes_of,
+    find,
+    instant,
+    latest,
+    newest,
+    speed_of,
+    uncached_input_of,
+)
 from dragoman.records.ids import new_id
 from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, LossEntry, TokenCounts
 from dragoman.records.thread_assignment import AssignedThread
@@ -215,6 +225,13 @@ def test_what_nobody_said_is_null_and_no_number(tables: RecordTables) -> None:
     told = as_json(find(tables, entry(2).id))
     assert {told[name] for name in ("input_tokens", "output_tokens", "cost", "session", "thread")} == {None}
     assert (told["unpriced"], told["cost_nano_usd"]) == (True, None)
+
+
+def test_every_class_of_a_cost_has_its_name() -> None:
+    classes = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking", "search", "request")
+    for name in classes:
+        amounts = dict(classes_of(replace(CostBreakdown(), **{name: 7})))
+        assert amounts == {each: 7 if each == name else 0 for each in classes}
 
 
 def test_a_wholly_unpriced_exchange_has_no_cost_and_no_amounts() -> None:

@@ -123,6 +123,15 @@ def test_half_of_ten_that_take_long_rest() -> None:
     assert health.state(A, 14.0) == HealthState(HealthLevel.COOLDOWN, 14.0 + FIRST_COOLDOWN)
 
 
+def test_less_than_half_of_ten_that_take_long_do_not_rest() -> None:
+    health = Health()
+    for turn in range(10, 16):
+        health.record(A, AttemptOutcome.ANSWERED, turn, turn)
+    for turn in range(10, 14):
+        fail_slowly(health, turn + 6)
+    assert level(health, 20.0) is HealthLevel.SUSPECT
+
+
 def test_item_22_b9_a_target_that_fails_partly_leads_in_proportion_to_its_share_of_answers() -> None:
     for answers, failures, share in ((1, 1, 0.5), (1, 4, 0.2), (3, 1, 0.75)):
         health = Health()

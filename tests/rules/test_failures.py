@@ -153,6 +153,13 @@ def test_the_table_is_read_both_ways(kind: FailureKind) -> None:
         assert openai_error(failure) == (status, error)
 
 
+@pytest.mark.parametrize("status", [0, 200, 399, 600])
+def test_a_failure_without_a_status_of_errors_is_one_of_the_server(status: int) -> None:
+    kind = next(kind for kind in FailureKind if kind not in OPENAI_ERRORS)
+    answered, error = openai_error(Failure(kind=kind, status=status, message="m"))
+    assert (answered, error["type"]) == (500, "server_error")
+
+
 def test_a_status_outside_the_table_is_kept() -> None:
     assert 408 not in STATUS_KINDS
     for protocol in (CHAT, RESPONSES, MESSAGES):

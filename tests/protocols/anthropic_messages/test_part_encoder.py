@@ -30,7 +30,7 @@ from dragoman.model.parts import (
     Url,
 )
 from dragoman.model.request import Message
-from dragoman.model.tools import McpTool
+from dragoman.model.tools import ChoiceMode, FunctionTool, McpTool, ToolChoice, ToolRef
 from dragoman.protocols.anthropic_messages import NAME
 from dragoman.wire.media import parse_data_url
 from tests.protocols.anthropic_messages.support import (
@@ -179,6 +179,12 @@ def test_a_list_of_a_declared_servers_tools_is_sent_back() -> None:
     listing = {"type": "mcp_tool_listing", "mcp_server_name": "s", "tools": [{"name": "n", "input_schema": {}}]}
     assert at(result.body, "messages", 1, "content", 0) == listing
     assert ("approximated", "mcp", "messages[1].parts[1]") in losses(ledger)
+    # The list needs the feature even where no server is offered in this turn.
+    alone = ToolChoice(mode=ChoiceMode.ALLOWED, allowed=(ToolRef(kind="function", name="f"),))
+    result, _ = encoded(replace(request, tools=(*request.tools, FunctionTool(name="f")), tool_choice=alone))
+    assert "mcp_servers" not in result.body
+    assert at(result.body, "messages", 1, "content", 0) == listing
+    assert result.headers["anthropic-beta"] == "mcp-client-2025-11-20"
     _, ledger = encoded(history)
     assert losses(ledger) == [("dropped", "mcp", f"messages[1].parts[{index}]") for index in (0, 1)]
 

@@ -192,6 +192,18 @@ def test_a_search_of_another_provider_is_cut_out_with_its_result() -> None:
     assert told(ledger) == [("dropped", "web_search", f"messages[1].parts[{part}]") for part in (0, 1)]
 
 
+def test_a_search_of_the_provider_stays_whatever_its_sources_are_called() -> None:
+    call = b'{"type":"server_tool_use","id":"s","name":"web_search","input":{"query":"q"}}'
+    result = (
+        b'{"type":"web_search_tool_result","tool_use_id":"s","content":'
+        b'[{"type":"web_search_result","url":"u","title":"rsv1.","encrypted_content":"EqQB"}]}'
+    )
+    body = HEAD + b'{"role":"assistant","content":[' + call + b"," + result + b"]}" + TAIL
+    ledger = Ledger()
+    assert repair_request(body, ledger) == body
+    assert not len(ledger)
+
+
 def test_after_a_rejected_signature_all_sealed_thinking_goes() -> None:
     text = TEXT % b"thinking"
     blocks = [thinking(b"EqQB"), b'{"type":"redacted_thinking","data":"EmwK"}', text]

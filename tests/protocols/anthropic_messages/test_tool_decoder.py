@@ -113,6 +113,7 @@ def test_a_choice_may_name_a_server_tool() -> None:
         ({"tools": {}}, "/tools"),
         ({"tools": [1]}, "/tools/0"),
         ({"tools": [{}]}, "/tools/0/name"),
+        ({"tools": [{"name": "f", "input_schema": None}]}, "/tools/0/input_schema"),
         ({"tools": [{"name": "f", "input_schema": "x"}]}, "/tools/0/input_schema"),
         ({"tools": [{"name": "f", "strict": "x"}]}, "/tools/0/strict"),
         ({"tools": [{"name": "f", "allowed_callers": [1]}]}, "/tools/0/allowed_callers/0"),

@@ -130,7 +130,12 @@ def test_unknown_members_of_a_replayed_call_are_kept() -> None:
 def test_a_function_of_another_name_stays_a_function() -> None:
     body = replayed("{}")
     body["tools"] = [{"type": "custom", "custom": {"name": "other"}}]
-    assert pair(CODEC.decode_request(body))[0].form is InputForm.JSON
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    # One member more, so that the result is not read in one step.
+    messages[2] = {"role": "tool", "tool_call_id": "a", "content": "1", "more": 1}
+    call, result = pair(CODEC.decode_request(body))
+    assert (call.form, result.form) == (InputForm.JSON, InputForm.JSON)
 
 
 @pytest.mark.parametrize(

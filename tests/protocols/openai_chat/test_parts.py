@@ -56,6 +56,13 @@ def test_a_part_comes_home_as_it_was(wire: JsonObject, kind: type[Part]) -> None
     assert encode_native_part(part) == wire
 
 
+@pytest.mark.parametrize("name", [{}, {"document_name": "a.pdf"}], ids=["unnamed", "named"])
+def test_a_document_at_an_address_is_written_as_it_was(name: JsonObject) -> None:
+    wire: JsonObject = {"type": "document_url", "document_url": "https://a.example/a.pdf", **name}
+    part = Document(source=Url(url="https://a.example/a.pdf"), title="a.pdf" if name else None)
+    assert encode_native_part(part) == wire
+
+
 def test_a_part_without_a_type_is_told_by_its_members() -> None:
     assert decode_part(Fields({"text": "a"})) == Text(text="a")
 

@@ -213,6 +213,14 @@ def test_optional_members_are_sent_where_the_server_knows_them(
     assert bool(expected) or len(ledger) == 1
 
 
+@pytest.mark.parametrize("upstream", ["openai", ""])
+def test_unknown_options_of_a_cache_are_reported(upstream: str) -> None:
+    cache = CacheOptions(extras=Extras(origin=R, fields={"scope": "all"}))
+    body, ledger, _ = written(said(HI, origin=R, cache=cache), target("m", upstream))
+    assert "prompt_cache_options" not in body
+    assert losses(ledger) == {("dropped", "unknown_field", "cache.extras.scope")}
+
+
 def test_sampling_passes_and_what_the_model_refuses_is_reported() -> None:
     request = said(HI, sampling=Sampling(temperature=0.5, top_p=0.9, top_k=3))
     body, ledger, _ = written(request)

@@ -34,6 +34,12 @@ def test_text_repeated_signed_at_the_end_is_not_told_again() -> None:
     assert body == {"field": "reasoning", "text": "a b", "details": [signed]}
 
 
+def test_text_repeated_unsigned_after_several_pieces_is_not_told_again() -> None:
+    detail: JsonObject = {"type": "reasoning.text", "text": "a b", "index": 0}
+    told, _ = taken({"reasoning": "a"}, {"reasoning": " b"}, {"reasoning_details": [detail]})
+    assert told == ["a", " b", ""]
+
+
 def test_details_alone_are_told() -> None:
     told, body = taken({"reasoning_details": [{"type": "reasoning.summary", "summary": "so", "index": 0}]})
     assert told == ["so"]

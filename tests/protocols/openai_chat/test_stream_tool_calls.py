@@ -63,6 +63,14 @@ def tried(calls: CallAssembly, fragment: JsonObject | None = None) -> tuple[list
     return told, ""
 
 
+def test_unknown_members_of_a_call_that_is_empty_are_reported() -> None:
+    ledger = Ledger()
+    events: list[Event] = []
+    assembly(ledger).take({"index": 0, "mood": 1, "function": {"name": "", "arguments": "", "tone": 2}}, events)
+    assert not events
+    assert {place for _, _, place in losses(ledger)} == {"extras.mood", "extras.tone"}
+
+
 def test_more_arguments_take_the_short_way() -> None:
     calls = assembly()
     events: list[Event] = []

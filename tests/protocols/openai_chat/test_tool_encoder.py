@@ -177,6 +177,24 @@ def test_a_server_that_knows_words_alone_is_shown_only_what_may_be_called(
     assert len(objects(written(said(HI, tools=tools, tool_choice=choice))[0]["tools"])) == 3
 
 
+@pytest.mark.parametrize(
+    ("choice", "declared"),
+    [
+        (ToolChoice(mode=ChoiceMode.REQUIRED), ["f", "g"]),
+        (ToolChoice(mode=ChoiceMode.NAMED, tool=ToolRef(kind="function", name="g")), ["g"]),
+    ],
+    ids=["any tool", "one tool"],
+)
+def test_a_model_that_cannot_be_forced_chooses_among_what_may_be_called(
+    choice: ToolChoice, declared: list[str]
+) -> None:
+    tools = tuple(FunctionTool(name=name, parameters={"type": "object", "properties": {}}) for name in "fg")
+    body, ledger, _ = written(said(HI, tools=tools, tool_choice=choice), target(forced_choice=False))
+    assert body["tool_choice"] == "auto"
+    assert [dig(tool, "function", "name") for tool in objects(body["tools"])] == declared
+    assert losses(ledger) == {("approximated", "tool_choice", "tool_choice")}
+
+
 def test_types_stand_in_the_branches_for_servers_that_want_them_there() -> None:
     schema: JsonObject = {"type": "object", "properties": {}, "anyOf": [{"required": ["a"]}]}
     request = said(HI, tools=(FunctionTool(name="f", parameters=schema),))

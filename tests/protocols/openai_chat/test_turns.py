@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import RefusedError
+from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import (
     CacheBreakpoint,
@@ -334,6 +335,13 @@ def test_documents_are_files_or_text() -> None:
 def test_pitfall_018_170_what_cannot_be_said_is_refused_not_dumped(part: Part) -> None:
     with pytest.raises(RefusedError):
         written(said(user(part)))
+
+
+def test_a_picture_in_instructions_is_refused() -> None:
+    picture = Message(role=Role.SYSTEM, parts=(Image(source=Url(url="https://x/y.png")),))
+    with pytest.raises(RefusedError) as caught:
+        written(said(picture, user(Text(text="hi"))))
+    assert caught.value.feature == Feature.INSTRUCTIONS.value
 
 
 def test_a_compaction_becomes_a_user_message_in_its_place() -> None:

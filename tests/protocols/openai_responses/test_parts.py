@@ -61,6 +61,12 @@ def test_parts_are_read(body: JsonObject, part: Part) -> None:
     assert decode_part(Fields(body)) == part
 
 
+def test_bare_base64_is_a_pdf_with_its_name() -> None:
+    body: JsonObject = {"type": "input_file", "file_data": "AAEC", "filename": "a.pdf"}
+    source = Inline(media_type="application/pdf", data="AAEC")
+    assert decode_part(Fields(body)) == Document(source=source, title="a.pdf", extras=Extras(origin=NAME, fields=body))
+
+
 def test_parts_of_an_answer_are_written_as_they_were() -> None:
     mark = CacheBreakpoint(origin=NAME, ttl="30m")
     written: JsonObject = {"type": "output_text", "text": "x", "annotations": []}
