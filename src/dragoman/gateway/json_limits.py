@@ -20,7 +20,7 @@ MAX_RESPONSE_VALUES = 2_000_000
 
 def check_request_values(body: bytes) -> None:
     """Refuse a request with too many values."""
-    if exceeds(body, MAX_REQUEST_VALUES):
+    if len(body) > MAX_REQUEST_VALUES and exceeds(body, MAX_REQUEST_VALUES):
         raise ClientError(413, f"the request holds too many values; {MAX_REQUEST_VALUES} are taken at most")
 
 
@@ -32,7 +32,7 @@ def check_request_members(body: bytes) -> None:
 
 def check_response_values(body: bytes) -> None:
     """Refuse a provider's answer with too many values."""
-    if exceeds(body, MAX_RESPONSE_VALUES):
+    if len(body) > MAX_RESPONSE_VALUES and exceeds(body, MAX_RESPONSE_VALUES):
         raise Oversized("the provider's answer holds too many values")
 
 

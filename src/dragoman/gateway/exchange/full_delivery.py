@@ -93,14 +93,14 @@ async def _judge(exchange: Exchange, attempt: Attempt, raw: bytes) -> Unsent | N
     several = exchange.request is not None and exchange.request.retry_state.several
     judged = await exchange.work(reader.work_of(raw), reader.judge, raw, several, paid=True)
     relayed = judged.relayed
-    attempt.usage, failure = relayed.usage, relayed.failure
+    attempt.usage, failure, own = relayed.usage, relayed.failure, relayed.own
     attempt.seen = ResponseMetadata(relayed.id, relayed.model, relayed.stop)
-    attempt.has_worked = judged.has_worked
-    if judged.own is not None:
-        if judged.error is not None and may_go_on(exchange, attempt, judged.own):
+    attempt.has_worked = relayed.has_content
+    if own is not None:
+        if judged.error is not None and may_go_on(exchange, attempt, own):
             # It is relayed as the response that it is, if nothing comes of that.
-            return Unsent(missed_of(exchange, judged.own, judged.error), judged.own)
-        attempt.own_failure = judged.own
+            return Unsent(missed_of(exchange, own, judged.error), own)
+        attempt.own_failure = own
     if failure is None:
         await _name_and_send(exchange, attempt, raw)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject, Number
 from dragoman.model.losses import Ledger
-from dragoman.model.response import Response, Usage
+from dragoman.model.response import Usage
 from dragoman.protocols.codec import Codec
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.translate import LossLine, as_json, translation_context
@@ -24,7 +25,7 @@ from dragoman.wire.sse import comment
 
 T = TypeVar("T")
 REPORT = "dragoman"
-_NULL = Raw(b"null")
+_NULL, _FAILED = Raw(b"null"), Raw(b'"failed"')
 # What stands for half a character.
 _NO_CHARACTER = "\ufffd"
 
@@ -62,18 +63,19 @@ class _ResponseOutline(Struct):
     x_groq: Any = None
 
 
-class Relayed(Struct, frozen=True, kw_only=True):
-    """What is known of an answer that is passed on as it is: its counts, or the error that it is.
+class Relayed(Struct, frozen=True):
+    """What is known of an answer that is passed on as it is: its counts, its names and its end, or the error it is.
 
-    One that `failed` says so as an answer of its own.
+    `own` is a failure that is told as an answer of its own, `has_content` whether there is an answer beside a failure.
     """
 
     usage: Usage | None = None
-    failure: Failure | None = None
-    failed: bool = False
     id: str = ""
     model: str = ""
     stop: str = ""
+    failure: Failure | None = None
+    own: Failure | None = None
+    has_content: bool = False
 
 
 _OUTLINE = msgspec.json.Decoder(_ResponseOutline, float_hook=Number)
@@ -93,8 +95,10 @@ _APART: dict[str, tuple[msgspec.json.Decoder[Any], object]] = {
 }
 _CONTENT_FIELDS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
 _NOTHING = (b"null", b"[]")
-# What is longer is no name.
+# What is longer is no name; one of so few characters takes no more bytes than that.
 _MAX_NAME_BYTES = 510
+_SHORT = _MAX_NAME_BYTES // 4
+_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def relayed_response(raw: bytes, codec: Codec) -> Relayed:
@@ -104,47 +108,53 @@ def relayed_response(raw: bytes, codec: Codec) -> Relayed:
     What else an object says is between the provider and its own protocol's client (decision 7).
     """
     try:
-        outline = _outline(raw)
+        try:
+            outline = _OUTLINE.decode(raw)
+        except msgspec.DecodeError:
+            outline = _odd_outline(raw)
         # What the reader passes over it does not look into, and no client reads JSON that is not UTF-8.
         raw.decode()
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except _UNREADABLE:
         raise BadResponse("the provider's answer is not JSON of its protocol") from None
-    failed = _has_failed_status(codec) and bytes(outline.status) == b'"failed"'
-    if outline.error != _NULL and not failed:
+    usage = None
+    if outline.usage is not None or outline.x_groq is not None:
+        # Counts that cannot be read are no reason to fail.
+        usage = codec.usage_of(
+            {
+                "usage": outline.usage,
+                "service_tier": outline.service_tier,
+                "tool_usage": outline.tool_usage,
+                "x_groq": outline.x_groq,
+            }
+        )
+    own, failed = None, outline.status == _FAILED and codec.name == RESPONSES
+    if failed:
+        # A failure that is told as an answer of its own is passed on (S1): only Responses has that.
+        with suppress(DragomanError):
+            own = _failure_in(raw, codec)
+    elif outline.error != _NULL:
         # Only the protocol knows what an error without a status of its own means.
         try:
-            decoded = _decode_response(raw, codec)
+            failure = _failure_in(raw, codec)
         except DragomanError:
             raise BadResponse("the provider's answer could not be read") from None
-        if isinstance(decoded, Failure):
-            if decoded.message and not decoded.message.strip(_NO_CHARACTER):
+        if failure is not None:
+            if failure.message and not failure.message.strip(_NO_CHARACTER):
                 raise BadResponse("the provider's answer could not be read")
-            return Relayed(failure=decoded, usage=_usage_in(outline, codec))
-    if not failed and _is_no_response(outline, codec.name, raw):
+            return Relayed(usage, failure=failure, has_content=_has_content(outline))
+    content = getattr(outline, _CONTENT_FIELDS[codec.name])
+    if (content is None or content == _NULL) and not failed and _is_no_response(outline, raw):
         raise BadResponse("the provider's answer is none of its protocol")
+    name, model, choices = outline.id or "", outline.model or "", outline.choices
     return Relayed(
-        usage=_usage_in(outline, codec),
-        failed=failed,
-        id=_name(outline.id),
-        model=_name(outline.model),
-        stop=_stop_in(outline),
+        usage,
+        name if len(name) <= _SHORT else _name(name),
+        model if len(model) <= _SHORT else _name(model),
+        choices[0].finish_reason or "" if choices else _stop_in(outline),
+        None,
+        own,
+        failed and _has_content(outline),
     )
-
-
-def _usage_in(outline: _ResponseOutline, codec: Codec) -> Usage | None:
-    """The counts; those that cannot be read are no reason to fail."""
-    if outline.usage is None and outline.x_groq is None:
-        return None
-    fields: JsonObject = {
-        "usage": outline.usage,
-        "service_tier": outline.service_tier,
-        "tool_usage": outline.tool_usage,
-        "x_groq": outline.x_groq,
-    }
-    try:
-        return codec.usage_of(fields)
-    except WireError:
-        return None
 
 
 def _stop_in(outline: _ResponseOutline) -> str:
@@ -152,63 +162,44 @@ def _stop_in(outline: _ResponseOutline) -> str:
     if outline.stop_reason is not None:
         return _name(outline.stop_reason)
     if outline.choices is not None:
-        return (outline.choices[0].finish_reason or "") if outline.choices else ""
+        return ""
     if outline.incomplete_details is not None:
         return outline.incomplete_details.reason or ""
-    return _name(_read(_NAME, outline.status, ""))
+    return _name(_read(_NAME, outline.status, "") or "")
 
 
-def _name(name: str | None) -> str:
-    if name is None or len(name) > _MAX_NAME_BYTES:
-        return ""
-    return name if name.isascii() or len(name.encode()) <= _MAX_NAME_BYTES else ""
-
-
-def own_failure(raw: bytes, codec: Codec) -> Failure | None:
-    """The failure that a relayed answer tells as an answer of its own, if it does."""
-    if not _has_failed_status(codec) or b'"failed"' not in raw:
-        return None
-    try:
-        if bytes(_outline(raw).status) != b'"failed"':
-            return None
-        decoded = _decode_response(raw, codec)
-    except (DragomanError, msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    return decoded if isinstance(decoded, Failure) else None
+def _name(name: str) -> str:
+    return name if len(name.encode()) <= _MAX_NAME_BYTES else ""
 
 
 def has_content(raw: bytes) -> bool:
     """Whether an answer that failed has something of an answer in it all the same."""
     try:
-        outline = _outline(raw)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _has_content(_odd_outline(raw))
+    except _UNREADABLE:
         return False
+
+
+def _has_content(outline: _ResponseOutline) -> bool:
     return bool(outline.choices) or any(bytes(value) not in _NOTHING for value in (outline.output, outline.content))
 
 
-def _decode_response(raw: bytes, codec: Codec) -> Response | Failure:
-    """All of an answer, as its protocol reads it; an error may quote half a character, too."""
+def _failure_in(raw: bytes, codec: Codec) -> Failure | None:
+    """The failure that an answer is, as its protocol reads it; an error may quote half a character, too."""
     ledger = Ledger()
-    return codec.decode_response(SurrogateJoiner(ledger).read_object(raw), translation_context(None, codec), ledger)
+    decoded = codec.decode_response(SurrogateJoiner(ledger).read_object(raw), translation_context(None, codec), ledger)
+    return decoded if isinstance(decoded, Failure) else None
 
 
-def _has_failed_status(codec: Codec) -> bool:
-    """Whether a failure may be told as an answer of its own, which is passed on (S1): only Responses has that."""
-    return codec.name == RESPONSES
-
-
-def _outline(raw: bytes) -> _ResponseOutline:
+def _odd_outline(raw: bytes) -> _ResponseOutline:
     """What is looked at; half a character somewhere in the text, where the answer was cut, is no reason to fail."""
     try:
-        try:
-            return _OUTLINE.decode(raw)
-        except msgspec.ValidationError:
-            return _outline_by_member(raw)
+        return _outline_by_member(raw)
     except msgspec.DecodeError:
         text = raw.decode()
         if not has_surrogates(text):
             raise
-        return _outline(without_surrogates(text).encode())
+        return _outline_by_member(without_surrogates(text).encode())
 
 
 def _outline_by_member(raw: bytes) -> _ResponseOutline:
@@ -224,15 +215,12 @@ def _outline_by_member(raw: bytes) -> _ResponseOutline:
 def _read(decoder: msgspec.json.Decoder[T], value: Raw, instead: T) -> T:
     try:
         return decoder.decode(value)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except _UNREADABLE:
         return instead
 
 
-def _is_no_response(outline: _ResponseOutline, protocol: str, raw: bytes) -> bool:
-    """Whether an object is empty, or an error in the words of a server that does not speak the protocol at all."""
-    content = getattr(outline, _CONTENT_FIELDS[protocol])
-    if content is not None and content != _NULL:
-        return False
+def _is_no_response(outline: _ResponseOutline, raw: bytes) -> bool:
+    """Whether an object without content is empty, or an error of a server that does not speak the protocol at all."""
     is_error = outline.detail != _NULL or outline.message != _NULL or bytes(outline.object) == b'"error"'
     return is_error or not raw.strip(b"{} \t\r\n")
 

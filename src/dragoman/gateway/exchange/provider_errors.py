@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dragoman.errors import WireError
 from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES, ErrorResponse
-from dragoman.gateway.exchange.full_response import Relayed, has_content, is_envelope, own_failure, relayed_response
+from dragoman.gateway.exchange.full_response import Relayed, is_envelope, relayed_response
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.thread_offload import offload
@@ -19,16 +19,11 @@ from dragoman.rules.failures import bounded, error_body
 from dragoman.rules.retry_delays import delay_of
 from dragoman.wire.json import decode_object
 
-# What every error has in it that came with a status of success.
-_ERROR_MARKERS = (b'"error"', b'"failed"')
-
 
 class Judged(Struct, frozen=True):
-    """What a relayed answer says; if it failed, as an error answer, and whether there is an answer in it as well."""
+    """What a relayed answer says; if it failed, as an error answer."""
 
     relayed: Relayed
-    own: Failure | None = None
-    has_worked: bool = False
     error: ErrorResponse | None = None
 
 
@@ -67,24 +62,18 @@ class ErrorReader(Struct, frozen=True):
         )
 
     def work_of(self, raw: bytes) -> int:
-        """The work of `judge`, which is more if there may be an error."""
-        return self.work(len(raw)) if any(marker in raw for marker in _ERROR_MARKERS) else len(raw)
+        """The work of `judge`, which is more if there may be an error: those have one of two words in them."""
+        return self.work(len(raw)) if b'"error"' in raw or b'"failed"' in raw else len(raw)
 
     def judge(self, raw: bytes, several: bool) -> Judged:
         """What a whole answer says on the relay; `several` if other targets may be asked in its place."""
-        codec = codec_of(self.prepared.target.endpoint.protocol)
-        relayed = relayed_response(raw, codec)
+        relayed = relayed_response(raw, codec_of(self.prepared.target.endpoint.protocol))
         failure = relayed.failure
-        if failure is None and not several and not relayed.failed:
-            return Judged(relayed)
-        has_worked = (relayed.failed or failure is not None) and has_content(raw)
-        own = own_failure(raw, codec) if failure is None else None
-        error = None
-        if own is not None and several:
-            error = self.read(raw)
-        elif failure is not None and len(raw) <= MAX_ERROR_BYTES:
-            error = self.read(raw, failure.status)
-        return Judged(relayed, own, has_worked, error)
+        if relayed.own is not None and several:
+            return Judged(relayed, self.read(raw))
+        if failure is not None and len(raw) <= MAX_ERROR_BYTES:
+            return Judged(relayed, self.read(raw, failure.status))
+        return Judged(relayed)
 
 
 class PlainError(Struct, frozen=True):

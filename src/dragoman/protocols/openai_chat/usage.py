@@ -252,13 +252,25 @@ class _Usual(Struct, forbid_unknown_fields=True, gc=False):
 
 def usage_of(response: JsonObject) -> Usage | None:
     """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
-    usage, raw_tier = usage_in(response, None), response.get("service_tier")
+    usage, tier = response.get("usage"), response.get("service_tier")
+    if usage is None:
+        usage = usage_in(response, None)
     if not isinstance(usage, dict):
         return None
-    tier = raw_tier if isinstance(raw_tier, str) else None
-    usual = _usual(usage, tier)
-    if usual is not None:
-        return usual
+    if not isinstance(tier, str):
+        tier = None
+    try:
+        counts = convert(usage, _Usual)
+    except ValidationError:
+        pass
+    else:
+        # Counts that need no rules, without what says nothing of them.
+        prompt, completion = counts.prompt_tokens, counts.completion_tokens
+        details, said = counts.prompt_tokens_details, counts.completion_tokens_details
+        read = None if details is None else details.cached_tokens
+        thinking = None if said is None else said.reasoning_tokens
+        if counts.total_tokens == prompt + completion and (read or 0) <= prompt and (thinking or 0) <= completion:
+            return Usage(prompt, completion, read, None, thinking, None, tier)
     unreadable = False
     for name in _PROMPT_AND_COMPLETION:
         total = usage.get(name)
@@ -268,19 +280,3 @@ def usage_of(response: JsonObject) -> Usage | None:
             return decode_usage(usage, tier, Ledger())
         unreadable = True
     return None if unreadable else decode_usage(usage, tier, Ledger())
-
-
-def _usual(usage: JsonObject, tier: str | None) -> Usage | None:
-    """Counts that need no rules, without what says nothing of them; None if they are others."""
-    try:
-        counts = convert(usage, _Usual)
-    except ValidationError:
-        return None
-    prompt, completion, read, thinking = counts.prompt_tokens, counts.completion_tokens, None, None
-    if counts.prompt_tokens_details is not None:
-        read = counts.prompt_tokens_details.cached_tokens
-    if counts.completion_tokens_details is not None:
-        thinking = counts.completion_tokens_details.reasoning_tokens
-    if counts.total_tokens != prompt + completion or (read or 0) > prompt or (thinking or 0) > completion:
-        return None
-    return Usage(prompt, completion, read, None, thinking, None, tier)
