@@ -128,7 +128,7 @@ def body_facts(facts: ExchangeFacts, hints: SessionHints) -> ExchangeFacts:
         _take_turn(hints.metadata, stated)
         existing = asdict(facts)
         stated = {name: value for name, value in stated.items() if not existing[name]}
-    if not facts.session and "session" not in stated:
+    if not facts.session and "session" not in stated and (hints.user or hints.cache_key or hints.conversation):
         session, source = _session_in(facts.client, hints)
         if session:
             stated["session"], stated["source"] = session, source

@@ -7,8 +7,9 @@ was written has to know that all of them read the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 
 import msgspec
 from msgspec import Raw
@@ -25,7 +26,9 @@ _SHORT = 4096
 # An object that anybody decides by has a few dozen members; each of them is looked at here.
 MAX_MEMBERS = 4096
 _NONE: Mapping[str, str] = {}
-# Names of small letters alone are their own folding: other names than any that are looked for, unless joined ones.
+_view: Callable[[Raw], memoryview] = memoryview
+_size: Callable[[memoryview], int] = attrgetter("nbytes")
+# Names without capitals are their own folding: other names than any that are looked for, unless joined ones.
 _PLAIN: set[str] = set()
 _MAX_PLAIN, _REMEMBERED = 1024, 64
 
@@ -40,11 +43,13 @@ def ambiguous(
     """
     if len(members) > MAX_MEMBERS:
         raise too_many_members(MAX_MEMBERS)
-    for name in members.keys() - names:
-        if name not in _PLAIN and _is_other(name, names, others):
-            return name
+    unlisted = members.keys() - names
+    if not _PLAIN.issuperset(unlisted):
+        for name in unlisted:
+            if name not in _PLAIN and _is_other(name, names, others):
+                return name
     # Most bodies have no room for another one: they are written without white space, or all with the same.
-    values = sum([memoryview(value).nbytes for value in members.values()])
+    values = sum(map(_size, map(_view, members.values())))
     room = len(body) - 1 - sum(map(len, members)) - values - _AROUND * len(members)
     if room <= _AROUND + _SHORTEST:
         return None
@@ -66,7 +71,7 @@ def _is_other(name: str, names: AbstractSet[str], others: Mapping[str, str]) -> 
     letters = folded(name)
     if letters in names or others.get(joined(name)) in names:
         return True
-    is_plain = name.isascii() and name.isalpha() and name.islower() and bool(others) and name not in others
+    is_plain = letters == name and name.isascii() and bool(others) and joined(name) not in others
     if is_plain and len(name) <= _REMEMBERED and len(_PLAIN) < _MAX_PLAIN:
         _PLAIN.add(name)
     return False

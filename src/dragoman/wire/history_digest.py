@@ -31,13 +31,17 @@ _SIZE = 16
 _HEAD = 96
 # Objects that may be small, and bytes of which one is at least, where there are more: messages have words in them.
 _FEW, _SMALLEST = 2000, 16
+# Bytes in which there is no room for so many.
+SPARSE = _FEW * len(b"{}")
 # Prompts and tasks of one turn, and characters of a result in which its session stands.
 _MAX_ENTRIES = 16
 _FIRST = 200
 # What stands between a question and instructions that are repeated behind it; how long these are, in characters.
 _PARAGRAPH = "\n\n"
 _MIN_REPEATED, _MAX_REPEATED = 32, 16 * 1024
-_OPEN, _CLOSE = "<system-reminder>", "</system-reminder>"
+REMINDER, _CLOSE = "<system-reminder>", "</system-reminder>"
+# What stands between the pieces of a message.
+SEPARATOR = "\x1f"
 _digits = re.compile(r"\d+").sub
 # The two forms by which results name the session of an agent.
 _task = re.compile(r'\s*(?:task_id: |<task id=")(ses_[0-9A-Za-z]{1,124})').match
@@ -62,30 +66,29 @@ def _steady(head: str) -> str:
 
 def joined(sign: str, pieces: list[str]) -> str:
     """A message as one text."""
-    return sign + "\x1f".join(pieces) if pieces else ""
+    return sign + SEPARATOR.join(pieces) if pieces else ""
 
 
 def is_crowded(body: bytes) -> bool:
     """Whether a request holds more objects than one that says something: to look at all of them would take too long."""
-    size = len(body)
-    if size < _FEW * len(b"{}"):
+    if len(body) < SPARSE:
         return False
     count = body.count(b"{")
-    return count > _FEW and count * _SMALLEST > size
+    return count > _FEW and count * _SMALLEST > len(body)
 
 
 def without_reminders(text: str) -> str:
     """What somebody said, without what the client put in."""
-    if _OPEN not in text:
+    if REMINDER not in text:
         return text
-    pieces, end, at = [], 0, text.find(_OPEN)
+    pieces, end, at = [], 0, text.find(REMINDER)
     while at >= 0:
         close = text.find(_CLOSE, at)
         if close < 0:
             break
         pieces.append(text[end:at])
         end = close + len(_CLOSE)
-        at = text.find(_OPEN, end)
+        at = text.find(REMINDER, end)
     pieces.append(text[end:])
     return "".join(pieces).strip()
 
@@ -93,7 +96,7 @@ def without_reminders(text: str) -> str:
 def without_repeated(text: str, instructions: str) -> str:
     """A question without the end of the instructions, which some clients repeat behind their latest question."""
     limit = min(len(text), len(instructions), _MAX_REPEATED)
-    if text[-1:] != instructions[-1:] or limit < _MIN_REPEATED:
+    if limit < _MIN_REPEATED:
         return text
     # The longest end that both have: if they have one, they have all that are shorter.
     length, beyond = 0, limit + 1
@@ -143,8 +146,9 @@ def session_hints_in(
                 continue
             if entries:
                 results += entries
-                if begun:
-                    outputs.update((call_id, content) for call_id, _, content in entries if call_id in begun)
+                for call_id, _, content in entries if begun else ():
+                    if call_id in begun:
+                        outputs[call_id] = content
             if not first and words:
                 first, opened = words, len(history)
             if text:
@@ -167,15 +171,17 @@ def session_hints_in(
                 calls, results = [], []
             if entries:
                 calls += entries
-                begun.update((call[0], call) for call in entries if call[1] in spawning)
+                for call in entries:
+                    if call[1] in spawning:
+                        begun[call[0]] = call
             if text:
                 history.append(text)
         elif not history:
             # Those that come after the first word are the client's, and change nothing.
             instructions += words
-    if history and not in_response and len(instructions) >= _MIN_REPEATED:
+    if history and not in_response and len(instructions) >= _MIN_REPEATED and history[-1][-1] == instructions[-1]:
         history[-1] = without_repeated(history[-1], instructions)
-    opening = head = first_prompt = call = ""
+    opening = head = first_prompt = first_call = ""
     before = prompts = tasks = agents = _NONE
     key = query.key
     if first:
@@ -184,8 +190,8 @@ def session_hints_in(
             # Who has no tools is nobody's agent.
             first_prompt = digest(key, "prompt", first.strip())
         if calls and len(history) > 1:
-            call = digest(key, "call", calls[0][0])
-            spawned = _spawned(calls, query.spawning)
+            first_call = digest(key, "call", calls[0][0])
+            spawned = [call for call in calls if call[1] in spawning][:_MAX_ENTRIES] if begun else []
             if spawned:
                 prompts, agents = _prompts(spawned, query)
                 tasks = _tasks_in(results[:_MAX_ENTRIES], {call_id for call_id, _, _ in spawned})
@@ -203,7 +209,7 @@ def session_hints_in(
         first_prompt,
         head,
         before,
-        call,
+        first_call,
         prompts,
         tasks,
         agents,
@@ -213,7 +219,7 @@ def session_hints_in(
 
 def _digests(key: bytes, head: str, history: list[str], at: int, starts: list[int]) -> tuple[str, str, tuple[str, ...]]:
     """Of how the history began, of all of it, and of it before each of its latest answers, the last one first."""
-    # Up to the first words of the user.
+    # Up to the first words of the user; each message has a sign behind it.
     begun = "\x1e".join((f"history {_steady(head)}", *history[:at], "")).encode("utf-8", "surrogatepass")
     hasher = blake2b(begun, digest_size=_SIZE, key=key)
     opening = latest = hasher.hexdigest()
@@ -223,28 +229,18 @@ def _digests(key: bytes, head: str, history: list[str], at: int, starts: list[in
     for start in starts[-LOOKED_BACK:]:
         if start >= at:
             if start > at:
-                hasher.update(_ended(history[at:start]).encode("utf-8", "surrogatepass"))
+                hasher.update("\x1e".join((*history[at:start], "")).encode("utf-8", "surrogatepass"))
                 latest, at = hasher.hexdigest(), start
             before.append(latest)
     if at < len(history):
-        hasher.update(_ended(history[at:]).encode("utf-8", "surrogatepass"))
+        hasher.update("\x1e".join((*history[at:], "")).encode("utf-8", "surrogatepass"))
         latest = hasher.hexdigest()
     before.reverse()
     return opening, latest, tuple(before)
 
 
-def _ended(history: list[str]) -> str:
-    """Messages one after the other, each with a sign behind it."""
-    return "\x1e".join(history) + "\x1e"
-
-
 def _telling_tools(tools: Iterable[str], query: HintQuery) -> tuple[str, ...]:
     return tuple([name for name in dict.fromkeys(tools) if name in query.distinctive_tools])
-
-
-def _spawned(calls: list[CallOrResult], spawning: Mapping[str, str]) -> list[CallOrResult]:
-    """The calls that began agents."""
-    return [call for call in calls if call[1] in spawning][:_MAX_ENTRIES]
 
 
 def _prompts(spawned: list[CallOrResult], query: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -16,7 +16,8 @@ NULL = Raw(b"null")
 _BRACKET = ord("[")
 _NOTHING = (b"null", b"[]", b"{}", b'""', b"false")
 _MAX_DIGITS = 18
-_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+# What a decoder raises.
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def has_value(raw: Raw) -> bool:
@@ -43,7 +44,7 @@ def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
     """What a decoder looks at; None of what cannot be read: whoever translates it says what is wrong with it."""
     try:
         return decoder.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 
@@ -66,7 +67,7 @@ def text_in(raw: Raw) -> str:
         return ""
     try:
         value = _TEXT.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return ""
     return value if isinstance(value, str) else "".join([part.text for part in value])
 

@@ -95,7 +95,7 @@ def _record_attempt(exchange: Exchange, request: UnderstoodRequest, target: Targ
     changes: RecordChanges = {
         "requested_model": parsed.model,
         "size": len(request.body),
-        "stream": bytes(parsed.outline.stream) == b"true",
+        "stream": parsed.outline.stream,
         "provider": target.provider.name,
         "model": target.printable_model,
         "provider_protocol": target.endpoint.protocol,

@@ -15,7 +15,7 @@ from dragoman.errors import ClientError, WireError
 from dragoman.gateway.advice import printable
 from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.json_limits import check_request_values
+from dragoman.gateway.json_limits import MAX_REQUEST_VALUES, check_request_values
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.coding import BodyDecoder
@@ -35,7 +35,7 @@ from dragoman.wire.splice import named, with_stream
 if TYPE_CHECKING:
     from dragoman.gateway.runtime import Runtime
 
-_NULL = Raw(b"null")
+_NULL, _TRUE = Raw(b"null"), Raw(b"true")
 _ON = (b"1", b"true", b"yes")
 _STRICT_HEADER = b"x-dragoman-strict"
 
@@ -60,21 +60,13 @@ DECISIVE = frozenset(
 )
 
 
-class RequestOutline(Struct):
-    """What must be known of a request before anything else."""
+class RequestOutline(Struct, frozen=True):
+    """What must be known of a request before anything else: its members by their names, and whether it streams."""
 
-    # All that it says, by the names of the members.
-    members: Mapping[str, Raw] = {}
-    model: Raw = _NULL
-    stream: Raw = _NULL
-    messages: Raw = _NULL
-    input: Raw = _NULL
-    tools: Raw = _NULL
-    reasoning_effort: Raw = _NULL
+    members: Mapping[str, Raw]
+    stream: bool
 
 
-_OUTLINED = RequestOutline.__struct_fields__[1:]
-_NULLS = (_NULL,) * len(_OUTLINED)
 _TEXT = msgspec.json.Decoder(str)
 
 
@@ -135,7 +127,8 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
 
 def outline_of(body: bytes) -> tuple[RequestOutline, str]:
     """The few members of a request that decide where it goes, and the model's name."""
-    check_request_values(body)
+    if len(body) > MAX_REQUEST_VALUES:
+        check_request_values(body)
     try:
         members = OBJECT.decode(body)
         name = _TEXT.decode(members.get("model", _NULL))
@@ -145,18 +138,24 @@ def outline_of(body: bytes) -> tuple[RequestOutline, str]:
         raise WireError("/model", "string", "nothing" if model is None else kind_of(model)) from None
     if not name:
         raise WireError("/model", "string", "an empty one")
-    check_unambiguous(body, members, DECISIVE)
-    return RequestOutline(members, *map(members.get, _OUTLINED, _NULLS)), name
+    member = ambiguous(body, members, DECISIVE, _JOINED)
+    if member is not None:
+        raise _ambiguous(member)
+    return RequestOutline(members, members.get("stream") == _TRUE), name
 
 
 def check_unambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
     """Refuse an object that says one of these members twice or in other letters: providers differ in what they take."""
     member = ambiguous(body, members, names, _JOINED)
     if member is not None:
-        name = _JOINED.get(joined(member), folded(member))
-        raise ClientError(
-            400, f"the member {printable(member)} is said twice, or in other letters; say it once", param=name
-        )
+        raise _ambiguous(member)
+
+
+def _ambiguous(member: str) -> ClientError:
+    name = _JOINED.get(joined(member), folded(member))
+    return ClientError(
+        400, f"the member {printable(member)} is said twice, or in other letters; say it once", param=name
+    )
 
 
 # Members that tell whose something is, as those write them who join words in another way. Of options that only say how
@@ -235,16 +234,17 @@ def strict_mode(server: Server, request: ClientRequest) -> Strict:
     )
 
 
-_NO_TOOLS = (b"null", b"[]")
-_NO_EFFORT = (b"null", b'"none"')
+_NO_TOOLS = (None, _NULL, Raw(b"[]"))
+_NO_EFFORT = (None, _NULL, Raw(b'"none"'))
 
 
 def able(target: Target, outline: RequestOutline) -> Target:
     """The same target, at the endpoint that takes the request: newest models refuse tools with reasoning on Chat."""
+    members = outline.members
     if (
         target.endpoint.protocol != CHAT
-        or bytes(outline.reasoning_effort) in _NO_EFFORT
-        or bytes(outline.tools) in _NO_TOOLS
+        or members.get("reasoning_effort") in _NO_EFFORT
+        or members.get("tools") in _NO_TOOLS
     ):
         return target
     other = target.provider.endpoint_for(RESPONSES)
@@ -255,7 +255,10 @@ def able(target: Target, outline: RequestOutline) -> Target:
 
 def is_responses(api_path: ApiPath, outline: RequestOutline) -> bool:
     """Whether it is a Responses body on the Chat path: some editors expect Chat answers to it (pitfall 207)."""
-    return api_path.protocol == CHAT and outline.messages == _NULL and outline.input != _NULL
+    members = outline.members
+    if "input" not in members or api_path.protocol != CHAT:
+        return False
+    return members["input"] != _NULL and members.get("messages", _NULL) == _NULL
 
 
 # What a provider is asked for, whatever its client wants.
@@ -275,10 +278,10 @@ def prepare(
     """Write a request for the provider it leads to; `owner` is whose it is."""
     api_path = client_request.api_path
     source, usage = api_path.protocol, None
-    if is_responses(api_path, outline):
+    if "input" in outline.members and is_responses(api_path, outline):
         source = RESPONSES
         body, usage = _without_options(body)
-    stream = bytes(outline.stream) == b"true"
+    stream = outline.stream
     streams = _STREAMS.get(target.provider.streaming, stream)
     protocol = target.endpoint.protocol
     metered = False

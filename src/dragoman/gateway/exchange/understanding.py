@@ -186,4 +186,4 @@ async def resolve_references(
 def _waits_for_a_stream(parsed: ParsedRequest) -> bool:
     """Whether a client waits for events; one whose response runs in the background follows it."""
     in_background = parsed.references is not None and parsed.references.background
-    return bytes(parsed.outline.stream) == b"true" and not in_background
+    return parsed.outline.stream and not in_background

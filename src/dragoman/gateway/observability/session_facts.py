@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
-from dragoman.model.session_hints import HintQuery
+from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.protocols.registry import codec_of
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.journal_directory import directory_of
@@ -20,7 +20,7 @@ from dragoman.sessions.fact_extraction import body_facts, header_facts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import DISTINCTIVE_TOOLS, INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS
 from dragoman.store import MEMORY
-from dragoman.wire.history_digest import digest, is_crowded
+from dragoman.wire.history_digest import SPARSE, digest, is_crowded
 
 # Names of gateway keys that are remembered; there are as many as the file has.
 _MAX_KEYS = 4096
@@ -52,11 +52,12 @@ class SessionFacts:
         """What hears who speaks in a body, knowing what the headers say."""
         if not (self.is_recorded or self.is_required) or not record.client_protocol:
             return partial(_no_facts, record.facts)
-        return partial(_extract, record.facts, record.client_protocol, self._query_of(record.key))
+        query = self._queries.get(record.key) or self._query_of(record.key)
+        return partial(_extract, record.facts, codec_of(record.client_protocol).session_hints_of, query)
 
     def facts(self, headers: Iterable[tuple[bytes, bytes]], protocol: str, key: str, body: bytes) -> ExchangeFacts:
         """Who speaks in a request, whether that is kept or not."""
-        return _extract(header_facts(headers), protocol, self._query_of(key), body)
+        return _extract(header_facts(headers), codec_of(protocol).session_hints_of, self._query_of(key), body)
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
         """Who speaks, with what its answer is known by in later requests: its first call, and its id.
@@ -92,10 +93,15 @@ class SessionFacts:
         return query
 
 
-def _extract(facts: ExchangeFacts, protocol: str, query: HintQuery, body: bytes) -> ExchangeFacts:
-    if is_crowded(body):
+def _extract(
+    facts: ExchangeFacts,
+    session_hints_of: Callable[[bytes, HintQuery], SessionHints],
+    query: HintQuery,
+    body: bytes,
+) -> ExchangeFacts:
+    if len(body) > SPARSE and is_crowded(body):
         return facts
-    return body_facts(facts, codec_of(protocol).session_hints_of(body, query))
+    return body_facts(facts, session_hints_of(body, query))
 
 
 def _no_facts(facts: ExchangeFacts, _: bytes) -> ExchangeFacts:

@@ -80,7 +80,7 @@ def parse_request(
 ) -> ParsedRequest:
     """Look at a request's body."""
     outline, model = outline_of(body)
-    refers = api_path.protocol == RESPONSES or is_responses(api_path, outline)
+    refers = api_path.protocol == RESPONSES or ("input" in outline.members and is_responses(api_path, outline))
     return ParsedRequest(
         outline, model, references_in(body) if refers else None, NOTHING if extractor is None else extractor(body)
     )

@@ -9,6 +9,8 @@ from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
+    REMINDER,
+    SEPARATOR,
     USER,
     CallOrResult,
     Turn,
@@ -16,7 +18,7 @@ from dragoman.wire.history_digest import (
     session_hints_in,
     without_reminders,
 )
-from dragoman.wire.peek import NULL, length, peeked
+from dragoman.wire.peek import NULL, UNREADABLE, length
 
 _INSTRUCTING = frozenset({"system", "developer"})
 # Bytes of media that tell them from others, with how many there are.
@@ -65,31 +67,43 @@ _NO_FUNCTION = _Function()
 
 def session_hints_of(body: bytes, query: HintQuery) -> SessionHints:
     """What a request shows of its speaker; nothing of one that cannot be read."""
-    request = peeked(body, _REQUEST)
-    if request is None:
+    try:
+        request = _REQUEST.decode(body)
+    except UNREADABLE:
         return NO_HINTS
     cache_key = request.prompt_cache_key or ""
     return session_hints_in(
-        map(_turn, request.messages),
+        _turns(request.messages),
         query,
-        tools=[(tool.function or _NO_FUNCTION).name for tool in request.tools or ()],
+        tools=[(tool.function or _NO_FUNCTION).name for tool in request.tools] if request.tools else (),
         cache_key=cache_key if len(cache_key) <= _MAX_KEY_LENGTH else "",
     )
 
 
-def _turn(message: _Message) -> Turn:
-    content = message.content
-    if not isinstance(content, str):
-        return _turn_of_parts(message, content or [])
-    role = message.role
-    if role == "tool":
-        return USER, f"uresult {message.tool_call_id}", "", ((message.tool_call_id, "", content),)
-    if role in _INSTRUCTING:
-        return INSTRUCTION, "", content, ()
-    text = without_reminders(content)
-    if role == "assistant":
-        return _assistant_turn([text] if text else [], message.tool_calls)
-    return USER, f"u{text}" if text else "", text, ()
+def _turns(messages: list[_Message]) -> list[Turn]:
+    turns: list[Turn] = []
+    for message in messages:
+        role, content = message.role, message.content
+        if content is None:
+            content = ""
+        elif not isinstance(content, str):
+            turns.append(_turn_of_parts(message, content))
+            continue
+        if role == "tool":
+            result = message.tool_call_id
+            turns.append((USER, f"uresult {result}", "", ((result, "", content),)))
+        elif role in _INSTRUCTING:
+            turns.append((INSTRUCTION, "", content, ()))
+        else:
+            if REMINDER in content:
+                content = without_reminders(content)
+            if role != "assistant":
+                turns.append((USER, f"u{content}" if content else "", content, ()))
+            elif message.tool_calls:
+                turns.append(_calling_turn([content] if content else [], message.tool_calls))
+            else:
+                turns.append((ASSISTANT, f"a{content}" if content else "", "", ()))
+    return turns
 
 
 def _turn_of_parts(message: _Message, content: list[_Part]) -> Turn:
@@ -101,17 +115,17 @@ def _turn_of_parts(message: _Message, content: list[_Part]) -> Turn:
         return USER, f"uresult {message.tool_call_id}", "", ((message.tool_call_id, "", text),)
     words = [text for part in content if part.kind == "text" and (text := without_reminders(part.text))]
     if role == "assistant":
-        return _assistant_turn(words, message.tool_calls)
+        return _calling_turn(words, message.tool_calls or [])
     return USER, joined("u", words + _media(content)), "\n".join(words), ()
 
 
-def _assistant_turn(pieces: list[str], calls: list[_Call] | None) -> Turn:
+def _calling_turn(pieces: list[str], calls: list[_Call]) -> Turn:
     entries: list[CallOrResult] = []
-    for call in calls or ():
+    for call in calls:
         function = call.function or _NO_FUNCTION
         pieces.append(f"call {call.id}")
         entries.append((call.id, function.name, function.arguments or ""))
-    return ASSISTANT, joined("a", pieces), "", entries
+    return ASSISTANT, "a" + SEPARATOR.join(pieces) if pieces else "", "", entries
 
 
 def _media(content: list[_Part]) -> list[str]:
