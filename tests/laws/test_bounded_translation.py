@@ -15,7 +15,7 @@ from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.protocols.registry import codec_of
-from dragoman.rules.ids import MISTRAL_LIKE
+from dragoman.rules.capabilities import Capabilities
 from dragoman.tokens.request import count_request
 from dragoman.translate import same_request, translate_request, translate_response
 from dragoman.wire.json import decode_object, encode
@@ -28,6 +28,8 @@ from tests.laws.strategies import ANSWERS, FIELDS, PROTOCOLS, Case, single_answe
 SIZES = (1_000, 2_000, 4_000)
 # So many times what came in, and as many bytes more, may go out.
 TIMES, MORE = 9, 5_000
+# A model that needs every repair.
+PICKY = Capabilities(call_ids="mistral", max_completion_tokens=True, loops_need_thinking=True)
 # Of an answer told as a stream each part, however small, makes several frames.
 TIMES_STREAMED = 40
 
@@ -44,12 +46,8 @@ def counter() -> Iterator[WorkCounter]:
 def repaired(body: bytes, protocol: str) -> bytes:
     """What the relay makes of a request on its way to a provider of the same protocol."""
     codec, ledger = codec_of(protocol), Ledger()
-    sent = codec.repair_request(same_request(body, protocol=codec.name, model="other").body, ledger)
-    sent = codec.rename_calls(sent, MISTRAL_LIKE, ledger)
-    if codec.without_telemetry is not None:
-        sent = codec.without_telemetry(sent, ledger)
-    if codec.rename_cap is not None:
-        sent = codec.rename_cap(sent)
+    sent = same_request(body, protocol=codec.name, model="other").body
+    sent = codec.relay_request(sent, PICKY, "a vendor", ledger)
     sent = codec.include_usage(sent) or sent
     return codec.without_reasoning(sent, ledger) or sent
 

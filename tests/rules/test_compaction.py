@@ -15,6 +15,7 @@ from dragoman.model.request import Message, Request, Role, Updates
 from dragoman.model.response import Response, Stop, StopReason
 from dragoman.model.tools import FunctionTool
 from dragoman.protocols.registry import codec_of
+from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.compaction import as_compaction, summarising
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
@@ -111,7 +112,7 @@ def test_the_compaction_is_understood_again_by_every_provider(issuer: str, reade
     raw = json.dumps(body).encode()
     if reader == RESPONSES:
         # It cannot read what it did not make, so that the summary is told on the relay, too.
-        sent = codec_of(RESPONSES).repair_request(raw, Ledger())
+        sent = codec_of(RESPONSES).relay_request(raw, Capabilities(), "", Ledger())
     else:
         sent = translate_request(raw, source=RESPONSES, target=reader, model=MODELS[reader]).body
     assert SUMMARY in sent.decode()

@@ -7,12 +7,16 @@ import json
 import pytest
 
 from dragoman.model.losses import Ledger
-from dragoman.protocols.registry import codec_of
+from dragoman.protocols.anthropic_messages import relay as messages_relay
+from dragoman.protocols.openai_chat import relay as chat_relay
+from dragoman.protocols.openai_responses import relay as responses_relay
 from dragoman.rules.ids import ANTHROPIC, ANY, CHAT, MISTRAL_LIKE, RESPONSES, IdRule, call_id
+from dragoman.rules.relayed_ids import rename_ids
 from tests.sdk import names
 
 A, C, R = names.MESSAGES, names.CHAT, names.RESPONSES
 LONG = "c" * 65
+IDS = {A: messages_relay.CALL_IDS, C: chat_relay.CALL_IDS, R: responses_relay.CALL_IDS}
 
 
 def body(protocol: str, *ids: str) -> bytes:
@@ -57,15 +61,15 @@ def body(protocol: str, *ids: str) -> bytes:
 def test_item_10_ids_that_are_refused_are_changed_on_the_relay(
     protocol: str, rule: IdRule, refused: str, taken: str
 ) -> None:
-    rename, ledger = codec_of(protocol).rename_calls, Ledger()
-    sent = rename(body(protocol, taken, refused), rule, ledger)
+    ledger = Ledger()
+    sent = rename_ids(body(protocol, taken, refused), rule, IDS[protocol], ledger)
     expected = body(protocol, taken, call_id(refused, rule))
     if protocol == A:
         # The arguments of a call are the client's own.
         inner = f'"input":{{"id":{json.dumps(refused)}'.encode()
         expected = expected.replace(f'"input":{{"id":"{call_id(refused, rule)}"'.encode(), inner)
     assert sent == expected
-    assert rename(sent, rule, ledger) is sent
+    assert rename_ids(sent, rule, IDS[protocol], ledger) is sent
     assert not len(ledger)
 
 
@@ -73,7 +77,7 @@ def test_item_10_ids_that_are_refused_are_changed_on_the_relay(
 @pytest.mark.parametrize("ids", [("toolu_1",), ("a1B2c3D4e", "a1B2c3D4f"), ("",), ()])
 def test_item_10_ids_that_are_taken_keep_every_byte(protocol: str, ids: tuple[str, ...]) -> None:
     written = body(protocol, *ids)
-    assert codec_of(protocol).rename_calls(written, ANTHROPIC, Ledger()) is written
+    assert rename_ids(written, ANTHROPIC, IDS[protocol], Ledger()) is written
 
 
 @pytest.mark.parametrize("protocol", [A, C, R])
@@ -88,7 +92,7 @@ def test_item_10_ids_that_are_taken_keep_every_byte(protocol: str, ids: tuple[st
 )
 def test_what_is_no_call_is_let_be(protocol: str, written: bytes) -> None:
     for rule in (ANTHROPIC, MISTRAL_LIKE, ANY):
-        assert codec_of(protocol).rename_calls(written, rule, Ledger()) == written
+        assert rename_ids(written, rule, IDS[protocol], Ledger()) == written
 
 
 @pytest.mark.parametrize("protocol", [A, C, R])
@@ -98,15 +102,14 @@ def test_item_10_an_id_that_is_said_in_every_turn_is_told_apart(protocol: str, s
     where = "input" if protocol == R else "messages"
     twice = json.dumps({**one, where: one[where] * 2}).encode().replace(b"THE_ID", said.encode())
     ledger = Ledger()
-    rename = codec_of(protocol).rename_calls
-    sent = rename(twice, ANTHROPIC, ledger)
+    sent = rename_ids(twice, ANTHROPIC, IDS[protocol], ledger)
     entries = json.loads(sent)[where]
     first, second = entries[: len(one[where])], entries[len(one[where]) :]
     for turn, given in ((first, call_id(said, ANTHROPIC)), (second, call_id(f"{said}_2", ANTHROPIC))):
         assert _named(turn) == [given, given]
     assert [loss.feature.value for loss in ledger.losses] == ["call_id"]
-    assert rename(sent, ANTHROPIC, Ledger()) is sent
-    assert rename(twice, ANY, Ledger()) is twice
+    assert rename_ids(sent, ANTHROPIC, IDS[protocol], Ledger()) is sent
+    assert rename_ids(twice, ANY, IDS[protocol], Ledger()) is twice
 
 
 def _named(turn: list[dict[str, object]]) -> list[object]:
@@ -125,4 +128,4 @@ def test_a_second_result_of_one_call_is_the_providers_to_judge() -> None:
         b'{"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]},{"role":"tool","tool_call_id":"a"},'
         b'{"role":"tool","tool_call_id":"a"}]}'
     )
-    assert codec_of(C).rename_calls(written, CHAT, Ledger()) == written
+    assert rename_ids(written, CHAT, IDS[C], Ledger()) == written

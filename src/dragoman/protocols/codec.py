@@ -18,7 +18,7 @@ from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.model.response import Response, Usage
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.rules.capabilities import Capabilities
-from dragoman.rules.ids import IdRule, object_suffix
+from dragoman.rules.ids import object_suffix
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.sse import Frame
 
@@ -180,10 +180,12 @@ class Codec(Struct, frozen=True, kw_only=True):
     recognises: Callable[[JsonObject], bool]
     decode_request: Callable[[JsonObject], Request]
     encode_request: Callable[[Request, TargetModel, Ledger], EncodedRequest]
-    # The relay's repairs of a request in its own bytes (mapping.md §1, rule 1): what was minted for another issuer is
-    # cut out (a compaction that nobody else can read is refused, V9), and for one retry after a rejected proof all
-    # sealed reasoning (V11), None if there is none.
-    repair_request: Callable[[bytes, Ledger], bytes]
+    # A request with the relay's repairs in its own bytes (mapping.md §1, rule 1), for a model of a vendor: what was
+    # minted for another issuer is cut out (a compaction that nobody else can read is refused, V9), no more thinking is
+    # asked for than is allowed (V5), call ids are such as the provider takes (N2), the output cap goes by the name that
+    # it knows (pitfall 124), and other vendors do not get the client's telemetry line (I4).
+    relay_request: Callable[[bytes, Capabilities, str, Ledger], bytes]
+    # For one retry after a rejected proof: without any sealed reasoning (V11), None if there is none.
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
     # A request whose turns have lost their reasoning, with no more thinking asked for than that allows (V5), or what
     # its provider demanded put in its place; None on wires where nothing is demanded.
@@ -191,13 +193,6 @@ class Codec(Struct, frozen=True, kw_only=True):
     # A request whose calls bear what stands for a proof that is not to be had, for one retry after their provider
     # missed it (V11), None if there is no such call; None on wires that know no proofs of calls.
     sign_calls: Callable[[bytes, Ledger], bytes | None] | None
-    # A request without its client's telemetry line, for hosts that are not its vendor's (I4); None on wires without it.
-    without_telemetry: Callable[[bytes, Ledger], bytes] | None
-    # A request whose call ids are all such as the rule takes, each once (N2).
-    rename_calls: Callable[[bytes, IdRule, Ledger], bytes]
-    # A request whose output cap goes by the newer name, for models that refuse the older (pitfall 124); None on wires
-    # that know only one.
-    rename_cap: Callable[[bytes], bytes] | None
     # A request whose answer its provider does not keep, and which brings all that it takes to go on without that; None
     # on wires whose answers nobody can refer to.
     without_storage: Callable[[bytes], bytes] | None

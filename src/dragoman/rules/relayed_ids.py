@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+import msgspec
 from msgspec import Struct
 
 from dragoman.errors import WireError
@@ -35,12 +36,12 @@ class Ids(Struct, frozen=True):
     times: int = 1
 
 
-def named_by(member: str) -> Callable[[bytes], list[bytes]]:
-    """What finds the values of a member, wherever it stands."""
-    name = b'"%b"' % member.encode()
-    find = re.compile(name + rb'[ \t\n\r]*+:[ \t\n\r]*+("(?:[^"\\]|\\.)++")', re.DOTALL).findall
-    # Where there is none, a plain search finds that out many times faster than the pattern.
-    return lambda body: find(body) if name in body else []
+def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
+    """What finds the values of a member by its name in quotes, wherever it stands.
+
+    Where there is none, a plain search finds that out many times faster.
+    """
+    return re.compile(name + rb'[ \t\n\r]*+:[ \t\n\r]*+("(?:[^"\\]|\\.)++")', re.DOTALL).findall
 
 
 def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
@@ -57,7 +58,7 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
     named = set(result_ids)
     # Nearly always each stands once, which is known without counting.
     often = 1 if len(named) == len(result_ids) else max(Counter(result_ids).values())
-    if often <= ids.times and all(_fits(_read(value), rule) for value in named):
+    if often <= ids.times and _all_fit(named, rule):
         return body
     calls: Counter[str] = Counter()
     results: Counter[str] = Counter()
@@ -81,6 +82,18 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
         return [replaced(entry, edits)] if edits else None
 
     return rewritten(body, ids.entries, _may_have_some, rewrite) or body
+
+
+def _all_fit(values: Collection[bytes], rule: IdRule) -> bool:
+    try:
+        if all(map(rule.pattern.fullmatch, _TEXTS.decode(b"[%b]" % b",".join(values)))):
+            return True
+    except (msgspec.DecodeError, UnicodeError):
+        pass
+    return all(_fits(_read(value), rule) for value in values)
+
+
+_TEXTS = msgspec.json.Decoder(list[str])
 
 
 def _fits(candidate: str, rule: IdRule) -> bool:

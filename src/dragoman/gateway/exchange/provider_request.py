@@ -24,8 +24,6 @@ from dragoman.http.upstream_call import HeaderList
 from dragoman.model.losses import Strict, strictest
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
-from dragoman.rules.capabilities import ID_RULES
-from dragoman.rules.ids import ANY
 from dragoman.translate import TranslatedRequest, check_strict, same_request, translate_request, translation_context
 from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined
 from dragoman.wire.json import decode_object, kind_of
@@ -334,21 +332,12 @@ def _relayed(
     protocol = target.endpoint.protocol
     codec = codec_of(protocol)
     translated = same_request(body, protocol=codec.name, model=target.model if renamed else None)
-    sent = codec.repair_request(translated.body, translated.ledger)
-    if codec.repair_reasoning is not None:
-        # What was cut out, or never was there, may be what the rest of the request stands on.
-        intact = sent is translated.body
-        sent = codec.repair_reasoning(sent, target.capabilities, translated.ledger, intact=intact)
-    # Said by a provider before, and refused by this one for as long as the client remembers them.
-    rule = ID_RULES.get((protocol, target.capabilities.call_ids), ANY)
-    sent = codec.rename_calls(sent, rule, translated.ledger)
-    if codec.without_telemetry is not None and target.provider.vendor_or_name != codec.vendor:
-        sent = codec.without_telemetry(sent, translated.ledger)
-    if codec.rename_cap is not None and target.capabilities.max_completion_tokens:
-        sent = codec.rename_cap(sent)
-    if codec.without_storage is not None and target.stored_here and target.provider.stores_responses:
+    provider, ledger = target.provider, translated.ledger
+    sent = codec.relay_request(translated.body, target.capabilities, provider.vendor or provider.name, ledger)
+    if codec.without_storage is not None and target.stored_here and provider.stores_responses:
         sent = codec.without_storage(sent)
-    check_strict(translated.ledger, strict)
+    if strict:
+        check_strict(ledger, strict)
     if set_stream is not None:
         sent = with_stream(sent, set_stream)
         if set_stream:

@@ -13,12 +13,10 @@ from dragoman.protocols.anthropic_messages.recognition import recognises
 from dragoman.protocols.anthropic_messages.relay import (
     include_usage,
     plain_end,
-    rename_calls,
-    repair_request,
+    relay_request,
     resume_request,
     withhold_usage,
     without_reasoning,
-    without_telemetry,
 )
 from dragoman.protocols.anthropic_messages.request_decoder import decode_request
 from dragoman.protocols.anthropic_messages.request_encoder import encode_request
@@ -44,13 +42,10 @@ CODEC = Codec(
     recognises=recognises,
     decode_request=decode_request,
     encode_request=encode_request,
-    repair_request=repair_request,
+    relay_request=relay_request,
     without_reasoning=without_reasoning,
     repair_reasoning=repair_reasoning,
     sign_calls=None,
-    without_telemetry=without_telemetry,
-    rename_calls=rename_calls,
-    rename_cap=None,
     without_storage=None,
     resume_request=resume_request,
     include_usage=include_usage,

@@ -22,13 +22,14 @@ from dragoman.errors import RefusedError, WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger, Place, render_place
-from dragoman.protocols.anthropic_messages.shapes import SUMMARY_OPENING
+from dragoman.protocols.anthropic_messages.missing_reasoning import repair_reasoning
+from dragoman.protocols.anthropic_messages.shapes import NAME, SUMMARY_OPENING, VENDOR
 from dragoman.protocols.anthropic_messages.signed_blocks import decode_compaction
 from dragoman.protocols.anthropic_messages.synthetic_citations import may_be_synthetic, without_synthetic
-from dragoman.rules.ids import IdRule
+from dragoman.rules.capabilities import ID_RULES, Capabilities
 from dragoman.rules.instructions import TELEMETRY
 from dragoman.rules.instructions import without_telemetry as strip_telemetry
-from dragoman.rules.relayed_ids import Ids, named_by, rename_ids
+from dragoman.rules.relayed_ids import Ids, finder_of, rename_ids
 from dragoman.rules.repairs import has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
@@ -37,6 +38,16 @@ from dragoman.wire.splice import named
 
 _find_blank = re.compile(rb'"text"[ \t\n\r]*+:[ \t\n\r]*+"(?:[ ]|\\[nrt]|\\u00[0-9a-fA-F]{2})*+"').search
 _find_unsigned = re.compile(rb'"signature"[ \t\n\r]*+:[ \t\n\r]*+""').search
+
+
+def relay_request(body: bytes, capabilities: Capabilities, vendor: str, ledger: Ledger) -> bytes:
+    """The body with all repairs that a model needs; most need none."""
+    repaired = repair_request(body, ledger)
+    # What was cut out, or never was there, may be what the rest of the request stands on.
+    repaired = repair_reasoning(repaired, capabilities, ledger, intact=repaired is body)
+    if _RESULT in repaired:
+        repaired = rename_ids(repaired, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
+    return repaired if vendor == VENDOR or _TELEMETRY not in repaired else without_telemetry(repaired, ledger)
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
@@ -60,15 +71,8 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
     return rewritten(body, "messages", _may_think, rewrite)
 
 
-def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
-    """The body with ids of calls that its provider takes."""
-    return rename_ids(body, rule, _IDS, ledger)
-
-
 def without_telemetry(body: bytes, ledger: Ledger) -> bytes:
     """The body without the line that changes on every request, which no other host's prefix cache survives (I4)."""
-    if _TELEMETRY not in body:
-        return body
     for member in reversed(object_members(body)):
         if member.key == "system":
             break
@@ -287,7 +291,8 @@ def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
 _BRACE = ord("{")
 # Types of blocks, and the member that is the id of the call.
 _NAMING = (("tool_use", "id"), ("tool_result", "tool_use_id"))
-_IDS = Ids("messages", named_by("tool_use_id"), _ids)
+_RESULT = b'"tool_use_id"'
+CALL_IDS = Ids("messages", finder_of(_RESULT), _ids)
 _NOT_OPENED = "this provider cannot open the reasoning of another"
 _SEALED = frozenset({"thinking", "redacted_thinking"})
 # By type of block, the member that names the search.

@@ -27,18 +27,27 @@ from dragoman.protocols.openai_chat.shapes import (
     FORMAT_RESPONSES,
     FORMAT_TURN,
     ITEMS,
+    NAME,
     REASONING_FIELDS,
     REASONING_SIGNATURE_MEMBERS,
     THINKING_PARTS,
 )
-from dragoman.rules.capabilities import NO_CALL_SIGNATURE
-from dragoman.rules.ids import IdRule
-from dragoman.rules.relayed_ids import Ids, named_by, rename_ids
+from dragoman.rules.capabilities import ID_RULES, NO_CALL_SIGNATURE, Capabilities
+from dragoman.rules.relayed_ids import Ids, finder_of, rename_ids
 from dragoman.rules.repairs import ENVELOPE, is_ours, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
 from dragoman.wire.json_spans import JsonSpan, Member, elements_of, gaps, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 from dragoman.wire.sse import SseReader
+
+
+def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger: Ledger) -> bytes:
+    """The body with all repairs that a model needs; most need none."""
+    if ENVELOPE in body or _CLAUDE in body or _RESPONSES in body:
+        body = repair_request(body, ledger)
+    if _RESULT in body:
+        body = rename_ids(body, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
+    return rename_cap(body) if _CAP in body and capabilities.max_completion_tokens else body
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
@@ -97,15 +106,8 @@ def sign_calls(body: bytes, ledger: Ledger) -> bytes | None:
     return rewritten(body, "messages", _may_call, rewrite)
 
 
-def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
-    """The body with ids of calls that its provider takes."""
-    return rename_ids(body, rule, _IDS, ledger)
-
-
 def rename_cap(body: bytes) -> bytes:
     """The body with its output cap under the newer name, where it has none of that name already."""
-    if _CAP not in body:
-        return body
     members = object_members(body)
     older = named(members, "max_tokens")
     if named(members, "max_completion_tokens"):
@@ -325,7 +327,8 @@ def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
     return calls, [member.value for member in named(object_members(message), "tool_call_id")]
 
 
-_IDS = Ids("messages", named_by("tool_call_id"), _ids)
+_RESULT = b'"tool_call_id"'
+CALL_IDS = Ids("messages", finder_of(_RESULT), _ids)
 _SIGNATURE = "thought_signature"
 _STAND_IN = encode(NO_CALL_SIGNATURE)
 _HOLDERS = frozenset({"extra_content", BESIDE, "function"})

@@ -25,18 +25,26 @@ from dragoman.protocols.openai_responses.shapes import (
     FUNCTION_CALL,
     ID_PREFIXES,
     MESSAGE,
+    NAME,
     REASONING,
     SUMMARY_OPENING,
 )
-from dragoman.rules.ids import IdRule
-from dragoman.rules.relayed_ids import Ids, named_by, rename_ids
-from dragoman.rules.repairs import has_envelope, is_ours, rewritten
+from dragoman.rules.capabilities import ID_RULES, Capabilities
+from dragoman.rules.relayed_ids import Ids, finder_of, rename_ids
+from dragoman.rules.repairs import ENVELOPE, has_envelope, is_ours, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
 from dragoman.wire.json_spans import JsonSpan, object_members, replaced, with_member, without
 from dragoman.wire.splice import named
 
 _SEALED = "reasoning.encrypted_content"
+
+
+def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger: Ledger) -> bytes:
+    """The body with all repairs that a model needs; most need none."""
+    if ENVELOPE in body:
+        body = repair_request(body, ledger)
+    return rename_ids(body, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger) if _CALL in body else body
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
@@ -73,11 +81,6 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         return [without(written, [member.whole for member in named(object_members(written), "id")])]
 
     return rewritten(body, "input", _may_refer, rewrite)
-
-
-def rename_calls(body: bytes, rule: IdRule, ledger: Ledger) -> bytes:
-    """The body with ids of calls that its provider takes."""
-    return rename_ids(body, rule, _IDS, ledger)
 
 
 def without_storage(body: bytes) -> bytes:
@@ -129,7 +132,8 @@ def _ids(item: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
     return ([], spans) if isinstance(kind, str) and kind.endswith("_output") else (spans, [])
 
 
-_IDS = Ids("input", named_by("call_id"), _ids, 2)
+_CALL = b'"call_id"'
+CALL_IDS = Ids("input", finder_of(_CALL), _ids, 2)
 _ALSO_WITHOUT_ID = (MESSAGE, FUNCTION_CALL, CUSTOM_CALL)
 # https://github.com/can1357/oh-my-pi/issues/284
 _MAX_ID_LENGTH = 64
