@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
@@ -58,8 +58,15 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
     named = set(result_ids)
     # Nearly always each stands once, which is known without counting.
     often = 1 if len(named) == len(result_ids) else max(Counter(result_ids).values())
-    if often <= ids.times and _all_fit(named, rule):
-        return body
+    if often <= ids.times:
+        try:
+            if all(map(rule.pattern.fullmatch, _TEXTS.decode(b"[%b]" % b",".join(named)))):
+                return body
+        except (msgspec.DecodeError, UnicodeError):
+            # What is no text is the provider's to judge.
+            pass
+        if all(_fits(_read(value), rule) for value in named):
+            return body
     calls: Counter[str] = Counter()
     results: Counter[str] = Counter()
 
@@ -82,15 +89,6 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
         return [replaced(entry, edits)] if edits else None
 
     return rewritten(body, ids.entries, _may_have_some, rewrite) or body
-
-
-def _all_fit(values: Collection[bytes], rule: IdRule) -> bool:
-    try:
-        if all(map(rule.pattern.fullmatch, _TEXTS.decode(b"[%b]" % b",".join(values)))):
-            return True
-    except (msgspec.DecodeError, UnicodeError):
-        pass
-    return all(_fits(_read(value), rule) for value in values)
 
 
 _TEXTS = msgspec.json.Decoder(list[str])
