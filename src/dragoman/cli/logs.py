@@ -27,8 +27,8 @@ from dragoman.cli.terminal import screen_of
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.gateway.observability.record import Record
     from dragoman.records.exchanges import Exchange
+    from dragoman.records.journal_entry import JournalEntry
     from dragoman.store.record_queries import RecordFilter
 
 _USUAL = 50
@@ -36,7 +36,6 @@ _USUAL = 50
 _AT_ONCE = 1000
 # How often they are asked for, in milliseconds.
 _EVERY = 1000
-_MICRO = 1_000_000
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -172,6 +171,7 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
         return lambda exchange: write_json(as_json(exchange))
     from dragoman import terminal
     from dragoman.gateway.observability.log_columns import LogColumns
+    from dragoman.gateway.observability.record import LogDetails
 
     screen = terminal.screen_of(sys.stdout, os.environ, options.color)
     columns = LogColumns(screen, all_losses=options.all_losses)
@@ -185,74 +185,54 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
             last_day[0] = day
             documents.write(f"{day}\n".encode())
         when = clock if looked_at else f"{day} {clock}"
-        line = columns.exchange(record_of(exchange), f"{when} {exchange.row.id}" if options.ids else when)
+        log_details = LogDetails(exchange.row.address, exchange.row.path, exchange.details.refusal)
+        line = columns.exchange(entry_of(exchange), log_details, f"{when} {exchange.row.id}" if options.ids else when)
         documents.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     return write_exchange
 
 
-def record_of(exchange: Exchange) -> Record:
-    """An exchange as the gateway's log has it; its clock begins with it."""
-    from dragoman.gateway.observability.record import Record, RecordedAttempt
-    from dragoman.model.features import weight_of
-    from dragoman.model.response import Usage
-    from dragoman.translate import LossLine
+def entry_of(exchange: Exchange) -> JournalEntry:
+    """An exchange as the gateway's log has it."""
+    from dragoman.records.journal_entry import JournalEntry
 
-    row, details, tokens = exchange.row, exchange.details, exchange.tokens
-    return Record(
+    row, details = exchange.row, exchange.details
+    return JournalEntry(
         id=row.id,
+        time=row.time,
+        outcome=row.outcome,
+        kind=row.kind,
+        key=row.key,
+        client=row.client,
+        program=row.program,
+        address=row.address,
+        launch=row.launch,
         client_protocol=row.dialect,
         path=row.path,
-        started=0.0,
-        time=row.time / _MICRO,
-        address=row.address,
-        program=row.program,
-        key=row.key,
-        launch=row.launch,
+        stream=bool(row.stream),
         requested_model=row.asked,
         provider=row.provider,
         model=row.model,
         provider_protocol=row.served,
+        response_model=row.answered_by,
         route=row.route,
         policy=row.policy,
         reason=row.reason,
-        stream=bool(row.stream),
-        attempts=tuple(
-            RecordedAttempt(
-                provider=call.provider,
-                model=call.model,
-                protocol=call.protocol,
-                started=call.started / _MICRO,
-                status=call.status,
-                kind=call.kind,
-                ended=call.ended / _MICRO,
-                first_content=call.first_content / _MICRO,
-                provider_request_id=call.provider_request_id,
-                key=call.key,
-                maybe_billed=call.maybe_billed,
-                tokens=call.tokens,
-                estimated=call.estimated,
-                cost=call.cost,
-            )
-            for call in details.calls
-        ),
-        queue_full=details.queue_full,
         status=row.status,
-        first_content=(row.first or 0) / _MICRO,
-        ended=row.took / _MICRO,
-        usage=None if tokens is None else Usage(input=tokens.input, output=tokens.output, cache_read=tokens.cache_read),
-        losses=tuple(
-            LossLine(fate=loss.fate, feature=loss.feature, weight=weight_of(loss.feature), at=loss.place, note="")
-            for loss in details.losses
-        ),
         # Of those that crashed nobody was left to say so.
         failure=row.failure or ("crashed" if row.outcome == "crashed" else ""),
         refusal=details.refusal,
-        tokens=tokens,
+        stop_reason=row.stop,
+        first_content=row.first or 0,
+        duration=row.took,
+        tokens=exchange.tokens,
         estimated=bool(row.estimated),
         cost=details.cost,
-        stop_reason=row.stop,
-        response_model=row.answered_by,
+        calls=details.calls,
+        queue_full=details.queue_full,
+        losses=details.losses,
+        provider_request_id=row.upstream_id,
         response_id=row.response_id,
+        size=details.size,
         facts=details.facts,
     )

@@ -368,7 +368,7 @@ class App:
         if not is_launch_name(name):
             raise ClientError(404, "a launch is called by 1 to 64 letters, digits, dots, hyphens and underscores")
         others = [] if self._others is None else await self._others.launch_counts(key, name)
-        body = launch_summary(name, [self.runtime.launch_counters.count_of(key, name), *others])
+        body = launch_summary(name, [self.runtime.metrics.launch_count(key, name), *others])
         request.respond(200, [JSON], encode(body))
 
     async def _snapshots(self) -> list[Snapshot]:

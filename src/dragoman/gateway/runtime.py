@@ -22,7 +22,7 @@ from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.model_list_cache import ModelListCache
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.observability.costs import Costs
-from dragoman.gateway.observability.launch_counters import LaunchCounters
+from dragoman.gateway.observability.journal_entries import finalized_entry, log_details
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.record import Record
@@ -88,8 +88,8 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.launch_counters: LaunchCounters = metrics.launches
         self.log = metrics.log = log
+        log.count = metrics.count
         self.state = state or StoredState(settings.storage, log)
         # What is written down of exchanges, once somebody starts it.
         self.usage_recorder: UsageRecorder = (
@@ -311,24 +311,19 @@ class Runtime:
         return RecordBuilder(record, self.clock, self.finish)
 
     def finish(self, record: Record) -> None:
-        """Write down, count and log an exchange that is settled."""
-        self.usage_recorder.finalize(record)
-        self._count(record)
+        """Write down an exchange that is finalized, and have it logged and counted."""
+        entry = finalized_entry(record, self.usage_recorder.addresses)
+        self.usage_recorder.finalize(entry)
+        self.log.exchange(entry, log_details(record))
 
     def builder_of_unauthenticated(self, record: Record) -> RecordBuilder:
         """The account of somebody who is not let in."""
         return RecordBuilder(record, self.clock, self._finish_unauthenticated)
 
     def _finish_unauthenticated(self, record: Record) -> None:
-        self.usage_recorder.finalize_unauthenticated(record)
-        self._count(record)
-
-    def _count(self, record: Record) -> None:
-        self.metrics.count(record)
-        if record.launch:
-            self.launch_counters.count(record)
-        # With the loop's next turn: the thread that writes lines would take the interpreter from whoever answers.
-        self.loop.call_soon(self.log.exchange, record)
+        entry = finalized_entry(record, self.usage_recorder.addresses)
+        self.usage_recorder.finalize_unauthenticated(entry)
+        self.log.exchange(entry, log_details(record))
 
     async def close(self) -> None:
         """Let go of idle connections; exchanges under way end on their own."""

@@ -109,7 +109,11 @@ class Journal:
 
     def open(self, entry: JournalEntry) -> None:
         """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
-        encoded = _encoded(entry)
+        try:
+            encoded = _encode(entry)
+        except UnicodeEncodeError:
+            # A client may call itself anything.
+            encoded = _encode(sanitize_entry(entry))
         self._open[entry.id] = encoded
         if self._descriptor < 0 or self._waiting or self._torn:
             return
@@ -127,7 +131,10 @@ class Journal:
     def finalize(self, entry: JournalEntry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
         self._open.pop(entry.id, None)
-        encoded = _encoded(entry)
+        try:
+            encoded = _encode(entry)
+        except UnicodeEncodeError:
+            encoded = _encode(sanitize_entry(entry))
         # As `_line`, without copies.
         line = b'%08x ["exchange",%b]\n' % (crc32(b"]", crc32(encoded, _EXCHANGE)), encoded)
         if not self._waiting and not self._torn and self._descriptor >= 0:
@@ -301,14 +308,6 @@ class Journal:
                 raise
             os.close(descriptor)
         raise FileExistsError("no name is left for a journal")
-
-
-def _encoded(entry: JournalEntry) -> bytes:
-    try:
-        return _encode(entry)
-    except UnicodeEncodeError:
-        # A client may call itself anything.
-        return _encode(sanitize_entry(entry))
 
 
 def _line(body: bytes) -> bytes:

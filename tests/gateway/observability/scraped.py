@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from dragoman.gateway.observability.journal_entries import FULL, finalized_entry, log_details
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
-from dragoman.gateway.observability.record import Record
+from dragoman.gateway.observability.record import LogDetails, Record
+from dragoman.records.journal_entry import JournalEntry
 
 LINE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
@@ -57,8 +59,16 @@ def record(model: str = "gpt-5.1", status: int = 200, *, provider: str = "openai
     )
 
 
+def finalized(told: Record) -> JournalEntry:
+    return finalized_entry(told, FULL)
+
+
+def logged(told: Record) -> tuple[JournalEntry, LogDetails]:
+    return finalized(told), log_details(told)
+
+
 def counted(*records: Record) -> dict[Series, float]:
     metrics = Metrics()
     for told in records:
-        metrics.count(told)
+        metrics.count(finalized(told))
     return read(render([metrics.snapshot()]))

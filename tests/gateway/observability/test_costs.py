@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.gateway.observability.costs import UNREPORTED, Costs, together
-from dragoman.gateway.observability.record import RecordedAttempt
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.prices.book import Override, PriceBook
 from dragoman.prices.table import Rates, own_table
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.records.journal_entry import CostBreakdown, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CostBreakdown, TokenCounts
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
 
@@ -235,10 +234,8 @@ def test_what_is_remembered_is_bounded_and_long_names_are_not() -> None:
 
 def attempt(
     money: CostBreakdown | None = None, tokens: TokenCounts | None = None, *, estimated: bool = False
-) -> RecordedAttempt:
-    return RecordedAttempt(
-        provider="p", model="m", protocol="x", started=0.0, cost=money, tokens=tokens, estimated=estimated
-    )
+) -> CallEntry:
+    return CallEntry(provider="p", model="m", protocol="x", cost=money, tokens=tokens, estimated=estimated)
 
 
 def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:

@@ -13,7 +13,7 @@ from dragoman.gateway.observability.journal_entries import (
     outcome_of,
     product_of,
 )
-from dragoman.gateway.observability.record import Record, RecordedAttempt
+from dragoman.gateway.observability.record import Record
 from dragoman.model.response import Usage
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.records.journal_entry import (
@@ -59,17 +59,9 @@ def test_a_settled_record_is_an_entry() -> None:
         ended=12.0,
         usage=USAGE,
         attempts=(
-            RecordedAttempt(
-                provider="a", model="m", protocol="p", started=10.1, kind="timeout", ended=10.2, maybe_billed=True
-            ),
-            RecordedAttempt(
-                provider="openai",
-                model="gpt-5.1",
-                protocol="p",
-                started=10.2,
-                status=200,
-                provider_request_id="u",
-                usage=USAGE,
+            CallEntry(provider="a", model="m", protocol="p", kind="timeout", ended=200_000, maybe_billed=True),
+            CallEntry(
+                provider="openai", model="gpt-5.1", protocol="p", started=200_000, status=200, provider_request_id="u"
             ),
         ),
         losses=(
@@ -95,19 +87,13 @@ def test_a_settled_record_is_an_entry() -> None:
     assert entry.tokens == tokens
     assert entry.losses == (LossEntry("sampling", "dropped", "sampling.seed"),)
     assert entry.provider_request_id == "u"
-    first, second = entry.calls
-    assert (first.kind, first.started, first.ended, first.maybe_billed) == ("timeout", 99_999, 199_999, True)
-    assert second == CallEntry(
-        "openai", "gpt-5.1", "p", status=200, started=199_999, provider_request_id="u", tokens=tokens
-    )
+    assert entry.calls == record.attempts
     assert "never kept" not in repr(entry)
 
 
 def test_pitfall_425_what_is_known_of_tokens_stays_as_it_was_counted() -> None:
     """Usage of each attempt is its own; that of the whole is what the record says that all of them came to."""
-    attempt = RecordedAttempt(
-        provider="a", model="m", protocol="p", started=10.1, tokens=TokenCounts(input=7), usage=USAGE
-    )
+    attempt = CallEntry(provider="a", model="m", protocol="p", tokens=TokenCounts(input=7))
     entry = finalized_entry(
         replace(BEGUN, attempts=(attempt,), tokens=TokenCounts(input=9), usage=USAGE, status=200), "off"
     )
@@ -197,7 +183,6 @@ def test_what_outsiders_choose_is_cut_and_losses_are_bounded() -> None:
         stop_reason=long,
         response_id=long,
         queue_full=(long,),
-        attempts=(RecordedAttempt(provider="a", model=long, protocol="p", started=10.1),),
         losses=tuple(
             {"fate": "dropped", "feature": "sampling", "weight": "changes_response", "at": long, "note": ""}
             for _ in range(1000)

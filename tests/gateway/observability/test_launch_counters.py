@@ -19,6 +19,7 @@ from dragoman.model.response import Usage
 from dragoman.records.journal_entry import CostBreakdown, TokenCounts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
+from tests.gateway.observability.scraped import finalized
 
 RECORD = Record(
     id="r",
@@ -36,7 +37,7 @@ LOST: LossLine = {"feature": "sampling", "weight": "changes_response", "fate": "
 def tally_of(*records: Record) -> LaunchCount:
     tallies = LaunchCounters()
     for record in records:
-        tallies.count(record)
+        tallies.count(finalized(record))
     return tallies.count_of("me", "one").tally
 
 
@@ -84,17 +85,17 @@ def test_a_provider_that_reports_nonsense_makes_no_nonsense() -> None:
 
 def test_nobody_is_told_what_another_key_did() -> None:
     tallies = LaunchCounters()
-    tallies.count(RECORD)
+    tallies.count(finalized(RECORD))
     assert tallies.count_of("you", "one").tally == LaunchCount()
 
 
 def test_a_key_that_makes_up_names_pushes_out_its_own() -> None:
     tallies = LaunchCounters()
-    tallies.count(replace(RECORD, key="other"))
+    tallies.count(finalized(replace(RECORD, key="other")))
     for number in range(MAX_LAUNCHES_PER_KEY):
-        tallies.count(replace(RECORD, launch=f"n{number}"))
-    tallies.count(replace(RECORD, launch="n0"))
-    tallies.count(replace(RECORD, launch="new"))
+        tallies.count(finalized(replace(RECORD, launch=f"n{number}")))
+    tallies.count(finalized(replace(RECORD, launch="n0")))
+    tallies.count(finalized(replace(RECORD, launch="new")))
     assert tallies.count_of("me", "n0").tally.calls == 2
     assert tallies.count_of("me", "n1").tally.calls == 0
     assert tallies.count_of("other", "one").tally.calls == 1
@@ -103,7 +104,7 @@ def test_a_key_that_makes_up_names_pushes_out_its_own() -> None:
 def test_there_are_no_more_than_so_many_in_all() -> None:
     tallies = LaunchCounters()
     for number in range(MAX_LAUNCHES + 1):
-        tallies.count(replace(RECORD, key=f"k{number}"))
+        tallies.count(finalized(replace(RECORD, key=f"k{number}")))
     known = [tallies.count_of(f"k{number}", "one").tally.calls for number in range(MAX_LAUNCHES + 1)]
     assert (known[0], sum(known)) == (0, MAX_LAUNCHES)
 
@@ -116,7 +117,7 @@ def test_what_is_no_name_counts_for_nobody(said: bytes | None) -> None:
 def test_processes_are_told_apart_and_summed() -> None:
     one, other = LaunchCounters(), LaunchCounters()
     for tallies in (one, other, other):
-        tallies.count(replace(RECORD, losses=(LOST,)))
+        tallies.count(finalized(replace(RECORD, losses=(LOST,))))
     processes, whole = summed([one.count_of("me", "one"), other.count_of("me", "one")])
     assert len(set(processes)) == 2
     assert (whole.calls, whole.losses) == (3, {"sampling": 3})
@@ -125,7 +126,7 @@ def test_processes_are_told_apart_and_summed() -> None:
 def test_of_all_processes_the_latest_session_counts() -> None:
     one, other = LaunchCounters(), LaunchCounters()
     main = ExchangeFacts(session="late", said_class="main")
-    one.count(replace(RECORD, time=2.0, facts=main))
-    other.count(replace(RECORD, time=1.0, facts=replace(main, session="early")))
+    one.count(finalized(replace(RECORD, time=2.0, facts=main)))
+    other.count(finalized(replace(RECORD, time=1.0, facts=replace(main, session="early"))))
     for told in ([one, other], [other, one]):
         assert summed(tallies.count_of("me", "one") for tallies in told)[1].session == "late"

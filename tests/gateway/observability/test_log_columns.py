@@ -9,19 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.gateway.observability.log_columns import LogColumns, printable
-from dragoman.gateway.observability.record import Record, RecordedAttempt
+from dragoman.gateway.observability.record import Record
 from dragoman.model.features import Feature, weight_of
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import CostBreakdown, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CostBreakdown, TokenCounts
 from dragoman.terminal import Screen, cells
 from dragoman.translate import LossLine
+from tests.gateway.observability.scraped import logged
 from tests.gateway.observability.test_logs import HOSTILE
 from tests.screen import COLOUR, as_seen, fits
 
 WIDTHS = (20, 40, 63, 64, 80, 100, 119, 120, 140, 200)
-CALL = RecordedAttempt(
-    provider="openai", model="gpt-5.1", protocol="openai-responses", started=100.0, status=200, kind="answered"
-)
+CALL = CallEntry(provider="openai", model="gpt-5.1", protocol="openai-responses", status=200, kind="answered")
 RECORD = Record(
     id="req_0123456789abcdefghijklmn",
     client_protocol="openai-chat",
@@ -86,7 +85,7 @@ def told(
 ) -> list[str]:
     """The lines for a record, without their time."""
     screen = Screen(colours=colours, unicode=unicode, columns=lambda: columns)
-    lines = LogColumns(screen, all_losses=all_losses).exchange(record).split("\n")
+    lines = LogColumns(screen, all_losses=all_losses).exchange(*logged(record)).split("\n")
     seen = [as_seen(line) for line in lines]
     assert re.match(r"\d\d:\d\d:\d\d ", seen[0])
     return [seen[0][9:], *seen[1:]]
@@ -115,7 +114,7 @@ def test_eighty_columns_show_who_was_asked_what_it_took_and_why_it_failed() -> N
 
 
 def test_a_line_is_of_now_unless_it_is_said_when_it_was() -> None:
-    line = LogColumns(Screen(columns=lambda: 80)).exchange(RECORD, "2026-01-31 14:02:11")
+    line = LogColumns(Screen(columns=lambda: 80)).exchange(*logged(RECORD), "2026-01-31 14:02:11")
     assert line == "2026-01-31 14:02:11 200 /chat/com…  1.2s   12.3k+340 fast → openai/gpt-5.1"
 
 
@@ -203,9 +202,9 @@ def test_every_line_fits_and_colours_change_nothing_but_the_colour(case: str, co
 )
 def test_the_status_has_the_colour_of_how_it_went(status: int, failure: str, code: int) -> None:
     screen = Screen(colours=True, columns=lambda: 80)
-    line = LogColumns(screen).exchange(replace(RECORD, status=status, failure=failure))
+    line = LogColumns(screen).exchange(*logged(replace(RECORD, status=status, failure=failure)))
     assert f" \x1b[{code}m{status}\x1b[0m" in line
-    assert not COLOUR.search(LogColumns(Screen(columns=lambda: 80)).exchange(RECORD))
+    assert not COLOUR.search(LogColumns(Screen(columns=lambda: 80)).exchange(*logged(RECORD)))
 
 
 def test_an_event_is_told_with_its_level_in_colour() -> None:
@@ -312,7 +311,7 @@ def test_the_page_shows_lines_as_they_are() -> None:
 
 
 def told_in(width: int, record: Record) -> str:
-    return LogColumns(Screen(columns=lambda: width)).exchange(record)
+    return LogColumns(Screen(columns=lambda: width)).exchange(*logged(record))
 
 
 COSTS = {

@@ -67,7 +67,7 @@ def missing_in(lines: list[bytes]) -> int:
 def test_lines_are_written_in_their_order() -> None:
     with piped() as (reader, writer):
         for count in range(1000):
-            writer.put(b"line %d\n" % count, own=False)
+            writer.put((b"line %d\n" % count,), own=False)
         lines = drained(reader, lambda data: data.count(b"\n") == 1000).splitlines()
     assert lines == [b"line %d" % count for count in range(1000)]
 
@@ -76,12 +76,12 @@ def test_item_7_nobody_waits_for_a_reader_and_what_is_left_out_is_told_when_it_i
     line = b"x" * 199 + b"\n"
     with piped() as (reader, writer):
         for _ in range(10_000):
-            writer.put(line, own=False)
+            writer.put((line,), own=False)
         assert writer.dropped > 0
         # What anybody can cause leaves a share to the gateway's own words.
         lost = writer.dropped
         for _ in range(_OWN_ROOM // 400):
-            writer.put(b"own" + line[3:], own=True)
+            writer.put((b"own" + line[3:],), own=True)
         assert writer.dropped == lost
         assert writer._waiting <= _ROOM
         lines = drained(reader, lambda data: b"missing" in data and data.endswith(b"\n")).splitlines()
@@ -89,7 +89,7 @@ def test_item_7_nobody_waits_for_a_reader_and_what_is_left_out_is_told_when_it_i
         assert sum(line.startswith(b"x") for line in lines) == 10_000 - lost
         assert sum(line.startswith(b"own") for line in lines) == _OWN_ROOM // 400
         assert {len(line) for line in lines[:-1]} == {199}
-        writer.put(b"again\n", own=False)
+        writer.put((b"again\n",), own=False)
         assert drained(reader, lambda data: data.endswith(b"\n")) == b"again\n"
 
 
@@ -100,7 +100,7 @@ def test_no_write_is_longer_than_what_a_pipe_takes_whole() -> None:
     try:
         writer = LogWriter(theirs, told)
         for count in range(300):
-            writer.put(b"%0100d\n" % count, own=False)
+            writer.put((b"%0100d\n" % count,), own=False)
         while sum(seen) < 300 * 101:
             piece = os.read(ours, 65536)
             assert piece.endswith(b"\n")
@@ -117,7 +117,7 @@ def test_a_descriptor_that_somebody_made_non_blocking_is_waited_for() -> None:
     with piped() as (reader, writer):
         os.set_blocking(writer._descriptor, False)
         for count in range(2000):
-            writer.put(b"%0199d\n" % count, own=False)
+            writer.put((b"%0199d\n" % count,), own=False)
         lines = drained(reader, lambda data: data.count(b"\n") == 2000).splitlines()
         assert lines == [b"%0199d" % count for count in range(2000)]
         assert writer.dropped == 0
@@ -129,7 +129,7 @@ def test_a_reader_that_is_gone_is_counted_and_nobody_fails() -> None:
     try:
         writer = LogWriter(theirs, told)
         for _ in range(3):
-            writer.put(b"a\n", own=True)
+            writer.put((b"a\n",), own=True)
         writer.close()
         assert writer.dropped == 3
     finally:
@@ -155,11 +155,11 @@ def test_a_disk_that_is_full_and_then_is_not_is_told_and_no_line_goes_on_in_anot
     try:
         writer = LogWriter(descriptor, told)
         for text in (b"first\n", b"second\n", b"third\n"):
-            writer.put(text, own=True)
+            writer.put((text,), own=True)
         writer.close()
         assert writer.dropped == 2
         room[0] = 1000
-        writer.put(b"fourth\n", own=True)
+        writer.put((b"fourth\n",), own=True)
         writer.close()
         wait_until(lambda: b"missing" in file.read_bytes(), "the missing lines are counted")
         assert file.read_bytes() == b"first\ns\nfourth\nmissing 2\n"
@@ -171,7 +171,7 @@ def test_closing_takes_no_longer_than_a_moment_although_nobody_reads(monkeypatch
     monkeypatch.setattr(module, "_LAST_MOMENTS", 0.05)
     with piped() as (reader, writer):
         for _ in range(5000):
-            writer.put(b"x" * 99 + b"\n", own=False)
+            writer.put((b"x" * 99 + b"\n",), own=False)
         # It returns, and what waits is still there.
         writer.close()
         assert writer._waiting
@@ -181,7 +181,7 @@ def test_closing_takes_no_longer_than_a_moment_although_nobody_reads(monkeypatch
 def test_a_line_after_the_end_is_written_and_its_thread_ends_too() -> None:
     with piped() as (reader, writer):
         for line in (b"first\n", b"second\n"):
-            writer.put(line, own=True)
+            writer.put((line,), own=True)
             assert drained(reader, lambda data: data.endswith(b"\n")) == line
             writer.close()
             wait_until(lambda: writer._thread is None, "the thread has ended")
@@ -191,13 +191,13 @@ def test_what_waits_in_a_process_is_not_written_by_its_children_too() -> None:
     with piped() as (reader, writer):
         # So much that the thread is within a write, and lines wait behind it.
         for count in range(2000):
-            writer.put(b"parent %092d\n" % count, own=False)
+            writer.put((b"parent %092d\n" % count,), own=False)
         children = []
         for number in range(3):
             pid = os.fork()
             if not pid:
                 try:
-                    writer.put(b"child %d\n" % number, own=True)
+                    writer.put((b"child %d\n" % number,), own=True)
                     writer.close()
                 finally:
                     os._exit(writer.dropped)
@@ -213,7 +213,7 @@ def test_what_waits_in_a_process_is_not_written_by_its_children_too() -> None:
 def test_the_flag_of_a_shared_descriptor_is_left_alone() -> None:
     with piped() as (_, writer):
         before = fcntl.fcntl(writer._descriptor, fcntl.F_GETFL)
-        writer.put(b"a\n", own=True)
+        writer.put((b"a\n",), own=True)
         writer.close()
         assert fcntl.fcntl(writer._descriptor, fcntl.F_GETFL) == before
 
@@ -239,9 +239,9 @@ def test_a_line_costs_less_than_writing_it(tmp_path: Path, monkeypatch: pytest.M
         writer = LogWriter(out.fileno(), told)
         monkeypatch.setattr(os, "write", write)
         # Held, so that no line is taken before all are there.
-        with writer._lock:
+        with writer.lock:
             for _ in range(300):
-                writer.put(line, own=False)
+                writer.put((line,), own=False)
             assert not writers
         writer.close()
     assert (tmp_path / "log").read_bytes() == line * 300

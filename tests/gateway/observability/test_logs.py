@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
 
 import pytest
 from msgspec.structs import replace
 
 from dragoman import translate
-from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.observability.record import Record, RecordedAttempt
+from dragoman.gateway.observability.logs import MAX_ENDED, Log
+from dragoman.gateway.observability.metrics import Metrics
+from dragoman.gateway.observability.prometheus import render
+from dragoman.gateway.observability.record import Record
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Fate, Loss
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import CandidateEntry, CostBreakdown, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, JournalEntry, TokenCounts
 from dragoman.sessions.fact_extraction import header_facts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 from tests.docs.bare import ROOT
 from tests.gateway.harness import PROVIDER_KEY, running, whole
+from tests.gateway.observability.scraped import logged, read, total
 
 HOSTILE = {
     "line breaks": 'a\r\n{"level":"error","event":"forged"}',
@@ -55,11 +62,10 @@ SPOKEN = ExchangeFacts(session="s1", client="claude-code", thread="a1")
 
 
 def record(*, provider_request_id: str = "", **members: str) -> Record:
-    call = RecordedAttempt(
+    call = CallEntry(
         provider="openai",
         model="gpt-5.1",
         protocol="openai-responses",
-        started=100.0,
         status=200,
         provider_request_id=provider_request_id,
     )
@@ -98,7 +104,7 @@ def only(out: io.StringIO) -> JsonObject:
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_name_stays_in_its_place_in_json(case: str, member: str) -> None:
     out = io.StringIO()
-    Log(out, json=True).exchange(record(**{member: HOSTILE[case]}))
+    Log(out, json=True).exchange(*logged(record(**{member: HOSTILE[case]})))
     told = only(out)
     assert (told["event"], told["level"], told["status"], told["id"]) == ("exchange", "info", 200, "req_1")
     assert all(line.isprintable() for line in lines(out))
@@ -110,7 +116,7 @@ def test_a_hostile_name_stays_in_its_place_in_json(case: str, member: str) -> No
 @pytest.mark.parametrize("case", [case for case in HOSTILE if case not in ("a lone surrogate", "ten million letters")])
 def test_json_tells_a_hostile_name_exactly(case: str) -> None:
     out = io.StringIO()
-    Log(out, json=True).exchange(record(requested_model=HOSTILE[case]))
+    Log(out, json=True).exchange(*logged(record(requested_model=HOSTILE[case])))
     assert only(out)["requested_model"] == HOSTILE[case]
 
 
@@ -157,12 +163,12 @@ def test_bookkeeping_is_counted_apart_and_named_on_request() -> None:
         record(), losses=translate.loss_lines((Loss(Fate.DROPPED, Feature.CACHE_BREAKPOINT, "cache", ""),) * 3)
     )
     out = io.StringIO()
-    Log(out, json=True).exchange(lost)
+    Log(out, json=True).exchange(*logged(lost))
     line = only(out)
     assert (line["losses"], line["bookkeeping_losses"]) == (0, 3)
     for all_losses in (False, True):
         out = io.StringIO()
-        Log(out, json=False, all_losses=all_losses).exchange(lost)
+        Log(out, json=False, all_losses=all_losses).exchange(*logged(lost))
         assert ("-cache_breakpoint" in out.getvalue()) is all_losses
 
 
@@ -176,7 +182,7 @@ def test_everything_about_an_exchange_is_told() -> None:
     told = replace(
         told, stream=True, first_content=100.125, usage=usage, losses=losses, program="codex/1.0", refusal="none"
     )
-    Log(out, json=True).exchange(told)
+    Log(out, json=True).exchange(*logged(told))
     line = only(out)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", str(line.pop("time")))
     assert line == {
@@ -214,13 +220,13 @@ def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
         tokens=TokenCounts(input=10, output=5, cache_read=2),
         cost=CostBreakdown(input=12_345_678, reported=13_000_000),
     )
-    Log(out, json=True).exchange(told)
+    Log(out, json=True).exchange(*logged(told))
     line = only(out)
     assert (line["input"], line["output"], line["cache_read"]) == (10, 5, 2)
     assert (line["cost"], line["reported_cost"]) == ("0.012345678", "0.013")
     assert "unpriced" not in line and "estimated" not in line
     out = io.StringIO()
-    Log(out, json=True).exchange(replace(record(), estimated=True, cost=CostBreakdown(unpriced=("model",))))
+    Log(out, json=True).exchange(*logged(replace(record(), estimated=True, cost=CostBreakdown(unpriced=("model",)))))
     line = only(out)
     assert (line["cost"], line["unpriced"], line["estimated"]) == (None, ["model"], True)
 
@@ -229,14 +235,14 @@ def test_pitfall_557_money_is_told_and_what_has_no_price() -> None:
 def test_failures_of_servers_are_errors(status: int, level: str) -> None:
     out = io.StringIO()
     told = replace(record(), status=status)
-    Log(out, json=True).exchange(told)
+    Log(out, json=True).exchange(*logged(told))
     assert only(out)["level"] == level
 
 
 def test_quiet_is_about_exchanges_alone() -> None:
     out = io.StringIO()
     log = Log(out, json=True, quiet=True)
-    log.exchange(record())
+    log.exchange(*logged(record()))
     assert out.getvalue() == ""
     log.event("info", "listening")
     assert only(out)["event"] == "listening"
@@ -264,21 +270,20 @@ def test_a_hostile_model_is_one_line_of_the_running_gateway(case: str) -> None:
 
 
 def test_a_line_of_several_targets_tells_how_it_was_chosen_and_every_call() -> None:
-    first = RecordedAttempt(
+    first = CallEntry(
         provider="a",
         model="m",
         protocol="openai-chat",
-        started=100.0,
-        ended=100.5,
+        ended=500_000,
         kind="first_byte_timeout",
         maybe_billed=True,
     )
     second = replace(
-        first, provider="b", kind="answered", status=200, usage=Usage(input=7, output=9), maybe_billed=False
+        first, provider="b", kind="answered", status=200, tokens=TokenCounts(input=7, output=9), maybe_billed=False
     )
     told = replace(record(), route="fast", policy="fastest", reason="pinned", attempts=(first, second))
     out = io.StringIO()
-    Log(out, json=True).exchange(told)
+    Log(out, json=True).exchange(*logged(told))
     line = only(out)
     assert (line["route"], line["policy"], line["reason"], line["attempt_count"]) == ("fast", "fastest", "pinned", 2)
     assert line["attempts"] == [
@@ -293,7 +298,7 @@ def test_those_that_were_ranked_are_told_with_what_was_known_of_them() -> None:
         CandidateEntry("b/" + "m" * 500, "left out: in cooldown"),
     )
     out = io.StringIO()
-    Log(out, json=True).exchange(replace(record(), candidates=candidates, candidates_more=3))
+    Log(out, json=True).exchange(*logged(replace(record(), candidates=candidates, candidates_more=3)))
     line = only(out)
     assert line["candidates"] == [
         {"target": "a/m", "cost": "0.0015", "losses": 0, "first_token": 0.25, "tokens_per_second": 80.5},
@@ -304,17 +309,15 @@ def test_those_that_were_ranked_are_told_with_what_was_known_of_them() -> None:
 
 def test_a_name_with_one_target_says_nothing_of_a_choice() -> None:
     out = io.StringIO()
-    Log(out, json=True).exchange(record())
+    Log(out, json=True).exchange(*logged(record()))
     assert not {"route", "policy", "reason", "attempts", "candidates"} & set(only(out))
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_name_stays_in_its_place_among_the_calls(case: str) -> None:
-    call = RecordedAttempt(
-        provider="a", model=HOSTILE[case], protocol="openai-chat", started=1.0, ended=2.0, kind="answered"
-    )
+    call = CallEntry(provider="a", model=HOSTILE[case], protocol="openai-chat", started=1, ended=2, kind="answered")
     out = io.StringIO()
-    Log(out, json=True).exchange(replace(record(), route=HOSTILE[case], attempts=(call,)))
+    Log(out, json=True).exchange(*logged(replace(record(), route=HOSTILE[case], attempts=(call,))))
     told = only(out)
     assert told["event"] == "exchange" and "forged" not in told
     assert all(line.isprintable() for line in lines(out))
@@ -323,13 +326,13 @@ def test_a_hostile_name_stays_in_its_place_among_the_calls(case: str) -> None:
 
 def test_who_is_speaking_is_told() -> None:
     out, terminal = io.StringIO(), Terminal()
-    Log(out, json=True).exchange(replace(record(), facts=SPOKEN))
+    Log(out, json=True).exchange(*logged(replace(record(), facts=SPOKEN)))
     told = json.loads(out.getvalue())
     assert (told["session"], told["thread"]) == ("s1", "subagent")
-    Log(terminal).exchange(replace(record(), facts=SPOKEN))
+    Log(terminal).exchange(*logged(replace(record(), facts=SPOKEN)))
     assert "  subagent" in terminal.getvalue()
     silent = io.StringIO()
-    Log(silent, json=True).exchange(record())
+    Log(silent, json=True).exchange(*logged(record()))
     assert not {"session", "thread"} & set(json.loads(silent.getvalue()))
 
 
@@ -347,7 +350,7 @@ def test_every_field_of_a_line_is_documented() -> None:
         queue_full=("a/b",),
     )
     told = replace(told, program="codex/1.0", launch="one", refusal="none", advice="none")
-    Log(out, json=True).exchange(told)
+    Log(out, json=True).exchange(*logged(told))
     page = ROOT / "docs" / "operations.md"
     table = page.read_text("utf-8").partition("| Field of an exchange |")[2].partition("\n\n")[0]
     assert {f"`{name}`" for name in only(out)} - {"`time`", "`level`", "`event`"} <= set(re.findall(r"`\w+`", table))
@@ -357,7 +360,89 @@ def test_every_field_of_a_line_is_documented() -> None:
 def test_a_session_of_any_name_stays_within_its_field(text: str) -> None:
     out = io.StringIO()
     Log(out, json=True).exchange(
-        replace(record(), facts=header_facts([(b"x-dragoman-session", text.encode("utf-8", "replace"))]))
+        *logged(replace(record(), facts=header_facts([(b"x-dragoman-session", text.encode("utf-8", "replace"))])))
     )
     assert len(out.getvalue().splitlines()) == 1
     assert len(json.loads(out.getvalue())["session"]) <= 128
+
+
+@contextmanager
+def piped(log_out: list[TextIO]) -> Iterator[TextIO]:
+    """The end of a pipe that is read; the log has the other."""
+    ours, theirs = os.pipe()
+    with os.fdopen(ours) as reader, os.fdopen(theirs, "w") as out:
+        log_out.append(out)
+        yield reader
+
+
+def test_exchanges_are_logged_and_counted_by_a_thread_in_their_order_and_events_stand_behind_them() -> None:
+    outs: list[TextIO] = []
+    with piped(outs) as reader:
+        log, metrics = Log(outs[0], json=True), Metrics()
+        log.count = metrics.count
+        for number in range(500):
+            log.exchange(*logged(replace(record(), id=f"req_{number}")))
+            if number % 100 == 99:
+                log.event("info", f"event {number}")
+        log.exchange(*logged(record(key="last")))
+        found = [json.loads(reader.readline()) for _ in range(506)]
+        # The last line was written by the thread, without a flush.
+        assert found[-1]["key"] == "last"
+        log.close()
+    named = [line["id"] if line["event"] == "exchange" else line["event"] for line in found[:-1]]
+    expected = [[f"req_{number}" for number in range(first, first + 100)] for first in range(0, 500, 100)]
+    assert named == [each for ids in expected for each in (*ids, f"event {ids[-1].removeprefix('req_')}")]
+    assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == 501
+
+
+def test_a_scrape_includes_what_ended_before_it_although_nobody_reads_the_log() -> None:
+    outs: list[TextIO] = []
+    with piped(outs) as reader:
+        log, metrics = Log(outs[0], json=True), Metrics()
+        log.count, metrics.log = metrics.count, log
+        for number in range(1, 10_001):
+            log.exchange(*logged(record(key="k" * 100)))
+            assert len(log._ended) <= MAX_ENDED
+            if number % 1000 == 0:
+                assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == number
+        assert log.lines_dropped > 0
+        reader.close()
+        log.close()
+
+
+def test_closing_writes_what_waits() -> None:
+    outs: list[TextIO] = []
+    with piped(outs) as reader:
+        log = Log(outs[0], json=True)
+        log.exchange(*logged(record()))
+        log.close()
+        outs[0].close()
+        assert [json.loads(line)["id"] for line in reader] == ["req_1"]
+
+
+def test_a_quiet_log_counts_and_tells_only_what_was_refused_at_the_door() -> None:
+    out, counts = io.StringIO(), list[JournalEntry]()
+    log = Log(out, json=True, quiet=True)
+    log.count = counts.append
+    log.exchange(*logged(record()))
+    log.exchange(*logged(replace(record(), at_door=True)))
+    assert len(lines(out)) == 1 and len(counts) == 2
+
+
+def test_a_line_that_cannot_be_made_ends_no_log() -> None:
+    outs: list[TextIO] = []
+    with piped(outs) as reader:
+        log = Log(outs[0], json=True)
+
+        def count(entry: JournalEntry) -> None:
+            if entry.id == "req_bad":
+                raise ValueError(entry.id)
+
+        log.count = count
+        # The thread waits meanwhile: what it raised would be its own.
+        with log._writer.lock, pytest.raises(ValueError, match="req_bad"):
+            log.exchange(*logged(replace(record(), id="req_bad")))
+            log.flush()
+        log.exchange(*logged(record()))
+        assert [json.loads(reader.readline())["id"] for _ in range(2)] == ["req_bad", "req_1"]
+        log.close()

@@ -9,15 +9,14 @@ from msgspec.structs import replace
 from dragoman.gateway.observability import metrics as module
 from dragoman.gateway.observability.metrics import OTHER, Metrics, Snapshot
 from dragoman.gateway.observability.prometheus import render
-from dragoman.gateway.observability.record import Record, RecordedAttempt
-from dragoman.model.parts import Extras
+from dragoman.gateway.observability.record import Record
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import CostBreakdown, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CostBreakdown, TokenCounts
 from dragoman.routing.health_state import HealthLevel
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, running, whole
-from tests.gateway.observability.scraped import counted, read, record, total
+from tests.gateway.observability.scraped import counted, finalized, read, record, total
 from tests.gateway.says import question
 
 
@@ -60,7 +59,7 @@ def test_pitfall_417_how_far_a_provider_is_from_our_prices_is_told() -> None:
     unknown = replace(record(provider="router"), cost=CostBreakdown(unpriced=("model",), reported=50))
     metrics = Metrics()
     for told in (more, less, unknown):
-        metrics.count(told)
+        metrics.count(finalized(told))
     found = read(render([metrics.snapshot(), metrics.snapshot()]))
     assert total(found, "dragoman_provider_reported_cost_nano_usd_total", provider="router") == 540
     assert total(found, "dragoman_cost_discrepancy_nano_usd", provider="router") == 40
@@ -71,8 +70,8 @@ def test_counts_that_no_provider_should_report_break_no_counter(odd: int) -> Non
     strange = replace(record(), usage=Usage(input=odd, output=odd, cache_read=odd))
     plain = replace(record(), usage=Usage(input=7))
     metrics = Metrics()
-    metrics.count(plain)
-    metrics.count(strange)
+    metrics.count(finalized(plain))
+    metrics.count(finalized(strange))
     found = read(render([metrics.snapshot()]))
     assert total(found, "dragoman_tokens_total", type="input") >= 7
     # Siblings must still be able to read it.
@@ -113,7 +112,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_model_is_one_label(case: str) -> None:
     metrics = Metrics()
-    metrics.count(record(HOSTILE[case]))
+    metrics.count(finalized(record(HOSTILE[case])))
     text = render([metrics.snapshot()])
     found = read(text)
     assert total(found, "dragoman_requests_total") == 1
@@ -166,7 +165,7 @@ def test_statuses_that_a_provider_invents_are_told_by_their_class() -> None:
     metrics = Metrics()
     for model in range(200):
         for status in range(405, 600):
-            metrics.count(record(f"m{model}", status))
+            metrics.count(finalized(record(f"m{model}", status)))
     found = read(render([metrics.snapshot()]))
     cells = [name for name, _ in found if name == "dragoman_requests_total"]
     assert len(cells) < 5010
@@ -176,13 +175,10 @@ def test_statuses_that_a_provider_invents_are_told_by_their_class() -> None:
 
 def test_pitfall_353_attempts_are_counted_by_what_became_of_them() -> None:
     calls = [("a", "overloaded"), ("a", "overloaded"), ("b", "answered"), ("b", "")]
-    attempts = tuple(
-        RecordedAttempt(provider=name, model="m", protocol="openai-chat", started=0.0, kind=kind)
-        for name, kind in calls
-    )
+    attempts = tuple(CallEntry(provider=name, model="m", protocol="openai-chat", kind=kind) for name, kind in calls)
     one, other = Metrics(), Metrics()
     for metrics in (one, other):
-        metrics.count(replace(record(provider="b"), attempts=attempts))
+        metrics.count(finalized(replace(record(provider="b"), attempts=attempts)))
     found = read(render([one.snapshot(), msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)]))
     assert {(*dict(labels).values(), value) for (name, labels), value in found.items() if "attempts" in name} == {
         ("a", "overloaded", 4.0),
@@ -252,7 +248,7 @@ def test_a_model_whose_name_may_not_be_told_is_one_of_others() -> None:
     metrics = Metrics()
     metrics.may_name = lambda target: not target.endswith("/secret")
     for model in ("open", "secret", "secret"):
-        metrics.count(record(model))
+        metrics.count(finalized(record(model)))
     found = read(render([metrics.snapshot()]))
     assert total(found, "dragoman_requests_total", model="open") == 1
     assert total(found, "dragoman_requests_total", model=OTHER) == 2
@@ -281,7 +277,7 @@ def test_threads_are_counted_by_client_and_class_and_words_of_clients_are_no_lab
         ExchangeFacts(session="nightly"),
         ExchangeFacts(),
     ):
-        metrics.count(replace(base, facts=facts))
+        metrics.count(finalized(replace(base, facts=facts)))
     found = read(render([metrics.snapshot(), metrics.snapshot()]))
     named = {labels: value for (name, labels), value in found.items() if name == "dragoman_thread_requests_total"}
     assert named == {
@@ -289,41 +285,3 @@ def test_threads_are_counted_by_client_and_class_and_words_of_clients_are_no_lab
         (("client", "codex"), ("thread", "other")): 200,
         (("client", ""), ("thread", "main")): 2,
     }
-
-
-def test_exchanges_are_counted_some_at_a_time_and_none_is_left_out() -> None:
-    metrics = Metrics()
-    for count in range(1, 101):
-        metrics.count(record("gpt"))
-        assert len(metrics._ended) < 32
-        if count % 7 == 0:
-            assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == count
-    assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == 100
-
-
-def test_what_may_be_large_is_counted_at_once() -> None:
-    metrics = Metrics()
-    metrics.count(record("gpt"))
-    metrics.count(replace(record("gpt"), size=1 << 20))
-    assert not metrics._ended
-
-
-def test_nothing_of_an_answer_is_held_on_to_until_it_is_counted() -> None:
-    metrics = Metrics()
-    usage = Usage(input=5, output=7, extras=Extras(origin="x", fields={"odd": [0.5] * 1000}))
-    loss: LossLine = {
-        "fate": "dropped",
-        "feature": "usage",
-        "weight": "changes_response",
-        "at": "usage",
-        "note": "it is long",
-    }
-    attempt = RecordedAttempt("openai", "gpt-5.1", "openai-chat", 100.0, kind="answered", usage=usage)
-    held = replace(record("gpt"), usage=usage, losses=(loss,), attempts=(attempt,))
-    metrics.count(replace(held, tokens=TokenCounts(input=5, output=7)))
-    metrics.count(held)
-    assert [(each.usage, each.losses, each.attempts) for each in metrics._ended] == [(None, (), ())]
-    found = read(render([metrics.snapshot()]))
-    assert total(found, "dragoman_requests_total") == 2
-    assert total(found, "dragoman_tokens_total", type="output") == 14
-    assert total(found, "dragoman_losses_total") == total(found, "dragoman_attempts_total") == 2

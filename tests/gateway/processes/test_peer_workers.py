@@ -16,6 +16,7 @@ from dragoman.gateway.observability.record import Record
 from dragoman.gateway.processes import peer_workers as module
 from dragoman.gateway.processes.peer_workers import TOKEN_BYTES, PeerWorkers, new_token
 from dragoman.gateway.processes.shared_memory import SharedMemory
+from tests.gateway.observability.scraped import finalized
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()
@@ -38,7 +39,7 @@ def counted(model: str = "m", times: int = 1) -> Metrics:
     metrics = Metrics()
     for _ in range(times):
         record = Record(id="r", client_protocol="openai-chat", path="/", started=0.0, time=0.0, status=200, ended=1.0)
-        metrics.count(replace(record, provider="p", model=model))
+        metrics.count(finalized(replace(record, provider="p", model=model)))
     return metrics
 
 
@@ -62,7 +63,7 @@ def test_a_launch_is_told_by_every_worker_that_counted_it(page: SharedMemory) ->
         metrics = Metrics()
         for _ in range(times):
             record = Record(id="r", client_protocol="openai-chat", path="/messages", started=0.0, time=0.0, status=200)
-            metrics.launches.count(replace(record, key="mine", launch=name))
+            metrics.count(finalized(replace(record, key="mine", launch=name)))
         return metrics
 
     async def main() -> None:

@@ -80,7 +80,7 @@ def meter(runtime: Runtime, builder: RecordBuilder, target: Target, tail: Tail) 
     usage = None if reported is None else _read(reported, target.endpoint.protocol)
     if usage is not None:
         tokens, cost = runtime.costs.spent(target, usage)
-        closed = replace(attempts[-1], usage=usage, tokens=tokens, cost=cost)
+        closed = replace(attempts[-1], tokens=tokens, cost=cost)
     elif reported is not None and reported.get("type") == _DURATION:
         closed = replace(attempts[-1], cost=CostBreakdown(unpriced=(_DURATION,)))
     elif target.model:

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.attempt import Attempt
-from dragoman.gateway.observability import record
 from dragoman.gateway.observability.costs import together
+from dragoman.gateway.observability.journal_entries import MAX_NAME_LENGTH, MICROSECONDS
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.model.response import Usage
 from dragoman.prices.classes import BILLED_BY_REQUESTED_TIER
-from dragoman.records.journal_entry import CostBreakdown, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CostBreakdown, TokenCounts
 from dragoman.routing.attempt_outcome import AttemptOutcome, maybe_billed
 from dragoman.wire.duplicate_keys import OBJECT
 
@@ -75,7 +75,7 @@ class Calls(Struct, eq=False):
         """Whether a call is under way that somebody was asked by."""
         return self._runs and not self._is_queued
 
-    def ended(self, attempt: Attempt, kind: AttemptOutcome) -> tuple[record.RecordedAttempt, ...]:
+    def ended(self, attempt: Attempt, kind: AttemptOutcome) -> tuple[CallEntry, ...]:
         """The record's attempts with the last call, and what became of it; it is said once of each."""
         attempts = self._builder.record.attempts
         if not self._runs:
@@ -101,21 +101,20 @@ class Calls(Struct, eq=False):
                 permit=attempt.permit,
             )
         tokens, cost = self._spent(attempt, kind, usage)
-        provider = target.provider
+        provider, began = target.provider, self._builder.record.started
         # Whatever a provider calls the exchange is logged, but not if it is a secret.
         named = header_forwarding.provider_request_id(attempt.headers)
-        closed = record.RecordedAttempt(
+        closed = CallEntry(
             provider.name,
-            target.printable_model,
+            target.printable_model[:MAX_NAME_LENGTH],
             target.endpoint.protocol,
-            self.started,
-            attempt.status,
-            named and self._runtime.redactor(provider).clean_text(named),
             # `value` of an enumeration is a slow way to `_value_`.
             kind._value_,
-            self._runtime.clock(),
-            attempt.first,
-            usage,
+            attempt.status,
+            int((self.started - began) * MICROSECONDS),
+            int((attempt.first - began) * MICROSECONDS) if attempt.first else 0,
+            int((self._runtime.clock() - began) * MICROSECONDS),
+            named and self._runtime.redactor(provider).clean_text(named),
             provider.keys.index(key) if key in provider.keys else -1,
             kind is not _ANSWERED and self.works and maybe_billed(kind),
             tokens,
@@ -129,7 +128,7 @@ class Calls(Struct, eq=False):
         attempts = self.ended(attempt, kind)
         self._builder.update(**together(attempts))
 
-    def abandoned(self, attempt: Attempt) -> tuple[record.RecordedAttempt, ...]:
+    def abandoned(self, attempt: Attempt) -> tuple[CallEntry, ...]:
         """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""
         *others, last = self.ended(attempt, AttemptOutcome.GATEWAY_ERROR)
         if last.cost is None and self.conversation and attempt.status < 300:

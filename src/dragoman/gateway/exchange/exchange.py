@@ -38,7 +38,7 @@ from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.exchange.usage_estimate import Counting
 from dragoman.gateway.observability.costs import together
-from dragoman.gateway.observability.record import RecordChanges, RecordedAttempt
+from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.unexpected_errors import traceback_summary
 from dragoman.gateway.runtime import Runtime
@@ -54,6 +54,7 @@ from dragoman.model.folding import Fold
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Strict
 from dragoman.protocols.registry import codec_of
+from dragoman.records.journal_entry import CallEntry
 from dragoman.routing.affinity_key import response_key
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.plan_inputs import Affinity
@@ -184,7 +185,7 @@ class Exchange:
         """Record the outcome of the last call; others may follow."""
         self.builder.update(attempts=self.ended_calls(kind))
 
-    def ended_calls(self, kind: AttemptOutcome) -> tuple[RecordedAttempt, ...]:
+    def ended_calls(self, kind: AttemptOutcome) -> tuple[CallEntry, ...]:
         """The recorded attempts, with the last call."""
         attempt = self.attempt
         if attempt is None:

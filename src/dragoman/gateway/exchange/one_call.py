@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.attempt import is_stream
 from dragoman.gateway.exchange.timeouts import TimeLimits
-from dragoman.gateway.observability.record import RecordedAttempt
+from dragoman.gateway.observability.journal_entries import MAX_NAME_LENGTH, MICROSECONDS
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.upstream_call import UpstreamCall
 from dragoman.providers.transport_interface import Order
+from dragoman.records.journal_entry import CallEntry
 from dragoman.routing.target import Target
 
 
@@ -72,11 +73,11 @@ def record_attempt(
 ) -> None:
     """Note a call in the record; whatever a provider calls the exchange is logged, but not if it is a secret."""
     named = header_forwarding.provider_request_id(call.headers)
-    attempt = RecordedAttempt(
+    attempt = CallEntry(
         provider=target.provider.name,
-        model=target.printable_model,
+        model=target.printable_model[:MAX_NAME_LENGTH],
         protocol=target.endpoint.protocol,
-        started=started,
+        started=int((started - builder.record.started) * MICROSECONDS),
         status=call.status,
         provider_request_id=named and runtime.redactor(target.provider).clean_text(named),
     )

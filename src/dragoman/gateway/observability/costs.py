@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from dragoman.gateway.observability.record import RecordChanges, RecordedAttempt
+from dragoman.gateway.observability.record import RecordChanges
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.prices import classes
@@ -24,7 +24,7 @@ from dragoman.prices.cost import CLASSES, Cost, cost_of, nano, price, tiered_rat
 from dragoman.prices.reported_cost import MEMBERS, reported_cost_of
 from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
-from dragoman.records.journal_entry import CostBreakdown, TokenCounts
+from dragoman.records.journal_entry import CallEntry, CostBreakdown, TokenCounts
 from dragoman.routing.target import Target
 
 # What was used and not reported.
@@ -256,7 +256,7 @@ def added(tokens: Iterable[TokenCounts]) -> TokenCounts:
     return total
 
 
-def together(attempts: tuple[RecordedAttempt, ...]) -> RecordChanges:
+def together(attempts: tuple[CallEntry, ...]) -> RecordChanges:
     """The attempts of an exchange with their total tokens and cost."""
     spent = [attempt for attempt in attempts if attempt.cost is not None or attempt.tokens is not None]
     if not spent:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dragoman.gateway.observability.record import Record, RecordedAttempt
+from dragoman.gateway.observability.record import LogDetails, Record
 from dragoman.model.response import Usage
 from dragoman.records.journal_entry import (
     ANSWERED,
@@ -15,7 +15,6 @@ from dragoman.records.journal_entry import (
     FAILED,
     OPEN,
     REFUSED,
-    CallEntry,
     JournalEntry,
     LossEntry,
     TokenCounts,
@@ -30,30 +29,31 @@ _match_location_prefix = re.compile(rf"(?:{_MEMBER}\.){{1,12}}", re.ASCII).match
 FULL, NETWORK, OFF = "full", "network", "off"
 # How much of an address is that of its network.
 _IPV4, _IPV6 = 24, 48
-_MICROSECONDS = 1_000_000
+MICROSECONDS = 1_000_000
 # What a client says of itself is cut at so many characters.
 _MAX_PRODUCT_LENGTH = 64
 # Names and paths that clients may choose are cut at so many, and so many losses have lines of their own: a request of
 # many megabytes may be one name, or lose a little in each of a hundred thousand places.
-_MAX_NAME_LENGTH = 256
-_CUT = slice(_MAX_NAME_LENGTH)
+MAX_NAME_LENGTH = 256
+_CUT = slice(MAX_NAME_LENGTH)
 _MAX_LOSSES = 256
 _CLIENT_CANCELLED = "cancelled"
 
 
 def finalized_entry(record: Record, addresses: str) -> JournalEntry:
-    """What is known of an exchange that is settled."""
+    """What is known of an exchange that is finalized; log line and counters are derived from it, too."""
     started, tokens, attempts, facts = record.started, record.tokens, record.attempts, record.facts
+    first, program = record.first_content, record.program
     if tokens is None and record.usage is not None:
         tokens = tokens_of(record.usage)
     return JournalEntry(
         record.id,
-        int(record.time * _MICROSECONDS),
-        outcome_of(record),
+        int(record.time * MICROSECONDS),
+        ANSWERED if record.status < 400 and not record.failure else outcome_of(record),
         record.kind,
         record.key,
-        facts.client or product_of(record.program),
-        record.program,
+        facts.client or product_of(program),
+        program,
         address_of(record.address, addresses),
         record.launch,
         record.client_protocol,
@@ -69,14 +69,15 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.reason,
         record.status,
         record.failure,
-        record.refusal[: 2 * _MAX_NAME_LENGTH],
+        record.refusal[: 2 * MAX_NAME_LENGTH],
         record.stop_reason[_CUT],
-        _since(started, record.first_content),
-        _since(started, record.ended),
+        # Never 0 for a moment that came.
+        int((first - started) * MICROSECONDS) or 1 if first else 0,
+        int((record.ended - started) * MICROSECONDS) or 1,
         tokens,
         record.estimated,
         record.cost,
-        tuple([_call(attempt, started) for attempt in attempts]),
+        attempts,
         tuple([target[_CUT] for target in record.queue_full]) if record.queue_full else (),
         _lost(record.losses) if record.losses else (),
         attempts[-1].provider_request_id if attempts else "",
@@ -89,6 +90,11 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
     )
 
 
+def log_details(record: Record) -> LogDetails:
+    """What only the log tells of it."""
+    return LogDetails(record.address, record.path, record.refusal, record.advice, record.at_door)
+
+
 def opened_entry(record: Record, addresses: str, target: Target | None, size: int) -> JournalEntry:
     """What is known of an exchange for which a target is about to be asked, with a request of so many bytes."""
     provider, model, provider_protocol = record.provider, record.model, record.provider_protocol
@@ -97,7 +103,7 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
     facts, program = record.facts, record.program
     return JournalEntry(
         record.id,
-        int(record.time * _MICROSECONDS),
+        int(record.time * MICROSECONDS),
         OPEN,
         record.kind,
         record.key,
@@ -167,29 +173,6 @@ def tokens_of(usage: Usage) -> TokenCounts:
     )
 
 
-def _call(attempt: RecordedAttempt, started: float) -> CallEntry:
-    tokens = attempt.tokens
-    if tokens is None and attempt.usage is not None:
-        tokens = tokens_of(attempt.usage)
-    first, ended = attempt.first_content, attempt.ended
-    return CallEntry(
-        attempt.provider,
-        attempt.model[_CUT],
-        attempt.protocol,
-        attempt.kind,
-        attempt.status,
-        int((attempt.started - started) * _MICROSECONDS),
-        int((first - started) * _MICROSECONDS) if first else 0,
-        int((ended - started) * _MICROSECONDS) if ended else 0,
-        attempt.provider_request_id,
-        attempt.key,
-        attempt.maybe_billed,
-        tokens,
-        attempt.estimated,
-        attempt.cost,
-    )
-
-
 def _lost(losses: Sequence[LossLine]) -> tuple[LossEntry, ...]:
     if len(losses) > _MAX_LOSSES:
         losses = heaviest_first(losses)
@@ -200,12 +183,7 @@ def _lost(losses: Sequence[LossLine]) -> tuple[LossEntry, ...]:
 
 def recorded_location(at: str) -> str:
     """Where something was lost. Members that nobody knows may be called anything: what is no name is left out."""
-    if not at or (len(at) <= _MAX_NAME_LENGTH and _is_location(at)):
+    if not at or (len(at) <= MAX_NAME_LENGTH and _is_location(at)):
         return at
     prefix = _match_location_prefix(at)
     return f"{prefix[0] if prefix else ''}?"
-
-
-def _since(started: float, moment: float) -> int:
-    """Microseconds from the beginning to a moment; 0 if that never came, and never 0 if it did."""
-    return int((moment - started) * _MICROSECONDS) or 1 if moment else 0

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterable
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from dragoman.gateway.observability.record import Record
 from dragoman.mint import random_token
+from dragoman.records.journal_entry import JournalEntry
 from dragoman.sessions.classes import MAIN, class_of
 
 HEADER = b"x-dragoman-launch"
@@ -59,25 +60,25 @@ class LaunchCount(Struct, kw_only=True):
     session: str = ""
     session_time: float = 0.0
 
-    def count(self, record: Record) -> None:
+    def count(self, entry: JournalEntry) -> None:
         """Count one exchange that has ended."""
         self.requests += 1
-        if record.path in _CALLS:
+        if entry.path in _CALLS:
             self.calls += 1
             # A client that goes away has its reasons, and ends so at times.
-            self.failed += record.failure != _CLIENT_CANCELLED and (bool(record.failure) or record.status >= 400)
-        counted = record.tokens or record.usage
+            self.failed += entry.failure != _CLIENT_CANCELLED and (bool(entry.failure) or entry.status >= 400)
+        counted = entry.tokens
         if counted is not None:
             self.input += min(max(counted.input, 0), _MAX_TOKENS)
             self.output += min(max(counted.output, 0), _MAX_TOKENS)
-        if record.cost is not None:
-            self.cost += record.cost.total
-            self.unpriced += bool(record.cost.unpriced)
-        for loss in record.losses:
-            self.losses[loss["feature"]] = self.losses.get(loss["feature"], 0) + 1
-        session = record.facts.session
-        if _is_session(session) and record.status < 400 and not record.failure and class_of(record.facts).kind == MAIN:
-            self.session, self.session_time = session, record.time
+        if entry.cost is not None:
+            self.cost += entry.cost.total
+            self.unpriced += bool(entry.cost.unpriced)
+        for loss in entry.losses:
+            self.losses[loss.feature] = self.losses.get(loss.feature, 0) + 1
+        session = entry.facts.session
+        if _is_session(session) and entry.status < 400 and not entry.failure and class_of(entry.facts).kind == MAIN:
+            self.session, self.session_time = session, entry.time / 1e6
 
 
 class WorkerLaunchCount(Struct, frozen=True):
@@ -96,20 +97,21 @@ class LaunchCounters:
         self._counts: dict[tuple[str, str], LaunchCount] = {}
         self._of_key: dict[str, int] = {}
 
-    def count(self, record: Record) -> None:
+    def count(self, entry: JournalEntry) -> None:
         """Count an exchange of a launch."""
-        named = record.key, record.launch
+        named = entry.key, entry.launch
         launch_count = self._counts.pop(named, None)
         if launch_count is None:
             launch_count = LaunchCount()
-            self._make_room(record.key)
-            self._of_key[record.key] = self._of_key.get(record.key, 0) + 1
-        launch_count.count(record)
+            self._make_room(entry.key)
+            self._of_key[entry.key] = self._of_key.get(entry.key, 0) + 1
+        launch_count.count(entry)
         self._counts[named] = launch_count
 
     def count_of(self, key: str, name: str) -> WorkerLaunchCount:
         """What was counted of a launch under a key; nothing of one that is not known."""
-        return WorkerLaunchCount(self._process, self._counts.get((key, name)) or LaunchCount())
+        launch_count = self._counts.get((key, name)) or LaunchCount()
+        return WorkerLaunchCount(self._process, replace(launch_count, losses=dict(launch_count.losses)))
 
     def _make_room(self, key: str) -> None:
         """Let the oldest go: of the same key if that has as many as it may have, else of whomever."""

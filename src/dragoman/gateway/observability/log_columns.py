@@ -18,17 +18,22 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from msgspec.structs import replace
 
-from dragoman.gateway.observability.record import Record, RecordedAttempt
+from dragoman.gateway.observability.record import LogDetails
+from dragoman.model.failure import FailureKind
+from dragoman.model.features import weight_of
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.prices.money import least_dollars, short_dollars
+from dragoman.records.journal_entry import CallEntry, JournalEntry, LossEntry
 from dragoman.sessions.classes import MAIN, class_of
 from dragoman.terminal import Screen, cells, cut
-from dragoman.translate import LossLine, changes_in
 
 _MAX_LABEL = 120
+_MICROSECONDS = 1_000_000
+_UPSTREAM_AUTH = FailureKind.UPSTREAM_AUTH.value
 # A field of an event may be a sentence, or several.
 MAX_FIELD_LENGTH = 2000
 # From here on there is room for all columns; and below that, for those that are left out first.
@@ -67,47 +72,47 @@ class LogColumns:
         self._all_losses = all_losses
         self._arrow, self._ellipsis = (" → ", "…") if screen.unicode else (" -> ", "..")
 
-    def exchange(self, record: Record, when: str = "") -> str:
-        """One exchange: a line, and what does not fit there of the reason that it failed for; it is told as of now,
-        unless it is said when that was."""
+    def exchange(self, entry: JournalEntry, details: LogDetails, when: str = "") -> str:
+        """One exchange: a line, and what does not fit there of the reason that it failed for; `when` is said instead of
+        the time of day at which it ended."""
         if not self._screen.unicode:
-            record = _in_ascii(record)
+            entry, details = _in_ascii(entry, details)
         width = self._screen.columns() or _NO_LIMIT
         wide = width >= _WIDE
         line = _Line(self._screen.colours)
-        line.add("", when or _clock(), _DIM)
-        line.add(" ", str(record.status), _colour_of(record))
-        self._add_numbers(line, record, width, wide)
-        reason = _reason_of(record)
+        line.add("", when or _clock((entry.time + entry.duration) // _MICROSECONDS), _DIM)
+        line.add(" ", str(entry.status), _colour_of(entry))
+        self._add_numbers(line, entry, details.path, width, wide)
+        reason = _reason_of(entry, details)
         # A short reason stands on the line itself, right behind the names, and those give way to it.
         beside = bool(reason) and cells(reason) + 2 <= (width - line.cells) // 2
-        losses = _losses(record.losses if self._all_losses else changes_in(record.losses))
+        losses = _losses(entry.losses, all_losses=self._all_losses)
         reserved = cells(reason) + 2 if beside else min(_FOR_LOSSES, sum(map(len, losses)) + len(losses) + 1)
-        names = self._names(record, width - line.cells - 1 - (reserved if reason or losses else 0))
+        names = self._names(entry, width - line.cells - 1 - (reserved if reason or losses else 0))
         if names:
             line.add(" ", names)
         if reason and (beside or cells(reason) + 2 <= width - line.cells):
-            line.add("  ", reason, _colour_of(record))
+            line.add("  ", reason, _colour_of(entry))
             reason = ""
         lost = _as_many(losses, width - line.cells - 2, self._ellipsis)
         if lost:
             line.add("  ", lost, _YELLOW)
-        for text, shorter, colour in self._facts(record, wide):
+        for text, shorter, colour in self._facts(entry, details.address, wide):
             room = width - line.cells - 2
             fitting = text if cells(text) <= room else shorter if cells(shorter) <= room else ""
             if fitting:
                 line.add("  ", fitting, colour)
-        if wide and width - line.cells >= len(record.id) + 2:
-            blanks = width - line.cells - len(record.id) if width < _NO_LIMIT else 2
-            line.add(" " * blanks, record.id, _DIM)
+        if wide and width - line.cells >= len(entry.id) + 2:
+            blanks = width - line.cells - len(entry.id) if width < _NO_LIMIT else 2
+            line.add(" " * blanks, entry.id, _DIM)
         for text in _wrapped(reason, max(width - _INDENT, _INDENT), self._ellipsis) if reason else ():
-            line.add("\n" + " " * _INDENT, text, _colour_of(record))
+            line.add("\n" + " " * _INDENT, text, _colour_of(entry))
         return line.text()
 
     def event(self, level: str, message: str, fields: JsonObject) -> str:
         """Something that the gateway itself does."""
         line = _Line(self._screen.colours)
-        line.add("", _clock(), _DIM)
+        line.add("", _clock(int(time.time())), _DIM)
         line.add(" ", f"{level:5}", _LEVELS.get(level, ""))
         text = " ".join([message, *(f"{name}={quoted(str(value))}" for name, value in fields.items())])
         width = self._screen.columns()
@@ -117,71 +122,77 @@ class LogColumns:
         line.add(" ", below.join(textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)))
         return line.text() if self._screen.unicode else _ascii(line.text())
 
-    def _add_numbers(self, line: _Line, record: Record, width: int, wide: bool) -> None:
+    def _add_numbers(self, line: _Line, entry: JournalEntry, path: str, width: int, wide: bool) -> None:
         """The columns that stand below each other: path, times, tokens."""
-        path = printable(record.path) or "-"
+        path = printable(path) or "-"
         if width >= _NARROW:
             column = _WIDE_PATH if wide else _PATH
             # Where nobody was asked the path is all that there is to know, and no names follow that it would move.
-            most = column if record.requested_model or record.provider else max(column, width // 3)
+            most = column if entry.requested_model or entry.provider else max(column, width // 3)
             line.add(" ", _padded(cut(path, min(most, _MAX_LABEL), self._ellipsis), column))
-        line.add(" ", f"{_span(record.ended - record.started):>5}")
+        line.add(" ", f"{_span(entry.duration / _MICROSECONDS):>5}")
         if wide:
-            ttft = (
-                f"ttft {_span(record.first_content - record.started)}" if record.first_content and record.stream else ""
-            )
+            first = entry.first_content
+            ttft = f"ttft {_span(first / _MICROSECONDS)}" if first and entry.stream else ""
             line.add(" ", ttft, _DIM)
             line.add(" " * (_TTFT - len(ttft)), "")
         if width >= _NARROW:
-            line.add(" ", f"{_tokens(record, wide):>{_WIDE_TOKENS if wide else _TOKENS}}")
+            line.add(" ", f"{_tokens(entry, wide):>{_WIDE_TOKENS if wide else _TOKENS}}")
 
-    def _names(self, record: Record, room: int) -> str:
+    def _names(self, entry: JournalEntry, room: int) -> str:
         """The model that was asked for, and whom that led to, if that is not the same."""
-        requested_model = printable(record.requested_model)
-        if not record.provider:
+        requested_model = printable(entry.requested_model)
+        if not entry.provider:
             return cut(requested_model, room, self._ellipsis)
-        target = printable(f"{record.provider}/{record.model}")
-        if not requested_model or requested_model in (target, record.model):
+        target = printable(f"{entry.provider}/{entry.model}")
+        if not requested_model or requested_model in (target, entry.model):
             return cut(target, room, self._ellipsis)
         most = max(room - cells(requested_model) - len(self._arrow), room // 2)
         target = cut(target, most, self._ellipsis)
         requested_model = cut(requested_model, max(room - cells(target) - len(self._arrow), 0), self._ellipsis)
         return f"{requested_model}{self._arrow}{target}" if len(requested_model) > len(self._ellipsis) else target
 
-    def _facts(self, record: Record, wide: bool) -> Iterable[tuple[str, str, str]]:
+    def _facts(self, entry: JournalEntry, address: str, wide: bool) -> Iterable[tuple[str, str, str]]:
         """What is said if there is room, what is said else, and its colour; what matters most comes first."""
-        cost = _cost(record)
+        cost = _cost(entry)
         if cost:
             yield cost, cost, ""
-        if len(record.attempts) > 1:
-            attempts = f"{len(record.attempts)} attempts"
-            missed = "" if record.failure else _missed(record.attempts, "")
+        if len(entry.calls) > 1:
+            attempts = f"{len(entry.calls)} attempts"
+            missed = "" if entry.failure else _missed(entry.calls, "")
             yield f"{attempts}: {missed}" if missed else attempts, attempts, _YELLOW
-        if record.key:
-            key = printable(record.key)
+        if entry.key:
+            key = printable(entry.key)
             yield f"key {key}", key, _CYAN
-        thread = thread_in(record)
+        thread = thread_in(entry)
         if thread not in ("", MAIN):
             yield thread, "", _DIM
-        if wide and record.address and not _is_near(record.address):
-            yield f"from {printable(record.address)}", "", _DIM
+        if wide and address and not _is_near(address):
+            yield f"from {printable(address)}", "", _DIM
 
 
-def thread_in(record: Record) -> str:
+def thread_in(entry: JournalEntry) -> str:
     """The class of the thread that an exchange is of; "" if nothing is known of who speaks."""
-    facts = record.facts
+    facts = entry.facts
     return class_of(facts).kind if facts.session or facts.client else ""
 
 
-def _in_ascii(record: Record) -> Record:
-    """A record whose names a screen can show that knows no other letters."""
+def is_fault(status: int, failure: str) -> bool:
+    """Whether the operator has to act: the gateway or a provider failed. A refused provider key is no 5xx."""
+    return status >= 500 or failure == _UPSTREAM_AUTH
+
+
+def _in_ascii(entry: JournalEntry, details: LogDetails) -> tuple[JournalEntry, LogDetails]:
+    """An exchange whose names a screen can show that knows no other letters."""
     return replace(
-        record,
-        path=_ascii(record.path[:_MAX_LABEL]),
-        requested_model=_ascii(record.requested_model[:_MAX_LABEL]),
-        model=_ascii(record.model[:_MAX_LABEL]),
-        key=_ascii(record.key[:_MAX_LABEL]),
-        refusal=_ascii(record.refusal[:MAX_FIELD_LENGTH]),
+        entry,
+        requested_model=_ascii(entry.requested_model[:_MAX_LABEL]),
+        model=_ascii(entry.model[:_MAX_LABEL]),
+        key=_ascii(entry.key[:_MAX_LABEL]),
+    ), replace(
+        details,
+        path=_ascii(details.path[:_MAX_LABEL]),
+        refusal=_ascii(details.refusal[:MAX_FIELD_LENGTH]),
     )
 
 
@@ -224,41 +235,42 @@ def _padded(text: str, room: int) -> str:
     return text + " " * (room - cells(text))
 
 
-def _colour_of(record: Record) -> str:
-    if record.is_fault:
+def _colour_of(entry: JournalEntry) -> str:
+    if is_fault(entry.status, entry.failure):
         return _RED
-    return _YELLOW if record.status >= 400 or record.failure else _GREEN
+    return _YELLOW if entry.status >= 400 or entry.failure else _GREEN
 
 
-def _reason_of(record: Record) -> str:
+def _reason_of(entry: JournalEntry, details: LogDetails) -> str:
     """Why an exchange failed: in words if it was refused here, else by its kind and by what became of its calls."""
-    if words := record.advice or record.refusal:
+    if words := details.advice or details.refusal:
         # Two blanks stand between what are fields.
         return " ".join(_sentence(words).split())
-    if not record.failure:
+    if not entry.failure:
         return ""
-    missed = _missed(record.attempts, record.failure)
-    return f"{record.failure}: {missed}" if missed else record.failure
+    missed = _missed(entry.calls, entry.failure)
+    return f"{entry.failure}: {missed}" if missed else entry.failure
 
 
-def _missed(attempts: Iterable[RecordedAttempt], failure: str) -> str:
+def _missed(calls: Iterable[CallEntry], failure: str) -> str:
     """The calls that failed: whom they went to, what they were answered, and of which kind that is if not known."""
     counts: dict[str, int] = {}
-    for attempt in attempts:
-        if attempt.kind in _WELL:
+    for call in calls:
+        if call.kind in _WELL:
             continue
-        words = printable(attempt.provider)
-        if attempt.status >= 400:
-            words += f" answered {attempt.status}" + (f" {attempt.kind}" if attempt.kind != failure else "")
+        words = printable(call.provider)
+        if call.status >= 400:
+            words += f" answered {call.status}" + (f" {call.kind}" if call.kind != failure else "")
         else:
-            words += f" {attempt.kind}"
+            words += f" {call.kind}"
         counts[words] = counts.get(words, 0) + 1
     return ", ".join(words if count == 1 else f"{words} ({count} times)" for words, count in counts.items())
 
 
-def _losses(losses: Sequence[LossLine]) -> list[str]:
+def _losses(losses: Sequence[LossEntry], *, all_losses: bool) -> list[str]:
     """What was lost, by name and fate, each once."""
-    return list(dict.fromkeys(_FATES.get(loss["fate"], "") + loss["feature"] for loss in losses))
+    shown = [loss for loss in losses if all_losses or weight_of(loss.feature) == "changes_response"]
+    return list(dict.fromkeys(_FATES.get(loss.fate, "") + loss.feature for loss in shown))
 
 
 def _as_many(losses: list[str], room: int, ellipsis: str) -> str:
@@ -290,17 +302,17 @@ def _span(seconds: float) -> str:
     return f"{seconds:.1f}s" if seconds < 99.95 else f"{seconds:.0f}s"
 
 
-def _tokens(record: Record, wide: bool) -> str:
-    counted = record.tokens or record.usage
+def _tokens(entry: JournalEntry, wide: bool) -> str:
+    counted = entry.tokens
     if counted is None:
         return "-"
     cached = f"({_count(counted.cache_read)})" if wide and counted.cache_read else ""
-    return f"{'~' if record.estimated else ''}{_count(counted.input)}{cached}+{_count(counted.output)}"
+    return f"{'~' if entry.estimated else ''}{_count(counted.input)}{cached}+{_count(counted.output)}"
 
 
-def _cost(record: Record) -> str:
+def _cost(entry: JournalEntry) -> str:
     """What an exchange cost, as far as that is known; nothing of one that has no price at all."""
-    cost = record.cost
+    cost = entry.cost
     if cost is None or (cost.unpriced and not cost.total):
         return ""
     return f">{least_dollars(cost.total)}" if cost.unpriced else short_dollars(cost.total)
@@ -319,12 +331,7 @@ def _is_near(address: str) -> bool:
     return address.startswith("127.") or address == "::1"
 
 
-_SECOND: list[int | str] = [0, ""]
-
-
-def _clock() -> str:
+@lru_cache(maxsize=64)
+def _clock(second: int) -> str:
     """The time of day. Formatting it costs more than the rest of a line, and a second has many lines."""
-    now = int(time.time())
-    if now != _SECOND[0]:
-        _SECOND[:] = (now, time.strftime("%H:%M:%S", time.localtime(now)))
-    return str(_SECOND[1])
+    return time.strftime("%H:%M:%S", time.localtime(second))

@@ -1,10 +1,11 @@
 """Log writer: lines on their way to a descriptor that may block, written by a thread so that nobody waits for it.
 
-put ─▶ lines that wait, bounded in bytes ─▶ a thread of this process: gathers for 10 ms, writes whole lines
+put ─▶ lines that wait, bounded in bytes ─▶ a thread of this process: gathers for 50 ms, writes whole lines
 
-A reader that does not read blocks the thread and nobody else. What then does not fit is left out and counted, and told
-when it works again. The last share of the room is for what the gateway itself has to say: whoever fills the log with
-refused requests cannot keep that out.
+Before each write the thread calls `gather`, which puts further lines. While there are lines the thread waits by the
+clock, without a wake-up per line; without any it sleeps until the next line. A reader that does not read blocks the
+thread and nobody else. What then does not fit is left out and counted, and told when it works again. The last share
+of the room is for what the gateway itself has to say: whoever fills the log with refused requests cannot keep that out.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TextIO
 from weakref import WeakSet
 
 # Bytes that may wait, and how many of them only the gateway's own events may use.
 _ROOM = 1024 * 1024
 _OWN_ROOM = _ROOM // 4
-# So many lines of a busy gateway are one write.
-_GATHERED = 0.01
+# So many seconds of a busy gateway are one write; what is killed loses at most twice as many.
+_GATHERED = 0.05
 # One write is of whole lines, and of so few bytes that those of several processes do not mix within them.
 _AT_ONCE = 64 * 1024
 _AT_ONCE_SHARED = select.PIPE_BUF if sys.platform != "win32" else 512
@@ -32,11 +34,17 @@ _LAST_MOMENTS = 1.0
 
 
 class LogWriter:
-    """Writes lines to a descriptor. `format_dropped` formats the line that reports dropped lines."""
+    """Writes lines to a descriptor. `format_dropped` formats the line that reports dropped lines.
 
-    def __init__(self, descriptor: int, format_dropped: Callable[[int], bytes]) -> None:
+    The holder of `lock` puts several lines in a row; `is_awake` while the thread will look for lines by itself.
+    """
+
+    def __init__(
+        self, descriptor: int, format_dropped: Callable[[int], bytes], gather: Callable[[], None] = lambda: None
+    ) -> None:
         self._descriptor = descriptor
         self._format_dropped = format_dropped
+        self._gather = gather
         # Called before so many bytes are written, where what is written to is bounded.
         self.make_room: Callable[[int], None] | None = None
         self._at_once = _AT_ONCE if stat.S_ISREG(os.fstat(descriptor).st_mode) else _AT_ONCE_SHARED
@@ -46,7 +54,7 @@ class LogWriter:
     def _begin(self) -> None:
         """Begin with nothing: also in a process that was just forked, where what waits is its parent's to write."""
         # What is collected as garbage while a line is put may have something to log itself.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         # Lines that could not be written since this process began.
         self.dropped = 0
         # Locked while the thread has nothing to do.
@@ -54,25 +62,33 @@ class LogWriter:
         self._bell.acquire()
         self._lines: list[bytes] = []
         self._waiting = 0
-        self._rung = False
+        self.is_awake = False
         self._thread: threading.Thread | None = None
         self._flush_now = self._closed = False
         # What was lost and not told yet, and whether the last write ended within a line.
         self._unreported = 0
         self._torn = False
 
-    def put(self, line: bytes, *, own: bool) -> None:
-        """Have a line written; `own` is said of what the gateway itself has to say. It never waits."""
-        with self._lock:
-            if self._waiting + len(line) > (_ROOM if own else _ROOM - _OWN_ROOM):
-                self.dropped += 1
-                self._unreported += 1
+    def put(self, lines: Iterable[bytes], *, own: bool) -> None:
+        """Have lines written; `own` is said of what the gateway itself has to say. It never waits for a reader."""
+        room = _ROOM if own else _ROOM - _OWN_ROOM
+        with self.lock:
+            for line in lines:
+                if self._waiting + len(line) > room:
+                    self.dropped += 1
+                    self._unreported += 1
+                else:
+                    self._lines.append(line)
+                    self._waiting += len(line)
+            if not self.is_awake and self._lines:
+                self.wake()
+
+    def wake(self) -> None:
+        """Have the thread look for lines."""
+        with self.lock:
+            if self.is_awake:
                 return
-            self._lines.append(line)
-            self._waiting += len(line)
-            if self._rung:
-                return
-            self._rung = True
+            self.is_awake = True
             if self._thread is None:
                 # Here and not before: a process that is forked has none of its parent's threads.
                 self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -85,38 +101,46 @@ class LogWriter:
         end = time.monotonic() + _LAST_MOMENTS
         while self._waiting and time.monotonic() < end:
             time.sleep(0.002)
-        with self._lock:
+        with self.lock:
             self._closed = True
-            if self._thread is not None and not self._rung:
-                self._rung = True
-                self._bell.release()
+            if self._thread is not None:
+                self.wake()
 
     def _run(self) -> None:
-        while True:
-            self._bell.acquire()
-            if not self._flush_now:
-                time.sleep(_GATHERED)
-            with self._lock:
-                lines, self._lines = self._lines, []
-                self._rung = False
-            for piece in _pieces(lines, self._at_once):
-                missing = self._write(piece)
-                with self._lock:
-                    self._waiting -= len(piece)
-                    self.dropped += missing
-                    self._unreported += missing
-            self._report_dropped()
-            with self._lock:
-                if self._closed and not self._rung:
-                    self._thread = None
-                    return
+        try:
+            while not self._closed or self.is_awake:
+                self._bell.acquire()
+                while lines := self._gathered():
+                    for piece in _pieces(lines, self._at_once):
+                        missing = self._write(piece)
+                        with self.lock:
+                            self._waiting -= len(piece)
+                            self.dropped += missing
+                            self._unreported += missing
+                    self._report_dropped()
+                # Exchanges that ended before `is_awake` was false.
+                self._gather()
+        finally:
+            with self.lock:
+                self._thread = None
+                self.is_awake = False
+
+    def _gathered(self) -> list[bytes]:
+        """The lines of a while; without any the thread is not awake any more."""
+        if not self._flush_now:
+            time.sleep(_GATHERED)
+        self._gather()
+        with self.lock:
+            lines, self._lines = self._lines, []
+            self.is_awake = bool(lines)
+        return lines
 
     def _report_dropped(self) -> None:
         """Say how many lines are missing, now that it works again."""
-        with self._lock:
+        with self.lock:
             unreported = self._unreported
         if unreported and not self._write(self._format_dropped(unreported)):
-            with self._lock:
+            with self.lock:
                 self._unreported -= unreported
 
     def _write(self, piece: bytes) -> int:
@@ -137,6 +161,27 @@ class LogWriter:
             # What is written next must not go on within a line.
             self._torn = bool(rest)
         return 0
+
+
+class StreamWriter:
+    """Writes lines to a stream without a descriptor, which cannot block: at once, with the interface of `LogWriter`."""
+
+    dropped = 0
+    is_awake = False
+    make_room: Callable[[int], None] | None = None
+
+    def __init__(self, out: TextIO, gather: Callable[[], None]) -> None:
+        self._out = out
+        self.wake = gather
+        self.lock = threading.RLock()
+
+    def put(self, lines: Iterable[bytes], *, own: bool) -> None:
+        """Write lines."""
+        for line in lines:
+            self._out.write(line.decode())
+
+    def close(self) -> None:
+        """Nothing waits."""
 
 
 def _pieces(lines: list[bytes], limit: int) -> Iterator[bytes]:

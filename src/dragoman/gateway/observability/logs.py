@@ -9,28 +9,38 @@ import os
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import TextIO
 
 from dragoman.errors import WireError
-from dragoman.gateway.observability.log_columns import MAX_FIELD_LENGTH, LogColumns, thread_in
-from dragoman.gateway.observability.log_writer import LogWriter
-from dragoman.gateway.observability.record import Record, RecordedAttempt
+from dragoman.gateway.observability.log_columns import MAX_FIELD_LENGTH, LogColumns, is_fault
+from dragoman.gateway.observability.log_writer import LogWriter, StreamWriter
+from dragoman.gateway.observability.record import LogDetails
+from dragoman.model.features import weight_of
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import NANO, in_units
-from dragoman.records.journal_entry import CandidateEntry, CostBreakdown
+from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, JournalEntry
+from dragoman.sessions.classes import class_of
 from dragoman.terminal import Screen, descriptor_of, screen_of
-from dragoman.translate import changes_in
 from dragoman.wire.json import encode
 
 _MAX_LABEL = 120
 _DELETE = b"\x7f"
 _MICROSECONDS = 1_000_000
+# Exchanges that may wait to be logged; how many the thread takes at a time, and the seconds between them.
+MAX_ENDED = 1024
+_AT_ONCE = 32
+_PAUSE = 0.001
 
 
 class Log:
-    """Writes to one stream, as text or as JSON, and never waits for whoever reads it."""
+    """Writes to one stream, as text or as JSON, and never waits for whoever reads it.
+
+    Exchanges are logged and counted in batches, in their order, by the writer's thread, or before a scrape; an event
+    stands behind the exchanges that ended before it.
+    """
 
     def __init__(
         self,
@@ -41,141 +51,174 @@ class Log:
         screen: Screen | None = None,
         all_losses: bool = False,
     ) -> None:
-        self._out = out or sys.stderr
-        self._json = not self._out.isatty() if json is None else json
+        out = out or sys.stderr
+        self._json = not out.isatty() if json is None else json
         self._quiet = quiet
-        columns = LogColumns(screen or screen_of(self._out, os.environ), all_losses=all_losses)
-        self._line: Callable[[Record], str] = self._as_json if self._json else columns.exchange
+        columns = LogColumns(screen or screen_of(out, os.environ), all_losses=all_losses)
+        self._line: Callable[[JournalEntry, LogDetails], str] = _as_json if self._json else columns.exchange
         self._event: Callable[[str, str, JsonObject], str] = _json_event if self._json else columns.event
-        descriptor = descriptor_of(self._out)
-        # None where lines go to a stream without a descriptor, which cannot block.
-        self._writer = (
-            LogWriter(descriptor, partial(_dropped_lines_event, self._event)) if descriptor is not None else None
+        # What has ended and is neither logged nor counted yet, and what counts it.
+        self._ended: deque[tuple[JournalEntry, LogDetails]] = deque()
+        self.count: Callable[[JournalEntry], None] = lambda _: None
+        self._is_flushing = False
+        descriptor = descriptor_of(out)
+        self._writer: LogWriter | StreamWriter = (
+            StreamWriter(out, self.flush)
+            if descriptor is None
+            else LogWriter(descriptor, partial(_dropped_lines_event, self._event), self._flush_slowly)
         )
 
     @property
     def lines_dropped(self) -> int:
         """Number of lines that were not written."""
-        return self._writer.dropped if self._writer is not None else 0
+        return self._writer.dropped
 
-    def exchange(self, record: Record) -> None:
-        """Tell one exchange; of those that are refused at the door somebody must hear in any case."""
-        if record.at_door or not self._quiet:
-            self._write(self._line(record), own=False)
+    def exchange(self, entry: JournalEntry, details: LogDetails) -> None:
+        """Have an exchange logged and counted, 100 ms later at most."""
+        self._ended.append((entry, details))
+        if not self._writer.is_awake:
+            self._writer.wake()
+        elif len(self._ended) >= MAX_ENDED:
+            # The thread waits for a reader.
+            self.flush()
+
+    def flush(self, most: int = MAX_ENDED) -> None:
+        """Log and count the first exchanges that have ended."""
+        with self._writer.lock:
+            if self._is_flushing:
+                # What is collected as garbage meanwhile has something to log.
+                return
+            self._is_flushing = True
+            lines: list[bytes] = []
+            try:
+                for _ in range(min(len(self._ended), most)):
+                    entry, details = self._ended.popleft()
+                    # A request that is refused at the door is logged in any case.
+                    if details.at_door or not self._quiet:
+                        lines.append(_encode_line(self._line(entry, details)))
+                    self.count(entry)
+            finally:
+                self._is_flushing = False
+                self._writer.put(lines, own=False)
+
+    def _flush_slowly(self) -> None:
+        """Do so in the writer's thread, with pauses: the event loop needs the interpreter."""
+        while self._ended:
+            self.flush(_AT_ONCE)
+            time.sleep(_PAUSE)
 
     def event(self, level: str, message: str, **fields: JsonValue) -> None:
         """Tell what the gateway itself does."""
-        self._write(self._event(level, message, fields), own=True)
+        self._put_event(self._event(level, message, fields))
 
     def report(self, level: str, message: str, words: str, **fields: JsonValue) -> None:
         """Tell what the gateway itself does: by fields where programs read it, in words where people do."""
-        self._write(self._event(level, message, fields) if self._json else self._event(level, words, {}), own=True)
+        self._put_event(self._event(level, message, fields) if self._json else self._event(level, words, {}))
+
+    def _put_event(self, line: str) -> None:
+        with self._writer.lock:
+            self.flush()
+            self._writer.put((_encode_line(line),), own=True)
 
     def bound(self, make_room: Callable[[int], None]) -> None:
         """Have somebody make room before anything is written."""
-        if self._writer is not None:
-            self._writer.make_room = make_room
+        self._writer.make_room = make_room
 
     def close(self) -> None:
         """Give what waits a moment to be written, before the process ends."""
-        if self._writer is not None:
-            self._writer.close()
+        self.flush()
+        self._writer.close()
 
-    def _write(self, line: str, *, own: bool) -> None:
-        if self._writer is not None:
-            self._writer.put(_encode_line(line), own=own)
-        else:
-            self._out.write(line + "\n")
 
-    def _as_json(self, record: Record) -> str:
-        usage, breakdown = record.usage, record.cost
-        cost = None if breakdown is None else _dollars(breakdown)
-        changes = len(changes_in(record.losses))
-        line: JsonObject = {
-            "time": _now(),
-            "level": "error" if record.is_fault else "info",
-            "event": "exchange",
-            "id": record.id,
-            "address": record.address,
-            "key": record.key,
-            "client_protocol": record.client_protocol,
-            # Of what is refused at the door the path is all that there is to know.
-            "path": record.path[: MAX_FIELD_LENGTH if record.at_door else _MAX_LABEL],
-            "requested_model": record.requested_model[:_MAX_LABEL],
-            "provider": record.provider,
-            "model": record.model[:_MAX_LABEL],
-            "provider_protocol": record.provider_protocol,
-            "stream": record.stream,
-            "status": record.status,
-            "duration": round(record.ended - record.started, 4),
-            "attempt_count": len(record.attempts),
-            "losses": changes,
-        }
-        if len(record.losses) > changes:
-            line["bookkeeping_losses"] = len(record.losses) - changes
-        if record.route:
-            line["route"], line["policy"], line["reason"] = record.route[:_MAX_LABEL], record.policy, record.reason
-            line["attempts"] = [_attempt_as_json(attempt, breakdown, cost) for attempt in record.attempts]
-        if record.candidates:
-            line["candidates"] = [_candidate_as_json(each) for each in record.candidates]
-            if record.candidates_more:
-                line["candidates_more"] = record.candidates_more
-        if record.queue_full:
-            line["queue_full"] = [target[:_MAX_LABEL] for target in record.queue_full]
-        if record.first_content:
-            line["time_to_first_token"] = round(record.first_content - record.started, 4)
-        if (tokens := record.tokens) is not None:
-            line["input"], line["output"], line["cache_read"] = tokens.input, tokens.output, tokens.cache_read
-        elif usage is not None:
-            line["input"], line["output"] = usage.input, usage.output
-            line["cache_read"] = usage.cache_read or 0
-        if record.estimated:
-            line["estimated"] = True
-        if breakdown is not None:
-            line["cost"] = cost
-            if breakdown.unpriced:
-                line["unpriced"] = list(breakdown.unpriced)
-            if breakdown.reported is not None:
-                line["reported_cost"] = in_units(breakdown.reported, NANO)
-        if record.program:
-            line["client"] = record.program
-        if record.launch:
-            line["launch"] = record.launch
-        if record.facts.session:
-            line["session"] = record.facts.session
-        if thread := thread_in(record):
-            line["thread"] = thread
-        if record.failure:
-            line["failure"] = record.failure
-        if record.refusal:
-            line["refusal"] = record.refusal[:MAX_FIELD_LENGTH]
-        if record.advice:
-            line["advice"] = record.advice[:MAX_FIELD_LENGTH]
-        if record.provider_request_id:
-            line["provider_request_id"] = record.provider_request_id
-        return _json_line(line)
+def _as_json(entry: JournalEntry, details: LogDetails) -> str:
+    breakdown, tokens, facts, losses = entry.cost, entry.tokens, entry.facts, entry.losses
+    status, failure, calls = entry.status, entry.failure, entry.calls
+    cost = None if breakdown is None else _dollars(breakdown)
+    changes = 0
+    for loss in losses:
+        changes += weight_of(loss.feature) != "bookkeeping"
+    line: JsonObject = {
+        "time": _instant((entry.time + entry.duration) // _MICROSECONDS),
+        "level": "error" if is_fault(status, failure) else "info",
+        "event": "exchange",
+        "id": entry.id,
+        "address": details.address,
+        "key": entry.key,
+        "client_protocol": entry.client_protocol,
+        # Of what is refused at the door the path is all that there is to know.
+        "path": details.path[: MAX_FIELD_LENGTH if details.at_door else _MAX_LABEL],
+        "requested_model": entry.requested_model[:_MAX_LABEL],
+        "provider": entry.provider,
+        "model": entry.model[:_MAX_LABEL],
+        "provider_protocol": entry.provider_protocol,
+        "stream": entry.stream,
+        "status": status,
+        "duration": round(entry.duration / _MICROSECONDS, 4),
+        "attempt_count": len(calls),
+        "losses": changes,
+    }
+    if len(losses) > changes:
+        line["bookkeeping_losses"] = len(losses) - changes
+    if entry.route:
+        line["route"], line["policy"], line["reason"] = entry.route[:_MAX_LABEL], entry.policy, entry.reason
+        line["attempts"] = [_attempt_as_json(call, breakdown, cost) for call in calls]
+    if entry.candidates:
+        line["candidates"] = [_candidate_as_json(each) for each in entry.candidates]
+        if entry.candidates_more:
+            line["candidates_more"] = entry.candidates_more
+    if entry.queue_full:
+        line["queue_full"] = [target[:_MAX_LABEL] for target in entry.queue_full]
+    if entry.first_content:
+        line["time_to_first_token"] = round(entry.first_content / _MICROSECONDS, 4)
+    if tokens is not None:
+        line["input"], line["output"], line["cache_read"] = tokens.input, tokens.output, tokens.cache_read
+    if entry.estimated:
+        line["estimated"] = True
+    if breakdown is not None:
+        line["cost"] = cost
+        if breakdown.unpriced:
+            line["unpriced"] = list(breakdown.unpriced)
+        if breakdown.reported is not None:
+            line["reported_cost"] = in_units(breakdown.reported, NANO)
+    if entry.program:
+        line["client"] = entry.program
+    if entry.launch:
+        line["launch"] = entry.launch
+    if facts.session:
+        line["session"] = facts.session
+    if facts.session or facts.client:
+        line["thread"] = class_of(facts).kind
+    if failure:
+        line["failure"] = failure
+    if details.refusal:
+        line["refusal"] = details.refusal[:MAX_FIELD_LENGTH]
+    if details.advice:
+        line["advice"] = details.advice[:MAX_FIELD_LENGTH]
+    if entry.provider_request_id:
+        line["provider_request_id"] = entry.provider_request_id
+    return _json_line(line)
 
 
 def _dollars(breakdown: CostBreakdown) -> str | None:
     """The cost in dollars, exact; None if no part of it has a price."""
-    return None if breakdown.known_total is None else in_units(breakdown.known_total, NANO)
+    total = breakdown.total
+    return None if breakdown.unpriced and not total else in_units(total, NANO)
 
 
-def _attempt_as_json(attempt: RecordedAttempt, breakdown: CostBreakdown | None, cost: str | None) -> JsonValue:
+def _attempt_as_json(call: CallEntry, breakdown: CostBreakdown | None, cost: str | None) -> JsonValue:
     """One of the calls that were made for an exchange, and what became of it; `cost` is the total of `breakdown`."""
     fields: JsonObject = {
-        "target": f"{attempt.provider}/{attempt.model[:_MAX_LABEL]}",
-        "kind": attempt.kind,
-        "status": attempt.status,
-        "duration": round(max(attempt.ended - attempt.started, 0.0), 4),
+        "target": f"{call.provider}/{call.model[:_MAX_LABEL]}",
+        "kind": call.kind,
+        "status": call.status,
+        "duration": round(max(call.ended - call.started, 0) / _MICROSECONDS, 4),
     }
-    counted = attempt.tokens or attempt.usage
-    if counted is not None:
-        fields["input"], fields["output"] = counted.input, counted.output
-    if attempt.cost is not None:
+    if call.tokens is not None:
+        fields["input"], fields["output"] = call.tokens.input, call.tokens.output
+    if call.cost is not None:
         # Of most exchanges there is one call, which cost what the exchange did.
-        fields["cost"] = cost if attempt.cost is breakdown else _dollars(attempt.cost)
-    if attempt.maybe_billed:
+        fields["cost"] = cost if call.cost is breakdown else _dollars(call.cost)
+    if call.maybe_billed:
         fields["maybe_billed"] = True
     return fields
 
@@ -197,7 +240,7 @@ def _candidate_as_json(candidate: CandidateEntry) -> JsonValue:
 
 
 def _json_event(level: str, message: str, fields: JsonObject) -> str:
-    return _json_line({"time": _now(), "level": level, "event": message, **_cut(fields)})
+    return _json_line({"time": _instant(int(time.time())), "level": level, "event": message, **_cut(fields)})
 
 
 def _dropped_lines_event(event: Callable[[str, str, JsonObject], str], lines: int) -> bytes:
@@ -245,12 +288,7 @@ def _cut(fields: JsonObject) -> JsonObject:
     return {name: value[:MAX_FIELD_LENGTH] if isinstance(value, str) else value for name, value in fields.items()}
 
 
-_SECOND: list[int | str] = [0, ""]
-
-
-def _now() -> str:
-    """The time. Formatting it costs more than the rest of a line, and a second has many lines."""
-    now = int(time.time())
-    if now != _SECOND[0]:
-        _SECOND[:] = (now, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)))
-    return str(_SECOND[1])
+@lru_cache(maxsize=64)
+def _instant(second: int) -> str:
+    """A time. Formatting it costs more than the rest of a line, and a second has many lines."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))

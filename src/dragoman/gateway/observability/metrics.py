@@ -1,12 +1,13 @@
 """Metrics: counters in memory; `prometheus.py` writes them when somebody asks.
 
 One cell per route and outcome, so that an exchange costs one look-up; everything is added up at the scrape. Exchanges
-are counted some at a time, which takes less than each by itself, or when somebody asks. Names from outside are labels
+are counted as the log gets to them (`logs.py`), in its thread, or before a scrape. Names from outside are labels
 only while there are few of them: beyond a limit they count as `other`.
 """
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from operator import add
@@ -16,12 +17,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.gateway.admission import Load
-from dragoman.gateway.observability.launch_counters import LaunchCounters
-from dragoman.gateway.observability.log_columns import thread_in
+from dragoman.gateway.observability.launch_counters import LaunchCounters, WorkerLaunchCount
 from dragoman.gateway.observability.logs import Log
-from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.usage_recorder import RecordingStatus
+from dragoman.records.journal_entry import CostBreakdown, JournalEntry
+from dragoman.records.rows import is_unpriced
 from dragoman.routing.health_state import HealthLevel
+from dragoman.sessions.classes import class_of
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _MODELS_LIMIT = 200
@@ -30,12 +32,9 @@ _TARGETS_LIMIT = 200
 _CELLS_LIMIT = 5000
 _LABEL_LENGTH = 120
 OTHER = "other"
+_MICROSECONDS = 1_000_000
 # Statuses of names that their provider does not know: those are not worth a label.
 _UNKNOWN = frozenset({400, 404})
-# Exchanges that are counted at a time. What may be as large as an answer is not held on to until then, nor is what may
-# be as large as a large request: names.
-_TOGETHER = 32
-_LARGE = 64 * 1024
 # More than any exchange takes; a provider may report anything.
 _MAX_TOKENS = 1 << 40
 # From the best to the worst.
@@ -61,6 +60,10 @@ class Histogram(Struct):
         self.counts[bisect_left(DURATIONS, value)] += 1
         self.total += value
 
+    def copy(self) -> Histogram:
+        """The same, as of now."""
+        return Histogram(list(self.counts), self.total)
+
 
 class MetricCell(Struct):
     """What was counted of one route and outcome."""
@@ -78,6 +81,10 @@ class MetricCell(Struct):
     cost: int = 0
     unpriced: int = 0
     estimated: int = 0
+
+    def copy(self) -> MetricCell:
+        """The same, as of now."""
+        return replace(self, duration=self.duration.copy(), time_to_first_token=self.time_to_first_token.copy())
 
 
 class Snapshot(Struct):
@@ -115,8 +122,8 @@ class Metrics:
     """The counters of one process."""
 
     def __init__(self) -> None:
-        # What has ended and is not counted yet.
-        self._ended: list[Record] = []
+        # Held while something is counted, or read.
+        self._lock = threading.RLock()
         self._cells: dict[tuple[str, str, str, str, int], MetricCell] = {}
         self._losses: dict[tuple[str, str, str, str], int] = {}
         self._failures: dict[tuple[str, str, str], int] = {}
@@ -127,12 +134,13 @@ class Metrics:
         self._exports: dict[str, int] = {}
         self._reported_costs: dict[str, int] = {}
         self._cost_discrepancies: dict[str, int] = {}
+        self._unpriced = 0
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
         # What launches came to: no counters, but of this process, and gathered as they are.
-        self.launches = LaunchCounters()
+        self._launches = LaunchCounters()
         self.in_flight = 0
-        # Where what was left out of the log is counted.
+        # What has exchanges counted, and counts what was left out of it.
         self.log: Log | None = None
         # What became of what was written down.
         self.recorded: Callable[[], RecordingStatus | None] = lambda: None
@@ -144,64 +152,60 @@ class Metrics:
         # Whether the name of a target may be told; those of others are counted together.
         self.may_name: Callable[[str], bool] = lambda _: True
 
-    def count(self, record: Record) -> None:
+    def count(self, entry: JournalEntry) -> None:
         """Count one exchange that has ended."""
-        for attempt in record.attempts:
-            # What is asked beside conversations has no kind.
-            called = (attempt.provider, attempt.kind or OTHER)
-            self._attempts[called] = self._attempts.get(called, 0) + 1
-        for loss in record.losses:
-            named = (record.client_protocol, record.provider_protocol, loss["feature"], loss["fate"])
-            self._losses[named] = self._losses.get(named, 0) + 1
-        if record.usage is not None and record.tokens is None:
-            self._add(record)
-            return
-        self._ended.append(replace(record, attempts=(), losses=(), usage=None))
-        if len(self._ended) >= _TOGETHER or record.size > _LARGE:
-            self._catch_up()
+        with self._lock:
+            client_protocol, provider, provider_protocol = (
+                entry.client_protocol,
+                entry.provider,
+                entry.provider_protocol,
+            )
+            provider, model, cost, facts = entry.provider, entry.model, entry.cost, entry.facts
+            for call in entry.calls:
+                # What is asked beside conversations has no kind.
+                called = (call.provider, call.kind or OTHER)
+                self._attempts[called] = self._attempts.get(called, 0) + 1
+            for loss in entry.losses:
+                named = (client_protocol, provider_protocol, loss.feature, loss.fate)
+                self._losses[named] = self._losses.get(named, 0) + 1
+            if (provider, model) not in self._models:
+                model = self._bounded(entry)
+            key = (client_protocol, provider, provider_protocol, model, entry.status)
+            cell = self._cells.get(key) or self._new_cell(key)
+            cell.requests += 1
+            cell.duration.add(entry.duration / _MICROSECONDS)
+            if entry.first_content:
+                cell.time_to_first_token.add(entry.first_content / _MICROSECONDS)
+            if (tokens := entry.tokens) is not None:
+                counts = [tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.thinking]
+                if min(counts) < 0 or max(counts) > _MAX_TOKENS:
+                    # Counters never go down.
+                    counts = [min(max(0, count), _MAX_TOKENS) for count in counts]
+                cell.tokens = list(map(add, cell.tokens, counts))
+            if cost is not None:
+                cell.cost += cost.total
+                cell.unpriced += bool(cost.unpriced)
+                if cost.reported is not None:
+                    self._count_reported_cost(provider, cost, cost.reported)
+            cell.estimated += entry.estimated
+            if entry.kind:
+                self._unpriced += is_unpriced(entry)
+            if entry.failure:
+                failed = (client_protocol, provider, entry.failure)
+                self._failures[failed] = self._failures.get(failed, 0) + 1
+            if facts.session or facts.client:
+                # Words of clients are no labels.
+                labels = (facts.client, class_of(facts).kind.partition(":")[0])
+                self._threads[labels] = self._threads.get(labels, 0) + 1
+            if entry.launch:
+                self._launches.count(entry)
 
-    def _catch_up(self) -> None:
-        ended, self._ended = self._ended, []
-        for record in ended:
-            self._add(record)
-
-    def _add(self, record: Record) -> None:
-        model = self._bounded(record)
-        key = (record.client_protocol, record.provider, record.provider_protocol, model, record.status)
-        cell = self._cells.get(key) or self._new_cell(key)
-        cell.requests += 1
-        cell.duration.add(record.ended - record.started)
-        if record.first_content:
-            cell.time_to_first_token.add(record.first_content - record.started)
-        if (tokens := record.tokens) is not None:
-            # Whoever accounted for them saw to it that they can be.
-            counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.thinking)
-            cell.tokens = list(map(add, cell.tokens, counts))
-        elif (usage := record.usage) is not None:
-            reported = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.thinking)
-            # Counters never go down.
-            counted = [min(max(0, count or 0), _MAX_TOKENS) for count in reported]
-            cell.tokens = list(map(add, cell.tokens, counted))
-        if (cost := record.cost) is not None:
-            cell.cost += cost.total
-            cell.unpriced += bool(cost.unpriced)
-            if cost.reported is not None:
-                self._count_reported_cost(record, cost.reported)
-        cell.estimated += record.estimated
-        if record.failure:
-            failed = (record.client_protocol, record.provider, record.failure)
-            self._failures[failed] = self._failures.get(failed, 0) + 1
-        if thread := thread_in(record):
-            # Words of clients are no labels.
-            labels = (record.facts.client, thread.partition(":")[0])
-            self._threads[labels] = self._threads.get(labels, 0) + 1
-
-    def _count_reported_cost(self, record: Record, reported: int) -> None:
+    def _count_reported_cost(self, provider: str, cost: CostBreakdown, reported: int) -> None:
         """Count what a provider says that it cost, and what that is beyond ours, where ours is known."""
-        name, cost = record.provider, record.cost
-        self._reported_costs[name] = self._reported_costs.get(name, 0) + reported
-        if cost is not None and not cost.unpriced:
-            self._cost_discrepancies[name] = self._cost_discrepancies.get(name, 0) + reported - cost.total
+        self._reported_costs[provider] = self._reported_costs.get(provider, 0) + reported
+        if not cost.unpriced:
+            difference = self._cost_discrepancies.get(provider, 0) + reported - cost.total
+            self._cost_discrepancies[provider] = difference
 
     def record_health_check(self, provider: str, result: str, now: float) -> None:
         """Count a check of a provider, and keep what it found."""
@@ -227,29 +231,39 @@ class Metrics:
         )
         return self._cells.setdefault(key, cell)
 
+    def launch_count(self, key: str, name: str) -> WorkerLaunchCount:
+        """What was counted of a launch under a key; nothing of one that is not known."""
+        if self.log is not None:
+            self.log.flush()
+        with self._lock:
+            return self._launches.count_of(key, name)
+
     def snapshot(self) -> Snapshot:
         """The state of the counters."""
-        self._catch_up()
-        health, unnamed = self._labelled(self.levels())
-        return Snapshot(
-            cells=list(self._cells.values()),
-            losses=[(*key, count) for key, count in self._losses.items()],
-            failures=[(*key, count) for key, count in self._failures.items()],
-            in_flight=self.in_flight,
-            log_lines_dropped=self.log.lines_dropped if self.log is not None else 0,
-            loads=self.loads(),
-            attempts=[(*key, count) for key, count in self._attempts.items()],
-            target_health=health,
-            unnamed=unnamed,
-            keys_in_cooldown=self.keys_in_cooldown(),
-            health_checks=[(*key, count) for key, count in self._health_checks.items()],
-            last_health_checks=dict(self._last_health_checks),
-            telemetry_exports=dict(self._exports),
-            recorded=self.recorded(),
-            reported_costs=list(self._reported_costs.items()),
-            cost_discrepancies=list(self._cost_discrepancies.items()),
-            threads=[(*key, count) for key, count in self._threads.items()],
-        )
+        if self.log is not None:
+            self.log.flush()
+        recorded = self.recorded()
+        with self._lock:
+            health, unnamed = self._labelled(self.levels())
+            return Snapshot(
+                cells=[cell.copy() for cell in self._cells.values()],
+                losses=[(*key, count) for key, count in self._losses.items()],
+                failures=[(*key, count) for key, count in self._failures.items()],
+                in_flight=self.in_flight,
+                log_lines_dropped=self.log.lines_dropped if self.log is not None else 0,
+                loads=self.loads(),
+                attempts=[(*key, count) for key, count in self._attempts.items()],
+                target_health=health,
+                unnamed=unnamed,
+                keys_in_cooldown=self.keys_in_cooldown(),
+                health_checks=[(*key, count) for key, count in self._health_checks.items()],
+                last_health_checks=dict(self._last_health_checks),
+                telemetry_exports=dict(self._exports),
+                recorded=None if recorded is None else replace(recorded, unpriced=self._unpriced),
+                reported_costs=list(self._reported_costs.items()),
+                cost_discrepancies=list(self._cost_discrepancies.items()),
+                threads=[(*key, count) for key, count in self._threads.items()],
+            )
 
     def _labelled(self, levels: Mapping[str, HealthLevel]) -> tuple[dict[str, HealthLevel], dict[HealthLevel, int]]:
         """How targets stand by their labels, and how many do for which there is none: clients may make names up."""
@@ -265,16 +279,13 @@ class Metrics:
             labelled[label] = worse(labelled.get(label), level)
         return labelled, unnamed
 
-    def _bounded(self, record: Record) -> str:
+    def _bounded(self, entry: JournalEntry) -> str:
         """The label for a model; what would be shown alike is the same label, so that no series stands there twice."""
-        provider, model = record.provider, record.model
-        if (provider, model) in self._models:
-            return model
-        model = printable(model)
+        provider, model = entry.provider, printable(entry.model)
         if (provider, model) in self._models:
             return model
         full = len(self._models) >= _MODELS_LIMIT
-        if full or record.status in _UNKNOWN or not self.may_name(f"{provider}/{record.model}"):
+        if full or entry.status in _UNKNOWN or not self.may_name(f"{provider}/{entry.model}"):
             return OTHER if model else ""
         self._models.add((provider, model))
         return model

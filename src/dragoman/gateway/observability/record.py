@@ -1,4 +1,4 @@
-"""Record: what is known of one exchange; the log line and the counters are made from it."""
+"""Record: what is known of one exchange while it runs; its entry is made of it once, when all is known."""
 
 from __future__ import annotations
 
@@ -6,40 +6,14 @@ from typing import TypedDict
 
 from msgspec import Struct
 
-from dragoman.model.failure import FailureKind
 from dragoman.model.response import Usage
-from dragoman.records.journal_entry import CONVERSATION, CandidateEntry, CostBreakdown, TokenCounts
+from dragoman.records.journal_entry import CONVERSATION, CallEntry, CandidateEntry, CostBreakdown, TokenCounts
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.translate import LossLine
 
 
-class RecordedAttempt(Struct, frozen=True):
-    """One call to a provider: when it was made, and the status of the answer, 0 if there was none."""
-
-    provider: str
-    model: str
-    protocol: str
-    started: float
-    status: int = 0
-    provider_request_id: str = ""
-    # What became of it (`routing/attempt_outcome.py`), once it has ended; "" while it runs.
-    kind: str = ""
-    ended: float = 0.0
-    # The first content that it gave, and what it says that it cost.
-    first_content: float = 0.0
-    usage: Usage | None = None
-    # Which of the provider's keys it was made with, by its place among them; -1 is none of them.
-    key: int = -1
-    # Whether the provider may have worked for it, though nothing of that was heard.
-    maybe_billed: bool = False
-    # The usage as it is accounted for, whether it was counted here for want of one, and what it cost.
-    tokens: TokenCounts | None = None
-    estimated: bool = False
-    cost: CostBreakdown | None = None
-
-
-class Record(Struct, frozen=True):
-    """One exchange. It grows by replacement (`RecordBuilder`); nothing here was said by the user or by the model."""
+class Record(Struct):
+    """One exchange. Only its `RecordBuilder` changes it; nothing here was said by the user or by the model."""
 
     id: str
     client_protocol: str
@@ -68,7 +42,8 @@ class Record(Struct, frozen=True):
     candidates: tuple[CandidateEntry, ...] = ()
     candidates_more: int | None = None
     stream: bool = False
-    attempts: tuple[RecordedAttempt, ...] = ()
+    # Calls to providers that have ended.
+    attempts: tuple[CallEntry, ...] = ()
     # Targets that had no place for a call, in time or at all: nobody was asked there.
     queue_full: tuple[str, ...] = ()
     status: int = 0
@@ -102,16 +77,6 @@ class Record(Struct, frozen=True):
     trace: str = ""
     trace_state: str = ""
 
-    @property
-    def is_fault(self) -> bool:
-        """Whether the operator has to act: the gateway or a provider failed. A refused provider key is no 5xx."""
-        return self.status >= 500 or self.failure == FailureKind.UPSTREAM_AUTH.value
-
-    @property
-    def provider_request_id(self) -> str:
-        """What the last provider calls the exchange."""
-        return self.attempts[-1].provider_request_id if self.attempts else ""
-
 
 class RecordChanges(TypedDict, total=False):
     """Changes of a record's fields, as keyword arguments (`RecordBuilder.update`). Its keys are those that change."""
@@ -131,7 +96,7 @@ class RecordChanges(TypedDict, total=False):
     candidates: tuple[CandidateEntry, ...]
     candidates_more: int | None
     stream: bool
-    attempts: tuple[RecordedAttempt, ...]
+    attempts: tuple[CallEntry, ...]
     queue_full: tuple[str, ...]
     status: int
     first_content: float
@@ -151,3 +116,13 @@ class RecordChanges(TypedDict, total=False):
     facts: ExchangeFacts
     trace: str
     trace_state: str
+
+
+class LogDetails(Struct, frozen=True, gc=False):
+    """What only the log tells of an exchange, beside its entry: address, path and refusal in full, and advice."""
+
+    address: str = ""
+    path: str = ""
+    refusal: str = ""
+    advice: str = ""
+    at_door: bool = False

@@ -1,4 +1,4 @@
-"""Account: the record of one exchange while it grows, and the one place where it is settled (decision 23)."""
+"""Record builder: changes the record of one exchange while it runs, and finalizes it once (decision 23)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Callable
 from typing import Unpack
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dragoman.gateway.observability.record import Record, RecordChanges
 
 
 class RecordBuilder(Struct, eq=False):
-    """Holds the present record. Once it is settled nothing changes it any more, whatever happens to the connection."""
+    """Holds the record. Once it is finalized nothing changes it any more, whatever happens to the connection."""
 
     record: Record
     _clock: Callable[[], float]
-    # None once it is settled.
+    # None once it is finalized.
     _finish: Callable[[Record], None] | None
-    # Told once it is settled and written down, and nothing of it was sent yet.
+    # Told once it is finalized and written down, and nothing of it was sent yet.
     on_finalized: Callable[[], None] | None = None
 
     @property
@@ -29,12 +28,9 @@ class RecordBuilder(Struct, eq=False):
     def update(self, **changes: Unpack[RecordChanges]) -> None:
         """Know more of the exchange."""
         if self._finish is not None:
-            self.record = replace(self.record, **changes)
-
-    def adopt(self, record: Record) -> None:
-        """Know what another account of the same exchange came to."""
-        if self._finish is not None:
-            self.record = record
+            record = self.record
+            for name, value in changes.items():
+                setattr(record, name, value)
 
     def finalize(self, **changes: Unpack[RecordChanges]) -> None:
         """Say that all is known, before the client knows its answer complete; only the first time counts."""
@@ -42,9 +38,12 @@ class RecordBuilder(Struct, eq=False):
         if finish is None:
             return
         self._finish = None
-        if "status" not in changes:
-            changes["status"] = self.record.status or 500  # Only an error of our own leaves none behind.
-        self.record = replace(self.record, ended=self._clock(), **changes)
-        finish(self.record)
+        record = self.record
+        for name, value in changes.items():
+            setattr(record, name, value)
+        if not record.status:
+            record.status = 500  # Only an error of our own leaves none behind.
+        record.ended = self._clock()
+        finish(record)
         if self.on_finalized is not None:
             self.on_finalized()

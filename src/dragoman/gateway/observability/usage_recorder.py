@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.config.settings import Storage
-from dragoman.gateway.observability.journal_entries import finalized_entry, opened_entry
+from dragoman.gateway.observability.journal_entries import opened_entry
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
-from dragoman.records.rows import is_unpriced
+from dragoman.records.journal_entry import JournalEntry
 from dragoman.routing.target import Target
 from dragoman.store import MEMORY
 
@@ -55,6 +55,8 @@ class UsageRecorder:
 
     def __init__(self, storage: Storage, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
         self._storage = storage
+        # How much of a client's address is recorded.
+        self.addresses = storage.client_addresses
         self._log = log
         self._clock = clock
         self._journal: Journal | None = None
@@ -65,7 +67,6 @@ class UsageRecorder:
         self._minute = 0.0
         self._unauthenticated_in_minute = 0
         self.unauthenticated_skipped = 0
-        self.unpriced = 0
 
     def start(self, on_ingested: OnIngested | None = None) -> None:
         """Begin, if anything is to be accounted for; `on_ingested` hears in the drain's thread of what is in the
@@ -86,7 +87,8 @@ class UsageRecorder:
             self._journal = Journal(directory, retire=self._sync.retire)
         else:
             self._journal = Journal(directory)
-        self._log_change(not self._journal.problem)
+        if self._journal.problem:
+            self._log_change()
         self._ingest_thread = IngestThread(
             storage.path,
             self._journal,
@@ -105,28 +107,24 @@ class UsageRecorder:
     def open(self, record: Record, target: Target | None, size: int) -> None:
         """Write down that a target is about to be asked, with a request of so many bytes."""
         if self._journal is not None and record.kind:
-            self._journal.open(opened_entry(record, self._storage.client_addresses, target, size))
+            self._journal.open(opened_entry(record, self.addresses, target, size))
 
-    def finalize(self, record: Record) -> None:
-        """Write down an exchange that is settled; one without a kind is none of its own."""
+    def finalize(self, entry: JournalEntry) -> None:
+        """Write down an exchange that is finalized; one without a kind is none of its own."""
         journal = self._journal
-        if journal is None or not record.kind:
-            return
-        entry = finalized_entry(record, self._storage.client_addresses)
-        if is_unpriced(entry):
-            self.unpriced += 1
-        self._log_change(journal.finalize(entry))
+        if journal is not None and entry.kind and journal.finalize(entry) is self._fails:
+            self._log_change()
 
-    def finalize_unauthenticated(self, record: Record) -> None:
+    def finalize_unauthenticated(self, entry: JournalEntry) -> None:
         """Write down somebody who was not let in, unless there are very many of them."""
-        if self._journal is None or not record.kind:
+        if self._journal is None or not entry.kind:
             return
         now = self._clock()
         if now - self._minute >= _MINUTE:
             self._minute, self._unauthenticated_in_minute = now, 0
         self._unauthenticated_in_minute += 1
         if self._unauthenticated_in_minute <= _MAX_UNAUTHENTICATED_PER_MINUTE:
-            self.finalize(record)
+            self.finalize(entry)
         else:
             self.unauthenticated_skipped += 1
 
@@ -169,7 +167,6 @@ class UsageRecorder:
             unauthenticated_skipped=self.unauthenticated_skipped,
             errors=ingest_thread.errors,
             removed=ingest_thread.removed,
-            unpriced=self.unpriced,
         )
 
     async def close(self, seconds: float) -> None:
@@ -195,17 +192,16 @@ class UsageRecorder:
             return
         if rotate:
             journal.rotate()
-        self._log_change(journal.tend())
+        if journal.tend() is self._fails:
+            self._log_change()
 
-    def _log_change(self, written: bool) -> None:
+    def _log_change(self) -> None:
         """Tell the operator once that exchanges cannot be written down, and once that they can."""
-        if written is not self._fails:
-            return
-        self._fails = not written
-        if written:
-            self._log_event("info", "requests are recorded again")
-        else:
+        self._fails = not self._fails
+        if self._fails:
             self._log_event("error", f"cannot record requests: {self.problem}")
+        else:
+            self._log_event("info", "requests are recorded again")
 
     def _not_synced(self, error: OSError) -> None:
         self._log_from_thread("error", f"cannot sync the journal: {error.strerror}")

@@ -93,7 +93,7 @@ class PeerWorkers:
                 elif wanted == _LAUNCH:
                     length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
                     key, name = _NAMED.decode(await reader.readexactly(length))
-                    writer.write(_ENCODER.encode(self._metrics.launches.count_of(key, name)))
+                    writer.write(_ENCODER.encode(self._metrics.launch_count(key, name)))
                 elif wanted == SNAPSHOT:
                     writer.write(self.channel.snapshot())
                 await writer.drain()

@@ -121,12 +121,9 @@ async def _summarized(
     )
     detached = DetachedClient(behalf=request)
     responses_request = replace(client_request, api_path=api_path_of("/v1/responses"), target=target)
-    # What is told comes of the summary, and only then it is settled.
+    # Both builders have the same record, which is final once the client has its response.
     its_own = RecordBuilder(builder.record, runtime.clock, _not_finalized)
-    try:
-        await serve(Exchange(runtime, responses_request, detached, its_own), _as_awaitable(request_body))
-    finally:
-        builder.adopt(its_own.record)
+    await serve(Exchange(runtime, responses_request, detached, its_own), _as_awaitable(request_body))
     if detached.status == 200:
         encoding = partial(_encode_compaction, items, detached.body, builder.record.id)
         detached.body = await offload(encoding, source.size + len(detached.body), name, paid=True)
