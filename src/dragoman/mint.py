@@ -23,13 +23,18 @@ _drawn = BytesIO()
 
 def random_token(length: int) -> str:
     """Letters and digits that nobody can guess."""
+    return _random_bytes(length).translate(_LETTERS).decode()
+
+
+def _random_bytes(length: int) -> bytes:
+    """Random octets that nobody else gets."""
     global _drawn
     data = _drawn.read(length)
     if len(data) < length:
         # What was left is too little, and thrown away.
         _drawn = BytesIO(secrets.token_bytes(_AT_ONCE))
         data = secrets.token_bytes(length)
-    return data.translate(_LETTERS).decode()
+    return data
 
 
 def _forget() -> None:
