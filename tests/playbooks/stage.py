@@ -27,6 +27,7 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import Unreachable, UpstreamError
 from dragoman.gateway.app import App
 from dragoman.gateway.exchange import usage_estimate
+from dragoman.gateway.observability.log_writer import StreamWriter
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
@@ -84,6 +85,13 @@ class Stage:
         """Start the gateway."""
         self.metrics = Metrics()
         log = Log(LogEnd(self), json=True)
+        assert isinstance(log._writer, StreamWriter)
+
+        def write_later() -> None:
+            """Write the line of an exchange after its response, as the thread does."""
+            self.loop.call_soon(log.flush)
+
+        log._writer.wake = write_later
         state = StoredState(self.settings.storage, log, self.loop.time, self._alarm)
         if state.store is not None:
             self._works = state.store.is_working
