@@ -140,7 +140,8 @@ def translate_request(
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
     except UnicodeError:
         raise WireError("", "text in Unicode", "a lone surrogate") from None
-    check_strict(ledger, strict)
+    if strict:
+        check_strict(ledger, strict)
     context = TranslationContext(
         request=request,
         target=target_model,
@@ -210,7 +211,7 @@ def translate_response(
     ledger = Ledger()
     joiner = SurrogateJoiner(ledger)
     try:
-        raw = to_bytes(body)
+        raw = body if isinstance(body, bytes) else to_bytes(body)
     except WireError:
         if isinstance(body, bytes | str):
             raise
@@ -232,11 +233,13 @@ def translate_response(
         for body_before in reversed(earlier):
             response = _joined(outer.decode_response(joiner.read_object(body_before), context, ledger), response)
         joiner.close()
-        if sum(isinstance(part, ToolCall) for part in response.parts) > MAX_CALLS:
+        parts = response.parts
+        if len(parts) > MAX_CALLS and sum(isinstance(part, ToolCall) for part in parts) > MAX_CALLS:
             failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=TOO_MANY_CALLS)
             return _failed(failure, inner, request_id, response.usage)
         resume = tuple(outer.encode_turn(response.parts)) if response.stop.reason is StopReason.PAUSE else None
-        response = _cut_at_stop(response, context.stops)
+        if context.stops:
+            response = _cut_at_stop(response, context.stops)
         compacted = as_compaction(response) if context.summarises else response
         if isinstance(compacted, Failure):
             return _failed(compacted, inner, request_id, response.usage)
@@ -249,7 +252,8 @@ def translate_response(
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
     except UnicodeError:
         raise WireError("", "text in Unicode", "a lone surrogate") from None
-    check_strict(ledger, strict)
+    if strict:
+        check_strict(ledger, strict)
     return TranslatedResponse(
         body=written,
         losses=loss_lines(ledger.losses),
@@ -324,8 +328,6 @@ def _joined(before: Response | Failure, response: Response) -> Response:
 
 def _cut_at_stop(response: Response, stops: tuple[str, ...]) -> Response:
     """End a whole answer at the first stop string that the provider could not be asked to watch for (S11)."""
-    if not stops:
-        return response
     scanner = StopScanner(stops)
     parts: list[Part] = []
     for part in response.parts:

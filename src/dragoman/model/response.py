@@ -13,6 +13,9 @@ from dragoman.model.parts import Extras, Part
 class StopReason(Enum):
     """Why an answer ended, normalised; the provider's own word is kept beside it."""
 
+    # It is looked up for every answer, and the usual hash of a member is a call.
+    __hash__ = object.__hash__
+
     END = "end"
     LENGTH = "length"
     SEQUENCE = "sequence"

@@ -96,7 +96,7 @@ def _collect(
         role = message.role
         if role is not _ASSISTANT:
             open_turn = None
-            turn = Turn(_USER_TURN if role is _USER else _OTHER_KINDS[role.value], [], [], message)
+            turn = Turn(_USER_TURN if role is _USER else _OTHER_KINDS[role._value_], [], [], message)
             _add_message(turn, index, message, ledger, blank_is_empty)
             turns.append(turn)
             continue

@@ -78,7 +78,11 @@ def decode_object(body: bytes | str | Mapping[str, object]) -> JsonObject:
         members = body if isinstance(body, dict) else dict(body)
         _check(members)
         return members  # type: ignore[return-value]  # `_check` has looked at every value
-    value = decode(body)
+    try:
+        value = _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # It says what is wrong.
+        value = decode(body)
     if not isinstance(value, dict):
         raise WireError("", "object", kind_of(value))
     return value

@@ -43,7 +43,8 @@ _NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 
 def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
-    refuse_demands(original)
+    if original.demands:
+        refuse_demands(original)
     request = effective(original)
     writing = RequestEncodeContext(target, ledger)
     if request.extras is not None:
@@ -86,7 +87,7 @@ def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> En
 def _put_tools(
     offers: EncodedTools, choice: JsonObject | None, body: JsonObject, writing: RequestEncodeContext
 ) -> None:
-    body["tools"] = offers.tools()
+    body["tools"] = [declaration for _, declaration, _ in offers.declarations]
     if offers.servers:
         servers = offers.offered_servers()
         if servers:

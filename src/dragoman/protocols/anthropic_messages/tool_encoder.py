@@ -45,10 +45,6 @@ class EncodedTools(Struct, kw_only=True):
     declarations: list[tuple[ToolSpec, JsonObject, Place]]
     servers: dict[str, JsonObject]
 
-    def tools(self) -> JsonList:
-        """The declarations alone."""
-        return [declaration for _, declaration, _ in self.declarations]
-
     def offered_servers(self) -> JsonList:
         """The servers whose toolsets are offered: each must be named by exactly one."""
         labels = {tool.label for tool, _, _ in self.declarations if isinstance(tool, McpTool)}
@@ -74,10 +70,8 @@ def encode_tools(request: Request, original: Request, writing: RequestEncodeCont
     """All tools; what the provider cannot run is left out and reported. `original` is the request before its
     updates."""
     offers = EncodedTools(declarations=[], servers={})
-    writing.searchable = writing.target.capabilities.hosted_tools and any(
-        isinstance(tool, ToolSearchTool) for tool in request.tools
-    )
-    places = _tool_places(request, original, writing)
+    writing.searchable = writing.target.capabilities.hosted_tools and ToolSearchTool in map(type, request.tools)
+    places = None if request is original else _tool_places(request, original, writing)
     for index, tool in enumerate(request.tools):
         at: Place = ("tools", index) if places is None else places[index]
         declaration: JsonObject | None
@@ -106,10 +100,8 @@ def _kind(tool: ToolSpec) -> str:
     return tool.label if isinstance(tool, McpTool) else _HOSTED_FEATURES[type(tool)].value
 
 
-def _tool_places(request: Request, original: Request, writing: RequestEncodeContext) -> list[Place] | None:
-    """Where each tool was said, if the conversation moved any; tools that it removed are reported."""
-    if request is original:
-        return None
+def _tool_places(request: Request, original: Request, writing: RequestEncodeContext) -> list[Place]:
+    """Where each tool was said, where the conversation moved any; tools that it removed are reported."""
     places: dict[int, Place] = {
         id(tool): ("updates", "tools", index) for index, tool in enumerate(original.updates.tools)
     }

@@ -59,18 +59,20 @@ def decode_request(body: JsonObject) -> Request:
     messages = MessageDecoder(tools).decode_all(fields)
     if not messages:
         raise fields.wrong("messages", "at least one message", "none")
-    include_usage, obfuscation, extras = _decode_stream_options(fields)
-    effort, temperature = fields.optional_text("reasoning_effort"), fields.optional_number("temperature")
+    include_usage, obfuscation, extras = _decode_stream_options(fields) if "stream_options" in body else _NO_OPTIONS
+    # A member that is not there needs no reader.
+    effort = fields.optional_text("reasoning_effort") if "reasoning_effort" in body else None
+    temperature = fields.optional_number("temperature") if "temperature" in body else None
     request = Request(
         origin=NAME,
         model=fields.text("model"),
         messages=messages,
         tools=tools,
-        parallel_calls=decode_parallel(fields),
+        parallel_calls=None if _CHOOSING.isdisjoint(body) else decode_parallel(fields),
         max_tokens=fields.optional_cap("max_completion_tokens"),
         sampling=_NO_SAMPLING if temperature is None else Sampling(temperature=temperature),
         reasoning=_NO_REASONING if effort is None else Reasoning(effort=effort),
-        stream=fields.optional_flag("stream") or False,
+        stream=("stream" in body and fields.optional_flag("stream")) or False,
         include_usage=include_usage,
         obfuscation=obfuscation,
         extras=extras,
@@ -78,6 +80,8 @@ def decode_request(body: JsonObject) -> Request:
     return request if body.keys() <= _PLAIN else _with_the_others(request, fields)
 
 
+_NO_OPTIONS = (None, None, None)
+_CHOOSING = frozenset({"parallel_tool_calls", "tool_choice"})
 _NO_SAMPLING = Sampling()
 _NO_REASONING = Reasoning()
 
