@@ -63,7 +63,7 @@ class ErrorReader(Struct, frozen=True):
 
     def work_of(self, raw: bytes) -> int:
         """The work of `judge`, which is more if there may be an error: those have one of two words in them."""
-        return self.work(len(raw)) if b'"error"' in raw or b'"failed"' in raw else len(raw)
+        return self.work(len(raw)) if raw.find(b'"error"') >= 0 or raw.find(b'"failed"') >= 0 else len(raw)
 
     def judge(self, raw: bytes, several: bool) -> Judged:
         """What a whole answer says on the relay; `several` if other targets may be asked in its place."""

@@ -73,7 +73,7 @@ def required_features(
     # It may refer to what a provider keeps beside responses and conversations: its signs tell.
     refers = False
     for marker in codec_of(protocol).reference_keys:
-        refers = refers or marker in body
+        refers = refers or body.find(marker) >= 0
     # It may carry reasoning that a target sealed which is asked in another protocol.
     sealed = route.common_protocol != protocol and route.summary.sticky and _ENVELOPE in body
     if not refers and not sealed and size <= _FITS_ALL:
