@@ -22,10 +22,10 @@ from dragoman.gateway.exchange.redaction import Redactor
 from dragoman.gateway.model_list_cache import ModelListCache
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.observability.costs import Costs
-from dragoman.gateway.observability.journal_entries import finalized_entry, log_details
+from dragoman.gateway.observability.journal_entries import finalized_entry
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.observability.record import Record
+from dragoman.gateway.observability.record import LogDetails, Record
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.session_facts import SessionFacts
 from dragoman.gateway.observability.usage_recorder import UsageRecorder
@@ -103,7 +103,7 @@ class Runtime:
         # Prices and windows; nothing is read before somebody asks.
         self.price_book = price_book_of(settings, lambda words: log.event("warn", words))
         self.mint = system_mint()
-        self.costs = Costs(self.price_book, self.mint.now)
+        self.costs = Costs(self.price_book, time.time)
         # The share of exchanges that a collector is told of; None without one.
         self.sample_ratio = settings.telemetry.sample_ratio if settings.has_telemetry_export else None
         self.client: HttpClient = HttpClient(
@@ -314,7 +314,7 @@ class Runtime:
         """Write down an exchange that is finalized, and have it logged and counted."""
         entry = finalized_entry(record, self.usage_recorder.addresses)
         self.usage_recorder.finalize(entry)
-        self.log.exchange(entry, log_details(record))
+        self.log.exchange(entry, LogDetails(record.address, record.path, record.refusal, record.advice, record.at_door))
 
     def builder_of_unauthenticated(self, record: Record) -> RecordBuilder:
         """The account of somebody who is not let in."""
@@ -323,7 +323,7 @@ class Runtime:
     def _finish_unauthenticated(self, record: Record) -> None:
         entry = finalized_entry(record, self.usage_recorder.addresses)
         self.usage_recorder.finalize_unauthenticated(entry)
-        self.log.exchange(entry, log_details(record))
+        self.log.exchange(entry, LogDetails(record.address, record.path, record.refusal, record.advice, record.at_door))
 
     async def close(self) -> None:
         """Let go of idle connections; exchanges under way end on their own."""

@@ -16,7 +16,7 @@ from dragoman.prices.book import ModelFacts
 from dragoman.prices.classes import STANDARD, TokenClasses, has_runs, runs_of, server_of, tier_of, tokens_of
 from dragoman.prices.table import TieredRates
 
-_PICO = 1000
+PICO = 1000
 _NEVER_MORE_EXPENSIVE = frozenset({"flex", "batch"})
 # The classes, in the order of the rates.
 CLASSES = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "thinking", "search", "request")
@@ -130,7 +130,7 @@ def tiered_rates_of(facts: ModelFacts | None, tier: str) -> TieredRates | None:
 
 def nano(count: int, rate: int) -> int:
     """So many times a rate in pico-dollars, in nano-dollars, rounded half up."""
-    return (count * rate + _PICO // 2) // _PICO
+    return (count * rate + PICO // 2) // PICO
 
 
 def _is_apart(name: str, facts: ModelFacts) -> bool:

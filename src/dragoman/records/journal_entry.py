@@ -7,7 +7,6 @@ itself, so that the collector need not know of them.
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 
@@ -52,7 +51,8 @@ class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
     @property
     def total(self) -> int:
         """All that is known."""
-        return sum(astuple(self)[: len(AMOUNTS)])
+        amounts = self.input + self.output + self.cache_read + self.cache_write + self.cache_write_1h
+        return amounts + self.thinking + self.search + self.request
 
     @property
     def known_total(self) -> int | None:

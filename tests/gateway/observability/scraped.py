@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dragoman.gateway.observability.journal_entries import FULL, finalized_entry, log_details
+from dragoman.gateway.observability.journal_entries import FULL, finalized_entry
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import LogDetails, Record
@@ -64,7 +64,7 @@ def finalized(told: Record) -> JournalEntry:
 
 
 def logged(told: Record) -> tuple[JournalEntry, LogDetails]:
-    return finalized(told), log_details(told)
+    return finalized(told), LogDetails(told.address, told.path, told.refusal, told.advice, told.at_door)
 
 
 def counted(*records: Record) -> dict[Series, float]:

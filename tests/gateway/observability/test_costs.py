@@ -249,7 +249,8 @@ def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
     assert told["tokens"] == TokenCounts(input=7, output=1)
     assert told["estimated"] is True
     assert told["cost"] == CostBreakdown(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", reported=9)
-    assert together((refused,)) == {"attempts": (refused,)}
+    assert together((refused,)) == {"attempts": (refused,), "tokens": None, "estimated": False, "cost": None}
+    assert together((refused, refused)) == {"attempts": (refused, refused)}
     assert together((answered,)) == {
         "attempts": (answered,),
         "tokens": answered.tokens,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dragoman.gateway.observability.record import LogDetails, Record
+from dragoman.gateway.observability.record import Record
 from dragoman.model.response import Usage
 from dragoman.records.journal_entry import (
     ANSWERED,
@@ -88,11 +88,6 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.candidates,
         record.candidates_more,
     )
-
-
-def log_details(record: Record) -> LogDetails:
-    """What only the log tells of it."""
-    return LogDetails(record.address, record.path, record.refusal, record.advice, record.at_door)
 
 
 def opened_entry(record: Record, addresses: str, target: Target | None, size: int) -> JournalEntry:

@@ -14,12 +14,16 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TextIO
 
+from msgspec import UNSET, Struct, UnsetType, to_builtins
+from msgspec.json import Encoder
+from msgspec.structs import astuple
+
 from dragoman.errors import WireError
 from dragoman.gateway.observability.log_columns import MAX_FIELD_LENGTH, LogColumns, is_fault
 from dragoman.gateway.observability.log_writer import LogWriter, StreamWriter
 from dragoman.gateway.observability.record import LogDetails
 from dragoman.model.features import weight_of
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.prices.money import NANO, in_units
 from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, JournalEntry
 from dragoman.sessions.classes import class_of
@@ -28,6 +32,7 @@ from dragoman.wire.json import encode
 
 _MAX_LABEL = 120
 _DELETE = b"\x7f"
+_encode = Encoder().encode
 _MICROSECONDS = 1_000_000
 # Exchanges that may wait to be logged; how many the thread takes at a time, and the seconds between them.
 MAX_ENDED = 1024
@@ -55,8 +60,11 @@ class Log:
         self._json = not out.isatty() if json is None else json
         self._quiet = quiet
         columns = LogColumns(screen or screen_of(out, os.environ), all_losses=all_losses)
-        self._line: Callable[[JournalEntry, LogDetails], str] = _as_json if self._json else columns.exchange
-        self._event: Callable[[str, str, JsonObject], str] = _json_event if self._json else columns.event
+        self._line: Callable[[JournalEntry, LogDetails], bytes] = _as_json
+        self._event: Callable[[str, str, JsonObject], bytes] = _json_event
+        if not self._json:
+            self._line = lambda entry, details: _encode_line(columns.exchange(entry, details))
+            self._event = lambda level, message, fields: _encode_line(columns.event(level, message, fields))
         # What has ended and is neither logged nor counted yet, and what counts it.
         self._ended: deque[tuple[JournalEntry, LogDetails]] = deque()
         self.count: Callable[[JournalEntry], None] = lambda _: None
@@ -95,7 +103,7 @@ class Log:
                     entry, details = self._ended.popleft()
                     # A request that is refused at the door is logged in any case.
                     if details.at_door or not self._quiet:
-                        lines.append(_encode_line(self._line(entry, details)))
+                        lines.append(self._line(entry, details))
                     self.count(entry)
             finally:
                 self._is_flushing = False
@@ -115,10 +123,10 @@ class Log:
         """Tell what the gateway itself does: by fields where programs read it, in words where people do."""
         self._put_event(self._event(level, message, fields) if self._json else self._event(level, words, {}))
 
-    def _put_event(self, line: str) -> None:
+    def _put_event(self, line: bytes) -> None:
         with self._writer.lock:
             self.flush()
-            self._writer.put((_encode_line(line),), own=True)
+            self._writer.put((line,), own=True)
 
     def bound(self, make_room: Callable[[int], None]) -> None:
         """Have somebody make room before anything is written."""
@@ -130,73 +138,109 @@ class Log:
         self._writer.close()
 
 
-def _as_json(entry: JournalEntry, details: LogDetails) -> str:
+class _ExchangeLine(Struct, frozen=True, gc=False):
+    """The line of an exchange, in the order of its members; what is not known is left out."""
+
+    time: str
+    level: str
+    event: str
+    id: str
+    address: str
+    key: str
+    client_protocol: str
+    path: str
+    requested_model: str
+    provider: str
+    model: str
+    provider_protocol: str
+    stream: bool
+    status: int
+    duration: float
+    attempt_count: int
+    losses: int
+    bookkeeping_losses: int | UnsetType = UNSET
+    route: str | UnsetType = UNSET
+    policy: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    attempts: JsonList | UnsetType = UNSET
+    candidates: JsonList | UnsetType = UNSET
+    candidates_more: int | UnsetType = UNSET
+    queue_full: JsonList | UnsetType = UNSET
+    time_to_first_token: float | UnsetType = UNSET
+    input: int | UnsetType = UNSET
+    output: int | UnsetType = UNSET
+    cache_read: int | UnsetType = UNSET
+    estimated: bool | UnsetType = UNSET
+    cost: str | UnsetType | None = UNSET
+    unpriced: tuple[str, ...] | UnsetType = UNSET
+    reported_cost: str | UnsetType = UNSET
+    client: str | UnsetType = UNSET
+    launch: str | UnsetType = UNSET
+    session: str | UnsetType = UNSET
+    thread: str | UnsetType = UNSET
+    failure: str | UnsetType = UNSET
+    refusal: str | UnsetType = UNSET
+    advice: str | UnsetType = UNSET
+    provider_request_id: str | UnsetType = UNSET
+
+
+def _as_json(entry: JournalEntry, details: LogDetails) -> bytes:
     breakdown, tokens, facts, losses = entry.cost, entry.tokens, entry.facts, entry.losses
-    status, failure, calls = entry.status, entry.failure, entry.calls
+    status, failure, route, calls = entry.status, entry.failure, entry.route, entry.calls
     cost = None if breakdown is None else _dollars(breakdown)
-    changes = 0
+    bookkeeping = 0
     for loss in losses:
-        changes += weight_of(loss.feature) != "bookkeeping"
-    line: JsonObject = {
-        "time": _instant((entry.time + entry.duration) // _MICROSECONDS),
-        "level": "error" if is_fault(status, failure) else "info",
-        "event": "exchange",
-        "id": entry.id,
-        "address": details.address,
-        "key": entry.key,
-        "client_protocol": entry.client_protocol,
+        bookkeeping += weight_of(loss.feature) == "bookkeeping"
+    line = _ExchangeLine(
+        _instant((entry.time + entry.duration) // _MICROSECONDS),
+        "error" if status >= 500 or (failure and is_fault(status, failure)) else "info",
+        "exchange",
+        entry.id,
+        details.address,
+        entry.key,
+        entry.client_protocol,
         # Of what is refused at the door the path is all that there is to know.
-        "path": details.path[: MAX_FIELD_LENGTH if details.at_door else _MAX_LABEL],
-        "requested_model": entry.requested_model[:_MAX_LABEL],
-        "provider": entry.provider,
-        "model": entry.model[:_MAX_LABEL],
-        "provider_protocol": entry.provider_protocol,
-        "stream": entry.stream,
-        "status": status,
-        "duration": round(entry.duration / _MICROSECONDS, 4),
-        "attempt_count": len(calls),
-        "losses": changes,
-    }
-    if len(losses) > changes:
-        line["bookkeeping_losses"] = len(losses) - changes
-    if entry.route:
-        line["route"], line["policy"], line["reason"] = entry.route[:_MAX_LABEL], entry.policy, entry.reason
-        line["attempts"] = [_attempt_as_json(call, breakdown, cost) for call in calls]
-    if entry.candidates:
-        line["candidates"] = [_candidate_as_json(each) for each in entry.candidates]
-        if entry.candidates_more:
-            line["candidates_more"] = entry.candidates_more
-    if entry.queue_full:
-        line["queue_full"] = [target[:_MAX_LABEL] for target in entry.queue_full]
-    if entry.first_content:
-        line["time_to_first_token"] = round(entry.first_content / _MICROSECONDS, 4)
-    if tokens is not None:
-        line["input"], line["output"], line["cache_read"] = tokens.input, tokens.output, tokens.cache_read
-    if entry.estimated:
-        line["estimated"] = True
-    if breakdown is not None:
-        line["cost"] = cost
-        if breakdown.unpriced:
-            line["unpriced"] = list(breakdown.unpriced)
-        if breakdown.reported is not None:
-            line["reported_cost"] = in_units(breakdown.reported, NANO)
-    if entry.program:
-        line["client"] = entry.program
-    if entry.launch:
-        line["launch"] = entry.launch
-    if facts.session:
-        line["session"] = facts.session
-    if facts.session or facts.client:
-        line["thread"] = class_of(facts).kind
-    if failure:
-        line["failure"] = failure
-    if details.refusal:
-        line["refusal"] = details.refusal[:MAX_FIELD_LENGTH]
-    if details.advice:
-        line["advice"] = details.advice[:MAX_FIELD_LENGTH]
-    if entry.provider_request_id:
-        line["provider_request_id"] = entry.provider_request_id
-    return _json_line(line)
+        details.path[: MAX_FIELD_LENGTH if details.at_door else _MAX_LABEL],
+        entry.requested_model[:_MAX_LABEL],
+        entry.provider,
+        entry.model[:_MAX_LABEL],
+        entry.provider_protocol,
+        entry.stream,
+        status,
+        round(entry.duration / _MICROSECONDS, 4),
+        len(calls),
+        len(losses) - bookkeeping,
+        bookkeeping or UNSET,
+        route[:_MAX_LABEL] if route else UNSET,
+        entry.policy if route else UNSET,
+        entry.reason if route else UNSET,
+        [_attempt_as_json(call, breakdown, cost) for call in calls] if route else UNSET,
+        [_candidate_as_json(each) for each in entry.candidates] if entry.candidates else UNSET,
+        entry.candidates_more or UNSET,
+        [target[:_MAX_LABEL] for target in entry.queue_full] if entry.queue_full else UNSET,
+        round(entry.first_content / _MICROSECONDS, 4) if entry.first_content else UNSET,
+        UNSET if tokens is None else tokens.input,
+        UNSET if tokens is None else tokens.output,
+        UNSET if tokens is None else tokens.cache_read,
+        entry.estimated or UNSET,
+        UNSET if breakdown is None else cost,
+        UNSET if breakdown is None else breakdown.unpriced or UNSET,
+        UNSET if breakdown is None or breakdown.reported is None else in_units(breakdown.reported, NANO),
+        entry.program or UNSET,
+        entry.launch or UNSET,
+        facts.session or UNSET,
+        class_of(facts).kind if facts.session or facts.client else UNSET,
+        failure or UNSET,
+        details.refusal[:MAX_FIELD_LENGTH] or UNSET,
+        details.advice[:MAX_FIELD_LENGTH] or UNSET,
+        entry.provider_request_id or UNSET,
+    )
+    try:
+        written = _encode(line)
+    except UnicodeEncodeError:
+        members = zip(line.__struct_fields__, astuple(line), strict=True)
+        return _json_line({name: to_builtins(value) for name, value in members if value is not UNSET})
+    return written + b"\n" if _is_plain(written) else _escaped(written.decode())
 
 
 def _dollars(breakdown: CostBreakdown) -> str | None:
@@ -239,30 +283,35 @@ def _candidate_as_json(candidate: CandidateEntry) -> JsonValue:
     return fields
 
 
-def _json_event(level: str, message: str, fields: JsonObject) -> str:
+def _json_event(level: str, message: str, fields: JsonObject) -> bytes:
     return _json_line({"time": _instant(int(time.time())), "level": level, "event": message, **_cut(fields)})
 
 
-def _dropped_lines_event(event: Callable[[str, str, JsonObject], str], lines: int) -> bytes:
-    return _encode_line(event("warn", "log lines dropped", {"lines": lines}))
+def _dropped_lines_event(event: Callable[[str, str, JsonObject], bytes], lines: int) -> bytes:
+    return event("warn", "log lines dropped", {"lines": lines})
 
 
 def _encode_line(line: str) -> bytes:
     return line.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _json_line(line: JsonObject) -> str:
+def _json_line(line: JsonObject) -> bytes:
     """One line for a machine that a terminal may still show: what JSON allows but is not printable is escaped."""
     try:
         written = encode(line)
-        text = written.decode()
-        if written.isascii() and _DELETE not in written:
-            # All other control characters are escaped already, and letter by letter takes far longer to see.
-            return text
     except WireError:
         # A lone surrogate, as in the name of a file that is not UTF-8.
-        text = encode({name: _mended(value) for name, value in line.items()}).decode()
-    return text if text.isprintable() else _unprintable(_escape, text)
+        written = encode({name: _mended(value) for name, value in line.items()})
+    return written + b"\n" if _is_plain(written) else _escaped(written.decode())
+
+
+def _is_plain(written: bytes) -> bool:
+    """Whether nothing is to be escaped: all other control characters are already."""
+    return written.isascii() and _DELETE not in written
+
+
+def _escaped(text: str) -> bytes:
+    return _encode_line(text if text.isprintable() else _unprintable(_escape, text))
 
 
 def _mended(value: JsonValue) -> JsonValue:

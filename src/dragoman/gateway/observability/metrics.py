@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from operator import add
 
 import msgspec
 from msgspec import Struct
@@ -84,7 +83,8 @@ class MetricCell(Struct):
 
     def copy(self) -> MetricCell:
         """The same, as of now."""
-        return replace(self, duration=self.duration.copy(), time_to_first_token=self.time_to_first_token.copy())
+        first = self.time_to_first_token.copy()
+        return replace(self, tokens=list(self.tokens), duration=self.duration.copy(), time_to_first_token=first)
 
 
 class Snapshot(Struct):
@@ -181,7 +181,9 @@ class Metrics:
                 if min(counts) < 0 or max(counts) > _MAX_TOKENS:
                     # Counters never go down.
                     counts = [min(max(0, count), _MAX_TOKENS) for count in counts]
-                cell.tokens = list(map(add, cell.tokens, counts))
+                total = cell.tokens
+                for place, count in enumerate(counts):
+                    total[place] += count
             if cost is not None:
                 cell.cost += cost.total
                 cell.unpriced += bool(cost.unpriced)
