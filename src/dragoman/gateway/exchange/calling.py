@@ -36,7 +36,6 @@ from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.stream_delivery import StreamDelivery
 from dragoman.gateway.exchange.understanding import resolve_references
 from dragoman.gateway.exchange.usage_estimate import Passed
-from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.http.upstream_call import UpstreamCall
 from dragoman.model.failure import Failure
@@ -92,18 +91,12 @@ def _record_attempt(exchange: Exchange, request: UnderstoodRequest, target: Targ
     if retry_state.tries > 1:
         exchange.record_target(target)
         return
-    changes: RecordChanges = {
-        "requested_model": parsed.model,
-        "size": len(request.body),
-        "stream": parsed.outline.stream,
-        "provider": target.provider.name,
-        "model": target.printable_model,
-        "provider_protocol": target.endpoint.protocol,
-        "facts": parsed.facts,
-    }
+    record = exchange.builder.record
+    record.requested_model, record.size, record.stream = parsed.model, len(request.body), parsed.outline.stream
+    record.provider, record.model = target.provider.name, target.printable_model
+    record.provider_protocol, record.facts = target.endpoint.protocol, parsed.facts
     if retry_state.record_changes is not None:
-        changes |= retry_state.record_changes
-    exchange.builder.update(**changes)
+        exchange.builder.update(**retry_state.record_changes)
 
 
 async def _prepare(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> ProviderRequest:
