@@ -13,7 +13,7 @@ from dragoman import __version__
 from dragoman.config.settings import Limits, Server, Settings
 from dragoman.errors import Overloaded
 from dragoman.gateway import app
-from dragoman.gateway.exchange.driver import Driver
+from dragoman.gateway.exchange import serving
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.server import ServerRequest
@@ -357,7 +357,7 @@ async def _breaks_off(service: object, request: ServerRequest, *_: object, **__:
 def test_what_breaks_is_one_exchange_under_the_id_that_its_client_is_told(
     monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    monkeypatch.setattr(Driver, "_step", _breaks)
+    monkeypatch.setattr(serving, "understand", _breaks)
     monkeypatch.setattr(app, "count_tokens", _breaks)
     path = PATHS[MESSAGES] if at == "conversation" else "/v1/messages/count_tokens"
     with running() as house:

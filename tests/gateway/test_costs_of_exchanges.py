@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, Settings
-from dragoman.gateway.exchange import full_response_transitions
+from dragoman.gateway.exchange import full_delivery
 from dragoman.gateway.observability.costs import UNREPORTED
 from dragoman.gateway.observability.journal_entries import finalized_entry, outcome_of
 from dragoman.prices.book import Override
@@ -437,7 +437,7 @@ def test_what_we_break_ourselves_is_not_free(stream: bool, monkeypatch: pytest.M
     if stream:
         monkeypatch.setattr(StreamPipeline, "feed", break_down)
     else:
-        monkeypatch.setattr(full_response_transitions, "translate_response", break_down)
+        monkeypatch.setattr(full_delivery, "translate_response", break_down)
     with recorded([reply(CHAT, stream=stream, usage=COUNTS[CHAT])], PRICED) as (house, records):
         assert house.post(PATH[MESSAGES], question(MESSAGES, CHAT, stream=stream)).status == 500
     # Beside it there is what the client was told in the end, which is no exchange of its own.

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.exchange import attempt
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.driver import Driver
-from dragoman.gateway.exchange.events_commands import ReadFull
+from dragoman.gateway.exchange.exchange import Exchange
+from dragoman.gateway.exchange.full_delivery import _read
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.runtime import Runtime
@@ -577,7 +577,7 @@ def test_item_5_calls_that_lack_their_proof_get_what_stands_for_one() -> None:
     [("http", AttemptOutcome.FORBIDDEN), ("echo", AttemptOutcome.FORBIDDEN), ("bedrock", AttemptOutcome.INVALID_KEY)],
 )
 def test_only_a_cloud_forbids_by_its_credentials_alone(transport: str, kind: AttemptOutcome) -> None:
-    def story(service: Runtime) -> None:
+    async def story(service: Runtime) -> None:
         known = target_of(service.routes, "chat/served", CHAT)
         target = replace(known, provider=replace(known.provider, transport=transport))
         tried = attempt.Attempt(target, service.rotation(known.provider))
@@ -663,15 +663,15 @@ def test_an_answer_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> N
         service = house.app.runtime
         record = Record(id="req_1", client_protocol=CHAT, path="", started=service.clock(), time=0.0)
         asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=[])
-        driver = Driver(service, asked, DetachedClient(), service.builder_of(record))
-        driver._upstream_call = Crumbs(count)
+        exchange = Exchange(service, asked, DetachedClient(), service.builder_of(record))
+        exchange.call = Crumbs(count)
         tracemalloc.start()
         try:
-            body = await driver._read_full(ReadFull())
+            body = await _read(exchange)
             return len(body), tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-            driver._end()
+            exchange.end()
 
     with running() as house:
         size, peak = house.run(read(house))

@@ -14,7 +14,6 @@ from dragoman.errors import Overloaded
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.exchange.call_log import Calls
-from dragoman.gateway.exchange.events_commands import Begin, WaitFailed
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.runtime import Runtime
 from dragoman.routing.attempt_outcome import AttemptOutcome
@@ -76,7 +75,7 @@ def test_every_call_is_closed_once_with_its_kind(name: str, tmp_path: Path, monk
 
 
 def test_a_call_that_could_not_be_made_is_one_too() -> None:
-    def story(service: Runtime) -> None:
+    async def story(service: Runtime) -> None:
         account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
@@ -91,7 +90,7 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
 
 
 def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
-    def story(service: Runtime) -> None:
+    async def story(service: Runtime) -> None:
         account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
@@ -132,16 +131,17 @@ def test_a_target_without_a_place_is_told_as_such_and_is_no_attempt() -> None:
 
 
 def test_the_target_after_one_without_a_place_is_the_first_attempt() -> None:
-    def story(service: Runtime) -> None:
-        play = Played(service, "responses/served")
-        play.until_called(Begin(BODY))
-        play.machine.calls.queued()
-        play.more_targets()
-        call = play.until_called(WaitFailed(Overloaded("too many", waited=0.0, retry_after=1)))
-        assert call.prepared.target.provider.name == "responses"
-        course = play.machine._retry_state
-        assert course is not None and course.tries == 1 and play.machine.calls.count == 1
-        assert play.account.record.queue_full == ("messages/served",)
-        assert play.account.record.attempts == ()
+    async def story(service: Runtime) -> None:
+        play = Played(service)
+        await play.begin(BODY.replace(b"messages/served", b"line"))
+        play.exchange.calls.queued()
+        await play.fail(Overloaded("too many", waited=0.0, retry_after=1))
+        assert play.attempt.target.provider.name == "responses" and len(play.calls) == 2
+        request = play.exchange.request
+        assert request is not None and request.retry_state.tries == 1 and play.exchange.calls.count == 1
+        assert play.record.queue_full == ("messages/served",)
+        assert play.record.attempts == ()
+        await play.leave()
 
-    played_by(story)
+    line = RouteConfig(pattern="line", targets=("messages/served", "responses/served"))
+    played_by(story, lambda port: replace(settings_for(port), routes=(line,)))

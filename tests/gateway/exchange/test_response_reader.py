@@ -11,8 +11,7 @@ from dragoman.config.settings import Timeouts
 from dragoman.errors import Oversized, Truncated
 from dragoman.gateway.byte_budget import ByteBudget, ReaderCharge
 from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES
-from dragoman.gateway.exchange.events_commands import Collect
-from dragoman.gateway.exchange.response_reader import GatheredCall, collect, read_error, read_full
+from dragoman.gateway.exchange.response_reader import Collect, GatheredCall, collect, read_error, read_full
 from dragoman.gateway.exchange.timeouts import LimitPhase, TimeLimits
 from dragoman.gateway.exchange.usage_estimate import Passed
 from dragoman.http.upstream_call import UpstreamCall

@@ -1,78 +1,114 @@
-"""Streams, move by move: what the machine holds back, commits and finishes."""
+"""The phases of a stream: its tables, and what it holds back, sends and ends with."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from dragoman.errors import TimedOut
-from dragoman.gateway.exchange.events_commands import Begin, Done, End, HeartbeatDue, Start, WaitFailed, Write
-from dragoman.gateway.exchange.states import SentState
+from dragoman.gateway.exchange import stream_delivery
+from dragoman.gateway.exchange.stream_delivery import Phase, StreamDelivery
 from dragoman.gateway.runtime import Runtime
-from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, kinds, played_by
+from tests.gateway.exchange.played import CONTENT, END, OPENING, STOPPED, Played, played_by
+from tests.playbooks.stage import START
+from tests.playbooks.test_playbooks import SCENES, played
+from tests.virtual_time import run
 
 
-def test_a_keep_alive_commits_the_status_and_nothing_that_is_held() -> None:
-    def story(service: Runtime) -> None:
-        play = Played(service)
-        play.until_called(Begin(BODY))
-        hear = play.hear()
-        assert play.take(hear, OPENING) is None
-        play.say(HeartbeatDue(15.0))
-        assert kinds(play.said) == [Start, Write]
-        assert play.told() is SentState.STATUS
-        play.take(hear, CONTENT)
-        first, second = play.said
-        assert isinstance(first, Write) and b'"role":"assistant"' in first.data
-        assert isinstance(second, Write) and b"Hi" in second.data
-        assert play.told() is SentState.CONTENT and play.machine.flowing
-
-    played_by(story)
+def test_the_tables_have_every_phase_in_which_their_event_can_come() -> None:
+    page = (stream_delivery.__doc__ or "").partition("    phase ")[2]
+    assert re.findall(r"^ {4}([A-Z]+) ", page, re.MULTILINE) == [phase.name for phase in Phase]
+    # While the store is waited for alone, the provider has ended.
+    assert stream_delivery._ON_CHUNK.keys() == set(Phase) - {Phase.STORING}
+    assert stream_delivery._ON_END.keys() == set(Phase) - {Phase.STORING}
 
 
-STOPPED = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\nevent: message_delta\n'
-STOPPED += b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}\n\n'
+@contextmanager
+def observed_phases() -> Iterator[set[Phase]]:
+    """Collect the phases of every stream that is delivered meanwhile."""
+    made: set[Phase] = set()
+
+    def observe(delivery: StreamDelivery, name: str, value: object) -> None:
+        if isinstance(value, Phase):
+            made.add(value)
+        object.__setattr__(delivery, name, value)
+
+    with patch.object(StreamDelivery, "__setattr__", observe, create=True):
+        yield made
 
 
-@pytest.mark.parametrize("last", [b"", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'])
-def test_a_reply_is_finished_once_with_the_report_that_was_asked_for(last: bytes) -> None:
-    def story(service: Runtime) -> None:
+DIALOGUES = ("chat_to_chat/stream", "chat_to_messages/failover_stream", "responses_to_messages/settling")
+
+
+def test_dialogues_visit_every_phase(tmp_path: Path) -> None:
+    with observed_phases() as made:
+        for number, name in enumerate(DIALOGUES):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            run(played(SCENES[name], folder), START)
+    with observed_phases() as failed:
+        played_by(_fails_before_content)
+    assert made | failed == set(Phase)
+
+
+async def _fails_before_content(service: Runtime) -> None:
+    play = Played(service)
+    call = await play.begin()
+    call.respond()
+    await play.quiet()
+    call.send(b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n')
+    await play.quiet()
+    assert play.is_over and play.client.status == 529
+
+
+@pytest.mark.parametrize("last", [b"", END])
+def test_a_response_ends_once_with_the_report_that_was_requested(last: bytes) -> None:
+    async def story(service: Runtime) -> None:
         play = Played(service, headers=[(b"x-dragoman-report", b"full")])
-        play.until_called(Begin(BODY))
-        hear = play.hear()
-        said = []
+        call = await play.begin()
+        call.respond()
+        await play.quiet()
         for chunk in (OPENING + CONTENT, STOPPED + last):
-            play.take(hear, chunk)
-            said += play.said
-        play.say(Done())
-        said += play.said
-        assert kinds(said).count(End) == 1
-        assert sum(b": dragoman" in command.data for command in said if isinstance(command, Write)) == 1
-        assert not any(isinstance(command, Write) for command in said[kinds(said).index(End) :])
+            call.send(chunk)
+        call.end()
+        await play.quiet()
+        assert play.is_over and play.client.ended
+        assert sum(b": dragoman" in chunk for chunk in play.client.chunks) == 1
 
     played_by(story)
 
 
-def test_what_a_stream_cost_is_known_though_it_fell_silent_before_content() -> None:
-    def story(service: Runtime) -> None:
+def test_the_usage_of_a_stream_that_fell_silent_before_content_is_recorded() -> None:
+    async def story(service: Runtime) -> None:
         play = Played(service)
-        play.until_called(Begin(BODY))
-        play.take(play.hear(), OPENING)
-        play.say(WaitFailed(TimedOut("too late")))
-        usage = play.account.record.usage
+        call = await play.begin()
+        call.respond()
+        await play.quiet()
+        call.send(OPENING)
+        await play.fail(TimedOut("too late"))
+        usage = play.record.usage
         assert usage is not None and (usage.input, usage.output) == (3, 1)
 
     played_by(story)
 
 
-def test_heartbeats_go_on_while_another_target_is_asked() -> None:
-    def story(service: Runtime) -> None:
-        play = Played(service, "chat/served")
-        play.until_called(Begin(BODY))
-        play.more_targets()
-        play.take(play.hear(), OPENING)
-        play.say(HeartbeatDue(15.0))
-        play.until_called(WaitFailed(TimedOut("too late")))
-        play.say(HeartbeatDue(30.0))
-        assert kinds(play.said) == [Write]
+def test_a_slow_client_pauses_the_provider() -> None:
+    async def story(service: Runtime) -> None:
+        play = Played(service)
+        call = await play.begin()
+        call.respond()
+        await play.quiet()
+        call.send(OPENING + CONTENT)
+        assert play.client.on_pause is not None and play.client.on_resume is not None
+        play.client.on_pause()
+        assert call.is_paused and play.attempt.is_slowed
+        play.client.on_resume()
+        assert not call.is_paused
+        await play.leave()
 
     played_by(story)

@@ -11,11 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage
-from dragoman.gateway.exchange.events_commands import CacheTurn, Command, ExchangeEvent, Finalize, Respond, Write
-from dragoman.gateway.exchange.state_machine import Machine
+from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses import turn_lookup as module
+from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage
 from dragoman.gateway.thread_offload import INLINE
+from dragoman.http.request import ServerRequest
 from dragoman.model.parts import Text
 from dragoman.store import StoreBusy, StoreError, Tables
 from tests.gateway.harness import (
@@ -337,18 +338,23 @@ def test_another_target_of_the_clients_own_protocol_gets_what_the_client_said() 
 def test_a_turn_is_left_to_the_store_before_its_client_can_send_it_back(
     streaming: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands: list[Command] = []
-    real: Callable[[Machine, ExchangeEvent], list[Command]] = Machine.handle
+    steps: list[str] = []
 
-    def watched(machine: Machine, event: ExchangeEvent) -> list[Command]:
-        made = real(machine, event)
-        commands.extend(made)
-        return made
+    def watch(owner: type, name: str) -> None:
+        real: Callable[..., object] = getattr(owner, name)
 
-    monkeypatch.setattr(Machine, "handle", watched)
+        def watched(*given: object, **named: object) -> object:
+            steps.append(name)
+            return real(*given, **named)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(ExchangeStorage, "cache_turn")
+    watch(RecordBuilder, "finalize")
+    watch(ServerRequest, "write")
+    watch(ServerRequest, "respond")
     with _house() as house:
         Session(house, MESSAGES, streaming=streaming).begin()
-    order = [type(command) for command in commands]
-    at = order.index(CacheTurn)
-    assert order.count(CacheTurn) == 1
-    assert order[at : at + 3] == [CacheTurn, Finalize, Write if streaming else Respond]
+    at = steps.index("cache_turn")
+    assert steps.count("cache_turn") == 1
+    assert steps[at : at + 3] == ["cache_turn", "finalize", "write" if streaming else "respond"]
