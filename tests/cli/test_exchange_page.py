@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from dragoman.cli.exchange_page import as_page
 from dragoman.cli.record_file import RecordFile
 from dragoman.cli.terminal import OutputScreen
-from dragoman.records.exchanges import Exchange
+from dragoman.records.exchanges import RecordedExchange
 from dragoman.records.journal_entry import CandidateEntry, JournalEntry
 from dragoman.records.rows import details_of
 from dragoman.records.thread_assignment import AssignedThread
@@ -30,7 +30,11 @@ def page_lines(told: JournalEntry, terminal: bool, width: int) -> list[str]:
     values = [int(value) if isinstance(value, bool) else value for value in row_of(told, AssignedThread())]
     row = RecordRow(1, *values)  # type: ignore[arg-type]  # columns, whatever they are
     lines = list(
-        as_page(Exchange(row=row, details=details_of(row.details)), KEPT, OutputScreen(terminal=terminal, width=width))
+        as_page(
+            RecordedExchange(row=row, details=details_of(row.details)),
+            KEPT,
+            OutputScreen(terminal=terminal, width=width),
+        )
     )
     assert not terminal or fits(lines, width)
     return lines

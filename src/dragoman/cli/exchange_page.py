@@ -14,7 +14,7 @@ from dragoman.cli.record_file import RecordFile
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, table, wrapped
 from dragoman.gateway.observability.log_columns import quoted
 from dragoman.model.features import weight_of
-from dragoman.records.exchanges import Exchange, classes_of, uncached_input_of
+from dragoman.records.exchanges import RecordedExchange, classes_of, uncached_input_of
 from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, TokenCounts
 from dragoman.records.thread_tree import CERTAIN
 
@@ -44,7 +44,7 @@ _LEFT_OUT = "left out"
 
 
 def as_page(
-    exchange: Exchange, record_file: RecordFile, screen: OutputScreen, *, all_losses: bool = False
+    exchange: RecordedExchange, record_file: RecordFile, screen: OutputScreen, *, all_losses: bool = False
 ) -> Iterator[str]:
     """The page: what it was, whom it might have gone to where that was weighed, each attempt, each loss."""
     exact = not screen.terminal
@@ -67,7 +67,7 @@ def as_page(
             yield from wrapped(screen, f"What each loss means: {_MEANING}")
 
 
-def _ranking(exchange: Exchange, screen: OutputScreen, exact: bool) -> Iterator[str]:
+def _ranking(exchange: RecordedExchange, screen: OutputScreen, exact: bool) -> Iterator[str]:
     """Who was considered: as they would be tried, then those that were left out."""
     candidates, more = exchange.details.candidates, exchange.details.candidates_more
     if not candidates:
@@ -91,7 +91,7 @@ def _candidate(place: int, candidate: CandidateEntry, exact: bool) -> tuple[str,
     )
 
 
-def _facts(exchange: Exchange, record_file: RecordFile, exact: bool) -> Iterator[tuple[str, str]]:
+def _facts(exchange: RecordedExchange, record_file: RecordFile, exact: bool) -> Iterator[tuple[str, str]]:
     row, details = exchange.row, exchange.details
     ended = [
         row.outcome,
@@ -126,7 +126,7 @@ def _facts(exchange: Exchange, record_file: RecordFile, exact: bool) -> Iterator
     yield "ids", ", ".join(f"{name} {quoted(value)}" for name, value in ids if value)
 
 
-def _times(exchange: Exchange) -> Iterator[str]:
+def _times(exchange: RecordedExchange) -> Iterator[str]:
     row, speed = exchange.row, exchange.speed
     yield formatting.span(row.took)
     if row.first:
@@ -135,14 +135,14 @@ def _times(exchange: Exchange) -> Iterator[str]:
         yield f"then {speed:.1f} tokens a second"
 
 
-def _session(exchange: Exchange) -> str:
+def _session(exchange: RecordedExchange) -> str:
     session = exchange.session
     if session is None:
         return "none"
     return f"{quoted(session.name)} of key {quoted(session.key)}" if session.key else quoted(session.name)
 
 
-def _thread(exchange: Exchange) -> str:
+def _thread(exchange: RecordedExchange) -> str:
     thread = exchange.thread
     if thread is None:
         return ""

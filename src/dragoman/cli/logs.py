@@ -27,7 +27,7 @@ from dragoman.cli.terminal import screen_of
 from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
-    from dragoman.records.exchanges import Exchange
+    from dragoman.records.exchanges import RecordedExchange
     from dragoman.records.journal_entry import JournalEntry
     from dragoman.store.record_queries import RecordFilter
 
@@ -117,7 +117,7 @@ def _wanted(record_file: RecordFile, options: argparse.Namespace) -> RecordFilte
 
 
 def _latest(
-    record_file: RecordFile, wanted: RecordFilter, most: int, write_exchange: Callable[[Exchange], None]
+    record_file: RecordFile, wanted: RecordFilter, most: int, write_exchange: Callable[[RecordedExchange], None]
 ) -> tuple[int, int]:
     """Tell the latest; give the number behind which others come, and the status."""
     from dragoman.records import exchanges
@@ -133,7 +133,7 @@ def _latest(
 
 
 def _follow(
-    record_file: RecordFile, wanted: RecordFilter, number: int, write_exchange: Callable[[Exchange], None]
+    record_file: RecordFile, wanted: RecordFilter, number: int, write_exchange: Callable[[RecordedExchange], None]
 ) -> int:
     """Tell those that come, until nobody reads it any more, or an interrupt."""
     from dragoman.records import exchanges
@@ -163,7 +163,7 @@ def _is_unread() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(_EVERY))
 
 
-def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Callable[[Exchange], None]:
+def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Callable[[RecordedExchange], None]:
     """What tells one exchange."""
     if options.json:
         from dragoman.records.exchanges import as_json
@@ -178,7 +178,7 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
     looked_at = screen.columns() is not None
     last_day = [record_file.day(now_in_micro())]
 
-    def write_exchange(exchange: Exchange) -> None:
+    def write_exchange(exchange: RecordedExchange) -> None:
         day, clock = record_file.day(exchange.ended), record_file.clock(exchange.ended)
         if looked_at and day != last_day[0]:
             # A line has the time of day alone.
@@ -192,7 +192,7 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
     return write_exchange
 
 
-def entry_of(exchange: Exchange) -> JournalEntry:
+def entry_of(exchange: RecordedExchange) -> JournalEntry:
     """An exchange as the gateway's log has it."""
     from dragoman.records.journal_entry import JournalEntry
 

@@ -30,7 +30,7 @@ _ANY = (1 << 63) - 1
 _MICRO = 1_000_000
 
 
-class Exchange(Struct, frozen=True, kw_only=True):
+class RecordedExchange(Struct, frozen=True, kw_only=True):
     """One exchange: its row, what else is known of it, and where it belongs; None if that is nowhere."""
 
     row: RecordRow
@@ -78,7 +78,7 @@ def uncached_input_of(tokens: TokenCounts) -> int:
     return max(tokens.input - tokens.cache_read - tokens.cache_write, 0)
 
 
-def latest(tables: RecordTables, wanted: RecordFilter, most: int) -> list[Exchange]:
+def latest(tables: RecordTables, wanted: RecordFilter, most: int) -> list[RecordedExchange]:
     """The latest exchanges of those that are wanted, in the order in which they began."""
     return _build_exchanges(tables, reversed(RecordQueries(tables.connection).latest(wanted, most)))
 
@@ -88,12 +88,12 @@ def newest(tables: RecordTables) -> int:
     return RecordQueries(tables.connection).newest()
 
 
-def after(tables: RecordTables, number: int, wanted: RecordFilter, most: int) -> list[Exchange]:
+def after(tables: RecordTables, number: int, wanted: RecordFilter, most: int) -> list[RecordedExchange]:
     """Those that were written down behind a number, in that order."""
     return _build_exchanges(tables, RecordQueries(tables.connection).after(number, wanted, most))
 
 
-def find(tables: RecordTables, text: str, directory: Path | None = None) -> Exchange:
+def find(tables: RecordTables, text: str, directory: Path | None = None) -> RecordedExchange:
     """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
 
     Translated, an answer has the id that its provider gave it but for how that begins, or, if that would not do, the
@@ -139,14 +139,14 @@ def _find_stored_response(tables: RecordTables, text: str, directory: Path) -> l
     return []
 
 
-def _build_exchanges(tables: RecordTables, rows: Iterable[RecordRow]) -> list[Exchange]:
+def _build_exchanges(tables: RecordTables, rows: Iterable[RecordRow]) -> list[RecordedExchange]:
     """Rows with the sessions and threads that they belong to."""
     rows = list(rows)
     queries = SessionQueries(tables.connection)
     sessions = queries.of(row.session for row in rows if row.session)
     threads = queries.thread_rows(row.thread for row in rows if row.thread)
     return [
-        Exchange(
+        RecordedExchange(
             row=row,
             details=details_of(row.details),
             session=sessions.get(row.session),
@@ -156,7 +156,7 @@ def _build_exchanges(tables: RecordTables, rows: Iterable[RecordRow]) -> list[Ex
     ]
 
 
-def as_json(exchange: Exchange) -> JsonObject:
+def as_json(exchange: RecordedExchange) -> JsonObject:
     """All that is known of an exchange, for programs; members are added, and never renamed."""
     row, details = exchange.row, exchange.details
     return {

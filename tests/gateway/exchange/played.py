@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import cast
 
 from dragoman.config.settings import Settings
@@ -167,10 +168,13 @@ class Played:
         service.client = cast(HttpClient, self)
         self.exchange = Exchange(service, self.client_request, self.client, self.builder)
         self.task: asyncio.Task[None] | None = None
+        self._called: asyncio.Future[None] | None = None
 
     def open(self, request: UpstreamRequest) -> ScriptedCall:
         """Make a call, as `HttpClient` does."""
         self.calls.append(ScriptedCall(request))
+        if self._called is not None:
+            self._called.set_result(None)
         return self.calls[-1]
 
     @property
@@ -197,9 +201,22 @@ class Played:
         await self.quiet()
         return self.calls[-1]
 
+    async def called(self, body: bytes) -> ScriptedCall:
+        """Serve a request with which threads work before its first call."""
+        self._called = asyncio.get_running_loop().create_future()
+        virtual_loop().hold(self._called)
+        with suppress(IndexError):
+            await self.begin(body)
+        return self.calls[-1]
+
     async def quiet(self) -> None:
         """Wait until all has happened that happens without time."""
         await virtual_loop().quiet()
+
+    async def over(self) -> None:
+        """Wait for the end of the exchange."""
+        assert self.task is not None
+        await self.task
 
     async def fail(self, error: Exception) -> None:
         """Let the present call break off."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import Overloaded
 from dragoman.gateway.admission import Slot
 from dragoman.gateway.exchange.attempt import Attempt

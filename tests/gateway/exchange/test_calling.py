@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -48,8 +50,10 @@ def test_no_other_target_is_called_after_content_or_for_a_response_that_was_paid
             call.respond()
             await play.quiet()
             call.send(OPENING + CONTENT)
-        await play.fail(NotStored() if paid else TimedOut("too late"))
-        assert play.is_over and len(play.calls) == 1
+        call.fail(NotStored() if paid else TimedOut("too late"))
+        # Tokens of content that was delivered are counted, beside the loop.
+        await play.over()
+        assert len(play.calls) == 1
 
     played_by(story, lambda _: _line("messages/served", "chat/served"))
 
@@ -137,9 +141,7 @@ def test_a_relayed_failure_is_sent_as_it_is_if_nothing_else_can_be_done(others: 
             call.end()
         await play.quiet()
         assert play.is_over and play.client.ended
-        # The failure of the last target is an error of the request, which decides.
-        assert play.client.status == (400 if others else 200)
-        assert others or play.client.body == CREATED + FAILED
+        assert (play.client.status, play.client.body) == (200, CREATED + FAILED)
 
     played_by(story, lambda _: _line("responses/served", *["chat/other"] * others))
 
@@ -164,9 +166,11 @@ def test_a_route_with_one_target_that_is_called_again_reports_its_attempts(retri
     async def story(service: Runtime) -> None:
         play = Played(service)
         await play.begin(LINED)
-        while not play.is_over:
+        for _ in range(retries + 1):
             await play.fail(Unreachable("nobody is there"))
-        assert len(play.calls) == retries + 1
+            # Before a target is called again there is a pause.
+            await asyncio.sleep(60)
+        assert play.is_over and len(play.calls) == retries + 1
         route = b"messages/served; protocol=anthropic-messages" + more
         assert play.client.headers[b"x-dragoman-route"] == route
 

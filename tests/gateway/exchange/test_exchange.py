@@ -27,7 +27,7 @@ def test_small_work_is_done_at_once_and_large_work_in_a_thread(large: bool) -> N
 def test_a_large_body_waits_for_a_thread_before_its_target_is_called() -> None:
     async def story(service: Runtime) -> None:
         play = Played(service)
-        call = await play.begin(BODY.replace(b"Hello.", b"x" * (INLINE + 1)))
+        call = await play.called(BODY.replace(b"Hello.", b"x" * (INLINE + 1)))
         assert b"x" * (INLINE + 1) in call.request.body
         await play.leave()
 

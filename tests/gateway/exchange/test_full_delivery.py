@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Limits
 from dragoman.gateway.exchange.full_delivery import _UNCHARGED
 from dragoman.gateway.runtime import Runtime
+from dragoman.http.body import ByteCharge
 from tests.gateway.exchange.played import CONTENT, END, JSON, OPENING, STOPPED, Played, played_by
 from tests.gateway.harness import settings_for
 
@@ -83,7 +84,12 @@ def test_a_response_that_arrived_with_its_head_is_charged_if_it_is_large(more: i
         opened: list[int] = []
         play = Played(service)
         open_charge = play.exchange.open_charge
-        play.exchange.open_charge = lambda: (opened.append(1), open_charge())[1]  # type: ignore[method-assign]
+
+        def observed() -> ByteCharge:
+            opened.append(1)
+            return open_charge()
+
+        play.exchange.open_charge = observed  # type: ignore[method-assign]
         call = await play.begin(RELAYED)
         call.respond(200, JSON, body)
         await play.quiet()

@@ -113,7 +113,7 @@ def written(headers: Mapping[str, str]) -> HeaderList:
 
 def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
-    kept: HeaderList = []
+    returned_headers: HeaderList = []
     for pair in headers:
         name, value = pair
         if (
@@ -121,8 +121,8 @@ def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
             and len(value) <= MAX_VALUE_LENGTH
             and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
         ):
-            kept.append(pair)
-    return kept[:_MAX_RETURNED]
+            returned_headers.append(pair)
+    return returned_headers[:_MAX_RETURNED]
 
 
 def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:

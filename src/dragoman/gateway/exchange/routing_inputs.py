@@ -17,7 +17,7 @@ from dragoman.gateway.exchange.provider_request import able, prepare
 from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, resolve_request
-from dragoman.gateway.stored_responses.reference_resolver import refers as may_be_kept
+from dragoman.gateway.stored_responses.reference_resolver import refers as may_be_stored
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.losses import Strict
@@ -91,7 +91,7 @@ def needs_references(parsed: ParsedRequest, required: RequiredFeatures) -> bool:
     references = parsed.references
     if references is None or not (required.losses or required.request_features):
         return False
-    return may_be_kept(references, native=False) or (required.losses and references.background)
+    return may_be_stored(references, native=False) or (required.losses and references.background)
 
 
 def seen_in(
@@ -168,7 +168,7 @@ def storing_providers(route: Route, parsed: ParsedRequest) -> frozenset[str]:
 
     Where there is one target alone it does not matter who does.
     """
-    if parsed.references is None or len(route.targets) < 2 or not may_be_kept(parsed.references, native=True):
+    if parsed.references is None or len(route.targets) < 2 or not may_be_stored(parsed.references, native=True):
         return frozenset()
     return frozenset(target.provider.name for target in route.targets if target.can_store)
 

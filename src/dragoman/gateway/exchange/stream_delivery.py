@@ -1,7 +1,7 @@
 """Delivery of a stream to a client that wants one: a small state machine, because its events come by callback.
 
 A chunk goes from the provider's read callback through the translator to one write, without a task switch. The table
-is what runs (`_ON_CHUNK`, `_ON_STORED`, `_ON_END`):
+is what runs (`_ON_CHUNK`, `_stored`, `_ON_END`):
 
     phase       a chunk came                     the store is done               the provider ended, or broke off
     STREAMING   held until there is content,     –                               complete ─▶ OVER, STORING;

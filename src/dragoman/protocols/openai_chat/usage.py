@@ -266,9 +266,9 @@ def usage_of(response: JsonObject) -> Usage | None:
     else:
         # Counts that need no rules, without what says nothing of them.
         prompt, completion = counts.prompt_tokens, counts.completion_tokens
-        details, said = counts.prompt_tokens_details, counts.completion_tokens_details
-        read = None if details is None else details.cached_tokens
-        thinking = None if said is None else said.reasoning_tokens
+        prompted, completed = counts.prompt_tokens_details, counts.completion_tokens_details
+        read = None if prompted is None else prompted.cached_tokens
+        thinking = None if completed is None else completed.reasoning_tokens
         if counts.total_tokens == prompt + completion and (read or 0) <= prompt and (thinking or 0) <= completion:
             return Usage(prompt, completion, read, None, thinking, None, tier)
     unreadable = False
