@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext
 from typing import cast
+from unittest.mock import patch
 
 from dragoman.config.settings import Settings
+from dragoman.gateway import thread_offload
 from dragoman.gateway.exchange.attempt import Attempt
 from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.exchange import Exchange
@@ -168,13 +170,10 @@ class Played:
         service.client = cast(HttpClient, self)
         self.exchange = Exchange(service, self.client_request, self.client, self.builder)
         self.task: asyncio.Task[None] | None = None
-        self._called: asyncio.Future[None] | None = None
 
     def open(self, request: UpstreamRequest) -> ScriptedCall:
         """Make a call, as `HttpClient` does."""
         self.calls.append(ScriptedCall(request))
-        if self._called is not None:
-            self._called.set_result(None)
         return self.calls[-1]
 
     @property
@@ -201,22 +200,9 @@ class Played:
         await self.quiet()
         return self.calls[-1]
 
-    async def called(self, body: bytes) -> ScriptedCall:
-        """Serve a request with which threads work before its first call."""
-        self._called = asyncio.get_running_loop().create_future()
-        virtual_loop().hold(self._called)
-        with suppress(IndexError):
-            await self.begin(body)
-        return self.calls[-1]
-
     async def quiet(self) -> None:
         """Wait until all has happened that happens without time."""
         await virtual_loop().quiet()
-
-    async def over(self) -> None:
-        """Wait for the end of the exchange."""
-        assert self.task is not None
-        await self.task
 
     async def fail(self, error: Exception) -> None:
         """Let the present call break off."""
@@ -232,9 +218,15 @@ class Played:
 
 
 def played_by(
-    story: Callable[[Runtime], Coroutine[None, None, None]], settings: Callable[[int], Settings] = settings_for
+    story: Callable[[Runtime], Coroutine[None, None, None]],
+    settings: Callable[[int], Settings] = settings_for,
+    *,
+    threads: bool = False,
 ) -> None:
-    """Play a story with the working parts of a gateway whose providers are the test, in virtual time."""
+    """Play a story with the working parts of a gateway whose providers are the test, in virtual time.
+
+    Without `threads`, the loop does what they would do, at its next turn.
+    """
 
     async def play() -> None:
         service = new_service(settings(NO_PORT), io.StringIO())
@@ -246,4 +238,9 @@ def played_by(
             await service.close()
             await service.state.close(0.0)
 
-    run(play())
+    with nullcontext() if threads else patch.object(thread_offload._threads, "submit", _run_soon):
+        run(play())
+
+
+def _run_soon(job: thread_offload._Job[object]) -> None:
+    asyncio.get_running_loop().call_soon(job.run, lambda _: None)

@@ -50,10 +50,8 @@ def test_no_other_target_is_called_after_content_or_for_a_response_that_was_paid
             call.respond()
             await play.quiet()
             call.send(OPENING + CONTENT)
-        call.fail(NotStored() if paid else TimedOut("too late"))
-        # Tokens of content that was delivered are counted, beside the loop.
-        await play.over()
-        assert len(play.calls) == 1
+        await play.fail(NotStored() if paid else TimedOut("too late"))
+        assert play.is_over and len(play.calls) == 1
 
     played_by(story, lambda _: _line("messages/served", "chat/served"))
 

@@ -21,13 +21,13 @@ def test_small_work_is_done_at_once_and_large_work_in_a_thread(large: bool) -> N
         thread = await Played(service).exchange.work(INLINE + large, threading.get_ident)
         assert (thread != threading.get_ident()) is large
 
-    played_by(story)
+    played_by(story, threads=True)
 
 
 def test_a_large_body_waits_for_a_thread_before_its_target_is_called() -> None:
     async def story(service: Runtime) -> None:
         play = Played(service)
-        call = await play.called(BODY.replace(b"Hello.", b"x" * (INLINE + 1)))
+        call = await play.begin(BODY.replace(b"Hello.", b"x" * (INLINE + 1)))
         assert b"x" * (INLINE + 1) in call.request.body
         await play.leave()
 
