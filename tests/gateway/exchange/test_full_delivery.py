@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Limits
+from dragoman.gateway.byte_budget import ReaderCharge
 from dragoman.gateway.exchange.full_delivery import _UNCHARGED
 from dragoman.gateway.runtime import Runtime
-from dragoman.http.body import ByteCharge
 from tests.gateway.exchange.played import CONTENT, END, JSON, OPENING, STOPPED, Played, played_by
 from tests.gateway.harness import settings_for
 
@@ -85,7 +85,7 @@ def test_a_response_that_arrived_with_its_head_is_charged_if_it_is_large(more: i
         play = Played(service)
         open_charge = play.exchange.open_charge
 
-        def observed() -> ByteCharge:
+        def observed() -> ReaderCharge:
             opened.append(1)
             return open_charge()
 
