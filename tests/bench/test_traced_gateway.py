@@ -15,6 +15,6 @@ def test_an_exchange_is_traced_from_its_first_byte_to_its_log_line(name: str, mo
     calls = trace(name)
     functions = [f"{call.module}.{call.function}" for call in calls]
     read = functions.index("dragoman.http.client_connection.ClientConnection.data_received")
-    assert read < functions.index("dragoman.gateway.observability.log_writer.LogWriter.put")
-    assert functions.count("dragoman.gateway.observability.log_writer.LogWriter.put") == 1
+    assert read < functions.index("dragoman.gateway.observability.logs.Log.exchange")
+    assert functions.count("dragoman.gateway.observability.logs.Log.exchange") == 1
     assert summarize(calls).changes > 0

@@ -16,6 +16,7 @@ from tests.clients import test_opencode as opencode
 from tests.clients.cells import PROTOCOLS
 from tests.clients.desk import Desk, npm_program, opened_desk
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
+from tests.waiting import wait_until
 
 # What is asked for, and what a client with a key is told of it.
 ROWS = {
@@ -65,6 +66,15 @@ def exchanges(desk: Desk) -> list[JsonObject]:
     return [line for line in lines if line["event"] == "exchange"]
 
 
+def asked_for(desk: Desk, model: str, before: int) -> list[JsonObject]:
+    """The lines of exchanges with a model, which are written a moment after the response; at least one."""
+
+    def logged() -> list[JsonObject]:
+        return [line for line in exchanges(desk)[before:] if line["requested_model"] == model]
+
+    return wait_until(logged, f"a line of an exchange with {model}")
+
+
 AGENTS: dict[str, Callable[[Desk, Path], str]] = {
     "claude": run_claude_code,
     "codex": run_codex,
@@ -88,7 +98,7 @@ def test_pitfall_648_an_agent_ends_at_once_and_names_the_provider(
     desk.models = dict.fromkeys(PROTOCOLS, model)
     said = AGENTS[name](desk, home)
     assert ROWS[model] in said
-    asked = [line for line in exchanges(desk)[before:] if line["requested_model"] == model]
+    asked = asked_for(desk, model, before)
     assert len(asked) == 1, asked
 
 
@@ -97,12 +107,14 @@ def test_pitfall_648_opencode_ends_at_once_on_messages_too(desk: Desk, home: Pat
     before = len(exchanges(desk))
     desk.models = dict.fromkeys(PROTOCOLS, model)
     assert ROWS[model] in run_opencode(desk, home, MESSAGES)
-    asked = [line["status"] for line in exchanges(desk)[before:] if line["requested_model"] == model]
-    assert asked == [424]
+    assert [line["status"] for line in asked_for(desk, model, before)] == [424]
 
 
 def test_claude_code_does_not_call_a_refused_key_temporary(desk: Desk, home: Path) -> None:
-    desk.models = dict.fromkeys(PROTOCOLS, "keyless/gpt-5.1")
+    model, before = "keyless/gpt-5.1", len(exchanges(desk))
+    desk.models = dict.fromkeys(PROTOCOLS, model)
     said = run_claude_code(desk, home)
+    # Else its line would be the next test's.
+    assert asked_for(desk, model, before)
     assert "keyless" in said
     assert "temporary" not in said and "/login" not in said, said

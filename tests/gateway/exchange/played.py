@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext
+from functools import partial
 from typing import cast
 from unittest.mock import patch
 
@@ -238,8 +238,14 @@ def played_by(
             await service.close()
             await service.state.close(0.0)
 
-    with nullcontext() if threads else patch.object(thread_offload._threads, "submit", _run_soon):
+    submit = partial(_run_in_thread, thread_offload._threads.submit) if threads else _run_soon
+    with patch.object(thread_offload._threads, "submit", submit):
         run(play())
+
+
+def _run_in_thread(submit: Callable[[thread_offload._Job[object]], None], job: thread_offload._Job[object]) -> None:
+    virtual_loop().hold(job._future)
+    submit(job)
 
 
 def _run_soon(job: thread_offload._Job[object]) -> None:
