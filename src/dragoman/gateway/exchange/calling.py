@@ -37,6 +37,7 @@ from dragoman.gateway.exchange.stream_delivery import StreamDelivery
 from dragoman.gateway.exchange.understanding import resolve_references
 from dragoman.gateway.exchange.usage_estimate import Passed
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import UpstreamCall
 from dragoman.model.failure import Failure
 from dragoman.model.losses import strictest
@@ -111,6 +112,8 @@ async def _prepare(exchange: Exchange, request: UnderstoodRequest, attempt: Atte
         size += storage.turns_size if references is None else storage.turns_size + references.size
     strict = strictest(target.strict, exchange.strict) if target.strict else exchange.strict
     try:
+        if size <= INLINE:
+            return storage.prepare(client_request, body, parsed, references, target, strict)
         return await exchange.work(size, storage.prepare, client_request, body, parsed, references, target, strict)
     except (StrictError, RefusedError) as error:
         if request.retry_state.leave_out(target, error):

@@ -91,7 +91,12 @@ async def _judge(exchange: Exchange, attempt: Attempt, raw: bytes) -> Unsent | N
     """Relay a response, unless it is an error in spite of its status."""
     reader = exchange.error_reader(attempt)
     several = exchange.request is not None and exchange.request.retry_state.several
-    judged = await exchange.work(reader.work_of(raw), reader.judge, raw, several, paid=True)
+    size = reader.work_of(raw)
+    judged = (
+        reader.judge(raw, several)
+        if size <= INLINE
+        else await exchange.work(size, reader.judge, raw, several, paid=True)
+    )
     relayed = judged.relayed
     attempt.usage, failure, own = relayed.usage, relayed.failure, relayed.own
     attempt.seen = ResponseMetadata(relayed.id, relayed.model, relayed.stop)
@@ -102,7 +107,7 @@ async def _judge(exchange: Exchange, attempt: Attempt, raw: bytes) -> Unsent | N
             return Unsent(missed_of(exchange, own, judged.error), own)
         attempt.own_failure = own
     if failure is None:
-        await _name_and_send(exchange, attempt, raw)
+        await _send(exchange, attempt, raw)
         return None
     if judged.error is None or attempt.remedy(failure) is not None:
         return unsent(exchange, attempt, failure)
@@ -134,27 +139,19 @@ async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | 
         attempt.full_response_call = next(calls, "")
     if exchange.storage.watches(prepared):
         attempt.response = response
-    await _name_and_send(exchange, attempt, translated.body)
+    await _send(exchange, attempt, translated.body)
     return None
 
 
-async def _name_and_send(exchange: Exchange, attempt: Attempt, body: bytes) -> None:
-    """Store a response, if it is stored, under the id that is stored here; then send it."""
-    if exchange.storage.writer is not None:
-        if attempt.prepared.relay:
-            body = await exchange.storage.named(body)
-        await _store(exchange, attempt, body)
-    await _send(exchange, attempt, body)
-
-
-async def _store(exchange: Exchange, attempt: Attempt, body: bytes) -> None:
-    attempt.raw = body
-    exchange.builder.update(usage=attempt.usage)
-    await exchange.storage.store_response(attempt.prepared, body)
-
-
-async def _send(exchange: Exchange, attempt: Attempt, body: bytes) -> None:
+async def _send(exchange: Exchange, attempt: Attempt, body: bytes, *, is_named: bool = False) -> None:
+    """Send a response, after it is stored under its own id, if it is stored, and its tokens are counted."""
     prepared, own = attempt.prepared, attempt.own_failure
+    if exchange.storage.writer is not None:
+        if prepared.relay and not is_named:
+            body = await exchange.storage.named(body)
+        exchange.builder.update(usage=attempt.usage)
+        attempt.raw = body
+        await exchange.storage.store_response(prepared, body)
     attempt.raw = body
     if own is None and attempt.lacks_counts:
         counting = attempt.counting
@@ -191,13 +188,8 @@ async def _conclude(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | N
     attempt.losses, attempt.usage = translator.losses, translator.usage
     if (failure := translator.failure) is not None:
         return unsent(exchange, attempt, failure, has_content=translator.answered)
-    named = exchange.renamed_frames(attempt)
-    if prepared.stream and named is not None:
-        body = named(body)
-        await _store(exchange, attempt, body)
-        await _send(exchange, attempt, body)
-    else:
-        await _name_and_send(exchange, attempt, body)
+    named = exchange.renamed_frames(attempt) if prepared.stream else None
+    await _send(exchange, attempt, body if named is None else named(body), is_named=named is not None)
     return None
 
 

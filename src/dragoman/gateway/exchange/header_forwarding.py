@@ -55,9 +55,8 @@ def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
     """The client's headers that a provider of the same protocol gets; `owner` tells gateway keys apart."""
     passed: HeaderList = []
     once = b""
-    for name, value in headers:
-        if not name.startswith(_LOOKED_AT):
-            continue
+    # Few requests have such headers: a comprehension costs a third of a loop.
+    for name, value in [pair for pair in headers if pair[0].startswith(_LOOKED_AT)]:
         if name == _BETA:
             betas = [beta for beta in (part.strip() for part in value.split(b",")) if _is_beta(beta)]
             if betas:
@@ -113,16 +112,14 @@ def written(headers: Mapping[str, str]) -> HeaderList:
 
 def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
-    returned_headers: HeaderList = []
-    for pair in headers:
-        name, value = pair
-        if (
-            name.startswith(_RETURNED)
-            and len(value) <= MAX_VALUE_LENGTH
-            and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
-        ):
-            returned_headers.append(pair)
-    return returned_headers[:_MAX_RETURNED]
+    candidates = [pair for pair in headers if pair[0].startswith(_RETURNED)]
+    if not candidates:
+        return candidates
+    return [
+        (name, value)
+        for name, value in candidates
+        if len(value) <= MAX_VALUE_LENGTH and (name in _RETRY or (limits and name.startswith(_LIMIT_PREFIXES)))
+    ][:_MAX_RETURNED]
 
 
 def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:
