@@ -385,6 +385,35 @@ def test_a_body_is_handed_over_once() -> None:
     asyncio.run(main())
 
 
+def test_a_complete_body_is_taken_at_once_within_the_limit_and_once() -> None:
+    async def handler(request: ServerRequest) -> None:
+        taken = [request.content.take_complete(limit) for limit in (2, 3, 3)]
+        request.respond(200, [], repr(taken).encode())
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            reply = await house.ask(POST + b"Content-Length: 3\r\n\r\nabc")
+            assert reply.body == b"[None, b'abc', None]"
+
+    asyncio.run(main())
+
+
+def test_an_incomplete_body_is_not_taken() -> None:
+    async def handler(request: ServerRequest) -> None:
+        assert request.content.take_complete(10) is None
+        request.respond(200, [], await request.body(10))
+
+    async def main() -> None:
+        async with serving(handler) as house:
+            client = await house.client()
+            client.send(POST + b"Content-Length: 3\r\n\r\nab")
+            await loop_turns()
+            client.send(b"c")
+            assert (await client.reply()).body == b"abc"
+
+    asyncio.run(main())
+
+
 def test_an_error_that_the_handler_lets_through_is_refused_with_its_status() -> None:
     async def handler(request: ServerRequest) -> None:
         await request.body(1)

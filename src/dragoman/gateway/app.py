@@ -31,7 +31,7 @@ from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.error_responses import JSON
 from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.failing import CLIENT_CLOSED_REQUEST
-from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.exchange.provider_request import received
 from dragoman.gateway.exchange.serving import serve
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.launch_counters import HEADER as LAUNCH
@@ -150,7 +150,7 @@ class App:
                 client_request = ClientRequest(
                     api_path, request.headers, request.table, request.query, key, key_slot=key_slot
                 )
-                body = receive(runtime, request, builder.record.key)
+                body = received(runtime, request, builder.record.key)
                 await serve(Exchange(runtime, client_request, request, builder), body)
             else:
                 await self._aside(runtime, request, api_path, builder, key)

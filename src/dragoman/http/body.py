@@ -163,6 +163,13 @@ class Body(Struct, eq=False):
         charge, self.charge = self.charge, None
         return charge
 
+    def take_complete(self, limit: int) -> bytes | None:
+        """The whole body if it has arrived within the limit; None if `read` must wait for it or refuse it."""
+        if not self.complete or self.taken or self.failure is not None or self.size > limit:
+            return None
+        self.taken = True
+        return self.pieces.take()
+
     async def read(self, limit: int, account: ByteAccount | None = None) -> bytes:
         """The whole body, still content-encoded, handed over once; it is charged to the account."""
         if self.taken:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -93,6 +93,15 @@ class ProviderRequest(Struct, frozen=True):
 
 # Silence within a body is limited by the server; a body that trickles in for longer than this is nobody's work either.
 _TRICKLE = 600.0
+
+
+def received(runtime: Runtime, request: ServerRequest, key: str) -> bytes | Awaitable[bytes]:
+    """The request's body if it arrived with its head, and else what waits for it."""
+    if b"content-encoding" not in request.table:
+        body = request.content.take_complete(runtime.settings.limits.request_body)
+        if body is not None:
+            return body
+    return receive(runtime, request, key)
 
 
 async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes: int | None = None) -> bytes:

@@ -26,8 +26,8 @@ class Begun(Struct, frozen=True):
     storage: ExchangeStorage
 
 
-async def serve(exchange: Exchange, request: Awaitable[bytes] | Begun) -> None:
-    """Serve a request whose body is still to come, or one that was begun before."""
+async def serve(exchange: Exchange, request: bytes | Awaitable[bytes] | Begun) -> None:
+    """Serve a request by its body, which may still have to arrive, or one that was begun before."""
     try:
         await _serve(exchange, request)
     except asyncio.CancelledError:
@@ -47,7 +47,7 @@ async def serve(exchange: Exchange, request: Awaitable[bytes] | Begun) -> None:
         exchange.end()
 
 
-async def _serve(exchange: Exchange, request: Awaitable[bytes] | Begun) -> None:
+async def _serve(exchange: Exchange, request: bytes | Awaitable[bytes] | Begun) -> None:
     target: Target | None = None
     missed = None
     try:
@@ -60,7 +60,8 @@ async def _serve(exchange: Exchange, request: Awaitable[bytes] | Begun) -> None:
             if missed is None:
                 return
         else:
-            _set_request(exchange, await understand(exchange, await request))
+            body = request if isinstance(request, bytes) else await request
+            _set_request(exchange, await understand(exchange, body))
     except DragomanError as error:
         missed = failed(exchange, error)
         if missed is None:

@@ -123,7 +123,7 @@ async def _summarized(
     responses_request = replace(client_request, api_path=api_path_of("/v1/responses"), target=target)
     # Both builders have the same record, which is final once the client has its response.
     its_own = RecordBuilder(builder.record, runtime.clock, _not_finalized)
-    await serve(Exchange(runtime, responses_request, detached, its_own), _as_awaitable(request_body))
+    await serve(Exchange(runtime, responses_request, detached, its_own), request_body)
     if detached.status == 200:
         encoding = partial(_encode_compaction, items, detached.body, builder.record.id)
         detached.body = await offload(encoding, source.size + len(detached.body), name, paid=True)
@@ -209,10 +209,6 @@ def _compacts(target: Target) -> bool:
 
 def _not_finalized(_: Record) -> None:
     """Nothing was told yet."""
-
-
-async def _as_awaitable(body: bytes) -> bytes:
-    return body
 
 
 def _summary_request(body: bytes, *, is_resolved: bool) -> tuple[JsonList, bytes]:
