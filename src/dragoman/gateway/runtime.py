@@ -38,6 +38,7 @@ from dragoman.launching.local_servers import foreign_user_at, port_of
 from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_call import open_echo
 from dragoman.protocols.codec import Mint
+from dragoman.providers.http_transport import PATHS, request_of
 from dragoman.providers.key_cooldowns import KeyCooldowns
 from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
@@ -277,21 +278,26 @@ class Runtime:
         slot = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.effective_total)
         return slot if isinstance(slot, Slot) else await slot
 
-    async def open(self, order: Order) -> UpstreamCall:
-        """Put an order on its way."""
+    def open_at_once(self, order: Order) -> UpstreamCall | None:
+        """A call to a provider; None if its credentials may have to be fetched first."""
         provider = order.provider
         if provider.transport == "echo":
             return open_echo(_echo_call(order), order.endpoint.protocol)
         if provider.name in self.settings.local and foreign_user_at(port_of(order.endpoint.base_url)) is not None:
             whose = "what listens at its usual port belongs to another user of this machine"
             raise Unconfigured("the provider is not configured completely", remedy=whose)
-        call = transport_of(provider.transport).call(order)
-        if provider.transport == "http":
-            return self.client.open(await call)
+        return self.client.open(request_of(order)) if provider.transport == "http" else None
+
+    async def open(self, order: Order) -> UpstreamCall:
+        """A call to a provider, with credentials that are fetched first if they must be."""
+        call = self.open_at_once(order)
+        if call is not None:
+            return call
+        provider = order.provider
         try:
             # Credentials may have to be fetched first, which is part of getting through.
             async with asyncio.timeout(self.settings.timeouts.connect):
-                made = await call
+                made = await transport_of(provider.transport).call(order)
         except TimeoutError:
             raise Unconnected("the provider's credentials could not be fetched in time") from None
         # Clouds are called with credentials and at addresses that the configuration does not spell out.
@@ -347,7 +353,5 @@ def _limits(settings: Settings) -> dict[str, AdmissionLimits]:
 
 
 def _echo_call(order: Order) -> UpstreamRequest:
-    from dragoman.providers.http_transport import PATHS
-
     path = order.path or PATHS[order.endpoint.protocol]
     return UpstreamRequest(method=order.method, url=f"echo:{path}", headers=order.headers, body=order.body)

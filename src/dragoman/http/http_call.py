@@ -27,12 +27,16 @@ MAX_BETWEEN_BYTES = 256 * 1024 * 1024
 # other end, who may have done, and billed, what was asked.
 STALE_SECONDS = 10.0
 
-# Headers that say how a body is coded.
-CODINGS = frozenset({b"content-encoding", b"transfer-encoding"})
-
 BROKEN_CODING = "the provider's answer is not what its content-encoding says"
 TOO_LARGE = "the provider's answer is larger than the limit"
 ENDED = "the call was ended before its answer was"
+
+
+class CallEnded(UpstreamError):
+    """The caller ended the call."""
+
+    def __init__(self) -> None:
+        super().__init__(ENDED)
 
 
 class HttpCall:
@@ -86,7 +90,8 @@ class HttpCall:
         # What is being waited for: a connection; a head or an end.
         self._connecting: asyncio.Future[UpstreamConnection] | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._error: Exception | None = None
+        # The class is enough for a call that was closed: an instance is made if somebody still asks.
+        self._error: Exception | type[CallEnded] | None = None
         # Nothing more comes; and if that is not as it should be, why.
         self._ended = False
         self._broken: UpstreamError | None = None
@@ -189,10 +194,10 @@ class HttpCall:
             self._take = None
             self._waiting.clear()
         else:
-            self.abort(UpstreamError(ENDED))
+            self.abort(CallEnded())
         # An error that was raised knows the frames it went through, and those know this flight and its bodies: nothing
         # but a collection of all garbage, which is rare, would free them.
-        self._error, self._broken = UpstreamError(ENDED), None
+        self._error, self._broken = CallEnded, None
 
     # What the connection calls.
 
@@ -200,17 +205,13 @@ class HttpCall:
         """Keep status and headers, and get ready to undo the body's codings."""
         self.status = status
         self.headers = headers
-        if not CODINGS.isdisjoint(dict(headers)):
-            self._check_codings(headers)
-        self._wake()
-
-    def _check_codings(self, headers: HeaderList) -> None:
         for name, value in headers:
             if name == b"content-encoding":
                 self._prepare(headers)
             elif name == b"transfer-encoding" and value.lower() not in (b"chunked", b"identity"):
                 # Codings of the transfer are not asked for, so nobody may apply them.
                 self.abort(BadResponse(NOT_HTTP))
+        self._wake()
 
     def on_data(self, data: bytes) -> None:
         """Pass a piece on, or keep it until it is asked for."""

@@ -56,7 +56,7 @@ class Pool:
 
     def fits(self, connection: UpstreamConnection) -> bool:
         """Whether a connection that has rested, or served before, can serve a call."""
-        return (self.reusable() or not connection.reused) and connection.alive()
+        return (self._reuse.allows(self._origin) or not connection.reused) and connection.alive()
 
     def obtain(self) -> asyncio.Future[UpstreamConnection]:
         """A connection to come: a new one, or one that another call gives back. Cancelling gives up the place."""
@@ -78,7 +78,7 @@ class Pool:
     def release(self, connection: UpstreamConnection) -> None:
         """Give a connection to the first who waits for one, or let it rest."""
         ends = connection.closing() or (connection.reused and not self._welcome())
-        waiter = None if ends else self._next()
+        waiter = self._next() if (self._waiting or self._renewing) and not ends else None
         if waiter is not None:
             waiter.set_result(connection)
         elif self._closed or ends:
@@ -117,7 +117,7 @@ class Pool:
         """Whether a connection that has served may serve again, and does not make room for a new one."""
         while self._renewing and self._renewing[0].done():
             self._renewing.popleft()
-        return not self._renewing and self.reusable()
+        return not self._renewing and self._reuse.allows(self._origin)
 
     def _next(self) -> asyncio.Future[UpstreamConnection] | None:
         for queue in (self._renewing, self._waiting):

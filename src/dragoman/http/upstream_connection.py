@@ -21,7 +21,7 @@ from typing import Protocol
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from dragoman.errors import BadResponse, Truncated, Unanswered, UpstreamError
-from dragoman.http.sockets import LARGE_READ, read_ahead, stop_reading, unarrived
+from dragoman.http.sockets import LARGE_READ, is_readable, read_ahead, stop_reading, unarrived
 from dragoman.http.upstream_call import HeaderList, header
 
 # Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
@@ -180,6 +180,8 @@ class UpstreamConnection(asyncio.Protocol):
         """Whether an idle connection can be used; looks into the socket for an end that the loop has not yet seen."""
         if self._transport.is_closing():
             return False
+        if not is_readable(self._socket.fileno()):
+            return True
         try:
             data = self._socket.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):

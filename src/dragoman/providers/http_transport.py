@@ -46,12 +46,17 @@ _STREAMED: HeaderList = [_AGENT, (b"accept", b"text/event-stream"), (b"accept-en
 _FULL: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encoding", b"gzip, deflate, br, zstd")]
 
 
-async def call(order: Order) -> UpstreamRequest:
-    """A call in the protocol's own custom; it never waits."""
+def request_of(order: Order) -> UpstreamRequest:
+    """The request of a call in the protocol's own custom."""
     url, headers = _usual(order) if not order.path and not order.provider.headers else _written(order)
     if order.query:
         url = f"{url}?{order.query}"
     return UpstreamRequest(order.method, url, headers, order.body)
+
+
+async def call(order: Order) -> UpstreamRequest:
+    """The same for the table of transports; it never waits."""
+    return request_of(order)
 
 
 def _written(order: Order) -> tuple[str, HeaderList]:

@@ -208,18 +208,20 @@ async def _call(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt
         exchange.slot = await runtime.admitted(target.provider.name, record)
         exchange.calls.admitted()
     runtime.usage_recorder.open(record, target, len(attempt.body))
-    exchange.call = call = await runtime.open(
-        Order(
-            target.provider,
-            target.endpoint,
-            target.model,
-            prepared.streams,
-            attempt.body,
-            traced(prepared.headers, record, runtime.sample_ratio),
-            attempt.key,
-            query=prepared.query,
-        )
+    headers = prepared.headers
+    if record.trace or runtime.sample_ratio is not None:
+        headers = traced(headers, record, runtime.sample_ratio)
+    order = Order(
+        target.provider,
+        target.endpoint,
+        target.model,
+        prepared.streams,
+        attempt.body,
+        headers,
+        attempt.key,
+        query=prepared.query,
     )
+    exchange.call = call = runtime.open_at_once(order) or await runtime.open(order)
     exchange.limits.follow(call, retry_state.first_byte)
     await call.head()
     attempt.status, attempt.headers = call.status, call.headers
