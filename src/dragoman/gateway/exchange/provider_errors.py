@@ -11,7 +11,7 @@ from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES, ErrorResponse
 from dragoman.gateway.exchange.full_response import Relayed, is_envelope, relayed_response
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.redaction import Redactor
-from dragoman.gateway.thread_offload import offload
+from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure
 from dragoman.protocols.registry import codec_of
@@ -63,7 +63,10 @@ class ErrorReader(Struct, frozen=True):
 
     def work_of(self, raw: bytes) -> int:
         """The work of `judge`, which is more if there may be an error: those have one of two words in them."""
-        return self.work(len(raw)) if raw.find(b'"error"') >= 0 or raw.find(b'"failed"') >= 0 else len(raw)
+        work = self.work(len(raw))
+        if work <= INLINE or raw.find(b'"error"') >= 0 or raw.find(b'"failed"') >= 0:
+            return work
+        return len(raw)
 
     def judge(self, raw: bytes, several: bool) -> Judged:
         """What a whole answer says on the relay; `several` if other targets may be asked in its place."""
