@@ -76,7 +76,7 @@ def test_an_exchange_that_ended_is_counted_and_logged_once() -> None:
         account = service.builder_of(made)
         account.finalize()
         account.finalize(status=200)
-        account.update(status=200)
+        account.record.status = 200
         record = account.record
         [line] = [json.loads(line) for line in log.getvalue().splitlines()]
         # Only an error of our own leaves no status behind.

@@ -246,8 +246,8 @@ class App:
         if advice is not None and isinstance(what, Failure):
             is_operator = runtime.guard.is_operator(request, record.address, record.key)
             what = replace(what, message=advice.operator if is_operator else advice.client)
-            builder.update(advice=advice.operator)
-        builder.update(refusal=refusal_of(error))
+            record.advice = advice.operator
+        record.refusal = refusal_of(error)
         response = replies.encode_error(what, record.client_protocol, record.id, program=record.program)
         failure = response.failure.kind.value if response.failure is not None else ""
         if request.started:
@@ -391,7 +391,8 @@ def _refused(builder: RecordBuilder, error: ClientError | OffloadBusy) -> bytes:
     """Settle what is refused at the door; give the words for it."""
     response = replies.encode_error(error, builder.record.client_protocol, builder.record.id)
     failure = response.failure.kind.value if response.failure is not None else ""
-    builder.finalize(status=response.status, failure=failure, refusal=str(error), at_door=True)
+    builder.record.refusal, builder.record.at_door = str(error), True
+    builder.finalize(response.status, failure)
     return response.body
 
 

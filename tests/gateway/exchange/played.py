@@ -9,6 +9,8 @@ from functools import partial
 from typing import cast
 from unittest.mock import patch
 
+from msgspec.structs import replace
+
 from dragoman.config.settings import Settings
 from dragoman.gateway import thread_offload
 from dragoman.gateway.exchange.attempt import Attempt
@@ -165,6 +167,9 @@ class Played:
         self.builder = service.builder_of(
             Record(id="req_1", client_protocol=protocol, path="", started=service.clock(), time=0.0)
         )
+        # As it was when it was finalized.
+        self.final: list[Record] = []
+        self.builder.on_finalized = lambda: self.final.append(replace(self.builder.record))
         self.client = SentClient()
         self.calls: list[ScriptedCall] = []
         service.client = cast(HttpClient, self)
@@ -178,7 +183,7 @@ class Played:
 
     @property
     def record(self) -> Record:
-        return self.builder.record
+        return self.final[0] if self.final else self.builder.record
 
     @property
     def attempt(self) -> Attempt:

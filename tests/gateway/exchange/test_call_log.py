@@ -81,7 +81,7 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
         attempt = Attempt(target, service.rotation(target.provider))
         assert calls.ended(attempt, AttemptOutcome.GATEWAY_ERROR) == ()
         calls.begin()
-        account.update(attempts=calls.ended(attempt, AttemptOutcome.CONNECTION_LOST))
+        account.record.attempts = calls.ended(attempt, AttemptOutcome.CONNECTION_LOST)
         [noted] = account.record.attempts
         assert (noted.provider, noted.kind, noted.key, noted.status) == ("chat", "connection_lost", -1, 0)
         assert calls.ended(attempt, AttemptOutcome.ANSWERED) == account.record.attempts

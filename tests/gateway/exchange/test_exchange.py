@@ -38,7 +38,7 @@ def test_a_finalized_record_has_the_outcome_of_the_last_call() -> None:
     async def story(service: Runtime) -> None:
         play = Played(service)
         await play.begin()
-        play.exchange.finalize(AttemptOutcome.CLIENT_DISCONNECTED, {"status": 499})
+        play.exchange.finalize(AttemptOutcome.CLIENT_DISCONNECTED, status=499)
         assert (play.record.status, [each.kind for each in play.record.attempts]) == (499, ["client_disconnected"])
         await play.leave()
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.gateway.observability.costs import UNREPORTED, Costs, together
+from dragoman.gateway.observability.costs import UNREPORTED, Costs, record_calls
+from dragoman.gateway.observability.record import Record
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
@@ -238,6 +239,12 @@ def attempt(
     return CallEntry(provider="p", model="m", protocol="x", cost=money, tokens=tokens, estimated=estimated)
 
 
+def totals(*attempts: CallEntry) -> Record:
+    record = Record(id="req_1", client_protocol="x", path="/", started=0.0, time=0.0)
+    record_calls(record, attempts)
+    return record
+
+
 def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
     failed = attempt(CostBreakdown(input=5, entry="p/a", version="1"), TokenCounts(input=3), estimated=True)
     refused = attempt()
@@ -245,24 +252,19 @@ def test_pitfall_425_an_exchange_is_the_sum_of_its_attempts() -> None:
     answered = attempt(
         CostBreakdown(input=7, output=2, reported=9, entry="p/b", version="1"), TokenCounts(input=4, output=1)
     )
-    told = together((failed, refused, unknown, answered))
-    assert told["tokens"] == TokenCounts(input=7, output=1)
-    assert told["estimated"] is True
-    assert told["cost"] == CostBreakdown(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", reported=9)
-    assert together((refused,)) == {"attempts": (refused,), "tokens": None, "estimated": False, "cost": None}
-    assert together((refused, refused)) == {"attempts": (refused, refused)}
-    assert together((answered,)) == {
-        "attempts": (answered,),
-        "tokens": answered.tokens,
-        "estimated": False,
-        "cost": answered.cost,
-    }
-    assert together((unknown, unknown)) == {
-        "attempts": (unknown, unknown),
-        "tokens": None,
-        "estimated": False,
-        "cost": UNREPORTED,
-    }
+    record = totals(failed, refused, unknown, answered)
+    assert record.attempts == (failed, refused, unknown, answered)
+    assert record.tokens == TokenCounts(input=7, output=1)
+    assert record.estimated is True
+    assert record.cost == CostBreakdown(input=12, output=2, unpriced=("usage",), entry="p/b", version="1", reported=9)
+    for attempts, tokens, cost in (
+        ((refused,), None, None),
+        ((refused, refused), None, None),
+        ((answered,), answered.tokens, answered.cost),
+        ((unknown, unknown), None, UNREPORTED),
+    ):
+        record = totals(*attempts)
+        assert (record.attempts, record.tokens, record.estimated, record.cost) == (attempts, tokens, False, cost)
 
 
 NOTHING_MORE: JsonObject = {

@@ -86,12 +86,10 @@ async def count_tokens(
     name = builder.record.key
     body = await receive(runtime, request, name)
     parsed = await offload(partial(parse_request, body, api_path), len(body), name)
-    builder.update(requested_model=parsed.model, size=len(body))
+    builder.record.requested_model, builder.record.size = parsed.model, len(body)
     client_request = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     target = await fixed_target(runtime, client_request, body, parsed)
-    builder.update(
-        provider=target.provider.name, model=target.printable_model, provider_protocol=target.endpoint.protocol
-    )
+    builder.record.set_target(target)
     references, size = None, len(body)
     if api_path.protocol == RESPONSES:
         references = await look_up_references(runtime.state, runtime.settings, key, parsed.references, body, target)
@@ -100,7 +98,7 @@ async def count_tokens(
     ready = await offload(
         partial(_ready, body, parsed, references, api_path.protocol, target, asks=asks), _WEIGHT * size, name
     )
-    builder.update(losses=ready.translated.losses)
+    builder.record.losses = ready.translated.losses
     answered, given = None, _NO_HEADERS
     if asks:
         status, answered, given = await _query_provider(

@@ -46,7 +46,7 @@ async def list_models(runtime: Runtime, request: ServerRequest, builder: RecordB
 async def show_model(runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder) -> None:
     """Answer `GET /v1/models/{id}`: any name that leads somewhere is a model."""
     name = unquote(api_path.rest.removeprefix("/models/"), errors="replace")
-    builder.update(requested_model=name)
+    builder.record.requested_model = name
     protocol = builder.record.client_protocol
     route = runtime.routes.route(name, protocol)
     if not any(map(_may_have, route.targets)):

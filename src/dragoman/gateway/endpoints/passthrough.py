@@ -32,6 +32,7 @@ from dragoman.gateway.exchange.provider_errors import read_plain_error
 from dragoman.gateway.exchange.provider_request import check_unambiguous, receive
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.json_limits import check_request_members
+from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
 from dragoman.gateway.runtime import Runtime
@@ -99,9 +100,10 @@ async def forward(
         body = await receive(runtime, request, builder.record.key) if is_sent else b""
     kind = request.header(b"content-type") or b""
     name, field = await offload(partial(_named, body, kind), len(body), builder.record.key)
-    builder.update(size=len(body))
+    record = builder.record
+    record.size = len(body)
     if name:
-        builder.update(requested_model=name)
+        record.requested_model = name
         targets = (target,) if target is not None else _serving(runtime, name, api_path)
         _check_family(targets[0].provider, api_path)
         targets = tuple(_in_family(each, api_path) for each in targets)
@@ -112,13 +114,11 @@ async def forward(
         targets = (_nameless(_provider(runtime, request, api_path, provider), api_path),)
     ordered = partial(order_for, request, api_path, owner, kind, body)
     if len(targets) > 1:
-        builder.update(route=name, policy=FALLBACK, reason=Why.POLICY.value)
+        record.set_route(RouteDecision(name, FALLBACK, Why.POLICY.value))
         await try_in_turn(runtime, request, builder, SameModel(runtime, builder, targets), ordered)
         return
     target = targets[0]
-    builder.update(
-        provider=target.provider.name, model=target.printable_model, provider_protocol=target.endpoint.protocol
-    )
+    record.set_target(target)
     attempt = Attempt(target, runtime.rotation(target.provider))
     attempt.begin_request(b"")
     order = ordered(target, attempt.key)
@@ -216,7 +216,7 @@ def check_relayed(runtime: Runtime, request: ServerRequest, api_path: ApiPath, b
         requested = f"{request.method} {printable(api_path.rest)}"
         message = f"{requested} is not relayed here; server.passthrough_paths opens it if it should be"
         # Whoever could open it reads the log.
-        builder.update(refusal=message, at_door=True)
+        builder.record.refusal, builder.record.at_door = message, True
         raise ClientError(403, message)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
         raise ClientError(400, "a query cannot say another method")
@@ -248,7 +248,7 @@ async def _hand_over(
             return
         _refuse(request, builder, call.status, headers, error.body)
         return
-    builder.update(status=call.status)
+    builder.record.status = call.status
     clock, tail = runtime.clock, Tail()
 
     streams = is_stream(call)
@@ -309,8 +309,7 @@ def _headers(
 
 def _refuse(request: ServerRequest, builder: RecordBuilder, status: int, headers: HeaderList, body: bytes) -> None:
     """A provider's error, from which its secrets were taken."""
-    builder.update(status=status)
-    builder.finalize(failure="other")
+    builder.finalize(status, "other")
     request.respond(status, headers, body)
 
 

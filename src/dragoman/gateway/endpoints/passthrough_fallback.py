@@ -67,16 +67,11 @@ class SameModel:
         retry_state = self.retry_state
         while (target := retry_state.next()) is not None:
             retry_state.tries += 1
-            self._builder.update(
-                provider=target.provider.name,
-                model=target.printable_model,
-                provider_protocol=target.endpoint.protocol,
-                # What an earlier target failed with is not this one's.
-                failure="",
-                refusal="",
-                advice="",
-                losses=(),
-            )
+            record = self._builder.record
+            record.set_target(target)
+            # What an earlier target failed with is not this one's.
+            record.failure = record.refusal = record.advice = ""
+            record.losses = ()
             attempt = Attempt(target, self._runtime.rotation(target.provider))
             try:
                 missed = await self._try(attempt, order_of, on_response)
@@ -101,12 +96,7 @@ class SameModel:
         error = self._errors.get(decisive.attempt)
         if error is not None:
             raise error
-        decisive_target = decisive.attempt.target
-        self._builder.update(
-            provider=decisive_target.provider.name,
-            model=decisive_target.printable_model,
-            provider_protocol=decisive_target.endpoint.protocol,
-        )
+        self._builder.record.set_target(decisive.attempt.target)
         return decisive
 
     async def _try(

@@ -8,7 +8,7 @@ from collections import deque
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
-from dragoman.gateway.observability.costs import together
+from dragoman.gateway.observability.costs import record_calls
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.model.jsonvalue import JsonObject
@@ -87,9 +87,8 @@ def meter(runtime: Runtime, builder: RecordBuilder, target: Target, tail: Tail) 
         closed = replace(attempts[-1], cost=runtime.costs.unreported(target))
     else:
         return
-    attempts = (*attempts[:-1], closed)
-    builder.update(**together(attempts))
-    builder.update(usage=usage)
+    record_calls(builder.record, (*attempts[:-1], closed))
+    builder.record.usage = usage
 
 
 def _read(reported: JsonObject, protocol: str) -> Usage | None:

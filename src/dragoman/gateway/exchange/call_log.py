@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.attempt import Attempt
-from dragoman.gateway.observability.costs import together
+from dragoman.gateway.observability.costs import record_calls
 from dragoman.gateway.observability.journal_entries import MAX_NAME_LENGTH, MICROSECONDS
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
@@ -125,8 +125,7 @@ class Calls(Struct, eq=False):
 
     def close(self, attempt: Attempt, kind: AttemptOutcome) -> None:
         """Have it in the record what became of the last call, and what all came to; it is said once of each."""
-        attempts = self.ended(attempt, kind)
-        self._builder.update(**together(attempts))
+        record_calls(self._builder.record, self.ended(attempt, kind))
 
     def abandoned(self, attempt: Attempt) -> tuple[CallEntry, ...]:
         """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""

@@ -94,10 +94,10 @@ def _record_attempt(exchange: Exchange, request: UnderstoodRequest, target: Targ
         return
     record = exchange.builder.record
     record.requested_model, record.size, record.stream = parsed.model, len(request.body), parsed.outline.stream
-    record.provider, record.model = target.provider.name, target.printable_model
-    record.provider_protocol, record.facts = target.endpoint.protocol, parsed.facts
-    if retry_state.record_changes is not None:
-        exchange.builder.update(**retry_state.record_changes)
+    record.facts = parsed.facts
+    record.set_target(target)
+    if retry_state.decision is not None:
+        record.set_route(retry_state.decision)
 
 
 async def _prepare(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> ProviderRequest:
@@ -127,7 +127,7 @@ async def _detach(exchange: Exchange, request: UnderstoodRequest, prepared: Prov
     from dragoman.gateway.exchange.serving import Begun, serve
 
     runtime, builder, client_request = exchange.runtime, exchange.builder, exchange.client_request
-    builder.update(losses=prepared.translated.losses)
+    builder.record.losses = prepared.translated.losses
     detached = DetachedClient()
     # It has the same id, and is one exchange in the records, which ends with the response.
     own_builder = runtime.builder_of(replace(builder.record, started=runtime.clock(), time=time.time(), losses=()))
@@ -145,7 +145,7 @@ async def _detach(exchange: Exchange, request: UnderstoodRequest, prepared: Prov
             prepared, detached, run, lambda: _hand_on_request(exchange), client_request.key_slot
         )
     )
-    builder.update(kind="")
+    builder.record.kind = ""
     if not own_builder.is_finalized:
         # Its client is about to know of it.
         runtime.usage_recorder.open(own_builder.record, prepared.target, len(request.body))
@@ -314,7 +314,7 @@ def _cool_key(exchange: Exchange, attempt: Attempt, missed: Missed, failure: Fai
 def _discard_response(exchange: Exchange, attempt: Attempt) -> None:
     """Begin again after an error in spite of its status, of which the client received nothing."""
     attempt.forget()
-    exchange.builder.update(failure="")
+    exchange.builder.record.failure = ""
     exchange.storage.anew()
 
 

@@ -20,7 +20,6 @@ from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.full_response import report_comment, with_report
 from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.retry_state import RetryState
-from dragoman.gateway.observability.record import RecordChanges
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.runtime import Runtime
@@ -34,12 +33,12 @@ _AUTH_KINDS = frozenset({FailureKind.UNAUTHENTICATED, FailureKind.FORBIDDEN})
 
 
 class ClientResponse(Struct, frozen=True):
-    """A whole reply, and what the record says of it."""
+    """A full response, and the kind of failure that it is; "" if it is none."""
 
     status: int
     headers: HeaderList
     body: bytes
-    record_changes: RecordChanges
+    failure: str = ""
 
 
 class FailureText(Struct, frozen=True):
@@ -77,15 +76,15 @@ class ClientResponses(Struct, eq=False):
         losses: Sequence[LossLine],
     ) -> ClientResponse:
         """A whole body: an answer, or a stream that is known as a whole."""
-        all_losses = self._builder.record.losses
+        record = self._builder.record
+        all_losses = record.losses
         if losses and all_losses[-len(losses) :] != tuple(losses):
             all_losses = (*all_losses, *losses)
         if not prepared.relay and self.full_report:
             body = with_report(body, all_losses) if kind is not EVENT_STREAM else body + report_comment(all_losses)
         headers = self.headers(prepared, provider_headers, kind, all_losses)
-        return ClientResponse(
-            200, headers, body, {"status": 200, "first_content": self._runtime.clock(), "losses": all_losses}
-        )
+        record.losses, record.first_content = all_losses, self._runtime.clock()
+        return ClientResponse(200, headers, body)
 
     def headers(
         self,
@@ -149,8 +148,7 @@ class ClientResponses(Struct, eq=False):
             headers.append((b"x-should-retry", b"false"))
         if advice is not None:
             headers.append(error_responses.advice_header(self.read(advice)))
-        changes: RecordChanges = {"failure": failure.kind.value, "status": refusal.status}
-        return ClientResponse(refusal.status, headers, refusal.body, changes)
+        return ClientResponse(refusal.status, headers, refusal.body, failure.kind.value)
 
     def blamed(self, failure: Failure, prepared: ProviderRequest) -> Failure:
         """The same failure, but a credential that is refused is the gateway's own, not the client's."""
@@ -182,8 +180,8 @@ class ClientResponses(Struct, eq=False):
             failure = replace(failure, message=redactor.clean_text(failure.message[: redactor.max_error_bytes]))
             extra = self.headers(prepared, redactor.clean_headers(_few([*provider_headers])), [JSON])
             if self._is_overflow_for_codex(prepared, failure):
-                changes: RecordChanges = {"failure": failure.kind.value, "status": 200}
-                return ClientResponse(200, [*EVENT_STREAM, *extra[1:]], self.failed_stream(prepared, failure), changes)
+                body = self.failed_stream(prepared, failure)
+                return ClientResponse(200, [*EVENT_STREAM, *extra[1:]], body, failure.kind.value)
         else:
             extra = [
                 JSON,
@@ -201,12 +199,7 @@ class ClientResponses(Struct, eq=False):
         own = header_forwarding.written(error_headers)
         # What the table says about trying again goes before what the provider said.
         other_headers = [pair for pair in extra if pair[0].decode("latin-1") not in error_headers] if own else extra
-        return ClientResponse(
-            translated.status,
-            [*other_headers, *own],
-            translated.body,
-            {"failure": failure.kind.value, "status": translated.status},
-        )
+        return ClientResponse(translated.status, [*other_headers, *own], translated.body, failure.kind.value)
 
     def _is_overflow_for_codex(self, prepared: ProviderRequest, failure: Failure) -> bool:
         """Whether an overflow must be told in the stream.

@@ -37,8 +37,7 @@ from dragoman.gateway.exchange.routing_inputs import conversation_of, thread_of
 from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.exchange.usage_estimate import Counting
-from dragoman.gateway.observability.costs import together
-from dragoman.gateway.observability.record import RecordChanges
+from dragoman.gateway.observability.costs import record_calls
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.unexpected_errors import traceback_summary
 from dragoman.gateway.runtime import Runtime
@@ -157,33 +156,27 @@ class Exchange:
 
     # The record.
 
-    def finalize(self, kind: AttemptOutcome, changes: RecordChanges) -> None:
+    def finalize(self, kind: AttemptOutcome, *, status: int | None = None, failure: str | None = None) -> None:
         """Finalize the record with the outcome of the last call, before the client can know its response complete."""
-        attempt = self.attempt
+        attempt, record = self.attempt, self.builder.record
         if self.request is not None and self.request.retry_state.permitted is not None:
             self.request.retry_state.give_back()
         attempts = self.ended_calls(kind)
-        changes["attempts"] = attempts
         if attempts:
-            changes.update(together(attempts))
+            record_calls(record, attempts)
         if attempt is not None:
             if attempts and (seen := attempt.response_metadata) is not UNNAMED:
-                changes["stop_reason"], changes["response_model"], changes["response_id"] = (
-                    seen.stop,
-                    seen.model,
-                    seen.id,
-                )
+                record.stop_reason, record.response_model, record.response_id = seen.stop, seen.model, seen.id
             if kind is _ANSWERED:
                 call = attempt.translator.first_call if attempt.has_translator else attempt.full_response_call
                 response_id = self.storage.stored_id if self.storage.writer is not None else ""
                 if call or response_id:
-                    facts = self.runtime.session_facts.with_response(self.builder.record, call, response_id)
-                    changes["facts"] = facts
-        self.builder.finalize(**changes)
+                    record.facts = self.runtime.session_facts.with_response(record, call, response_id)
+        self.builder.finalize(status, failure)
 
     def end_call(self, kind: AttemptOutcome) -> None:
         """Record the outcome of the last call; others may follow."""
-        self.builder.update(attempts=self.ended_calls(kind))
+        self.builder.record.attempts = self.ended_calls(kind)
 
     def ended_calls(self, kind: AttemptOutcome) -> tuple[CallEntry, ...]:
         """The recorded attempts, with the last call."""
@@ -199,30 +192,27 @@ class Exchange:
         if self.request is not None:
             self.request.retry_state.give_back()
         if self.attempt is not None and self.calls.runs:
-            self.builder.update(**together(self.calls.abandoned(self.attempt)))
+            record_calls(self.builder.record, self.calls.abandoned(self.attempt))
 
     def record_losses(self, attempt: Attempt) -> None:
         """Record what the translation of the request lost."""
         translated = attempt.prepared.translated
         if len(translated.ledger):
-            self.builder.update(losses=translated.losses)
+            self.builder.record.losses = translated.losses
 
     def record_stream(self) -> None:
         """Record usage and losses of a stream."""
-        if self.attempt is not None and self.attempt.has_translator:
-            self.builder.update(**stream_changes(self.attempt))
+        attempt, record = self.attempt, self.builder.record
+        if attempt is not None and attempt.has_translator:
+            translator = attempt.translator
+            record.usage, record.losses = translator.usage, (*attempt.prepared.translated.losses, *translator.losses)
 
     def record_target(self, target: Target) -> None:
         """Record the present target; nothing of an earlier one holds for it."""
-        self.builder.update(
-            provider=target.provider.name,
-            model=target.printable_model,
-            provider_protocol=target.endpoint.protocol,
-            failure="",
-            advice="",
-            losses=(),
-            usage=None,
-        )
+        record = self.builder.record
+        record.set_target(target)
+        record.failure = record.advice = ""
+        record.losses, record.usage = (), None
 
     def _set_affinity(self, request: UnderstoodRequest, attempt: Attempt) -> None:
         """Have the conversation stay with the target that answered."""
@@ -275,12 +265,13 @@ class Exchange:
 
     def respond(self, response: ClientResponse, kind: AttemptOutcome) -> None:
         """Send a full response, the outcome of the last call."""
+        failure = response.failure or None
         if self.sent is _NOTHING:
-            self.finalize(kind, response.record_changes)
+            self.finalize(kind, status=response.status, failure=failure)
             self.client.respond(response.status, response.headers, response.body)
         else:
             # The status was sent, and the body is a stream that is known as a whole.
-            self.finalize(kind, {**response.record_changes, "status": 200})
+            self.finalize(kind, status=200, failure=failure)
             self.write(response.body)
             self.client.end()
         self.sent = _ALL
@@ -289,7 +280,7 @@ class Exchange:
         """Commit status 200. `first` is when content came; `pending` if another target may still be the one."""
         if self.sent is _NOTHING:
             self.sent = _STATUS
-            self.builder.update(status=200, first_content=first)
+            self.builder.record.status, self.builder.record.first_content = 200, first
             if pending:
                 headers = self.responses.pending()
             else:
@@ -297,7 +288,7 @@ class Exchange:
                 headers = self.responses.headers(self.attempt.prepared, self.attempt.headers, EVENT_STREAM)
             self.client.start(200, headers)
         elif first:
-            self.builder.update(first_content=first)
+            self.builder.record.first_content = first
 
     def write(self, data: bytes) -> None:
         """Send a chunk of a streamed response."""
@@ -499,9 +490,3 @@ class Exchange:
         self.storage.end()
         # The delivery refers back to its exchange.
         self.stream = None
-
-
-def stream_changes(attempt: Attempt) -> RecordChanges:
-    """What a stream reported, for the record."""
-    translator, translated = attempt.translator, attempt.prepared.translated
-    return {"usage": translator.usage, "losses": (*translated.losses, *translator.losses)}

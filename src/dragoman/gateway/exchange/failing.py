@@ -87,9 +87,7 @@ def failed(exchange: Exchange, error: DragomanError) -> Missed | None:
     failure = error_responses.failure_of(error)
     exchange.record_stream()
     if is_stalled and exchange.sent in (SentState.STATUS, SentState.CONTENT):
-        exchange.finalize(
-            AttemptOutcome.CLIENT_DISCONNECTED, {"failure": failure.kind.value if failure is not None else ""}
-        )
+        exchange.finalize(AttemptOutcome.CLIENT_DISCONNECTED, failure=failure.kind.value if failure is not None else "")
         exchange.client.abort()
         return None
     if failure is None:
@@ -202,15 +200,11 @@ async def next_target(exchange: Exchange) -> Target | None:
         return target
     decisive = retry_state.decisive()
     if decisive is None:
-        if retry_state.record_changes is not None:
-            exchange.builder.update(**retry_state.record_changes)
-        exchange.builder.update(
-            requested_model=request.parsed.model,
-            provider="",
-            model="",
-            provider_protocol="",
-            facts=request.parsed.facts,
-        )
+        record = exchange.builder.record
+        if retry_state.decision is not None:
+            record.set_route(retry_state.decision)
+        record.requested_model, record.facts = request.parsed.model, request.parsed.facts
+        record.provider = record.model = record.provider_protocol = ""
         error = retry_state.no_target_error()
         failure = error_responses.failure_of(error)
         assert failure is not None
@@ -251,7 +245,7 @@ def _record_queue_full(exchange: Exchange, missed: Missed) -> None:
     assert missed.attempt is not None and exchange.request is not None
     target = missed.attempt.target
     name = f"{target.provider.name}/{target.printable_model}"
-    exchange.builder.update(queue_full=(*exchange.builder.record.queue_full, name))
+    exchange.builder.record.queue_full = (*exchange.builder.record.queue_full, name)
     exchange.request.retry_state.tries -= 1
 
 
@@ -276,9 +270,9 @@ def send_failure(exchange: Exchange, missed: Missed) -> bool:
         exchange.record_target(attempt.target)
         exchange.record_stream()
     if advice is not None:
-        exchange.builder.update(advice=advice.operator)
+        exchange.builder.record.advice = advice.operator
     if missed.refusal:
-        exchange.builder.update(refusal=missed.refusal)
+        exchange.builder.record.refusal = missed.refusal
     if attempt is not None and attempt.is_native_failure:
         exchange.open()
     if exchange.sent is SentState.NOTHING:
@@ -344,17 +338,17 @@ def break_off(exchange: Exchange, failure: Failure) -> bool:
         attempt.held.append(exchange.clean(out) if attempt.prepared.relay else out)
         if exchange.storage.writer is not None:
             exchange.record_stream()
-            builder.update(failure=failure.kind.value)
+            builder.record.failure = failure.kind.value
             exchange.is_breaking = True
             exchange.store_streamed(out, lambda _: send_broken(exchange, attempt), at_once=True)
             return True
     else:
         prepared = attempt.prepared_or_none
         if prepared is not None:
-            builder.update(losses=prepared.translated.losses)
+            builder.record.losses = prepared.translated.losses
         attempt.held = [exchange.clean(exchange.responses.failed_stream(prepared, failure))]
     exchange.record_stream()
-    builder.update(failure=failure.kind.value)
+    builder.record.failure = failure.kind.value
     send_broken(exchange, attempt)
     return False
 
@@ -364,7 +358,7 @@ def send_broken(exchange: Exchange, attempt: Attempt) -> None:
     if exchange.is_over:
         return
     held, attempt.held = b"".join(attempt.held), []
-    exchange.finalize(AttemptOutcome.STREAM_BROKEN, {})
+    exchange.finalize(AttemptOutcome.STREAM_BROKEN)
     exchange.write(held)
     exchange.sent = SentState.ALL
     exchange.client.end()
@@ -377,21 +371,18 @@ def disconnect(exchange: Exchange, *, stopping: bool) -> bool:
     status = exchange.builder.record.status
     if not stopping:
         exchange.finalize(
-            AttemptOutcome.CLIENT_DISCONNECTED, {"status": status or CLIENT_CLOSED_REQUEST, "failure": "cancelled"}
+            AttemptOutcome.CLIENT_DISCONNECTED, status=status or CLIENT_CLOSED_REQUEST, failure="cancelled"
         )
         exchange.is_over = True
     elif exchange.sent is SentState.NOTHING:
         response = _shutdown_response(exchange)
-        exchange.respond(
-            replace(response, record_changes={**response.record_changes, "failure": "shutdown"}),
-            AttemptOutcome.GATEWAY_ERROR,
-        )
+        exchange.respond(replace(response, failure="shutdown"), AttemptOutcome.GATEWAY_ERROR)
     elif exchange.sent is SentState.ALL:
         stream = exchange.stream
         if stream is not None and stream.is_lingering and stream.attempt.prepared.relay:
             exchange.client.end()
     else:
-        exchange.finalize(AttemptOutcome.GATEWAY_ERROR, {"failure": "shutdown"})
+        exchange.finalize(AttemptOutcome.GATEWAY_ERROR, failure="shutdown")
         return break_off(exchange, _SHUTTING_DOWN)
     return False
 

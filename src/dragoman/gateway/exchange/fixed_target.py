@@ -24,6 +24,7 @@ from dragoman.gateway.exchange.routing_inputs import (
     storing_providers,
     with_provider_storage,
 )
+from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
@@ -66,7 +67,7 @@ async def compaction_targets(
     if not plan.held and runtime.routing_state.is_healthy(target) and any(each.id == target.id for each in order):
         order = (target, *(each for each in order if each.id != target.id))
     retry_state = RetryState(order, settings.routing, route, plan, runtime.routing_state, settings.timeouts)
-    retry_state.record_changes = {"route": route.name, "policy": plan.policy, "reason": plan.why.value}
+    retry_state.decision = RouteDecision(route.name, plan.policy, plan.why.value)
     retry_state.has_client_keys = bool(settings.keys)
     return retry_state
 

@@ -130,7 +130,7 @@ async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | 
         attempt.earlier += (raw,)
         return Paused(translated.resume)
     if translated.failure is not None:
-        exchange.builder.update(usage=translated.usage)
+        exchange.builder.record.usage = translated.usage
         attempt.has_worked = has_content(raw)
         return unsent(exchange, attempt, translated.failure)
     attempt.losses = translated.losses
@@ -149,7 +149,7 @@ async def _send(exchange: Exchange, attempt: Attempt, body: bytes, *, is_named: 
     if exchange.storage.writer is not None:
         if prepared.relay and not is_named:
             body = await exchange.storage.named(body)
-        exchange.builder.update(usage=attempt.usage)
+        exchange.builder.record.usage = attempt.usage
         attempt.raw = body
         await exchange.storage.store_response(prepared, body)
     attempt.raw = body
@@ -159,13 +159,13 @@ async def _send(exchange: Exchange, attempt: Attempt, body: bytes, *, is_named: 
     kind = EVENT_STREAM if prepared.stream else _JSON
     response = exchange.responses.full_response(prepared, attempt.headers, kind, body, attempt.losses)
     if attempt.usage is not None:
-        response.record_changes["usage"] = attempt.usage
+        exchange.builder.record.usage = attempt.usage
     exchange.cache_turn(attempt)
     attempt.first = exchange.runtime.clock()
     outcome = _ANSWERED
     if own is not None:
         # The client reads it as a response, and it is a failure.
-        outcome, response.record_changes["failure"] = attempt.kind_of(own), own.kind.value
+        outcome, exchange.builder.record.failure = attempt.kind_of(own), own.kind.value
     exchange.respond(response, outcome)
 
 

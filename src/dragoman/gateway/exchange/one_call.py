@@ -81,4 +81,4 @@ def record_attempt(
         status=call.status,
         provider_request_id=named and runtime.redactor(target.provider).clean_text(named),
     )
-    builder.update(attempts=(*builder.record.attempts, attempt))
+    builder.record.attempts = (*builder.record.attempts, attempt)

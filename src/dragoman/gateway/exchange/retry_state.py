@@ -14,7 +14,7 @@ from dragoman.config.settings import Routing, Timeouts
 from dragoman.errors import ClientError, DragomanError, Overloaded, TooLong
 from dragoman.gateway.advice import printable
 from dragoman.gateway.exchange.attempt import Missed
-from dragoman.gateway.observability.record import RecordChanges
+from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.routing_state import RoutingState
 from dragoman.model.failure import FailureKind
 from dragoman.routing.attempt_outcome import (
@@ -52,8 +52,8 @@ class RetryState:
     policy = ""
     # Whether nobody had to be ranked for it.
     is_unranked = True
-    # What a record says of how its target was chosen.
-    record_changes: RecordChanges | None = None
+    # How the targets were chosen, for the record.
+    decision: RouteDecision | None = None
     # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
     # content may take, and whether it is left for another one if it refuses the content.
     tries = 0

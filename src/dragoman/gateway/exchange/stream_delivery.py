@@ -28,7 +28,7 @@ from enum import IntEnum
 
 from dragoman.errors import DragomanError, Oversized, Truncated, bare
 from dragoman.gateway.exchange.attempt import Attempt
-from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent, stream_changes
+from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent
 from dragoman.gateway.exchange.failing import EMPTY, failed, may_go_on, send_failure, unsent
 from dragoman.gateway.exchange.full_response import report_comment
 from dragoman.gateway.exchange.large_events import LargeEvents
@@ -265,7 +265,7 @@ class StreamDelivery:
         """The first content, the end, and failures."""
         exchange, attempt, translator = self.exchange, self.attempt, self.translator
         if (failure := translator.failure) is not None:
-            exchange.builder.update(failure=failure.kind.value)
+            exchange.builder.record.failure = failure.kind.value
             out = self._clean_failed(out)
             if exchange.sent is not _CONTENT and self._is_unsent(failure, out):
                 self.phase, self._has_hung_up = Phase.FAILED, True
@@ -367,7 +367,8 @@ class StreamDelivery:
         exchange, attempt, failure = self.exchange, self.attempt, self.translator.failure
         exchange.cache_turn(attempt)
         outcome = AttemptOutcome.ANSWERED if failure is None else attempt.kind_of(failure)
-        exchange.finalize(outcome, stream_changes(attempt))
+        exchange.record_stream()
+        exchange.finalize(outcome)
         exchange.write(out)
         exchange.sent = _ALL
 
@@ -437,7 +438,7 @@ class StreamDelivery:
         out = self._last_frames()
         failure = translator.failure
         if failure is not None:
-            exchange.builder.update(failure=failure.kind.value)
+            exchange.builder.record.failure = failure.kind.value
             out = self._clean_failed(out)
         if exchange.sent is not _CONTENT:
             if failure is not None or not translator.is_past_opening:

@@ -31,6 +31,7 @@ from dragoman.gateway.exchange.routing_inputs import (
     unable_to_go_on,
     with_provider_storage,
 )
+from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, refers
 from dragoman.gateway.stored_responses.stored_state import locate_provider
@@ -151,10 +152,8 @@ def _plan(
     retry_state.conversation = conversation
     retry_state.affinity = plan.affinity
     # `value` of an enumeration is a slow way to `_value_`.
-    retry_state.record_changes = {"route": route.name, "policy": plan.policy, "reason": plan.why._value_}
-    if not retry_state.is_unranked:
-        candidates, more = candidate_entries(plan, route.missed)
-        retry_state.record_changes |= {"candidates": candidates, "candidates_more": more}
+    candidates, more = ((), None) if retry_state.is_unranked else candidate_entries(plan, route.missed)
+    retry_state.decision = RouteDecision(route.name, plan.policy, plan.why._value_, candidates, more)
     if _waits_for_a_stream(parsed):
         exchange.has_early_heartbeats = True
         exchange.limits.alive = exchange.heartbeat_due
@@ -164,7 +163,8 @@ def _plan(
 
 def _record(exchange: Exchange, body: bytes, parsed: ParsedRequest) -> None:
     """Record what is known of a request whose targets are not."""
-    exchange.builder.update(requested_model=parsed.model, size=len(body), facts=parsed.facts)
+    record = exchange.builder.record
+    record.requested_model, record.size, record.facts = parsed.model, len(body), parsed.facts
 
 
 async def resolve_references(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from dragoman.gateway.observability.record import RecordChanges
+from dragoman.gateway.observability.record import Record
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import Usage
 from dragoman.prices import classes
@@ -257,21 +257,19 @@ def added(tokens: Iterable[TokenCounts]) -> TokenCounts:
     return total
 
 
-def together(attempts: tuple[CallEntry, ...]) -> RecordChanges:
-    """The attempts of an exchange with their total tokens and cost."""
+def record_calls(record: Record, attempts: tuple[CallEntry, ...]) -> None:
+    """Record the calls of an exchange, and their total tokens and cost."""
+    record.attempts = attempts
     if len(attempts) == 1:
         one = attempts[0]
-        return {"attempts": attempts, "tokens": one.tokens, "estimated": one.estimated, "cost": one.cost}
+        record.tokens, record.estimated, record.cost = one.tokens, one.estimated, one.cost
+        return
     spent = [attempt for attempt in attempts if attempt.cost is not None or attempt.tokens is not None]
-    if not spent:
-        return {"attempts": attempts}
-    tokens = [attempt.tokens for attempt in spent if attempt.tokens is not None]
-    return {
-        "attempts": attempts,
-        "tokens": added(tokens) if tokens else None,
-        "estimated": any(attempt.estimated for attempt in spent),
-        "cost": _summed([attempt.cost for attempt in spent if attempt.cost is not None]),
-    }
+    if spent:
+        tokens = [attempt.tokens for attempt in spent if attempt.tokens is not None]
+        record.tokens = added(tokens) if tokens else None
+        record.estimated = any(attempt.estimated for attempt in spent)
+        record.cost = _summed([attempt.cost for attempt in spent if attempt.cost is not None])
 
 
 def _summed(costs: list[CostBreakdown]) -> CostBreakdown | None:

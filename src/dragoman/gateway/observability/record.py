@@ -1,19 +1,28 @@
-"""Record: what is known of one exchange while it runs; its entry is made of it once, when all is known."""
+"""Record: the fields of one exchange while it runs. `RecordBuilder.finalize` makes its journal entry of them, once."""
 
 from __future__ import annotations
-
-from typing import TypedDict
 
 from msgspec import Struct
 
 from dragoman.model.response import Usage
 from dragoman.records.journal_entry import CONVERSATION, CallEntry, CandidateEntry, CostBreakdown, TokenCounts
+from dragoman.routing.target import Target
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.translate import LossLine
 
 
+class RouteDecision(Struct, frozen=True, gc=False):
+    """The route of a request, and how its targets were ordered."""
+
+    route: str
+    policy: str
+    reason: str
+    candidates: tuple[CandidateEntry, ...] = ()
+    candidates_more: int | None = None
+
+
 class Record(Struct):
-    """One exchange. Only its `RecordBuilder` changes it; nothing here was said by the user or by the model."""
+    """One exchange. Its parts set the fields as they learn them; no field holds content of a prompt or a response."""
 
     id: str
     client_protocol: str
@@ -77,45 +86,15 @@ class Record(Struct):
     trace: str = ""
     trace_state: str = ""
 
+    def set_target(self, target: Target) -> None:
+        """Record the target that is called."""
+        self.provider, self.model = target.provider.name, target.printable_model
+        self.provider_protocol = target.endpoint.protocol
 
-class RecordChanges(TypedDict, total=False):
-    """Changes of a record's fields, as keyword arguments (`RecordBuilder.update`). Its keys are those that change."""
-
-    kind: str
-    address: str
-    program: str
-    key: str
-    launch: str
-    requested_model: str
-    provider: str
-    model: str
-    provider_protocol: str
-    route: str
-    policy: str
-    reason: str
-    candidates: tuple[CandidateEntry, ...]
-    candidates_more: int | None
-    stream: bool
-    attempts: tuple[CallEntry, ...]
-    queue_full: tuple[str, ...]
-    status: int
-    first_content: float
-    usage: Usage | None
-    losses: tuple[LossLine, ...]
-    failure: str
-    refusal: str
-    at_door: bool
-    advice: str
-    tokens: TokenCounts | None
-    estimated: bool
-    cost: CostBreakdown | None
-    stop_reason: str
-    response_model: str
-    response_id: str
-    size: int
-    facts: ExchangeFacts
-    trace: str
-    trace_state: str
+    def set_route(self, decision: RouteDecision) -> None:
+        """Record how the target was chosen."""
+        self.route, self.policy, self.reason = decision.route, decision.policy, decision.reason
+        self.candidates, self.candidates_more = decision.candidates, decision.candidates_more
 
 
 class LogDetails(Struct, frozen=True, gc=False):

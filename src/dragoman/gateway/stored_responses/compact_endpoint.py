@@ -58,11 +58,12 @@ async def compact(
     name = builder.record.key
     body = await receive(runtime, request, name)
     looked = await offload(partial(parse_request, body, api_path), len(body), name)
-    builder.update(requested_model=looked.model, size=len(body))
+    builder.record.requested_model, builder.record.size = looked.model, len(body)
     client_request = ClientRequest(api_path=api_path, headers=request.headers, key=key)
     choice = await compaction_targets(runtime, client_request, body, looked, builder)
     if isinstance(choice, RetryState):
-        builder.update(**(choice.record_changes or {}))
+        if choice.decision is not None:
+            builder.record.set_route(choice.decision)
         several = _InTurn(runtime, request, builder, choice, client_request, body, looked)
         await try_in_turn(runtime, request, builder, several, several.unused)
         return

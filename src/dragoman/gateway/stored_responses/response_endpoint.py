@@ -194,7 +194,7 @@ async def _listen(
     if not await store.read(lambda tables: tables.events.streamed(stored.id)):
         raise ClientError(400, "This response was not created with stream=true.", param="stream")
     after = _integer(request, "starting_after", -1)
-    builder.update(stream=True)
+    builder.record.stream = True
     await follow(runtime, request, request, builder, store, owner, stored.id, after)
 
 
@@ -210,7 +210,7 @@ async def follow(
     headers: HeaderList | None = None,
 ) -> None:
     """Hand on the frames behind a sequence number as they are written down."""
-    builder.update(status=200)
+    builder.record.status = 200
     plain = [
         *EVENT_STREAM,
         id_header(builder.record.client_protocol, builder.record.id),
