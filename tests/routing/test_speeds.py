@@ -13,6 +13,7 @@ from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import HALF_LIFE, LARGE, Speeds
 from tests.routing.lines import line, target
+from tests.step_counting import StepCounter
 
 A = "one/model"
 
@@ -172,7 +173,29 @@ def test_the_number_of_targets_is_bounded() -> None:
     assert known(speeds, 100.0).samples == 1
 
 
-def test_samples_that_wait_to_be_added_are_few_and_make_no_difference() -> None:
+def test_the_target_that_nothing_was_heard_of_for_the_longest_is_forgotten() -> None:
+    speeds = Speeds(max_targets=3)
+    for now, (name, size) in enumerate([("a", LARGE), ("b", 10), ("c", 10), ("a", LARGE), ("d", 10)]):
+        speeds.record_response(name, size, float(now), seconds=1.0, tokens=10.0)
+    assert speeds.speed("b", 10, 5.0) is None
+    assert speeds.speed("a", LARGE, 5.0) is not None
+    assert speeds.speed("c", 10, 5.0) is not None and speeds.speed("d", 10, 5.0) is not None
+
+
+def test_the_work_for_a_sample_does_not_grow_with_the_number_of_targets() -> None:
+    def steps(number: int) -> int:
+        """The steps of one more target, where there is no room for it."""
+        speeds = Speeds(max_targets=number)
+        for each in range(number):
+            speeds.record_failure(f"t{each}", 10, float(each))
+        with StepCounter() as counter:
+            speeds.record_failure("new", 10, float(number))
+        return counter.steps
+
+    assert steps(10) == steps(1000)
+
+
+def test_questions_between_samples_make_no_difference() -> None:
     asked, unasked = Speeds(), Speeds()
     for count in range(100):
         for speeds in (asked, unasked):
@@ -180,7 +203,6 @@ def test_samples_that_wait_to_be_added_are_few_and_make_no_difference() -> None:
                 speeds.record_failure(A, 10, float(count))
             else:
                 streamed(speeds, 0.5 + count / 100, now=float(count))
-            assert len(speeds._fresh) < 32
         asked.speed(A, 10, float(count))
     assert known(asked, 100.0) == known(unasked, 100.0)
 

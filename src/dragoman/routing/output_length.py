@@ -13,8 +13,8 @@ from dragoman.routing.speeds import LARGE
 
 # Tokens of an answer as long as nobody has heard one.
 UNMEASURED_OUTPUT = 500.0
-# The share of the latest answer in what is usual, once there were some.
-_LATEST = 0.1
+# The share of the latest answer in what is usual, once there were so many.
+_LATEST, _SOME = 0.1, 10
 # How many answers the rivals' count for beside those of a target itself, and how many of anybody's are counted.
 _DOUBT = 20
 _COUNTED = 100
@@ -40,12 +40,17 @@ class Outputs:
 
     def record(self, target: str, size: int, tokens: int) -> None:
         """Learn from an answer to a request of so many bytes."""
-        lengths = self._of(size)
-        mean, count = lengths.get(target, (0.0, 0))
-        if not count and len(lengths) >= self._max_targets:
-            lengths.clear()
-        count = min(count + 1, _COUNTED)
-        lengths[target] = (mean + (tokens - mean) * max(1 / count, _LATEST), count)
+        lengths = self._large if size >= LARGE else self._small
+        known = lengths.get(target)
+        if known is None:
+            if len(lengths) >= self._max_targets:
+                lengths.clear()
+            lengths[target] = (float(tokens), 1)
+        else:
+            mean, count = known
+            if count < _COUNTED:
+                count += 1
+            lengths[target] = (mean + (tokens - mean) * (_LATEST if count >= _SOME else 1 / count), count)
 
     def among(self, targets: Iterable[str], size: int) -> float:
         """How long an answer to such a request is, whoever of these gives it."""

@@ -2,8 +2,7 @@
 
 Only answers are measured; failures lower the success rate, by which whoever compares divides. A sample counts for half
 after twenty others, or after ten minutes. Streams tell the time to their first content and the rate after it; answers
-that came whole only tell how long they took, and are asked for where no stream was seen. Samples are added some at a
-time, which takes less than each by itself, or when somebody asks.
+that came whole only tell how long they took, and are asked for where no stream was seen.
 
 A sample that is far from the averages puts them in doubt, so that the next request looks again (`fastest`). After the
 third in a row, all slower or all faster, the target has changed, and its averages begin anew.
@@ -11,11 +10,11 @@ third in a row, all slower or all faster, the target has changed, and its averag
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from math import inf
-from typing import TypeAlias
 
-from dragoman.routing.speed import STALE, Speed, needed
+from dragoman.routing.speed import STALE, USUAL_RATE, Speed, needed
 
 # Bytes from which a request is a large one.
 LARGE = 16 * 1024
@@ -32,10 +31,6 @@ _APART = 0.05
 _CHANGE = 3
 # Names may come from clients, where a line says `provider/*`.
 MAX_TARGETS = 4096
-# Samples that are added at a time.
-_TOGETHER = 32
-# Target, size and time; of an answer its seconds, its tokens and when its content began, of a failure nothing.
-_Sample: TypeAlias = tuple[str, int, float, tuple[float, float, float | None] | None]
 
 
 class _Averages:
@@ -75,17 +70,19 @@ class _Averages:
         self.needed = 0.0
 
     def fade(self, now: float) -> None:
-        """Let all that was count for less."""
+        """Let all earlier samples count for less, and count an attempt."""
         passed = now - self.last
+        self.last = now
         left = _STEP if passed <= 0 else _STEP * 0.5 ** (passed / HALF_LIFE)
         if left < _LEAST:
             self.samples, left = 0, 0.0
-        self.attempts *= left
+        self.attempts = self.attempts * left + 1.0
         self.successes *= left
-        self.streams *= left
-        self.first *= left
-        self.tokens *= left
-        self.seconds *= left
+        if self.streams:
+            self.streams *= left
+            self.first *= left
+            self.tokens *= left
+            self.seconds *= left
         self.full_tokens *= left
         self.full_seconds *= left
         self.output = -1
@@ -94,31 +91,32 @@ class _Averages:
         """Add an answer."""
         self.successes += 1.0
         measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
-        if measured and self.samples and (first is None or 0.0 <= first < _LIMIT):
-            self._compare(seconds, tokens, first)
-        if first is None:
-            if measured:
-                self.full_tokens += tokens
-                self.full_seconds += seconds
-                self.samples += 1
-        elif 0.0 <= first < _LIMIT:
+        if first is not None and not 0.0 <= first < _LIMIT:
+            return
+        # What is measured otherwise than the averages says nothing of them.
+        if measured and self.samples and (first is None) != (self.streams > 0.0):
+            duration = seconds if first is None else seconds + first
+            pace, rate = self._pace()
+            expected = pace + int(tokens) / (rate if rate > 0.0 else USUAL_RATE)
+            if expected - _APART < duration < expected + _APART or expected / FAR < duration < expected * FAR:
+                self.far, self.in_doubt = 0, False
+            else:
+                self._doubt(slower=duration > expected)
+        if first is not None:
             self.samples += 1
             self.streams += 1.0
             self.first += first
             if measured:
                 self.tokens += tokens
                 self.seconds += seconds
+        elif measured:
+            self.samples += 1
+            self.full_tokens += tokens
+            self.full_seconds += seconds
 
-    def _compare(self, seconds: float, tokens: float, first: float | None) -> None:
-        """Doubt the averages if a sample is far from them, and begin anew if several were, on the same side."""
-        if (first is None) == (self.streams > 0.0):
-            # It is measured otherwise than they are.
-            return
-        duration, expected = seconds + (first or 0.0), needed(*self._pace(), int(tokens))
-        if abs(duration - expected) < _APART or expected / FAR < duration < expected * FAR:
-            self.far, self.in_doubt = 0, False
-            return
-        self.far = max(self.far, 0) + 1 if duration > expected else min(self.far, 0) - 1
+    def _doubt(self, *, slower: bool) -> None:
+        """Doubt the averages, from which a sample is far, and begin anew if several were, on the same side."""
+        self.far = max(self.far, 0) + 1 if slower else min(self.far, 0) - 1
         self.in_doubt = abs(self.far) < _CHANGE
         if not self.in_doubt:
             self.far = 0
@@ -172,13 +170,11 @@ class Speeds:
     """How fast targets are. Times are in seconds of a clock that only grows."""
 
     def __init__(self, max_targets: int = MAX_TARGETS) -> None:
-        # Those of small requests, and those of large ones.
-        self._averages: tuple[dict[str, _Averages], dict[str, _Averages]] = ({}, {})
+        # Those of small requests, and those of large ones, in the order in which they were last heard of.
+        self._averages: tuple[OrderedDict[str, _Averages], OrderedDict[str, _Averages]] = (OrderedDict(), OrderedDict())
         self._max_targets = max_targets
         # Those whose averages are in doubt, of small or of large requests.
         self._doubted: set[tuple[str, bool]] = set()
-        # Samples that are not added yet.
-        self._fresh: list[_Sample] = []
 
     def record_response(
         self, target: str, size: int, now: float, *, seconds: float, tokens: float, first: float | None = None
@@ -188,11 +184,16 @@ class Speeds:
         `seconds` are those after it in which the provider was read, without those in which the client was waited for;
         of an answer that came whole, all of them. Values that cannot be are left out.
         """
-        self._record((target, size, now, (seconds, tokens, first)))
+        averages = self._faded(target, size, now)
+        averages.add(seconds, tokens, first)
+        if averages.in_doubt:
+            self._doubted.add((target, size >= LARGE))
+        elif self._doubted:
+            self._doubted.discard((target, size >= LARGE))
 
     def record_failure(self, target: str, size: int, now: float) -> None:
         """Note a failure of the target's own."""
-        self._record((target, size, now, None))
+        self._faded(target, size, now)
 
     def speed(self, target: str, size: int, now: float) -> Speed | None:
         """How fast a target is for requests of about this size; None if nothing was measured."""
@@ -200,8 +201,6 @@ class Speeds:
 
     def speeds(self, targets: Iterable[str], size: int, now: float) -> list[Speed | None]:
         """The same of several targets."""
-        if self._fresh:
-            self._catch_up()
         by_target = self._averages[size >= LARGE]
         return [
             None
@@ -212,8 +211,6 @@ class Speeds:
 
     def has_doubts(self, targets: Iterable[str], size: int) -> bool:
         """Whether the speed of any of these may have changed."""
-        if self._fresh:
-            self._catch_up()
         return bool(self._doubted) and any((target, size >= LARGE) in self._doubted for target in targets)
 
     def explore(self, target: str, size: int) -> None:
@@ -222,8 +219,6 @@ class Speeds:
 
     def soonest(self, targets: Iterable[str], size: int, now: float, output: int) -> int:
         """The place of the target of which so many tokens are expected first; an unknown one, if no other is known."""
-        if self._fresh:
-            self._catch_up()
         place, least, unknown = -1, inf, -1
         for index, averages in enumerate(map(self._averages[size >= LARGE].get, targets)):
             if averages is None or (averages.output != output and not averages.work_out(output)):
@@ -233,37 +228,22 @@ class Speeds:
                 place, least = index, seconds
         return place if place >= 0 else max(unknown, 0)
 
-    def _record(self, sample: _Sample) -> None:
-        self._fresh.append(sample)
-        if len(self._fresh) >= _TOGETHER:
-            self._catch_up()
-
-    def _catch_up(self) -> None:
-        fresh, self._fresh = self._fresh, []
-        for target, size, now, response in fresh:
-            averages = self._at(target, size, now)
-            averages.last = now
-            averages.attempts += 1.0
-            if response is not None:
-                averages.add(*response)
-                if averages.in_doubt:
-                    self._doubted.add((target, size >= LARGE))
-                elif self._doubted:
-                    self._doubted.discard((target, size >= LARGE))
-
-    def _at(self, target: str, size: int, now: float) -> _Averages:
+    def _faded(self, target: str, size: int, now: float) -> _Averages:
+        """The averages of a target for one more sample; the target that was heard of last stands last."""
         by_target = self._averages[size >= LARGE]
         averages = by_target.get(target)
         if averages is None:
-            if sum(map(len, self._averages)) >= self._max_targets:
+            if len(self._averages[0]) + len(self._averages[1]) >= self._max_targets:
                 self._make_room()
             averages = by_target[target] = _Averages(now)
         else:
-            averages.fade(now)
+            by_target.move_to_end(target)
+        averages.fade(now)
         return averages
 
     def _make_room(self) -> None:
-        """Forget whom nothing was heard of for the longest."""
-        oldest = min((held.last, target, large) for large in (0, 1) for target, held in self._averages[large].items())
-        del self._averages[oldest[2]][oldest[1]]
-        self._doubted.discard((oldest[1], bool(oldest[2])))
+        """Forget the target that nothing was heard of for the longest."""
+        oldest = [(next(iter(held.values())).last, large) for large, held in enumerate(self._averages) if held]
+        _, large = min(oldest)
+        target, _ = self._averages[large].popitem(last=False)
+        self._doubted.discard((target, bool(large)))
