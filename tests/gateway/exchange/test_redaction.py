@@ -220,6 +220,32 @@ def test_any_key_is_blanked_out_and_json_stays_json(key: str, around: str, ascii
     assert told.startswith("it was ")
 
 
+NAME = st.text("abkXYZ019_-", max_size=8)
+
+
+@given(
+    key=VISIBLE | st.text("abkXYZ019_-", min_size=8, max_size=20),
+    region=st.text("ab1-", min_size=4, max_size=8),
+    before=NAME,
+    after=NAME,
+    data=st.data(),
+)
+def test_a_name_is_searched_as_any_other_text_is(
+    key: str, region: str, before: str, after: str, data: st.DataObject
+) -> None:
+    ends = (Endpoint(protocol="openai-chat", base_url="https://api.example/v1"),)
+    headers = {"x-tenant": "tenant-4711-a"}
+    door = Redactor(Provider(name="p", endpoints=ends, keys=(key,), options={"region": region}, headers=headers))
+    in_base64 = b64encode(f"{before}{key}{after}".encode()).decode()
+    piece = data.draw(
+        st.sampled_from(["", key, key[:12], key[:11], key[1:], key.upper(), region, "tenant-4711-A", in_base64])
+        | st.just(in_base64.rstrip("=").replace("+", "-").replace("/", "_"))
+    )
+    name = before + piece + after
+    # No name has a blank in it.
+    assert door.clean_text(name) == door.clean_text(f"{name} ")[:-1]
+
+
 def call(token: str, url: str = "https://cloud.example/v1") -> UpstreamRequest:
     return UpstreamRequest(method="POST", url=url, headers=[(b"authorization", b"Bearer " + token.encode())])
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from urllib.parse import quote, unquote, urlsplit
 
@@ -33,6 +33,7 @@ from dragoman.wire.json import decode_object, encode
 _BLANK = b"[redacted]"
 # What is all digits may stand in JSON without quotes: its blank must be a number, too.
 _BLANK_NUMBER = b"0"
+_is_name = re.compile(r"[A-Za-z0-9_-]*").fullmatch
 _is_number = re.compile(rb"[\d.,eE+-]+").fullmatch
 # Shorter ones are no secrets ("none"), and would blank out ordinary words.
 _MIN_SECRET_LENGTH = 8
@@ -129,6 +130,9 @@ class Redactor:
         """The same for text."""
         if self._in_text is None:
             return text
+        # Names, as of requests, are searched in every exchange.
+        if self._fragments is not None and _is_name(text) and not any(map(text.lower().__contains__, self._fragments)):
+            return text
         return _without(self._in_text, text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
     def clean_failure(self, failure: Failure) -> Failure:
@@ -150,22 +154,27 @@ class Redactor:
         return [(name, _without(self._in_text, value)) for name, value in headers]
 
     def _compile(self) -> None:
-        self._in_json, self._in_text = self._compiled(json=True), self._compiled(json=False)
-
-    def _compiled(self, *, json: bool) -> re.Pattern[bytes] | None:
         keys = {secret for secret in (*self._keys, *self._learned) if len(secret) >= _MIN_SECRET_LENGTH}
         values = {secret for secret in self._values if len(secret) >= _MIN_SECRET_LENGTH}
+        places = [each for each in self._places if len(each) >= _MIN_PLACE_LENGTH and not each.isalpha()]
+        self._in_json = self._compiled(keys, values, places, json=True)
+        self._in_text = self._compiled(keys, values, places, json=False)
+        # A name has neither masks nor escapes nor addresses: a pattern that matches in it matches one of these, or the
+        # number of an account.
+        self._fragments: tuple[str, ...] | None = None
+        if self._ids is None:
+            plain = (*(key[:_SHOWN_PREFIX] for key in keys), *values, *places)
+            encoded = (text.decode() for secret in keys | values for text in _base64_texts(secret))
+            self._fragments = tuple({text.lower() for text in (*plain, *encoded)})
+
+    def _compiled(self, keys: set[str], values: set[str], places: list[str], *, json: bool) -> re.Pattern[bytes] | None:
         # The longest first, so that a key inside a longer one does not leave the rest of it.
         patterns = [_whole(secret, json) for secret in sorted(keys | values, key=len, reverse=True)]
         patterns += [_in_base64(secret) for secret in keys | values]
         patterns += [_cut_short(secret, json) for secret in keys if not _is_number(secret.encode())]
         patterns += [self._ids] if self._ids is not None else []
         patterns += [_address(host) for host in (*self._hosts, *self._learned_hosts) if host and "{" not in host]
-        patterns += [
-            _place_pattern(api_path)
-            for api_path in self._places
-            if len(api_path) >= _MIN_PLACE_LENGTH and not api_path.isalpha()
-        ]
+        patterns += [_place_pattern(place) for place in places]
         return re.compile(b"|".join(patterns)) if patterns else None
 
 
@@ -220,13 +229,18 @@ def _character(c: str, json: bool) -> bytes:
 
 
 def _in_base64(secret: str) -> bytes:
+    """A pattern for a secret as part of something in base64."""
+    ways = {re.escape(text.lower()) for text in _base64_texts(secret)}
+    return b"(?:" + b"|".join(sorted(ways)) + rb")[\w+/-]?={0,2}"
+
+
+def _base64_texts(secret: str) -> Iterator[bytes]:
     """What a secret decides of something in base64, wherever it begins there."""
     encoded = secret.encode("utf-8", "replace")
-    ways: set[bytes] = set()
     for lead, start in ((0, 0), (1, 2), (2, 3)):
         text = b64encode(b"\0" * lead + encoded)[start : 8 * (lead + len(encoded)) // 6]
-        ways |= {re.escape(text.lower()), re.escape(text.translate(_URL_SAFE).lower())}
-    return b"(?:" + b"|".join(sorted(ways)) + rb")[\w+/-]?={0,2}"
+        yield text
+        yield text.translate(_URL_SAFE)
 
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
