@@ -30,15 +30,16 @@ from dragoman.model.response import Usage
 from dragoman.prices.book import Override, PriceBook
 from dragoman.prices.table import Rates
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.providers.rotation import Rotation
 from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.health import Health
+from dragoman.routing.health_entry import Permit
 from dragoman.routing.needs import LossCounts, Requirements
 from dragoman.routing.plan_inputs import EXPLORATION_RATE, Affinity
 from dragoman.routing.policies import POLICIES
+from dragoman.routing.rotation import Rotation
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.target import Target
-from dragoman.routing.target_health import Permit
 
 Upstreams: TypeAlias = Mapping[str, Upstream]
 
@@ -122,8 +123,8 @@ class Router(Protocol):
 class _Known(TargetInfo):
     """What a gateway knows of the providers: prices, keys that rest, and who has a slot left."""
 
-    def __init__(self, clock: Callable[[], float], upstreams: Upstreams) -> None:
-        self.rotations = {name: Rotation((KEY,), clock, provider=name) for name in upstreams}
+    def __init__(self, clock: Callable[[], float], upstreams: Upstreams, health: Health) -> None:
+        self.rotations = {name: Rotation(name, (KEY,), health, clock) for name in upstreams}
         # The load as it is when somebody asks.
         self.load = Load(upstreams)
         super().__init__(_book(upstreams), ModelListCache({}), self.rotations, Admission(clock), clock)
@@ -154,8 +155,8 @@ class Planned:
             sticky=not POLICIES[policy].turns if sticky is None else sticky,
         )
         self._now = 0.0
-        self._known = _Known(self._clock, upstreams)
         self.traffic = RoutingState(self._clock, Random(12).random)
+        self._known = _Known(self._clock, upstreams, self.traffic.health)
         self._open: dict[int, _Open] = {}
 
     def _clock(self) -> float:

@@ -14,8 +14,8 @@ import pytest
 
 from dragoman.config.config_file import state_directory
 from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.health_entry import HealthUpdate
 from dragoman.routing.health_state import HealthLevel
-from dragoman.routing.target_health import HealthUpdate
 from tests.failover.sayings import Asked
 from tests.failover.town import KEYS, Ask, MoodyProvider, Town, down, town
 from tests.gateway.harness import CHAT, MESSAGES, PROTOCOLS, Received, Reply, whole

@@ -24,10 +24,10 @@ from dragoman.gateway.processes.worker_channel import WorkerChannel
 from dragoman.gateway.routing_state_sync import RoutingStateSync
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses import stored_state
-from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS, KeyCooldownUpdate, digest_of
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.routing.health import CONSECUTIVE_FAILURES, MAX_COOLDOWN
+from dragoman.routing.health import CONSECUTIVE_FAILURES, MAX_COOLDOWN, MAX_KEY_COOLDOWN
 from dragoman.routing.health_state import HealthLevel, HealthState
+from dragoman.routing.rotation import digest_of
 from dragoman.store import Tables, open_tables
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 
@@ -58,7 +58,7 @@ class Life:
 
     def rest(self, seconds: float) -> None:
         """Let the key rest."""
-        self.service._rotations["chat"].cool(PROVIDER_KEY, seconds, "m", why="rate_limited", hint=86400.0)
+        self.service._rotations["chat"].cool(PROVIDER_KEY, seconds, "m", AttemptOutcome.RATE_LIMITED, 86400.0)
 
     @property
     def level(self) -> HealthLevel:
@@ -67,7 +67,8 @@ class Life:
     @property
     def key_rests_for(self) -> float:
         """Seconds until the key may be used."""
-        return max(self.service.key_cooldowns()["chat"].until(digest_of(PROVIDER_KEY), "m") - self.now, 0.0)
+        until = self.service.routing_state.health.key_until("chat", digest_of(PROVIDER_KEY), "m")
+        return max(until - self.now, 0.0)
 
 
 @asynccontextmanager
@@ -97,8 +98,9 @@ def test_pitfall_350_rests_outlive_a_restart(tmp_path: Path) -> None:
             assert (round(report.health.until, 3), round(report.since, 3), report.cooldowns) == (10.0, 5.0, 1)
             assert (report.last, round(report.failed, 3)) == (AttemptOutcome.UNREACHABLE, 5.0)
             assert round(after.key_rests_for, 3) == 598.0
-            ((place, notice),) = after.service._rotations["chat"].active_cooldowns()
-            assert (place, notice.why, notice.hint, round(notice.since, 3)) == (0, "rate_limited", 86400.0, 5.0)
+            ((place, key),) = after.service._rotations["chat"].active_cooldowns()
+            assert (place, key.last, key.hint) == (0, AttemptOutcome.RATE_LIMITED, 86400.0)
+            assert round(key.since, 3) == 5.0
 
     asyncio.run(main())
 
@@ -145,7 +147,7 @@ def test_pitfall_351_a_time_of_day_that_was_set_back_makes_no_rest_endless(tmp_p
             before.fail()
             before.rest(600.0)
         async with life(file, clock=100.0, wall=wall - 86400.0) as after:
-            assert after.key_rests_for == MAX_COOLDOWN_SECONDS
+            assert after.key_rests_for == MAX_KEY_COOLDOWN
             assert after.service.routing_state.health.state(TARGET, after.now).until == 100.0 + MAX_COOLDOWN
 
     asyncio.run(main())
@@ -179,7 +181,7 @@ def test_rows_that_nobody_can_read_are_passed_over(tmp_path: Path) -> None:
             await store.write(spoil)
         async with life(file, clock=100.0, wall=wall) as after:
             assert round(after.key_rests_for) == 600
-            assert len(after.service.key_cooldowns()["chat"].snapshot()) == 1
+            assert len(after.service.routing_state.health.snapshot()) == 1
 
     asyncio.run(main())
 
@@ -198,8 +200,8 @@ def test_cooldowns_that_were_persisted_under_former_names_are_taken_up(tmp_path:
         # They began ten seconds ago, and end in 2100.
         async with life(file, clock=100.0, wall=1_790_000_010.0, settings=settings) as after:
             assert [
-                (report.target, report.health, report.cooldowns, report.since, report.last, report.failed)
-                for report in sorted(after.service.routing_state.health.reports(100.0), key=lambda each: each.target)
+                (report.subject, report.health, report.cooldowns, report.since, report.last, report.failed)
+                for report in sorted(after.service.routing_state.health.reports(100.0), key=lambda each: each.subject)
             ] == [
                 (
                     f"provider{number}/model",
@@ -213,12 +215,14 @@ def test_cooldowns_that_were_persisted_under_former_names_are_taken_up(tmp_path:
                     (AttemptOutcome.CONNECTION_LOST, AttemptOutcome.FIRST_BYTE_TIMEOUT, AttemptOutcome.STREAM_BROKEN)
                 )
             ]
-            cooldowns = after.service.key_cooldowns()
-            for provider, key, why in (("provider0", "k0", "insufficient_quota"), ("provider1", "k1", "invalid_key")):
-                (update,) = cooldowns[provider].snapshot()
-                expected = KeyCooldownUpdate(provider, key, "", 100.0 + MAX_COOLDOWN_SECONDS, 0.0, 90.0, why)
-                assert update == expected
-            assert cooldowns["provider2"].snapshot() == []
+            for provider, key, last in (
+                ("provider0", "k0 ", AttemptOutcome.INSUFFICIENT_QUOTA),
+                ("provider1", "k1 ", AttemptOutcome.INVALID_KEY),
+            ):
+                (key_report,) = after.service.routing_state.health.reports(100.0, provider)
+                assert (key_report.subject, key_report.since, key_report.last) == (key, 90.0, last)
+                assert key_report.health == HealthState(HealthLevel.COOLDOWN, 100.0 + MAX_KEY_COOLDOWN)
+            assert after.service.routing_state.health.reports(100.0, "provider2") == []
 
     asyncio.run(main())
 

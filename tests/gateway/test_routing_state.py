@@ -17,12 +17,12 @@ from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import PROMPT
+from dragoman.routing.health_entry import Permit
 from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.needs import Requirements
 from dragoman.routing.plan import Affinity, Plan, PlanInputs, RandomDraws, Why, plan
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
-from dragoman.routing.target_health import Permit
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import question, tells
 
@@ -292,7 +292,7 @@ COOLDOWNS: dict[str, Callable[[_Line], None]] = {
     "slow errors": lambda line: _failed(line, PROMPT),
     "quick errors": lambda line: _failed(line, 0.0),
     "a rate limit": lambda line: line.service.rotation(line.first.provider).cool(
-        line.first.provider.keys[0], 600.0, "", why="rate_limited", hint=600.0
+        line.first.provider.keys[0], 600.0, "", AttemptOutcome.RATE_LIMITED, 600.0
     ),
 }
 

@@ -14,11 +14,11 @@ from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
 from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.routing_state_sync import POLL_INTERVAL, RoutingStateSync
 from dragoman.gateway.runtime import Runtime
-from dragoman.providers.key_cooldowns import digest_of
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import CONSECUTIVE_FAILURES
 from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.plan_inputs import Affinity
+from dragoman.routing.rotation import digest_of
 from tests.gateway.harness import PROVIDER_KEY, settings_for
 from tests.http.raw import Run, on_both_loops
 from tests.waiting import wait_until_async
@@ -58,8 +58,13 @@ class Colleague:
 
     def rests(self, provider: str = "chat", model: str = "") -> bool:
         """Whether the key of a provider rests here."""
-        rests = self.service.key_cooldowns()[provider]
-        return rests.until(digest_of(PROVIDER_KEY), model) > self.service.clock()
+        until = self.service.routing_state.health.key_until(provider, digest_of(PROVIDER_KEY), model)
+        return until > self.service.clock()
+
+    def cool(self, provider: str = "chat", model: str = "") -> None:
+        """Let the key of a provider rest."""
+        now = self.service.clock()
+        self.service.routing_state.health.cool_key(provider, digest_of(PROVIDER_KEY), model, now + 60.0, now)
 
     def pinned(self, conversation: str) -> Affinity | None:
         """Where it thinks that a conversation is."""
@@ -105,7 +110,7 @@ def test_pitfall_343_what_one_worker_finds_out_the_others_know_within_a_second(r
                 await each.start()
             one.fail(TARGET, CONSECUTIVE_FAILURES)
             one.fail(ANOTHER, 1)
-            one.service.key_cooldowns()["chat"].start(digest_of(PROVIDER_KEY), "served", one.service.clock() + 60.0)
+            one.cool(model="served")
             one.service.routing_state.affinities.put("me", "c", HERE, one.service.clock())
             for other in (two, three):
                 await wait_until_async(lambda other=other: other.pinned("c") is not None, "the pin is known")  # type: ignore[misc]
@@ -125,12 +130,12 @@ def test_pitfall_343_a_rest_that_is_cleared_is_cleared_for_all() -> None:
             for each in (one, two):
                 await each.start()
             one.fail(TARGET, CONSECUTIVE_FAILURES)
-            one.service.key_cooldowns()["chat"].start(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            one.cool()
             await wait_until_async(
                 lambda: two.level(TARGET) is HealthLevel.COOLDOWN and two.rests(), "the rests are known"
             )
             two.service.routing_state.health.reset(TARGET, two.service.clock())
-            two.service.key_cooldowns()["chat"].clear(two.service.clock())
+            two.service.routing_state.health.reset_keys("chat", two.service.clock())
             await wait_until_async(
                 lambda: one.level(TARGET) is HealthLevel.HEALTHY and not one.rests(), "the rests have ended"
             )
@@ -144,7 +149,7 @@ def test_pitfall_350_a_worker_that_is_started_anew_knows_what_the_others_know() 
             await one.start()
             one.fail(TARGET, CONSECUTIVE_FAILURES)
             one.service.routing_state.affinities.put("me", "c", HERE, one.service.clock())
-            one.service.key_cooldowns()["chat"].start(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            one.cool()
             # What was told while nobody heard it is not told again by itself.
             one.news.broadcast()
             await two.start()
@@ -177,9 +182,10 @@ def test_news_of_a_provider_that_is_not_here_means_nothing() -> None:
             for each in (one, two):
                 await each.start()
             del two.service._rotations["chat"]
-            one.service.key_cooldowns()["chat"].start(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
-            one.service.key_cooldowns()["messages"].start(digest_of(PROVIDER_KEY), "", one.service.clock() + 60.0)
+            one.cool()
+            one.cool("messages")
             await wait_until_async(lambda: two.rests("messages"), "the rest is known")
-            assert "chat" not in two.service.key_cooldowns()
+            keys = two.metrics.keys_in_cooldown()
+            assert keys["messages"] == 1 and "chat" not in keys
 
     asyncio.run(main())

@@ -52,14 +52,15 @@ def test_keys_that_rest_and_places_are_known() -> None:
         service = house.app.runtime
         target = target_of(service.routes, "chat/m", CHAT)
         outline = service.routes.route("chat/m", CHAT).summary
-        assert not service.target_info.busy(outline) and not service.target_info.has_key_cooldowns(outline)
+        health = service.routing_state.health
+        assert not service.target_info.busy(outline) and health.are_healthy(outline.subjects)
         assert service.target_info.wakes(target) is None
         rotation = service.rotation(target.provider)
         for key in target.provider.keys:
             rotation.cool(key, 60.0, target.model)
         wakes = service.target_info.wakes(target)
         assert wakes is not None and wakes > service.clock()
-        assert service.target_info.has_key_cooldowns(outline)
+        assert not health.are_healthy(outline.subjects)
 
 
 def test_each_of_several_answers_is_paid() -> None:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.failure import Failure, FailureKind
-from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.cooldown import (
     DEFAULT_SECONDS,
@@ -19,6 +18,7 @@ from dragoman.routing.cooldown import (
     hint_of,
     names_the_key,
 )
+from dragoman.routing.health import MAX_KEY_COOLDOWN
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 
@@ -65,7 +65,7 @@ RESTS: dict[str, tuple[AttemptOutcome, Failure | None, Hint, Cooldown | None]] =
         AttemptOutcome.RATE_LIMITED,
         LIMIT,
         Hint(wait=600_000.0),
-        Cooldown(seconds=MAX_COOLDOWN_SECONDS),
+        Cooldown(seconds=MAX_KEY_COOLDOWN),
     ),
     "a limit of the account": (
         AttemptOutcome.RATE_LIMITED,
@@ -83,13 +83,13 @@ RESTS: dict[str, tuple[AttemptOutcome, Failure | None, Hint, Cooldown | None]] =
         AttemptOutcome.INSUFFICIENT_QUOTA,
         failure(FailureKind.QUOTA, 429, code="insufficient_quota"),
         NO_HINT,
-        Cooldown(seconds=MAX_COOLDOWN_SECONDS, every_model=True),
+        Cooldown(seconds=MAX_KEY_COOLDOWN, every_model=True),
     ),
     "no money for days": (
         AttemptOutcome.INSUFFICIENT_QUOTA,
         failure(FailureKind.RATE_LIMITED, 429, native="usage_limit_reached"),
         Hint(wait=500_000.0),
-        Cooldown(seconds=MAX_COOLDOWN_SECONDS, every_model=True),
+        Cooldown(seconds=MAX_KEY_COOLDOWN, every_model=True),
     ),
     "no money, says the status alone": (
         AttemptOutcome.INSUFFICIENT_QUOTA,
@@ -101,13 +101,13 @@ RESTS: dict[str, tuple[AttemptOutcome, Failure | None, Hint, Cooldown | None]] =
         AttemptOutcome.INVALID_KEY,
         failure(FailureKind.UNAUTHENTICATED, 401),
         NO_HINT,
-        Cooldown(seconds=MAX_COOLDOWN_SECONDS, every_model=True),
+        Cooldown(seconds=MAX_KEY_COOLDOWN, every_model=True),
     ),
     "a key that may not be used here": (
         AttemptOutcome.INVALID_KEY,
         failure(FailureKind.FORBIDDEN, 403, code="api_key_disabled"),
         NO_HINT,
-        Cooldown(seconds=MAX_COOLDOWN_SECONDS),
+        Cooldown(seconds=MAX_KEY_COOLDOWN),
     ),
     "no money for so much, says a status twice": (
         AttemptOutcome.INSUFFICIENT_QUOTA,
@@ -141,7 +141,7 @@ def test_pitfall_345_no_rest_is_longer_than_a_quarter_of_an_hour(
     assert (rest is None) == (
         kind not in (AttemptOutcome.RATE_LIMITED, AttemptOutcome.INSUFFICIENT_QUOTA, AttemptOutcome.INVALID_KEY)
     )
-    assert rest is None or MIN_SECONDS <= rest.seconds <= MAX_COOLDOWN_SECONDS
+    assert rest is None or MIN_SECONDS <= rest.seconds <= MAX_KEY_COOLDOWN
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from dragoman.routing.health import (
     SUSPICION,
     Health,
 )
+from dragoman.routing.health_entry import HealthUpdate
 from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLevel, HealthState
-from dragoman.routing.target_health import HealthUpdate
 
 A, B = "one/model", "two/model"
 FAILURE = AttemptOutcome.OVERLOADED
@@ -552,11 +552,11 @@ def test_pitfall_353_a_report_says_why() -> None:
     health = Health()
     fail(health, 4.0)
     (report,) = health.reports(5.0)
-    assert (report.target, report.last, report.failed, report.consecutive_failures) == (A, FAILURE, 4.0, 1)
+    assert (report.subject, report.last, report.failed, report.consecutive_failures) == (A, FAILURE, 4.0, 1)
 
 
 def test_pitfall_358_the_number_of_targets_is_bounded_and_those_that_rest_are_kept() -> None:
-    health = Health(max_targets=64)
+    health = Health(max_entries=64)
     fail(health, 0.0, CONSECUTIVE_FAILURES, target="ill/model")
     for number in range(1000):
         health.record(f"made/up{number}", AttemptOutcome.ANSWERED, 1.0, 1.0)

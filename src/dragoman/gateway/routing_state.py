@@ -22,6 +22,7 @@ from dragoman.model.response import Usage
 from dragoman.routing.affinity import Affinities
 from dragoman.routing.attempt_outcome import GATEWAY_OUTCOMES, AttemptOutcome, counts_for_health
 from dragoman.routing.health import Health
+from dragoman.routing.health_entry import Permit
 from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
 from dragoman.routing.output_length import UNMEASURED_OUTPUT, Outputs, rounded
@@ -32,7 +33,6 @@ from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.speed import Speed
 from dragoman.routing.speeds import Speeds
 from dragoman.routing.target import Target
-from dragoman.routing.target_health import Permit
 
 # Lines whose turns are counted; a name may come from outside, where a line is a pattern.
 _MAX_ROUTES = 4096
@@ -220,7 +220,7 @@ class _PlanInputs(PlanInputs, frozen=True, kw_only=True):
 
     def health_states(self, summary: RouteSummary) -> Sequence[HealthState]:
         """How the targets stand, their keys considered."""
-        if self.routing_state.health.are_healthy(summary.ids) and not self.target_info.has_key_cooldowns(summary):
+        if self.routing_state.health.are_healthy(summary.subjects):
             return summary.all_healthy
         return [self._health_state(target) for _, target, _, _ in summary.leaves]
 
@@ -244,7 +244,9 @@ class _PlanInputs(PlanInputs, frozen=True, kw_only=True):
         return self.routing_state.cost(target, requirements, self.target_info, self.among)
 
     def are_all_available(self, summary: RouteSummary, size: int) -> bool:
-        if self.routing_state.health.are_healthy(summary.ids) and self.target_info.are_all_available(summary, size):
+        if self.routing_state.health.are_healthy(summary.subjects) and self.target_info.are_all_available(
+            summary, size
+        ):
             return True
         # Of what may be held against somebody nothing may be left.
         return super().are_all_available(summary, size)

@@ -39,14 +39,13 @@ from dragoman.mint import random_token, system_mint
 from dragoman.mock.echo_call import open_echo
 from dragoman.protocols.codec import Mint
 from dragoman.providers.http_transport import PATHS, request_of
-from dragoman.providers.key_cooldowns import KeyCooldowns
 from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
-from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Order
 from dragoman.records.ids import new_id, response_suffix
 from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
+from dragoman.routing.rotation import Rotation
 from dragoman.routing.target import Target
 
 
@@ -119,7 +118,7 @@ class Runtime:
         self.routing_state: RoutingState = former.routing_state if former is not None else RoutingState(self.clock)
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {
-            name: Rotation(provider.keys, self.clock, rotations.get(name), name)
+            name: Rotation(name, provider.keys, self.routing_state.health, self.clock, rotations.get(name))
             for name, provider in settings.callable.items()
         }
         if former is not None:
@@ -154,19 +153,19 @@ class Runtime:
 
         A key that stays, at the same place, goes on resting.
         """
-        now = self.clock()
+        now, health = self.clock(), self.routing_state.health
         changed: set[str] = set()
         for name, provider in self.settings.providers.items():
             before = former.providers.get(name)
             if before is None or _call_settings(provider) != _call_settings(before):
                 changed.add(name)
-                self._rotations[name].cooldowns.clear(now)
+                health.reset_keys(name, now)
             elif provider.keys != before.keys:
                 changed.add(name)
         if changed:
-            for report in self.routing_state.health.reports(now):
-                if report.target.partition("/")[0] in changed:
-                    self.routing_state.health.reset(report.target, now)
+            for report in health.reports(now):
+                if report.subject.partition("/")[0] in changed:
+                    health.reset(report.subject, now)
 
     def _models_listed(self, provider: Provider) -> Iterable[str]:
         cached = self.listed.of(provider)
@@ -208,12 +207,12 @@ class Runtime:
         """How targets are thought of that were tried, and whose names may be told."""
         now = self.clock()
         for report in self.routing_state.health.reports(now):
-            if not self.may_name(report.target):
+            if not self.may_name(report.subject):
                 continue
-            health = self._health_state(report.target, report.health)
+            health = self._health_state(report.subject, report.health)
             seconds = max(health.until - now, 0.0) if health is not HEALTHY else 0.0
             yield TargetHealthView(
-                target=report.target,
+                target=report.subject,
                 health=health.level.value,
                 seconds=seconds,
                 since=max(now - report.since, 0.0),
@@ -225,7 +224,7 @@ class Runtime:
 
     def _levels(self) -> dict[str, HealthLevel]:
         reports = self.routing_state.health.reports(self.clock())
-        return {report.target: self._health_state(report.target, report.health).level for report in reports}
+        return {report.subject: self._health_state(report.subject, report.health).level for report in reports}
 
     def _keys_in_cooldown(self) -> dict[str, int]:
         """How many keys of each provider rest that has any keys."""
@@ -246,20 +245,15 @@ class Runtime:
 
     def reset_target(self, target: str) -> ResetResult:
         """Take a target for good, whatever it did, and let its keys be used again; give what was held against it."""
-        now = self.clock()
+        now, health = self.clock(), self.routing_state.health
         provider, _, model = target.partition("/")
-        cooldowns = self._rotations[provider].cooldowns
-        before = self.routing_state.health.state(target, now)
-        self.routing_state.health.reset(target, now)
-        return ResetResult(health=before.level.value, keys=len(cooldowns.clear(now, model=model)))
+        before = health.state(target, now)
+        health.reset(target, now)
+        return ResetResult(health=before.level.value, keys=len(health.reset_keys(provider, now, model)))
 
     def rotation(self, provider: Provider) -> Rotation:
         """The keys of a provider, taking turns."""
         return self._rotations[provider.name]
-
-    def key_cooldowns(self) -> dict[str, KeyCooldowns]:
-        """Which keys rest, by the names of their providers."""
-        return {name: rotation.cooldowns for name, rotation in self._rotations.items()}
 
     def redactor(self, provider: Provider) -> Redactor:
         """What must not leave of a provider."""

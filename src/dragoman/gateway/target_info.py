@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from operator import attrgetter
 
 from msgspec import Struct
 
@@ -20,11 +19,10 @@ from dragoman.prices.cost import estimate
 from dragoman.prices.money import PER_MILLION, in_units
 from dragoman.protocols.registry import codec_of
 from dragoman.providers import price_lookup
-from dragoman.providers.key_cooldowns import KeyCooldowns
-from dragoman.providers.rotation import Rotation
 from dragoman.routing.model_description import Price
 from dragoman.routing.model_limits import LimitsOf, ModelLimits, combine_limits
 from dragoman.routing.needs import BYTES_PER_TOKEN, Requirements
+from dragoman.routing.rotation import Rotation
 from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.target import Target
 from dragoman.rules.capabilities import capabilities_of
@@ -32,8 +30,6 @@ from dragoman.rules.capabilities import capabilities_of
 # Lines whose windows are remembered, and characters of their targets' names: some let clients name them.
 _MAX_ROUTES = 4096
 _MAX_TARGET_LENGTH = 512
-# Whether keys may rest.
-_HAS_COOLDOWNS = attrgetter("any")
 
 
 class _RouteInfo(Struct, frozen=True, kw_only=True):
@@ -44,8 +40,6 @@ class _RouteInfo(Struct, frozen=True, kw_only=True):
     # How many tokens each takes in, and how many bytes of text they all have room for.
     windows: list[int | None]
     room: float
-    # Which keys of its providers rest.
-    cooldowns: tuple[KeyCooldowns, ...]
 
 
 class TargetInfo:
@@ -74,15 +68,11 @@ class TargetInfo:
         return self._route_info(summary).windows
 
     def are_all_available(self, summary: RouteSummary, size: int) -> bool:
-        """Whether no key rests of any provider of a line, all are free, and all targets have room for so many bytes."""
+        """Whether all providers of a route are free, and all targets have room for so many bytes."""
         info = self._routes.get(summary.ids)
         if info is None or info.changes != self._listed.changes:
             info = self._route_info(summary)
-        return (
-            size <= info.room
-            and not any(map(_HAS_COOLDOWNS, info.cooldowns))
-            and not self._admission.busy(summary.providers)
-        )
+        return size <= info.room and not self._admission.busy(summary.providers)
 
     def _route_info(self, summary: RouteSummary) -> _RouteInfo:
         info = self._routes.get(summary.ids)
@@ -92,7 +82,6 @@ class TargetInfo:
                 changes=self._listed.changes,
                 windows=windows,
                 room=min((window * BYTES_PER_TOKEN for window in windows if window is not None), default=math.inf),
-                cooldowns=tuple([self._rotations[name].cooldowns for name in summary.providers]),
             )
             if len(self._routes) >= _MAX_ROUTES:
                 self._routes.clear()
@@ -142,10 +131,6 @@ class TargetInfo:
     def busy(self, summary: RouteSummary) -> Container[str]:
         """The names of a line's providers of whom no call could be made at once."""
         return self._admission.busy(summary.providers)
-
-    def has_key_cooldowns(self, summary: RouteSummary) -> bool:
-        """Whether any key may rest of any provider of a line."""
-        return any(map(_HAS_COOLDOWNS, self._route_info(summary).cooldowns))
 
     def wakes(self, target: Target) -> float | None:
         """When the first of its keys may be used, if all of them rest."""

@@ -10,9 +10,9 @@ from email.utils import parsedate
 from msgspec import Struct
 
 from dragoman.model.failure import Failure
-from dragoman.providers.key_cooldowns import MAX_COOLDOWN_SECONDS
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.failure_classification import is_key_failure
+from dragoman.routing.health import MAX_KEY_COOLDOWN
 
 # Seconds: a limit that does not say how long it holds, and the shortest rest. The longest is that of all keys:
 # providers name days, and renew what they counted long before; a key that is still refused rests again.
@@ -68,10 +68,10 @@ def cooldown_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_H
     if failure is None:
         return None
     if kind is AttemptOutcome.INSUFFICIENT_QUOTA and is_key_failure(failure):
-        return Cooldown(seconds=_bounded(hint.wait, MAX_COOLDOWN_SECONDS), every_model=True)
+        return Cooldown(seconds=_bounded(hint.wait, MAX_KEY_COOLDOWN), every_model=True)
     if kind is AttemptOutcome.INVALID_KEY and (failure.status == 401 or is_key_failure(failure)):
         # What is forbidden may be this model alone.
-        return Cooldown(seconds=MAX_COOLDOWN_SECONDS, every_model=failure.status != 403)
+        return Cooldown(seconds=MAX_KEY_COOLDOWN, every_model=failure.status != 403)
     return None
 
 
@@ -84,7 +84,7 @@ def names_the_key(failure: Failure) -> bool:
 
 
 def _bounded(wait: float | None, usual: float) -> float:
-    return usual if wait is None else min(max(wait, MIN_SECONDS), MAX_COOLDOWN_SECONDS)
+    return usual if wait is None else min(max(wait, MIN_SECONDS), MAX_KEY_COOLDOWN)
 
 
 def _seconds(value: bytes | None, unit: float) -> float | None:

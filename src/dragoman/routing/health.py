@@ -1,31 +1,31 @@
-"""Health: the circuit breaker of each target, as a fold over what became of the attempts on it (decisions 25 and 37).
+"""Health: the circuit breaker of each target, and the cooldowns of keys (decisions 25, 37 and 42).
 
 level       after                               then
-HEALTHY     a failure, and no answer of late,   SUSPECT for a while: leads in proportion to its share of answers
-            or a second failure
+HEALTHY     a failure, and no answer within     SUSPECT for 10 s: leads in proportion to its share of answers
+            10 s, or a second failure
 SUSPECT     it does not answer (see below)      COOLDOWN, longer each time
 COOLDOWN    its end, or that it is cut short,   PROBING, which is half-open: one request has the permit, which expires
-            or that nobody else is usable
-PROBING     an answer, of whatever kind         SLOW_START for a while, then HEALTHY
-            a failure                           COOLDOWN, longer; to the end that it had, if it was asked before that
+            or that no other target is usable
+PROBING     an answer of any kind               SLOW_START for 10 s, then HEALTHY
+            a failure                           COOLDOWN, longer; to the end that it had, if the probe began before that
 SLOW_START  it does not answer                  COOLDOWN, longer
 
 A target does not answer if
-- a request met silence up to its timeout, and no other was answered meanwhile;
-- five requests in a row failed, or so many more as its share of answers makes unlikely for one that fails partly;
+- a request met silence up to its timeout, and no other request was answered meanwhile;
+- five requests in a row failed, or as many more as its share of answers makes unlikely for a target that fails partly;
 - slow errors are half of at least ten calls, or two in a row during SLOW_START: a slow error costs the client time.
 
-After prompt errors the cooldown is one of leading alone: the target is still asked when all others have failed, since a
-prompt error costs less than no attempt. So the breaker never answers fewer requests than there would be without it.
-After slow ones it is asked then, too, but by the holder of the permit alone, and within its retry budget.
+After prompt errors a cooldown only ends leading: the target is still tried when all others have failed, since a prompt
+error costs less than no attempt. So the breaker never answers fewer requests than there would be without it. After slow
+errors it is tried then, too, but only by the holder of the permit, and within its retry budget.
 
-Only failures of the target itself count, each request once, and any well-formed answer is one of a target that lives.
-An attempt that began before a cooldown says nothing about what came after it. During a cooldown only the holder of the
-permit changes the level: any client may name a target itself, as often as it likes.
+Only failures of the target itself count, each request once, and any well-formed answer shows that the target is alive.
+An attempt that began before a cooldown does not count after it. During a cooldown only the holder of the permit changes
+the level: any client may name a target itself, as often as it likes.
 
-What is found out here is told to the other workers as notices (`target_health.py`).
+A key that its provider refuses is in COOLDOWN, for one model or for all, until a stated end. It needs no probe.
 
-How keys stand is another matter: they only rest (`providers/key_cooldowns.py`).
+Each worker broadcasts what it finds out, as updates (`health_entry.py`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from dragoman.routing.attempt_outcome import COUNTING, LIVING, AttemptOutcome
+from dragoman.routing.health_entry import TARGETS, HealthEntry, HealthUpdate, Permit
 from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLevel, HealthState
-from dragoman.routing.target_health import HealthUpdate, Permit, TargetHealth
 
 # Seconds.
 SUSPICION = 10.0
@@ -45,16 +45,20 @@ FIRST_COOLDOWN = 5.0
 MAX_COOLDOWN = 300.0
 # A probe that fails promptly costs next to nothing.
 MAX_PROMPT_COOLDOWN = 30.0
-# How long a target must have been good for its rests to begin short again; before that they begin half as high.
+# Providers state days, and renew a quota long before. A reset need not be remembered for longer, either.
+MAX_KEY_COOLDOWN = 900.0
+# How long a target must have been healthy for its cooldowns to begin short again; before that they begin half as long.
 FORGIVEN = 60.0
 # An error that takes less than this is a prompt one.
 PROMPT = 5.0
-# How many requests in a row, how many in slow start, and of how many the half.
+# Failures in a row, the same in slow start, and the calls of which half may fail.
 CONSECUTIVE_FAILURES = 5
 SLOW_START_FAILURES = 2
 SAMPLES = 10
-# Names may come from clients, where a line says `provider/*`.
-MAX_TARGETS = 4096
+# Models may be named by clients, where a route is `provider/*`.
+MAX_ENTRIES = 8192
+# A key that is in cooldown for all models.
+ANY_MODEL = ""
 
 _ANSWERED = AttemptOutcome.ANSWERED
 _HEALTHY, _SUSPECT, _COOLDOWN, _PROBING, _SLOW_START = (
@@ -69,33 +73,50 @@ _TIMEOUTS = frozenset({AttemptOutcome.FIRST_BYTE_TIMEOUT, AttemptOutcome.SLOW_RE
 
 
 class HealthReport(Struct, frozen=True, kw_only=True):
-    """Why a target stands as it does, for whoever asks."""
+    """The health of a target or a key, and its reason."""
 
-    target: str
+    subject: str
     health: HealthState
-    # Since when it is so.
+    # Since when it is at this level.
     since: float
-    # What failed last, and when.
+    # The last failure, and its time.
     last: AttemptOutcome | None
     failed: float
     consecutive_failures: int
     cooldowns: int
+    # Of a key: the seconds that its provider stated, 0 for none.
+    hint: float
+
+    @property
+    def model(self) -> str:
+        """Of a key: the model that it is in cooldown for."""
+        return self.subject.partition(" ")[2]
 
 
-# Whoever is awake is asked by everybody.
+# A target that is not in cooldown is called by every request.
 _FREE = Permit()
 
 
-class Health:
-    """How targets stand. Time is handed in, in seconds of a clock that only grows and that all workers share."""
+def _key_subject(key: str, model: str) -> str:
+    """A key by its digest: updates, rows and `/status` must not hold secrets."""
+    return f"{key} {model}"
 
-    def __init__(self, max_targets: int = MAX_TARGETS) -> None:
-        self._entries: dict[str, TargetHealth] = {}
-        self._max_targets = max_targets
-        self._dirty: set[str] = set()
-        # Those that may not be good, so that nobody asks about the others.
-        self._unhealthy: set[str] = set()
+
+class Health:
+    """The health of targets and keys. Time is an argument, in seconds of a monotonic clock that all workers share."""
+
+    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
+        self._targets: dict[str, HealthEntry] = {}
+        # By group: targets, and the keys of each provider.
+        self._groups: dict[str, dict[str, HealthEntry]] = {TARGETS: self._targets}
+        self._max_entries = max_entries
+        # Subjects that are to be broadcast, each with its group.
+        self._dirty: set[tuple[str, str]] = set()
+        # Targets that may not be healthy, and providers one of whose keys may be in cooldown.
+        self.unhealthy: set[str] = set()
         self._permits = 0
+        # When the first entry of a key is over.
+        self._next_expiry = math.inf
 
     # Outcomes.
 
@@ -108,11 +129,11 @@ class Health:
         charged: set[str] | None = None,
         permit: Permit | None = None,
     ) -> None:
-        """Fold in what became of an attempt that began at a time, and that was made with a permit, if it took one.
+        """Count the outcome of an attempt, with its permit if it has one.
 
-        `charged` belongs to one exchange, and holds the targets that it was a failure for: to each once.
+        `charged` are the targets that the same exchange has counted a failure for: each target counts one.
         """
-        entry = self._entries.get(target)
+        entry = self._targets.get(target)
         if kind is _ANSWERED:
             if entry is None:
                 entry = self._create(target, now)
@@ -144,14 +165,14 @@ class Health:
             self._failed(target, entry or self._create(target, now), kind, now, began, permit)
 
     def record_content_start(self, target: str, now: float, permit: Permit | None = None) -> None:
-        """Know that the content of a stream has begun: that ends a cooldown, and shows that silence is not general."""
-        entry = self._entries.get(target) or self._create(target, now)
+        """Count the first content of a stream: it ends a cooldown, and shows that silence is not general."""
+        entry = self._targets.get(target) or self._create(target, now)
         if entry.level in _IN_COOLDOWN and not self._wake(target, entry, now, permit):
             return
         entry.last_success = now
 
-    def _wake(self, target: str, entry: TargetHealth, now: float, permit: Permit | None) -> bool:
-        """End a rest, if an answer was that of whoever has the permit."""
+    def _wake(self, target: str, entry: HealthEntry, now: float, permit: Permit | None) -> bool:
+        """End a cooldown, if the answer is that of the probe."""
         if not entry.holds(permit):
             return False
         entry.since = now
@@ -161,7 +182,7 @@ class Health:
         return True
 
     def _failed(
-        self, target: str, entry: TargetHealth, kind: AttemptOutcome, now: float, began: float, permit: Permit | None
+        self, target: str, entry: HealthEntry, kind: AttemptOutcome, now: float, began: float, permit: Permit | None
     ) -> None:
         entry.last, entry.failed = kind, now
         entry.expire(now)
@@ -172,7 +193,7 @@ class Health:
                 self._extend_cooldown(target, entry, now, began)
             return
         if began < entry.since:
-            # It was under way before the target rested, or answered again.
+            # It was under way before the cooldown, or before the target answered again.
             return
         if now >= entry.turn:
             entry.roll(now)
@@ -186,18 +207,18 @@ class Health:
         elif level is _SUSPECT or (level is _HEALTHY and is_suspect):
             self._enter(target, entry, _SUSPECT, max(now + SUSPICION, entry.until), now)
 
-    def _extend_cooldown(self, target: str, entry: TargetHealth, now: float, began: float) -> None:
-        """Let a target rest on after a probe in vain, which is held against it if its rest was over by then."""
+    def _extend_cooldown(self, target: str, entry: HealthEntry, now: float, began: float) -> None:
+        """Extend a cooldown after a failed probe, if the cooldown was over when the probe began."""
         holder = entry.holder
         if began < entry.wakes:
-            # Nobody else was there to be asked: however many come so early, its rest ends when it would have.
+            # No other target was usable: probes before the end do not move the end.
             self._enter(target, entry, _COOLDOWN, entry.wakes, now)
         else:
             self._start_cooldown(target, entry, now)
-        # The same request may ask once more, and be answered, before anybody else asks.
+        # The same request may try again, and be answered, before another request does.
         entry.holder = holder
 
-    def _start_cooldown(self, target: str, entry: TargetHealth, now: float) -> None:
+    def _start_cooldown(self, target: str, entry: HealthEntry, now: float) -> None:
         entry.cooldowns = _counted_cooldowns(entry, now)
         until = now + min(FIRST_COOLDOWN * 2.0**entry.cooldowns, MAX_PROMPT_COOLDOWN if entry.prompt else MAX_COOLDOWN)
         entry.cooldowns = min(entry.cooldowns + 1, 16)
@@ -208,34 +229,34 @@ class Health:
     # Questions.
 
     def state(self, target: str, now: float) -> HealthState:
-        """How a target stands; one that rests and whose end is over may be asked by whoever gets the permit."""
-        entry = self._entries.get(target)
+        """The health of a target; one whose cooldown is over waits for a request with the permit."""
+        entry = self._targets.get(target)
         if entry is None or entry.level is _HEALTHY:
-            self._unhealthy.discard(target)
+            self.unhealthy.discard(target)
             return HEALTHY
         if now >= entry.until:
             entry.expire(now)
         return entry.state
 
-    def are_healthy(self, targets: Iterable[str]) -> bool:
-        """Whether nothing is held against any of these, as far as can be told at once."""
-        return not self._unhealthy or self._unhealthy.isdisjoint(targets)
+    def are_healthy(self, subjects: Iterable[str]) -> bool:
+        """Whether nothing is held against any of these targets and providers; False also if that takes a look."""
+        return not self.unhealthy or self.unhealthy.isdisjoint(subjects)
 
     def has_target(self, target: str) -> bool:
-        """Whether anything was heard of a target."""
-        return target in self._entries
+        """Whether a target was called."""
+        return target in self._targets
 
     def wakes(self, target: str, now: float) -> float:
-        """When a target that rests may be asked; where somebody finds out at this moment, when that was due."""
-        entry = self._entries.get(target)
+        """The end of a target's cooldown, probed or not; now if it has none."""
+        entry = self._targets.get(target)
         return max(now, entry.wakes) if entry is not None else now
 
     def take_permit(self, target: str, now: float, seconds: float) -> Permit | None:
-        """Leave to ask a target, if it may be asked; one that rests by one request at a time, for so long at most.
+        """The right to call a target; of a target in cooldown one request has it at a time, for so many seconds.
 
-        A rest need not be over: if all rest, they are asked before their time, and take turns.
+        The cooldown need not be over: if all targets are in cooldown, they are probed early, and take turns.
         """
-        entry = self._entries.get(target)
+        entry = self._targets.get(target)
         if entry is None or entry.level is _HEALTHY:
             return _FREE
         entry.expire(now)
@@ -249,8 +270,8 @@ class Health:
         return Permit(self._permits)
 
     def give_back(self, target: str, now: float, permit: Permit | None = None) -> None:
-        """Give a permit back that found nothing out: the client left, or nothing was sent."""
-        entry = self._entries.get(target)
+        """Give back the permit of a probe without an outcome: the client left, or nothing was sent."""
+        entry = self._targets.get(target)
         if entry is None or not entry.holds(permit):
             return
         entry.holder = 0
@@ -258,97 +279,168 @@ class Health:
             self._enter(target, entry, _COOLDOWN, entry.wakes, now)
 
     def cooldowns(self, now: float) -> dict[str, float]:
-        """The targets that rest, and for some time yet, each with the end of its rest, by which that can be told."""
-        states = ((target, self.state(target, now)) for target in self._entries)
+        """The targets in cooldown, each with its end, which tells one cooldown from another."""
+        states = ((target, self.state(target, now)) for target in self._targets)
         return {target: state.until for target, state in states if state.level is _COOLDOWN and state.until > now}
 
     def cut_short(self, target: str, now: float) -> bool:
-        """End a rest before its time, so that the next request finds out; tell whether there was one.
+        """End a cooldown early, so that the next request is the probe; whether there was one.
 
-        How often it rested is not forgotten: if that request fails, it rests longer.
+        Earlier cooldowns still count: if the probe fails, the next one is longer.
         """
-        entry = self._entries.get(target)
+        entry = self._targets.get(target)
         if entry is None or entry.level is not _COOLDOWN or entry.until <= now:
             return False
         entry.wakes = now
-        # An earlier end holds nowhere else without a new epoch.
+        # An earlier end wins nowhere else without a new epoch.
         entry.begin_epoch(now)
         entry.set_state(_COOLDOWN, now, now)
-        self._dirty.add(target)
+        self._dirty.add((TARGETS, target))
         return True
 
-    def reset(self, target: str, now: float) -> None:
-        """Take a target for good, whatever it did; the other workers are told."""
-        entry = self._entries.get(target)
+    def reset(self, subject: str, now: float, group: str = TARGETS) -> None:
+        """Take a target or a key for healthy, in all workers."""
+        entry = self._groups.get(group, {}).get(subject)
         if entry is not None:
             entry.cooldowns = entry.consecutive_failures = 0
-            # What is still under way is not held against it either.
-            entry.since, entry.wakes, entry.missed, entry.prompt = now, 0.0, -math.inf, False
+            # Calls that are under way do not count against it, either.
+            entry.since, entry.wakes, entry.missed, entry.prompt, entry.hint = now, 0.0, -math.inf, False, 0.0
             entry.forget(now)
             entry.begin_epoch(now)
-            self._enter(target, entry, _HEALTHY, now, now)
+            self._enter(subject, entry, _HEALTHY, now, now, group)
 
-    def reports(self, now: float) -> list[HealthReport]:
-        """All targets that were heard of."""
+    def reports(self, now: float, group: str = TARGETS) -> list[HealthReport]:
+        """All targets that were called, or the keys of a provider that are or were in cooldown."""
         return [
             HealthReport(
-                target=target,
-                health=self.state(target, now),
+                subject=subject,
+                health=entry.state if group else self.state(subject, now),
                 since=entry.level_since,
                 last=entry.last,
                 failed=entry.failed,
                 consecutive_failures=entry.consecutive_failures,
                 cooldowns=entry.cooldowns,
+                hint=entry.hint,
             )
-            for target, entry in self._entries.items()
+            for subject, entry in self._groups.get(group, {}).items()
         ]
+
+    # Keys.
+
+    def cool_key(
+        self,
+        provider: str,
+        key: str,
+        model: str,
+        until: float,
+        now: float,
+        kind: AttemptOutcome | None = None,
+        hint: float = 0.0,
+    ) -> None:
+        """Put a key into cooldown, for one model or for all; a longer cooldown stays."""
+        subject = _key_subject(key, model)
+        entry = self._groups.get(provider, {}).get(subject) or self._create(subject, now, provider)
+        if until > entry.state.until:
+            entry.last, entry.failed, entry.hint, entry.level_since = kind, now, hint, now
+            self._enter(subject, entry, _COOLDOWN, until, now, provider)
+
+    def key_until(self, provider: str, key: str, model: str) -> float:
+        """The end of a key's cooldown for a model; a time that has passed if there is none."""
+        entries = self._groups.get(provider, {})
+        both = (entries.get(_key_subject(key, ANY_MODEL)), entries.get(_key_subject(key, model)))
+        return max([entry.state.until for entry in both if entry is not None], default=0.0)
+
+    def reset_keys(self, provider: str, now: float, model: str | None = None) -> set[str]:
+        """End all cooldowns of a provider's keys, or those that concern a model; the digests of the keys."""
+        ended: set[str] = set()
+        for subject, entry in self._groups.get(provider, {}).items():
+            key, _, cooled = subject.partition(" ")
+            if model is None or cooled in (ANY_MODEL, model):
+                if entry.state.until > now:
+                    ended.add(key)
+                self.reset(subject, now, provider)
+        return ended
+
+    def forget_keys(self, now: float) -> None:
+        """Drop the entries of keys that are over."""
+        if now < self._next_expiry:
+            return
+        for group, entries in list(self._groups.items()):
+            if group:
+                self._drop(group, [subject for subject, entry in entries.items() if _expiry(entry) <= now])
+        keys = (entry for group, entries in self._groups.items() if group for entry in entries.values())
+        self._next_expiry = min(map(_expiry, keys), default=math.inf)
 
     # Other workers.
 
     def take_updates(self) -> list[HealthUpdate]:
-        """What the other workers were not told yet."""
+        """What was not broadcast yet."""
         if not self._dirty:
             return []
-        updates = [self._entries[target].make_update(target) for target in self._dirty if target in self._entries]
+        updates = [self._groups[group][subject].make_update(subject, group) for group, subject in self._dirty]
         self._dirty.clear()
         return updates
 
     def snapshot(self) -> list[HealthUpdate]:
-        """All that would be told to a worker that knows nothing, or kept for a later start."""
-        return [entry.make_update(target) for target, entry in self._entries.items() if entry.level is not _HEALTHY]
+        """All updates that a new worker needs. A key that was reset is one of them: an older update must not win."""
+        return [
+            entry.make_update(subject, group)
+            for group, entries in self._groups.items()
+            for subject, entry in entries.items()
+            if entry.level is not _HEALTHY or group
+        ]
 
     def merge(self, updates: Iterable[HealthUpdate]) -> None:
-        """Take over what other workers found out; they may come in any order, and more than once."""
+        """Adopt updates of other workers, which may arrive in any order, and more than once."""
         for update in updates:
-            entry = self._entries.get(update.target)
-            if entry is None:
-                entry = self._create(update.target, -math.inf)
+            group, subject = update.group, update.subject
+            entry = self._groups.get(group, {}).get(subject) or self._create(subject, -math.inf, group)
             if entry.adopt(update):
-                self._unhealthy.add(update.target)
+                self._watch(group, subject, entry)
 
-    def _enter(self, target: str, entry: TargetHealth, level: HealthLevel, until: float, now: float) -> None:
+    def _enter(
+        self, subject: str, entry: HealthEntry, level: HealthLevel, until: float, now: float, group: str = TARGETS
+    ) -> None:
         entry.enter(level, until, now)
-        self._dirty.add(target)
-        self._unhealthy.add(target)
+        self._dirty.add((group, subject))
+        self._watch(group, subject, entry)
 
-    def _create(self, target: str, now: float) -> TargetHealth:
-        if len(self._entries) >= self._max_targets:
+    def _watch(self, group: str, subject: str, entry: HealthEntry) -> None:
+        """Remember that a subject may not be healthy."""
+        self.unhealthy.add(group or subject)
+        if group:
+            self._next_expiry = min(self._next_expiry, _expiry(entry))
+
+    def _create(self, subject: str, now: float, group: str = TARGETS) -> HealthEntry:
+        if sum(map(len, self._groups.values())) >= self._max_entries:
             self._make_room()
-        entry = self._entries[target] = TargetHealth(now)
+        entry = self._groups.setdefault(group, {})[subject] = HealthEntry(now)
         return entry
 
     def _make_room(self) -> None:
-        """Forget an eighth: those that are good, the oldest first, then those whose end is the nearest."""
-        entries = self._entries
-        ranked = sorted(entries, key=lambda target: 0.0 if entries[target].level is _HEALTHY else entries[target].until)
-        for target in ranked[: max(self._max_targets // 8, 1)]:
-            del entries[target]
-            self._dirty.discard(target)
-            self._unhealthy.discard(target)
+        """Drop an eighth of the largest group: the healthy ones, the oldest first, then those that end first."""
+        group, entries = max(self._groups.items(), key=lambda each: len(each[1]))
+        ranked = sorted(entries, key=lambda each: 0.0 if entries[each].level is _HEALTHY else entries[each].until)
+        self._drop(group, ranked[: max(len(ranked) // 8, 1)])
+
+    def _drop(self, group: str, subjects: Iterable[str]) -> None:
+        entries = self._groups[group]
+        for subject in subjects:
+            del entries[subject]
+            self._dirty.discard((group, subject))
+            self.unhealthy.discard(subject)
+        if group and not entries:
+            del self._groups[group]
+            self.unhealthy.discard(group)
 
 
-def _trips(entry: TargetHealth, now: float, *, is_prompt: bool) -> bool:
-    """Whether a failure that was just counted is one of a target that does not answer."""
+def _expiry(entry: HealthEntry) -> float:
+    """When the entry of a key is over: after its end, and after a reset once no older update can arrive."""
+    return max(entry.until, entry.epoch + MAX_KEY_COOLDOWN) if entry.epoch else entry.until
+
+
+def _trips(entry: HealthEntry, now: float, *, is_prompt: bool) -> bool:
+    """Whether the failure that was just counted is one of a target that does not answer."""
     successes, calls, consecutive_failures = entry.successes, entry.calls, entry.consecutive_failures
     if not is_prompt:
         if consecutive_failures >= (SLOW_START_FAILURES if entry.level is _SLOW_START else CONSECUTIVE_FAILURES):
@@ -360,8 +452,8 @@ def _trips(entry: TargetHealth, now: float, *, is_prompt: bool) -> bool:
     return consecutive_failures >= CONSECUTIVE_FAILURES * max(calls_per_success, 1 + _counted_cooldowns(entry, now))
 
 
-def _counted_cooldowns(entry: TargetHealth, now: float) -> int:
-    """How many cooldowns count against a target: all in a row, half of them once it was good, none after a while."""
+def _counted_cooldowns(entry: HealthEntry, now: float) -> int:
+    """How many cooldowns count against a target: all in a row, half of them once it was healthy, then none."""
     if entry.level not in (_HEALTHY, _SUSPECT):
         return entry.cooldowns
     return 0 if now - entry.healthy_since > FORGIVEN else entry.cooldowns // 2

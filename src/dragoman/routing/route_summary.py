@@ -42,10 +42,11 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
     # The first as written; a rule may lead to nobody.
     written: Target | None
     tree: PolicyNode
-    # Places by the ids of their targets, the ids by themselves, and the names of all providers.
+    # Places by the ids of their targets, the ids, the names of all providers, and both as `Health` knows them.
     places: dict[str, int]
     ids: tuple[str, ...]
     providers: tuple[str, ...]
+    subjects: tuple[str, ...]
     # Whether no route is nested in it, and who leads it on any calm day, if that is always the first.
     flat: bool
     leader: Target | None
@@ -79,14 +80,16 @@ def summarize_route(route: Route) -> RouteSummary:
     losses = any(policy.losses for policy in policies)
     denies = any(target.denies for _, target, _, _ in ordered_leaves)
     flat = all(isinstance(member, int) for member in tree.members)
+    ids, providers = tuple(leaves), tuple(dict.fromkeys(leaf[1].provider.name for leaf in ordered_leaves))
     return RouteSummary(
         policy=tree.policy,
         leaves=ordered_leaves,
         written=ordered_leaves[0][1] if ordered_leaves else None,
         tree=tree,
         places={key: leaf[0] for key, leaf in leaves.items()},
-        ids=tuple(leaves),
-        providers=tuple(dict.fromkeys(target.provider.name for _, target, _, _ in ordered_leaves)),
+        ids=ids,
+        providers=providers,
+        subjects=(*ids, *providers),
         flat=flat,
         leader=ordered_leaves[0][1] if flat and tree.policy.as_written and len(ordered_leaves) > 1 else None,
         prices=prices,

@@ -17,8 +17,8 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
-from dragoman.providers.key_cooldowns import digest_of
 from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.rotation import digest_of
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import message_of, question, tells, with_provider
 from tests.sdk.digging import dig_objects

@@ -15,14 +15,14 @@ from dragoman.gateway.routing_state import RoutingState
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.providers.rotation import Rotation
 from dragoman.routing.attempt_outcome import AttemptOutcome, NextStep, SentSoFar
 from dragoman.routing.candidate import Deprioritized
-from dragoman.routing.health import CONSECUTIVE_FAILURES
+from dragoman.routing.health import CONSECUTIVE_FAILURES, Health
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
 from dragoman.routing.plan import RandomDraws, plan
 from dragoman.routing.plan_inputs import Affinity
+from dragoman.routing.rotation import Rotation
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary
 from dragoman.routing.speed import Speed
@@ -55,7 +55,7 @@ def missed(course: RetryState, kind: AttemptOutcome, headers: HeaderList | None 
     aim = course.next()
     assert aim is not None
     course.tries += 1
-    attempt = Attempt(aim, Rotation(()))
+    attempt = Attempt(aim, Rotation("p", (), Health(), lambda: 0.0))
     attempt.headers = headers or []
     found = Missed(failure=Failure(kind=FailureKind.OTHER, message=aim.model), attempt=attempt, kind=kind)
     course.miss(found)

@@ -98,18 +98,18 @@ def _target(view: TargetHealthView) -> JsonObject:
 
 
 def _key_cooldowns(runtime: Runtime, provider: Provider) -> JsonList:
-    """The rests of a provider's keys, which go by their places, from 0, as in the record of an exchange."""
+    """The cooldowns of a provider's keys, by their places, from 0, as in the record of an exchange."""
     now = runtime.clock()
     return [
         {
             "key": place,
-            "model": _model(runtime, provider, update.model),
-            "seconds": round(update.until - now, 1),
-            "since": round(now - update.since, 1),
-            "why": update.why,
-            "hint": update.hint or None,
+            "model": _model(runtime, provider, report.model),
+            "seconds": round(report.health.until - now, 1),
+            "since": round(now - report.since, 1),
+            "why": "" if report.last is None else report.last.value,
+            "hint": report.hint or None,
         }
-        for place, update in runtime.rotation(provider).active_cooldowns()[:_MAX_COOLDOWNS]
+        for place, report in runtime.rotation(provider).active_cooldowns()[:_MAX_COOLDOWNS]
     ]
 
 

@@ -18,15 +18,15 @@ from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.registry import codec_of
-from dragoman.providers.key_cooldowns import ANY_MODEL
-from dragoman.providers.rotation import Rotation
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Unframer
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.cooldown import Cooldown
 from dragoman.routing.failure_classification import kind_of
+from dragoman.routing.health import ANY_MODEL
+from dragoman.routing.health_entry import Permit
+from dragoman.routing.rotation import Rotation
 from dragoman.routing.target import Target
-from dragoman.routing.target_health import Permit
 from dragoman.rules.pauses import beyond
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
 from dragoman.rules.retry_delays import delay_of
@@ -330,7 +330,7 @@ class Attempt(_ResponseState, eq=False):
         """Leave the key alone for a while, for this model or for all; `hint` is how long its provider said."""
         if self.key is not None and len(self.target.model) <= _MAX_MODEL_LENGTH:
             model = ANY_MODEL if cooldown.every_model else self.target.model
-            self._rotation.cool(self.key, cooldown.seconds, model, why=kind.value, hint=hint)
+            self._rotation.cool(self.key, cooldown.seconds, model, kind, hint)
 
     # Remedies.
 

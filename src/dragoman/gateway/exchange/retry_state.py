@@ -30,10 +30,10 @@ from dragoman.routing.attempt_outcome import (
 from dragoman.routing.candidate import Filter, Plan
 from dragoman.routing.cooldown import Hint, hint_of
 from dragoman.routing.explanation import ABSENT, reason
+from dragoman.routing.health_entry import Permit
 from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
-from dragoman.routing.target_health import Permit
 
 # Seconds that a probe may take to be prepared, and to have its outcome recorded.
 _MARGIN = 15.0

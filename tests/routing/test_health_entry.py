@@ -7,14 +7,14 @@ import itertools
 import pytest
 
 from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.health_entry import HALF_WINDOW, TARGETS, HealthEntry, HealthUpdate, Permit
 from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLevel, HealthState
-from dragoman.routing.target_health import HALF_WINDOW, HealthUpdate, Permit, TargetHealth
 
 A = "one/model"
 
 
-def standing(level: HealthLevel, until: float, now: float = 0.0) -> TargetHealth:
-    health = TargetHealth(now)
+def standing(level: HealthLevel, until: float, now: float = 0.0) -> HealthEntry:
+    health = HealthEntry(now)
     health.enter(level, until, now)
     return health
 
@@ -41,13 +41,13 @@ def test_a_rest_is_not_over_by_itself() -> None:
 
 
 def test_only_the_permit_that_was_given_last_says_anything() -> None:
-    health = TargetHealth(0.0)
+    health = HealthEntry(0.0)
     health.holder = 3
     assert [health.holds(permit) for permit in (None, Permit(), Permit(2), Permit(3))] == [False, False, False, True]
 
 
 def test_answers_and_failures_are_compared_over_two_halves_of_a_window() -> None:
-    health = TargetHealth(0.0)
+    health = HealthEntry(0.0)
     health.good, health.bad = 3, 2
     health.roll(HALF_WINDOW)
     assert (health.good, health.bad, health.good_before, health.bad_before) == (0, 0, 3, 2)
@@ -74,20 +74,20 @@ def test_of_two_notices_the_later_epoch_holds_then_the_higher_rank_then_the_late
         HealthUpdate(A, HealthLevel.PROBING, 10.0, 2.0),
     ]
     for earlier, later in itertools.combinations(rising, 2):
-        health = TargetHealth(0.0)
+        health = HealthEntry(0.0)
         assert health.adopt(earlier) and health.adopt(later)
         assert not health.adopt(later) and not health.adopt(earlier)
         assert health.state == HealthState(later.level, later.until)
 
 
 def test_what_is_told_of_a_target_is_what_another_worker_then_tells() -> None:
-    health, other = standing(HealthLevel.COOLDOWN, 10.0, now=5.0), TargetHealth(0.0)
+    health, other = standing(HealthLevel.COOLDOWN, 10.0, now=5.0), HealthEntry(0.0)
     health.last, health.failed, health.cooldowns = AttemptOutcome.OVERLOADED, 4.0, 2
-    assert other.adopt(health.make_update(A))
-    assert other.make_update(A) == health.make_update(A)
+    assert other.adopt(health.make_update(A, TARGETS))
+    assert other.make_update(A, TARGETS) == health.make_update(A, TARGETS)
 
 
 def test_a_target_that_ramps_is_heard_of_from_when_its_ramp_began() -> None:
-    health = TargetHealth(0.0)
+    health = HealthEntry(0.0)
     assert health.adopt(HealthUpdate(A, HealthLevel.SLOW_START, 100.0, 1.0))
     assert (health.since, health.healthy_since, health.wakes) == (100.0 - SLOW_START_SECONDS, 100.0, 0.0)

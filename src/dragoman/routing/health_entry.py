@@ -1,8 +1,7 @@
-"""Target health: what is remembered of one target, and what workers tell each other of it.
+"""Health entry: the state of one target or key, and the update that a worker broadcasts of it.
 
-Of two notices the one of the later epoch holds, then that of the higher rank, then that of the later end. So they may
-come in any order and as often as they like. A step down, to a lower rank, begins a new epoch. When a target goes from
-one level to another stands in `health.py`.
+Of two updates the later epoch wins, then the higher rank, then the later end. So updates may arrive in any order, and
+more than once. A step down, to a lower rank, begins a new epoch. `health.py` has the transitions between levels.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLev
 
 # Half of the time in which failures are compared with answers.
 HALF_WINDOW = 15.0
+# The group of all targets. The group of a key is its provider.
+TARGETS = ""
 
 _HEALTHY, _SUSPECT, _COOLDOWN, _PROBING, _SLOW_START = (
     HealthLevel.HEALTHY,
@@ -28,32 +29,35 @@ _RANKS = {_HEALTHY: 0, _SUSPECT: 1, _COOLDOWN: 2, _PROBING: 3, _SLOW_START: 4, H
 
 
 class HealthUpdate(Struct, frozen=True, array_like=True):
-    """What one worker tells the others about a target."""
+    """What one worker broadcasts about a target or a key. Persisted, too: new members are added at the end alone."""
 
-    target: str
+    subject: str
     level: HealthLevel
     until: float
     epoch: float = 0.0
     cooldowns: int = 0
-    # For whoever asks: since when it is so, and what failed last, and when.
+    # Since when it is so; the last failure, and its time.
     since: float = 0.0
     last: AttemptOutcome | None = None
     failed: float = 0.0
-    # Its share of answers, and whether its errors come back quickly.
+    # The share of calls that are answered, and whether errors come back quickly.
     success_rate: float = 0.0
     prompt: bool = False
-    # Of one that is being tried: when its rest ends.
+    # Of a target that is probed: the end of its cooldown.
     wakes: float = 0.0
+    # Of a key: the seconds that its provider stated, 0 for none; and its provider.
+    hint: float = 0.0
+    group: str = TARGETS
 
 
 class Permit(Struct, frozen=True):
-    """What somebody has who may ask a target; the number is that of the one who finds out about one that rests."""
+    """The right to call a target; the number is that of the probe of a target in cooldown, else 0."""
 
     number: int = 0
 
 
-class TargetHealth:
-    """What is remembered of one target: its level, until when, and what led to it."""
+class HealthEntry:
+    """The state of one target or key: its level, the end of that, and what led to it."""
 
     __slots__ = (
         "bad",
@@ -65,6 +69,7 @@ class TargetHealth:
         "good",
         "good_before",
         "healthy_since",
+        "hint",
         "holder",
         "last",
         "last_success",
@@ -85,39 +90,41 @@ class TargetHealth:
         self.level = _HEALTHY
         self.until = 0.0
         self.state = HEALTHY
-        # Since when it is so.
+        # Since when it is at this level.
         self.level_since = max(now, 0.0)
         self.epoch = 0.0
         self.cooldowns = 0
         # Whether the errors that led to its cooldown came back quickly.
         self.prompt = False
-        # Attempts that began before this say nothing any more.
+        # Attempts that began before this do not count any more.
         self.since = -math.inf
-        # When its rest ends, whoever has the permit; and since when it is as good as any.
+        # The end of its cooldown, probed or not; and since when it is healthy.
         self.wakes = 0.0
         self.healthy_since = 0.0
         self.last: AttemptOutcome | None = None
         self.failed = 0.0
+        # Of a key: the seconds that its provider stated.
+        self.hint = 0.0
         self.consecutive_failures = 0
-        # When it answered last, and was last found to fail.
+        # Times of the last answer and of the last counted failure.
         self.last_success = self.missed = -math.inf
-        # The number of the permit that was given last, as long as nothing came of it.
+        # The number of the last permit, until its probe has an outcome.
         self.holder = 0
         self.forget(now)
 
     def holds(self, permit: Permit | None) -> bool:
-        """Whether somebody may say how a target that rests is."""
+        """Whether an outcome with this permit decides about a target in cooldown."""
         return permit is not None and permit.number != 0 and permit.number == self.holder
 
     def forget(self, now: float) -> None:
-        """Compare failures with answers from here on."""
+        """Compare failures with answers from now on."""
         self.good = self.bad = self.good_before = self.bad_before = 0
-        # Of the bad ones, those that took long.
+        # The failures that took long.
         self.late = self.late_before = 0
         self.turn = now + HALF_WINDOW
 
     def roll(self, now: float) -> None:
-        """Go on to the next half of the window."""
+        """Begin the next half of the window."""
         if now >= self.turn + HALF_WINDOW:
             self.forget(now)
         else:
@@ -127,12 +134,12 @@ class TargetHealth:
 
     @property
     def successes(self) -> int:
-        """How many calls of the window were answered."""
+        """The number of answered calls in the window."""
         return self.good + self.good_before
 
     @property
     def calls(self) -> int:
-        """How many calls of the window were answered or failed."""
+        """The number of calls in the window that were answered or failed."""
         return self.successes + self.bad + self.bad_before
 
     def count_failure(self, *, is_prompt: bool) -> None:
@@ -142,23 +149,23 @@ class TargetHealth:
         self.late += not is_prompt
 
     def expire(self, now: float) -> None:
-        """Let what is over be over."""
+        """Leave a level whose end has passed."""
         if now < self.until:
             return
         level = self.level
         if level is _SLOW_START:
-            # Every worker comes to the same epoch by itself.
+            # Every worker computes the same epoch.
             self.epoch = max(self.epoch, self.until)
             self.set_state(_HEALTHY, 0.0, self.until)
         elif level is _SUSPECT:
             self.set_state(_HEALTHY, 0.0, self.until)
         elif level is _PROBING:
-            # Nobody told what became of the probe: the permit is free again.
+            # The probe has no outcome: the permit is free again.
             self.epoch = max(self.epoch, self.until)
             self.set_state(_COOLDOWN, self.wakes, self.until)
 
     def set_state(self, level: HealthLevel, until: float, since: float, success_rate: float | None = None) -> None:
-        """Stand at a level; a suspect one with its share of answers, which is counted here unless it is handed in."""
+        """Set the level; `success_rate` is that of a suspect target, counted here by default."""
         if level is not self.level:
             self.level_since = since
         self.level, self.until = level, until
@@ -171,36 +178,26 @@ class TargetHealth:
             self.state = HealthState(level, until, prompt=self.prompt and level is not _SLOW_START)
 
     def enter(self, level: HealthLevel, until: float, now: float) -> None:
-        """Come to another level by what was found out here: a step down begins a new epoch."""
+        """Go to another level because of an outcome in this worker: a step down begins a new epoch."""
         if _RANKS[level] < _RANKS[self.level]:
             self.begin_epoch(now)
         self.holder = 0
         self.set_state(level, until, now)
 
     def begin_epoch(self, now: float) -> None:
-        """Have all that was told before count no more."""
+        """Make all earlier updates lose."""
         self.epoch = now if now > self.epoch else math.nextafter(self.epoch, math.inf)
 
     # Other workers.
 
     def adopt(self, update: HealthUpdate) -> bool:
-        """Take over what another worker found out, if it holds against what is known here."""
-        state = self.state
-        current = (self.epoch, _RANKS[self.level], self.until, self.cooldowns, state.success_rate, state.prompt)
-        incoming = (
-            update.epoch,
-            _RANKS[update.level],
-            update.until,
-            update.cooldowns,
-            update.success_rate,
-            update.prompt,
-        )
-        if incoming <= current:
+        """Adopt the update of another worker, if it wins over the present state."""
+        if _order(update) <= _order(self.make_update("", TARGETS)):
             return False
         if update.level is not _PROBING:
-            # Somebody else was quicker to find out.
+            # Another probe was quicker.
             self.holder = 0
-        self.prompt = update.prompt
+        self.prompt, self.hint = update.prompt, update.hint
         self.set_state(update.level, update.until, update.since, update.success_rate)
         if update.last is not None and update.failed > self.failed:
             self.last, self.failed = update.last, update.failed
@@ -212,15 +209,15 @@ class TargetHealth:
         if update.level is _SLOW_START:
             self.since, self.healthy_since, self.wakes = update.until - SLOW_START_SECONDS, update.until, 0.0
         else:
-            # Of what is under way here nobody knows whether it began before.
+            # Calls that are under way here may have begun before.
             self.since = update.until
             self.wakes = update.until if update.level is _COOLDOWN else update.wakes
         return True
 
-    def make_update(self, target: str) -> HealthUpdate:
-        """What the other workers are told."""
+    def make_update(self, subject: str, group: str) -> HealthUpdate:
+        """The state, as it is broadcast."""
         return HealthUpdate(
-            target,
+            subject,
             self.level,
             self.until,
             self.epoch,
@@ -231,4 +228,19 @@ class TargetHealth:
             self.state.success_rate,
             self.state.prompt,
             self.wakes if self.level is _PROBING else 0.0,
+            self.hint,
+            group,
         )
+
+
+def _order(update: HealthUpdate) -> tuple[float, ...]:
+    """The order of updates of one subject: the greatest wins."""
+    return (
+        update.epoch,
+        _RANKS[update.level],
+        update.until,
+        update.cooldowns,
+        update.success_rate,
+        update.prompt,
+        update.hint,
+    )
