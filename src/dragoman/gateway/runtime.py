@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.config.prices import price_book_of
 from dragoman.config.settings import Settings
@@ -44,23 +44,10 @@ from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Order
 from dragoman.records.ids import new_id, response_suffix
-from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
+from dragoman.routing.health import HealthReport
+from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.rotation import Rotation
 from dragoman.routing.target import Target
-
-
-class TargetHealthView(Struct, frozen=True, kw_only=True):
-    """How a target is thought of, for whoever asks: `seconds` are left of that, 0 if it has no end."""
-
-    target: str
-    health: str
-    seconds: float = 0.0
-    # For how long it has been so, what failed last, how long ago, how many failed in a row, and how often it rested.
-    since: float = 0.0
-    last: str = ""
-    failed: float | None = None
-    consecutive_failures: int = 0
-    cooldowns: int = 0
 
 
 class ResetResult(Struct, frozen=True, kw_only=True):
@@ -198,36 +185,16 @@ class Runtime:
         facts = facts_of(self.price_book, provider, model, self.mint.now())
         return facts is not None and facts.entry.partition("/")[2] == model
 
-    def unnamed(self) -> dict[str, int]:
-        """How many targets stand how whose names are not told."""
-        levels = (level.value for target, level in self._levels().items() if not self.may_name(target))
-        return dict(Counter(levels))
-
-    def health_views(self) -> Iterable[TargetHealthView]:
-        """How targets are thought of that were tried, and whose names may be told."""
-        now = self.clock()
-        for report in self.routing_state.health.reports(now):
-            if not self.may_name(report.subject):
-                continue
-            health = self._health_state(report.subject, report.health)
-            seconds = max(health.until - now, 0.0) if health is not HEALTHY else 0.0
-            yield TargetHealthView(
-                target=report.subject,
-                health=health.level.value,
-                seconds=seconds,
-                since=max(now - report.since, 0.0),
-                last="" if report.last is None else report.last.value,
-                failed=None if report.last is None else max(now - report.failed, 0.0),
-                consecutive_failures=report.consecutive_failures,
-                cooldowns=report.cooldowns,
-            )
+    def health_reports(self) -> list[HealthReport]:
+        """The health of all targets that were called, and of their keys."""
+        reports = self.routing_state.health.reports(self.clock())
+        return [replace(report, health=self._health_state(report.subject, report.health)) for report in reports]
 
     def _levels(self) -> dict[str, HealthLevel]:
-        reports = self.routing_state.health.reports(self.clock())
-        return {report.subject: self._health_state(report.subject, report.health).level for report in reports}
+        return {report.subject: report.health.level for report in self.health_reports()}
 
     def _keys_in_cooldown(self) -> dict[str, int]:
-        """How many keys of each provider rest that has any keys."""
+        """The number of keys in cooldown of each provider that has keys."""
         return {
             name: len({place for place, _ in rotation.active_cooldowns()})
             for name, rotation in self._rotations.items()
@@ -235,7 +202,7 @@ class Runtime:
         }
 
     def _health_state(self, target: str, health: HealthState) -> HealthState:
-        """How a target stands, its keys considered."""
+        """The health of a target: `NO_KEY` if all of its keys are in cooldown."""
         provider, _, model = target.partition("/")
         rotation = self._rotations.get(provider)
         wakes = None if rotation is None else rotation.wakes(model)

@@ -18,6 +18,7 @@ from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.rotation import digest_of
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, Received, Reply, running, settings_for, whole
 from tests.gateway.says import message_of, question, tells, with_provider
@@ -135,8 +136,8 @@ def test_pitfall_347_a_target_without_a_key_that_may_be_used_is_shown_as_such() 
         now = service.clock()
         service.routing_state.health.record("chat/m", AttemptOutcome.ANSWERED, now, now)
         service.rotation(service.settings.providers["chat"]).cool(PROVIDER_KEY, 60.0, "m")
-        (target,) = service.health_views()
-        assert (target.health, 0.0 < target.seconds <= 60.0) == ("no_key", True)
+        (report,) = service.health_reports()
+        assert (report.health.level, 0.0 < report.health.until - now <= 61.0) == (HealthLevel.NO_KEY, True)
 
 
 def test_pitfall_345_a_rest_can_be_cleared() -> None:
@@ -152,9 +153,9 @@ def test_pitfall_345_a_rest_can_be_cleared() -> None:
         rotation.cool(KEYS[1], 600.0, "n")
         told = house.post("/status", {"reset": "chat/m"})
         assert (told.status, told.json()) == (200, {"target": "chat/m", "health": "cooldown", "keys": 2})
-        assert {known.target: known.health for known in service.health_views()} == {
-            "chat/m": "healthy",
-            "chat/n": "cooldown",
+        assert {report.subject: report.health.level for report in service.health_reports()} == {
+            "chat/m": HealthLevel.HEALTHY,
+            "chat/n": HealthLevel.COOLDOWN,
         }
         assert [(place, notice.model) for place, notice in rotation.active_cooldowns()] == [(1, "n")]
         again = house.post("/status", {"reset": "chat/m"})

@@ -5,6 +5,7 @@ Names and numbers alone: no key, no address, nothing that anybody said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -17,10 +18,11 @@ from dragoman.gateway.advice import printable
 from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.observability.metrics import OTHER, Snapshot
-from dragoman.gateway.runtime import Runtime, TargetHealthView
+from dragoman.gateway.runtime import Runtime
 from dragoman.http.server import ServerRequest
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.providers.provider import Provider
+from dragoman.routing.health import HealthReport
 
 _NONE = Load(0, None, 0)
 # Bytes of a wish, and rests that are shown of one provider.
@@ -47,6 +49,12 @@ def require_local_client(runtime: Runtime, request: ServerRequest) -> None:
 
 def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
     """What is known, of all workers together; the health of targets is the same in all."""
+    now, reports, unnamed = runtime.clock(), [], Counter[str]()
+    for report in runtime.health_reports():
+        if runtime.may_name(report.subject):
+            reports.append(report)
+        else:
+            unnamed[report.health.level.value] += 1
     return {
         "version": __version__,
         "workers": len(snapshots),
@@ -58,9 +66,9 @@ def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
             }
             for name, provider in (*runtime.settings.providers.items(), *_local(runtime))
         ],
-        "targets": [_target(view) for view in runtime.health_views()],
-        # How many stand how whose names only those know who asked for them.
-        "unnamed": {**runtime.unnamed()},
+        "targets": [_target(report, now) for report in reports],
+        # Targets by their health, whose names only the clients know that called them.
+        "unnamed": {**unnamed},
     }
 
 
@@ -84,16 +92,17 @@ async def reset(runtime: Runtime, request: ServerRequest) -> JsonObject:
     return {"target": target, "health": cleared.health, "keys": cleared.keys}
 
 
-def _target(view: TargetHealthView) -> JsonObject:
+def _target(report: HealthReport, now: float) -> JsonObject:
+    last = report.last
     return {
-        "target": view.target,
-        "health": view.health,
-        "seconds": round(view.seconds, 1),
-        "since": round(view.since, 1),
-        "last": view.last,
-        "failed": None if view.failed is None else round(view.failed, 1),
-        "consecutive_failures": view.consecutive_failures,
-        "cooldowns": view.cooldowns,
+        "target": report.subject,
+        "health": report.health.level.value,
+        "seconds": round(max(report.health.until - now, 0.0), 1),
+        "since": round(max(now - report.since, 0.0), 1),
+        "last": "" if last is None else last.value,
+        "failed": None if last is None else round(max(now - report.failed, 0.0), 1),
+        "consecutive_failures": report.consecutive_failures,
+        "cooldowns": report.cooldowns,
     }
 
 
