@@ -37,11 +37,22 @@ class Ids(Struct, frozen=True):
 
 
 def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
-    """What finds the values of a member by its name in quotes, wherever it stands.
+    """What finds the values of a member by its name in quotes, wherever it stands."""
+    value_at = re.compile(rb'[ \t\n\r]*+:[ \t\n\r]*+("(?:[^"\\]|\\.)++")', re.DOTALL).match
+    length = len(name)
 
-    Where there is none, a plain search finds that out many times faster.
-    """
-    return re.compile(name + rb'[ \t\n\r]*+:[ \t\n\r]*+("(?:[^"\\]|\\.)++")', re.DOTALL).findall
+    def values_in(body: bytes) -> list[bytes]:
+        values: list[bytes] = []
+        # A plain search reads four times as fast as a regular expression that begins with the name.
+        start = body.find(name)
+        while start >= 0:
+            value = value_at(body, start + length)
+            if value is not None:
+                values.append(value[1])
+            start = body.find(name, start + length)
+        return values
+
+    return values_in
 
 
 def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:

@@ -45,8 +45,7 @@ def relay_request(body: bytes, capabilities: Capabilities, vendor: str, ledger: 
     repaired = repair_request(body, ledger)
     # What was cut out, or never was there, may be what the rest of the request stands on.
     repaired = repair_reasoning(repaired, capabilities, ledger, intact=repaired is body)
-    if _RESULT in repaired:
-        repaired = rename_ids(repaired, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
+    repaired = rename_ids(repaired, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
     return repaired if vendor == VENDOR or _TELEMETRY not in repaired else without_telemetry(repaired, ledger)
 
 

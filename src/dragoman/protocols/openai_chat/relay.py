@@ -44,11 +44,9 @@ from dragoman.wire.sse import SseReader
 def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger: Ledger) -> bytes:
     """The body with all repairs that a model needs; most need none."""
     # `in` would first take each marker for a number, and fail: 2,000 instructions more.
-    find = body.find
-    if find(ENVELOPE) >= 0 or find(_CLAUDE) >= 0 or find(_RESPONSES) >= 0:
+    if body.find(_DETAILS) >= 0:
         body = repair_request(body, ledger)
-    if find(_RESULT) >= 0:
-        body = rename_ids(body, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
+    body = rename_ids(body, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
     return rename_cap(body) if capabilities.max_completion_tokens and body.find(_CAP) >= 0 else body
 
 
@@ -228,6 +226,7 @@ def _is_foreign(message: bytes, span: JsonSpan, number: int, ledger: Ledger) -> 
 
 _ENTRY_SIGNATURES = ("data", "signature")
 _FOREIGN_FORMATS = (FORMAT_ANTHROPIC, FORMAT_RESPONSES)
+_DETAILS = encode(DETAILS)
 _CLAUDE, _RESPONSES = FORMAT_ANTHROPIC.encode(), FORMAT_RESPONSES.encode()
 
 

@@ -42,9 +42,9 @@ _SEALED = "reasoning.encrypted_content"
 
 def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger: Ledger) -> bytes:
     """The body with all repairs that a model needs; most need none."""
-    if ENVELOPE in body:
+    if body.find(ENVELOPE) >= 0:
         body = repair_request(body, ledger)
-    return rename_ids(body, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger) if _CALL in body else body
+    return rename_ids(body, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
