@@ -38,7 +38,7 @@ class Ids(Struct, frozen=True):
 
 def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
     """What finds the values of a member by its name in quotes, wherever it stands."""
-    value_at = re.compile(rb'[ \t\n\r]*+:[ \t\n\r]*+("(?:[^"\\]|\\.)++")', re.DOTALL).match
+    value_at = re.compile(rb'[ \t\n\r]*+:[ \t\n\r]*+("(?!")[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL).match
     length = len(name)
 
     def values_in(body: bytes) -> list[bytes]:
