@@ -7,11 +7,13 @@ import platform
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.store.copied_tables import copied_tables
 
 # Here, because the process that distributes the tests reads no conftest file of a single folder.
 pytest_plugins = (
@@ -70,3 +72,9 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         # Tests make much garbage that is no cycle.
         gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _tables_are_copied() -> Iterator[None]:
+    with copied_tables():
+        yield

@@ -14,11 +14,10 @@ import io
 import json
 import math
 import socket
-import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from hashlib import sha256
 from typing import TypeVar
 from unittest.mock import patch
@@ -35,8 +34,6 @@ from dragoman.http.server import HttpServer as HttpServer
 from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.store import MEMORY, database
-from dragoman.store.migrations import migrate
 from tests.waiting import LIMIT, reporting_state, wait_until_async
 
 T = TypeVar("T")
@@ -419,26 +416,9 @@ def settings_for(
     )
 
 
-@cache
-def _migrated() -> sqlite3.Connection:
-    """An empty database in memory with all tables."""
-    db = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
-    migrate(db)
-    return db
-
-
-def _copy_tables(db: sqlite3.Connection) -> None:
-    """Stand in for `migrate`, which takes most of a gateway's start: copy the tables into a database in memory."""
-    if db.execute("PRAGMA database_list").fetchone()[2] == "":
-        _migrated().backup(db)
-    else:
-        migrate(db)
-
-
 def new_service(settings: Settings, log: io.StringIO) -> Runtime:
     """The working parts of a gateway, on the loop that runs."""
-    with patch.object(database, "migrate", _copy_tables):
-        return Runtime(settings, Metrics(), Log(log, json=True))
+    return Runtime(settings, Metrics(), Log(log, json=True))
 
 
 def _has_open_transports(loop: asyncio.AbstractEventLoop) -> bool:

@@ -1,0 +1,38 @@
+"""Databases in memory without migrations: their tables are copied, as the steps take most of a gateway's start.
+
+Databases in files are migrated, and `test_migrations.py` plays every step.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from unittest.mock import patch
+
+from dragoman.store import MEMORY, database, migrations, record_tables
+from dragoman.store.migrations import migrate
+
+
+@contextmanager
+def copied_tables() -> Iterator[None]:
+    """Copy the tables into every database in memory that is opened."""
+    with patch.object(database, "migrate", _copy_tables), patch.object(record_tables, "migrate", _copy_tables):
+        yield
+
+
+def _copy_tables(db: sqlite3.Connection) -> None:
+    """Stand in for `migrate`."""
+    if db.execute("PRAGMA database_list").fetchone()[2] == "":
+        _migrated(migrations.STEPS).backup(db)
+    else:
+        migrate(db)
+
+
+@cache
+def _migrated(steps: tuple[Callable[[sqlite3.Connection], None], ...]) -> sqlite3.Connection:
+    """An empty database in memory after these steps, which are those of the moment: tests play earlier releases."""
+    db = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+    migrate(db)
+    return db
