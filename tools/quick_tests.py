@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from tests.results import FAILED, PASSED, SKIPPED, Results, read_results
@@ -21,6 +22,10 @@ LOGS = ROOT / "build/quick"
 # Fewer examples than `make test`, and no watch for a test that hangs: whoever runs this sees it.
 EXAMPLES = {"HYPOTHESIS_PROFILE": "quick"}
 NO_WATCH = ("-o", "faulthandler_timeout=0")
+# Plugins that no pure test needs: each is asked at every step of every test.
+UNUSED = ("xdist", "xdist.looponfail", "logging", "anyio", "doctest", "junitxml", "legacypath", "pastebin", "subtests")
+# Pure tests start no process, so that what they print goes through `sys`.
+LEAN = ("--capture=sys", *chain.from_iterable(("-p", f"no:{name}") for name in UNUSED))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _start(way: Path, *arguments: str) -> subprocess.Popen[bytes]:
     with _log(way).open("wb") as output:
         return subprocess.Popen(
-            pytest_command("-p", "no:xdist", "-p", "no:logging", *arguments, results=_results(way)),
+            pytest_command(*LEAN, *arguments, results=_results(way)),
             cwd=ROOT,
             env=os.environ | EXAMPLES,
             stdin=subprocess.DEVNULL,

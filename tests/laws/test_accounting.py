@@ -15,6 +15,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.rules.updates import effective
 from dragoman.translate import LossLine, translate_request, translate_response, translation_context
 from dragoman.wire.json import decode_object
+from tests.each_case import check_each
 from tests.laws.journey import STEADY, asked, parsed
 from tests.laws.marking import COMPARISONS, Mark, Unresolved, holds, marked, resolve
 from tests.laws.shapes import Kind, Leaf, Where, leaves, put
@@ -93,12 +94,7 @@ PROVIDERS: dict[str, tuple[tuple[str | None, str | None], ...]] = {
     CHAT: ((None, None), ("openai", "gpt-4o")),
     RESPONSES: ((None, None),),
 }
-REQUEST_CASES = [
-    (case, target, upstream, model)
-    for source, target in PAIRS
-    for upstream, model in PROVIDERS[target]
-    for case in single_requests(source)
-]
+ROUTES = [(source, target, upstream, model) for source, target in PAIRS for upstream, model in PROVIDERS[target]]
 
 
 def check_request(source: str, target: str, body: JsonObject, upstream: str | None, model: str | None) -> None:
@@ -110,11 +106,11 @@ def check_request(source: str, target: str, body: JsonObject, upstream: str | No
         assert missing == []
 
 
-@pytest.mark.parametrize(("case", "target", "upstream", "model"), REQUEST_CASES, ids=str)
+@pytest.mark.parametrize(("source", "target", "upstream", "model"), ROUTES, ids=str)
 def test_every_leaf_of_a_request_is_accounted_for(
-    case: Case, target: str, upstream: str | None, model: str | None
+    source: str, target: str, upstream: str | None, model: str | None
 ) -> None:
-    check_request(case.protocol, target, case.body, upstream, model)
+    check_each(lambda case: check_request(source, target, case.body, upstream, model), single_requests(source))
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
@@ -172,12 +168,13 @@ def unshown(case: Case, target: str) -> list[str]:
     return silent
 
 
-@pytest.mark.parametrize(
-    ("case", "target"), [(case, target) for source, target in PAIRS for case in single_requests(source)], ids=str
-)
-def test_every_word_of_a_closed_set_shows(case: Case, target: str) -> None:
-    missing = unshown(case, target)
-    assert missing == []
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_every_word_of_a_closed_set_shows(source: str, target: str) -> None:
+    def check(case: Case) -> None:
+        missing = unshown(case, target)
+        assert missing == []
+
+    check_each(check, single_requests(source))
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -227,12 +224,9 @@ def totals(protocol: str, body: JsonObject) -> tuple[int, int] | None:
     return counted["input_tokens"], counted["output_tokens"]
 
 
-ANSWER_CASES = [(case, target) for source, target in PAIRS for case in single_answers(source)]
-
-
-@pytest.mark.parametrize(("case", "target"), ANSWER_CASES, ids=str)
-def test_every_leaf_of_an_answer_is_accounted_for(case: Case, target: str) -> None:
-    check_answer(case.protocol, target, case.body)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_every_leaf_of_an_answer_is_accounted_for(source: str, target: str) -> None:
+    check_each(lambda case: check_answer(source, target, case.body), single_answers(source))
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
