@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dragoman.errors import DragomanError, RefusedError, WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.translate import TranslatedResponse, translate_request, translate_response
+from tests.each_case import each_of
 from tests.laws.grammar import check
 from tests.laws.journey import asked, translated_stream
 from tests.laws.shapes import Found, Kind, Leaf, Record, Where, as_object, json_type, places, put, types_of
@@ -148,7 +149,7 @@ def error_of(body: JsonObject, source: str, target: str) -> DragomanError | None
     return None
 
 
-@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_requests(protocol)], ids=str)
+@each_of([case for protocol in PROTOCOLS for case in single_requests(protocol)])
 def test_a_wrong_type_in_a_request_is_refused_by_its_path(case: Case) -> None:
     accepted: list[str] = []
     for target, found, body, value in spoiled(case):
@@ -160,7 +161,7 @@ def test_a_wrong_type_in_a_request_is_refused_by_its_path(case: Case) -> None:
     assert accepted == []
 
 
-@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_requests(protocol)], ids=str)
+@each_of([case for protocol in PROTOCOLS for case in single_requests(protocol)])
 def test_strange_values_raise_nothing_of_their_own(case: Case) -> None:
     for found in new_places(case):
         if found.where:
@@ -170,7 +171,7 @@ def test_strange_values_raise_nothing_of_their_own(case: Case) -> None:
                     error_of(body, case.protocol, target)
 
 
-@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_requests(protocol)], ids=str)
+@each_of([case for protocol in PROTOCOLS for case in single_requests(protocol)])
 def test_unknown_members_never_raise(case: Case) -> None:
     for found in new_places(case):
         if isinstance(found.shape, Record):
@@ -245,7 +246,7 @@ def is_reported(where: Where, told: TranslatedResponse) -> bool:
     return first in REPORTED and any(loss["at"].split(".")[0].split("[")[0] == first for loss in told.losses)
 
 
-@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_answers(protocol)], ids=str)
+@each_of([case for protocol in PROTOCOLS for case in single_answers(protocol)])
 def test_a_wrong_type_in_an_answer_is_refused_by_its_path(case: Case) -> None:
     accepted: list[str] = []
     for target, found, body, value in spoiled(case):

@@ -12,6 +12,7 @@ from dragoman.model.response import Response
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.translate import translate_request
 from dragoman.wire.json import decode_object, encode
+from tests.each_case import each_of
 from tests.laws.journey import STEADY, at_home, parsed
 from tests.laws.shapes import canonical
 from tests.laws.strategies import ANSWERS, PROTOCOLS, Case, answers, requests, single_answers, single_requests
@@ -43,12 +44,12 @@ def answer_comes_back(protocol: str, body: JsonObject) -> None:
     assert canonical(ANSWERS[protocol], written) == canonical(ANSWERS[protocol], wire)
 
 
-@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_requests(protocol)], ids=str)
+@each_of([case for protocol in PROTOCOLS for case in single_requests(protocol)])
 def test_every_member_of_a_request_comes_back(case: Case) -> None:
     request_comes_back(case.protocol, case.body)
 
 
-@pytest.mark.parametrize("case", [case for protocol in PROTOCOLS for case in single_answers(protocol)], ids=str)
+@each_of([case for protocol in PROTOCOLS for case in single_answers(protocol)])
 def test_every_member_of_an_answer_comes_back(case: Case) -> None:
     answer_comes_back(case.protocol, case.body)
 

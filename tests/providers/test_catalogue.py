@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from string import Formatter
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from dragoman.providers import catalogue as module
 from dragoman.providers.catalogue import CatalogueEntry, aliased, catalogue, read
 from dragoman.providers.transport import TRANSPORTS
 from dragoman.rules.capabilities import Capabilities, capabilities_of
-from tests.each_case import check_each
+from tests.each_case import each_of
 
 ENTRIES = list(catalogue().values())
 NAMES = [entry.name for entry in ENTRIES]
@@ -32,16 +32,7 @@ LOOPBACK = "127.0.0.1"
 # Pages of package registries say what somebody packed, not what a provider serves.
 REGISTRIES = re.compile(r"(^|\.)(py" r"pi|np" r"mjs|unpkg|crates|rubygems|nuget|mvnrepository|packagist)\.")
 
-
-def every_entry(check: Callable[[CatalogueEntry], None]) -> Callable[[], None]:
-    """Make a test of a check: it is applied to every entry."""
-
-    def test() -> None:
-        check_each(check, ENTRIES, lambda entry: entry.name)
-
-    test.__doc__ = check.__doc__
-    return test
-
+every_entry = each_of(ENTRIES, lambda entry: entry.name)
 
 MINIMAL = """
 [one]
