@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dragoman.cli.launch_preflight import preflight
+from dragoman.cli.launch import preflight
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.clients import CLIENTS
@@ -69,7 +69,7 @@ def test_a_gateway_that_does_not_tell_is_a_note(
     def refused(url: str, *_: object) -> JsonObject:
         raise PageError(url, "does not tell where the request would go", 403, "it is told on its own machine")
 
-    monkeypatch.setattr("dragoman.cli.launch_preflight.route_of", refused)
+    monkeypatch.setattr("dragoman.cli.launch.route_of", refused)
     with running(()) as house:
         looked(house, "echo/text")
         assert f"note: the gateway at {house.url} does not tell where" in capsys.readouterr().err

@@ -15,7 +15,8 @@ import msgspec
 import pytest
 import trustme
 
-from dragoman.cli import main, price_update
+from dragoman.cli import main
+from dragoman.config.config_file import write_atomically
 from dragoman.prices.table import own_table
 from tests.cli.machine import clean
 from tests.cli.screens import piped
@@ -173,10 +174,10 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     path = tmp_path / "state" / "prices.json"
-    price_update.write_atomically(path, b"old")
+    write_atomically(path, b"old")
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        price_update.write_atomically(path, b"new")
+        write_atomically(path, b"new")
     assert [entry.read_bytes() for entry in path.parent.iterdir()] == [b"old"]
 
 

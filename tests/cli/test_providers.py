@@ -17,7 +17,7 @@ from tests.cli.screens import on_screen
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clean(tmp_path, monkeypatch)
     # Servers that run on this machine are none of it.
-    monkeypatch.setattr(providers, "find_local_models", lambda addresses: {})
+    monkeypatch.setattr(providers, "local_models_of", lambda settings: {})
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     put_trusted(
         Path(),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.startup_banner import curl_lines, lines_to_try, provider_lines
+from dragoman.cli.serve import curl_lines, lines_to_try, provider_lines
 from dragoman.config.load import read_settings
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import named

@@ -8,8 +8,7 @@ import tomllib
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.launching.clients import CLIENTS, LaunchOptions, LaunchPlan
-from dragoman.launching.sizes import Sizes
+from dragoman.launching.clients import CLIENTS, LaunchOptions, LaunchPlan, Sizes
 
 URL = "http://127.0.0.1:8484"
 FULL = LaunchOptions(

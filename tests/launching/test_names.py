@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.launching.names import fetch_names
+from dragoman.launching.gateway import fetch_names
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.launching.sizes import Sizes, read_tokens
+from dragoman.launching.clients import Sizes, read_tokens
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ _LIVE = (
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "check",
         help="check the configuration",

@@ -42,7 +42,6 @@ class CommandPlace(Struct, frozen=True, kw_only=True):
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "completion",
         help="print a script that completes commands in a shell",

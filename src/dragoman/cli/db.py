@@ -32,7 +32,6 @@ _BUFFER_BYTES = 1 << 16
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "db",
         help="check the file of records, or export it",

@@ -56,6 +56,25 @@ def prompt(question: str) -> None:
     sys.stderr.flush()
 
 
+def agreed(question: str, yes: bool, unasked: str, refused: str) -> bool:
+    """Whether the user agrees. Without a terminal the result is False. `unasked` and `refused` are the messages."""
+    if yes:
+        return True
+    if not all(map(os.isatty, range(3))):
+        complain(unasked)
+        return False
+    prompt(question)
+    if is_yes(sys.stdin.readline()):
+        return True
+    complain(refused)
+    return False
+
+
+def is_yes(answer: str) -> bool:
+    """Whether an answer to a question means yes."""
+    return answer.strip().lower() in ("y", "yes")
+
+
 def write_text(text: str, screen: OutputScreen | None = None) -> None:
     """Write text to the standard output, with signs that it can show; JSON is for `write`."""
     write((screen or screen_of(sys.stdout)).encode(text) + b"\n")

@@ -18,18 +18,15 @@ from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback, read_url
 from dragoman.errors import ConfigError, DragomanError, UsageError
 from dragoman.launching.client_process import EXCEPTIONS, past_proxies
-from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchOptions
-from dragoman.launching.gateway import addresses_of, find_running, is_running
+from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchOptions, Sizes, read_tokens
+from dragoman.launching.gateway import MAX_NAMES, addresses_of, fetch_names, find_running, is_running
 from dragoman.launching.keys import GivenKey, find_key
-from dragoman.launching.names import MAX_NAMES, fetch_names
 from dragoman.launching.shells import SHELLS, shell_lines, undo_lines
-from dragoman.launching.sizes import Sizes, read_tokens
 from dragoman.providers.catalogue import catalogue
 from dragoman.routing.model_description import DescribedName
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "env",
         help="print what a client needs, for a shell",
@@ -96,6 +93,16 @@ def named_gateway(options: argparse.Namespace) -> str | None:
     except ConfigError as error:
         remedy = error.remedy or "example: --gateway https://gateway.example.org"
         raise UsageError(f"--gateway: {error.problem} ({remedy})") from None
+
+
+def gateway_to_ask(options: argparse.Namespace, settings: Settings) -> str | None:
+    """The gateway that runs, if there is one; one that is named must be there."""
+    named = named_gateway(options)
+    if named is None:
+        return find_running(settings.server)
+    if not is_running(named):
+        raise DragomanError(f"no gateway is running at {named}")
+    return named
 
 
 def warn_of_clear_text(address: str, key: GivenKey) -> None:

@@ -37,7 +37,6 @@ class Version(Struct, frozen=True):
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "explain",
         help="show a request in all three protocols",

@@ -6,7 +6,6 @@ Nothing is removed before it is said how much, and agreed to.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -24,7 +23,6 @@ _ELSEWHERE = (
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "forget",
         help="remove what is recorded of a key or a session",
@@ -65,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
     _print(f"This removes all that is recorded of {scope.description}: {much}. Sums stay.")
     if options.dry_run:
         return 0
-    if not _agreed(options.yes):
+    unasked = "nothing is removed without being agreed to (--yes agrees)"
+    if not documents.agreed("Remove it?", options.yes, unasked, "nothing was removed"):
         return REFUSED
     with progress() as show_step:
         done = forget(record_file.path, scope, clock=now_in_micro, report_progress=show_step)
@@ -81,17 +80,3 @@ def run(options: argparse.Namespace) -> int:
 def _print(text: str) -> None:
     screen = screen_of(sys.stdout)
     documents.write_text("\n".join(wrapped(screen, text)), screen)
-
-
-def _agreed(yes: bool) -> bool:
-    """Whether the user agrees; where nobody can be asked, nobody does."""
-    if yes:
-        return True
-    if not all(map(os.isatty, range(3))):
-        documents.complain("nothing is removed without being agreed to (--yes agrees)")
-        return False
-    documents.prompt("Remove it?")
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return True
-    documents.complain("nothing was removed")
-    return False

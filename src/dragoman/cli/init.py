@@ -33,7 +33,6 @@ _NOTHING_FOUND = (
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "init",
         help="write a first configuration",

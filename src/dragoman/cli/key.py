@@ -13,7 +13,6 @@ from dragoman.wire.json import encode_text
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "key", help="make a key that opens the gateway", description="Keys that open the gateway."
     )

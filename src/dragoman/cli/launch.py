@@ -9,10 +9,11 @@ import secrets
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from dragoman.cli import documents
@@ -24,19 +25,27 @@ from dragoman.cli.env import (
     warn_of_clear_text,
     with_sizes,
 )
-from dragoman.cli.launch_preflight import preflight
-from dragoman.cli.system import refuse_windows
+from dragoman.cli.parser import refuse_windows
 from dragoman.config.config_file import state_directory
 from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, UsageError
 from dragoman.launching.client_process import ClientRun, environment_of, program_of
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchPlan
-from dragoman.launching.gateway import ForeignProcessError, find_running, gateway_started, is_running, launch_of
+from dragoman.launching.gateway import (
+    ForeignProcessError,
+    PageError,
+    find_running,
+    gateway_started,
+    is_running,
+    launch_of,
+    route_of,
+)
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
-from dragoman.launching.local_servers import find_local_models
+from dragoman.launching.local_servers import local_models_of
 from dragoman.launching.settings_files import command_line, managed_notes, own_variables
 from dragoman.launching.summary import Launch, summary
+from dragoman.wire.json import encode
 
 NAME = "launch"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
@@ -56,7 +65,6 @@ def cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         NAME,
         help="run a client in front of the gateway",
@@ -135,9 +143,7 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     from dragoman.gateway.paths import MESSAGES
 
     resolver = ModelResolver(settings)
-    local_models = find_local_models(
-        {name: provider.endpoints[0].base_url for name, provider in settings.local.items()}
-    )
+    local_models = local_models_of(settings)
     resolver.listed = lambda provider: local_models.get(provider.name, ())
     for name in filter(None, (options.model, options.small_model)):
         try:
@@ -215,3 +221,78 @@ def _hint(client: LaunchableClient) -> None:
         marker.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         marker.touch(mode=0o600, exist_ok=False)
         documents.complain(f"note: {client.hint}")
+
+
+# What a name that leads nowhere is answered with.
+_UNKNOWN = 404
+_NO_KEY = 401
+
+
+class _Target(Struct):
+    target: str
+    able: bool
+    words: str
+
+
+class _RoutePage(Struct):
+    # An older gateway does not check.
+    checked: list[_Target] = []
+
+
+def preflight(
+    client: LaunchableClient, models: Iterable[str | None], settings: Settings, key: GivenKey, address: str
+) -> None:
+    """Ask the gateway of the models that are asked for; an error if one of them cannot be used."""
+    # Here, so that the other commands start without it.
+    from concurrent.futures import ThreadPoolExecutor
+
+    names = list(dict.fromkeys(name.removesuffix(CLAUDE_SUFFIX) for name in models if name is not None))
+    notes: list[str] = []
+    if names:
+        # At the same time: nobody waits twice for the same slow network.
+        with ThreadPoolExecutor(len(names)) as pool:
+            notes += [
+                note
+                for model_notes in pool.map(lambda name: _notes(name, settings, key, address), names)
+                for note in model_notes
+            ]
+    elif client.usual:
+        try:
+            notes += _notes(client.usual, settings, key, address)
+        except DragomanError as error:
+            # Which model it will ask for is not known; this one is of the kind.
+            notes.append(f"{client.name} asks for models of its own choice here: {error} (--model NAME)")
+    for note in dict.fromkeys(notes):
+        documents.complain(f"note: {note}")
+
+
+def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[str]:
+    """What to say of a model before its client is started; an error if it cannot be used."""
+    body = encode({"model": name, "messages": [{"role": "user", "content": "Hello."}]})
+    given = "" if key.is_placeholder else key.text
+    try:
+        page = route_of(address, given, {"model": name, "check": "1"}, body, "dragoman")
+    except PageError as error:
+        if error.status == _UNKNOWN:
+            raise DragomanError(error.reason) from None
+        if error.status == _NO_KEY:
+            raise DragomanError(f"the gateway at {address} does not take the key: {error.reason}") from None
+        return [str(error)]
+    try:
+        targets = convert(page, _RoutePage).checked
+    except ValidationError:
+        return []
+    able = [target for target in targets if target.able]
+    if targets and not able:
+        words = "; ".join(dict.fromkeys(_with_address(target, settings) for target in targets))
+        raise DragomanError(f"{name} cannot be used now: {words}")
+    return [_with_address(target, settings) for target in targets if target.words]
+
+
+def _with_address(target: _Target, settings: Settings) -> str:
+    """What is wrong with a target; where it is the configuration says, which whoever has it may read."""
+    name = target.target.partition("/")[0]
+    provider = settings.providers.get(name)
+    if provider is None or not target.words.startswith(f"{name} ") or target.words.startswith(f"{name} at "):
+        return target.words
+    return target.words.replace(name, f"{name} at {provider.endpoints[0].base_url}", 1)

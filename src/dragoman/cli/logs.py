@@ -39,7 +39,6 @@ _EVERY = 1000
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "logs",
         help="show the exchanges, or all that is known of one",

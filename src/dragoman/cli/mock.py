@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dragoman.cli.system import refuse_windows
+from dragoman.cli.parser import refuse_windows
 from dragoman.config.values import address_to_call
 from dragoman.errors import UsageError
 
@@ -15,7 +15,6 @@ _SCRIPT = "<mock>say Hello from the script</mock>"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser("mock", help="start a scripted provider, to test programs without a service")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=4100, help="port to listen on; 0 takes a free one (default: 4100)")

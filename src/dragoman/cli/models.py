@@ -15,9 +15,8 @@ from dragoman.cli.env import add_gateway, named_gateway, settings_of
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, printable, screen_of, table, wrapped
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.gateway import find_running
+from dragoman.launching.gateway import fetch_names, find_running
 from dragoman.launching.keys import find_key
-from dragoman.launching.names import fetch_names
 from dragoman.routing.model_description import DescribedName, Price
 
 # The exit status where no name fits.
@@ -42,7 +41,6 @@ _LEGEND = (
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "models",
         help="list the names that clients may use, with what is known of each",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dragoman import __version__
 from dragoman.cli.terminal import AUTO, CHOICES, printable, screen_of, wrapped
 from dragoman.config.tables import nearest
+from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -137,3 +138,11 @@ def unknown(parser: argparse.ArgumentParser, words: Sequence[str], hint: str) ->
     close = " ".join(name for name in matches if name is not None)
     did_you_mean = f"; did you mean {close}?" if close else ""
     parser.error(f"unrecognized arguments: {' '.join(words)}{did_you_mean}{hint}")
+
+
+def refuse_windows() -> None:
+    """Refuse to serve on Windows, which has neither the processes nor the signals that a gateway is made of."""
+    if sys.platform == "win32":
+        raise DragomanError(
+            "a gateway does not run on Windows itself: use WSL, where it runs as on Linux (`wsl --install` sets it up)"
+        )

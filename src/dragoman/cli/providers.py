@@ -14,7 +14,7 @@ from dragoman.cli.terminal import GREEN, Column, OutputScreen, screen_of, table,
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
-from dragoman.launching.local_servers import find_local_models
+from dragoman.launching.local_servers import local_models_of
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import CatalogueEntry, catalogue
 from dragoman.providers.provider import Endpoint
@@ -46,7 +46,6 @@ class ProviderLine(Struct, frozen=True, kw_only=True):
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "providers",
         help="list the providers that are known and those that are set up",
@@ -62,9 +61,7 @@ def run(options: argparse.Namespace) -> int:
     """List them."""
     entries = catalogue()
     settings = read_settings(file_to_read(options.config), os.environ, entries)
-    local_models = find_local_models(
-        {name: provider.endpoints[0].base_url for name, provider in settings.local.items()}
-    )
+    local_models = local_models_of(settings)
     lines = [line for line in lines_of(settings, entries, local_models) if line.configured or not options.configured]
     if options.json:
         documents.write(encode_text([_as_json(line) for line in lines]).encode() + b"\n")

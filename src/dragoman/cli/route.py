@@ -8,12 +8,22 @@ import os
 import sys
 
 from dragoman.cli import documents
-from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
+from dragoman.cli.env import add_gateway, gateway_to_ask, settings_of, warn_of_clear_text
 from dragoman.cli.formatting import tokens
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, printable, screen_of, table, wrapped
+from dragoman.cli.terminal import (
+    GREEN,
+    RED,
+    YELLOW,
+    Column,
+    OutputScreen,
+    printable,
+    screen_of,
+    table,
+    text_of,
+    wrapped,
+)
 from dragoman.config.settings import Settings
-from dragoman.errors import DragomanError
-from dragoman.launching.gateway import find_running, is_running, route_of
+from dragoman.launching.gateway import route_of
 from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import dollars
@@ -44,7 +54,6 @@ class _Classes(tuple[str, ...]):
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "route",
         help="explain where a request goes",
@@ -81,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     body = documents.read(options.file) if options.file is not None else _small(options.model, options.protocol)
     query = {"model": options.model, "protocol": options.protocol or "", "key": options.key or ""}
     query |= {"thread": options.thread} if options.thread else {}
-    address = _running(named_gateway(options), settings)
+    address = gateway_to_ask(options, settings)
     if address is None:
         decision = _planned(settings, query, body, options.client or "")
     else:
@@ -95,15 +104,6 @@ def run(options: argparse.Namespace) -> int:
         screen = screen_of(sys.stdout, options.color)
         documents.write_text(as_text(decision, screen), screen)
     return 0
-
-
-def _running(named: str | None, settings: Settings) -> str | None:
-    """The gateway to ask, if there is one; one that is named must be there."""
-    if named is None:
-        return find_running(settings.server)
-    if not is_running(named):
-        raise DragomanError(f"no gateway is running at {named}")
-    return named
 
 
 def _small(model: str, protocol: str | None) -> bytes:
@@ -129,17 +129,17 @@ def _planned(settings: Settings, query: dict[str, str], body: bytes, client: str
 def as_text(decision: JsonObject, screen: OutputScreen) -> str:
     """A decision in words and a table."""
     rules = _list(decision, "rules")
-    chosen = _text(decision, "chosen") or "nobody"
-    head = [f"{_text(decision, 'model')} -> {chosen} ({_text(decision, 'policy')}): {_text(decision, 'because')}"]
+    chosen = text_of(decision, "chosen") or "nobody"
+    head = [f"{text_of(decision, 'model')} -> {chosen} ({text_of(decision, 'policy')}): {text_of(decision, 'because')}"]
     if rules:
         head.append(f"by the rule {', '.join(printable(str(rule)) for rule in rules)}")
-    tokens = _text(decision, "tokens")
+    tokens = text_of(decision, "tokens")
     head.append(
-        f"{_text(decision, 'client_protocol')}, {_text(decision, 'bytes')} bytes, about {tokens} tokens of input"
+        f"{text_of(decision, 'client_protocol')}, {text_of(decision, 'bytes')} bytes, about {tokens} tokens of input"
     )
-    if _text(decision, "client"):
-        head.append(f"of {_text(decision, 'client')}, a thread of the class {_text(decision, 'thread')}")
-    gateway = _text(decision, "gateway")
+    if text_of(decision, "client"):
+        head.append(f"of {text_of(decision, 'client')}, a thread of the class {text_of(decision, 'thread')}")
+    gateway = text_of(decision, "gateway")
     head.append(
         f"asked of the gateway at {gateway}"
         if gateway
@@ -155,8 +155,8 @@ def _row(row: JsonObject, *, exact: bool) -> tuple[str, ...]:
     speed = speed if isinstance(speed, dict) else {}
     cost, window = row.get("nano_dollars"), row.get("window")
     return (
-        _text(row, "place") or "-",
-        _text(row, "target"),
+        text_of(row, "place") or "-",
+        text_of(row, "target"),
         dollars(cost) if isinstance(cost, int) else _UNKNOWN,
         _number(speed.get("first_token"), "{:.3g} s"),
         _rate(speed.get("tokens_per_second")),
@@ -181,7 +181,7 @@ def _rate(value: JsonValue) -> str:
 def _health(row: JsonObject) -> str:
     seconds = row.get("seconds")
     left = f" for {seconds:g} s" if isinstance(seconds, (int, float)) and seconds > 0 else ""
-    return _text(row, "health") + left
+    return text_of(row, "health") + left
 
 
 def _note(row: JsonObject) -> str:
@@ -189,16 +189,10 @@ def _note(row: JsonObject) -> str:
     for name, words in (("left_out", "left out: "), ("deprioritized", "deprioritized: ")):
         reason = row.get(name)
         if isinstance(reason, dict):
-            return words + _text(reason, "why")
+            return words + text_of(reason, "why")
     return ""
 
 
 def _list(document: JsonObject, name: str) -> list[JsonValue]:
     value = document.get(name)
     return value if isinstance(value, list) else []
-
-
-def _text(row: JsonObject, name: str) -> str:
-    """A member as it is shown; another gateway's words are not a terminal's commands."""
-    value = row.get(name)
-    return "" if value is None else printable(str(value))

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.cli import documents
-from dragoman.cli.system import refuse_windows
+from dragoman.cli.parser import refuse_windows
 from dragoman.cli.terminal import printable, screen_of, wrapped
-from dragoman.config.config_file import ConfigFile, FileOrigin, find_file, state_directory
+from dragoman.config.config_file import ConfigFile, FileOrigin, find_file, state_directory, write_atomically
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError, DragomanError
@@ -38,10 +38,10 @@ _GRACE = 2.0
 # Beside the time that streams have to end in.
 _STOP_SECONDS = 15
 _LIST = " " * 4
+_NOT_AGREED = ("nothing is done without being agreed to (--yes agrees to all of this)", "nothing was done")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "service",
         help="run the gateway as a service of systemd or launchd",
@@ -100,7 +100,6 @@ def run_install(options: argparse.Namespace) -> int:
     refuse_windows()
     from dragoman.config.env_file import as_env_file
     from dragoman.system_service.init_systems import run_commands, state_of
-    from dragoman.system_service.installed import write_new
     from dragoman.system_service.units import MARKER
 
     plan = _plan(options)
@@ -110,10 +109,10 @@ def run_install(options: argparse.Namespace) -> int:
         _print_lines(["", f"{manager.unit}:", *manager.render_unit(plan.job).splitlines()])
         return 0
     _check_port(plan)
-    if not _agreed("Write these, and start the service?", options.yes):
+    if not documents.agreed("Write these, and start the service?", options.yes, *_NOT_AGREED):
         return REFUSED
-    write_new(plan.env_file, as_env_file(plan.values, MARKER), 0o600)
-    write_new(manager.unit, manager.render_unit(plan.job), 0o644)
+    write_atomically(plan.env_file, as_env_file(plan.values, MARKER).encode())
+    write_atomically(manager.unit, manager.render_unit(plan.job).encode(), 0o644)
     if manager.log is not None:
         manager.log.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -331,7 +330,7 @@ def run_uninstall(options: argparse.Namespace) -> int:
     _print_lines(["by", *(f"  {_command_text(manager, words)}" for words in commands)])
     if options.dry_run:
         return 0
-    if not _agreed("Do it?", options.yes):
+    if not documents.agreed("Do it?", options.yes, *_NOT_AGREED):
         return REFUSED
     if installed is not None:
         # Who cannot be told that it is gone would go on with it.
@@ -365,20 +364,6 @@ def _wait_until(done: Callable[[], bool]) -> None:
     ends = time.monotonic() + _READY_SECONDS
     while not done() and time.monotonic() < ends:
         time.sleep(_POLL_SECONDS)
-
-
-def _agreed(question: str, yes: bool) -> bool:
-    """Whether the user agrees; where nobody can be asked, or has not seen to what, nobody does."""
-    if yes:
-        return True
-    if not all(map(os.isatty, range(3))):
-        documents.complain("nothing is done without being agreed to (--yes agrees to all of this)")
-        return False
-    documents.prompt(question)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return True
-    documents.complain("nothing was done")
-    return False
 
 
 def _print_lines(lines: Sequence[str]) -> None:

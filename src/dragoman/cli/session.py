@@ -65,7 +65,6 @@ _MARKS = {"missing": "parent not known", "cut": "in a circle of parents, cut her
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "session",
         help="show a session with its threads",

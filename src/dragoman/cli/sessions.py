@@ -78,7 +78,6 @@ _LINKS = {"continues": "continues", "fork": "forked from", "subagent": "agent of
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "sessions",
         help="list sessions with what they do and cost",

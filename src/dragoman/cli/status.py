@@ -7,11 +7,22 @@ import os
 import sys
 
 from dragoman.cli import documents
-from dragoman.cli.env import add_gateway, named_gateway, settings_of, warn_of_clear_text
-from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, printable, screen_of, table, wrapped
+from dragoman.cli.env import add_gateway, gateway_to_ask, settings_of, warn_of_clear_text
+from dragoman.cli.terminal import (
+    GREEN,
+    RED,
+    YELLOW,
+    Column,
+    OutputScreen,
+    printable,
+    screen_of,
+    table,
+    text_of,
+    wrapped,
+)
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.gateway import addresses_of, find_running, is_running, reset_target, status_of
+from dragoman.launching.gateway import addresses_of, reset_target, status_of
 from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode_text
@@ -29,7 +40,6 @@ _TARGETS = (
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "status",
         help="show how providers are doing",
@@ -44,7 +54,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Ask the gateway, and show what it says."""
     settings = settings_of(options)
-    address = _running(named_gateway(options), settings)
+    address = _running(options, settings)
     key = find_key(settings, os.environ, options.key_file)
     warn_of_clear_text(address, key)
     screen = screen_of(sys.stdout, options.color)
@@ -62,15 +72,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _running(named: str | None, settings: Settings) -> str:
+def _running(options: argparse.Namespace, settings: Settings) -> str:
     """The gateway that runs; an error says where none does."""
-    if named is not None:
-        if not is_running(named):
-            raise DragomanError(f"no gateway is running at {named}")
-        return named
-    if not settings.server.port:
+    if options.gateway is None and not settings.server.port:
         raise DragomanError("the configuration lets the gateway take any free port; say where it is with --gateway URL")
-    address = find_running(settings.server)
+    address = gateway_to_ask(options, settings)
     if address is None:
         place = addresses_of(settings.server)[0]
         raise DragomanError(f"no gateway is running at {place}; start it with `dragoman serve`")
@@ -79,26 +85,26 @@ def _running(named: str | None, settings: Settings) -> str:
 
 def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
     """The status in words and tables."""
-    head = f"dragoman {_text(status, 'version')} at {address}: "
+    head = f"dragoman {text_of(status, 'version')} at {address}: "
     head += f"{_counted(status, 'workers')}, {_counted(status, 'in_flight', 'requests')} under way"
     providers = [
         (
-            _text(row, "name"),
-            _text(row, "keys"),
-            _text(row, "calls"),
-            _text(row, "concurrency") or "any",
-            _text(row, "queued"),
+            text_of(row, "name"),
+            text_of(row, "keys"),
+            text_of(row, "calls"),
+            text_of(row, "concurrency") or "any",
+            text_of(row, "queued"),
         )
         for row in _rows(status, "providers")
     ]
-    targets = [(_text(row, "target"), _health(row)) for row in _rows(status, "targets")]
+    targets = [(text_of(row, "target"), _health(row)) for row in _rows(status, "targets")]
     keys = [
-        (f"{_text(provider, 'name')} {_key(row, provider)}", _cooldown(row))
+        (f"{text_of(provider, 'name')} {_key(row, provider)}", _cooldown(row))
         for provider in _rows(status, "providers")
         for row in _rows(provider, "keys_in_cooldown")
     ]
     checks = [
-        (_text(provider, "name"), _check(check))
+        (text_of(provider, "name"), _check(check))
         for provider in _rows(status, "providers")
         if isinstance(check := provider.get("check"), dict)
     ]
@@ -110,19 +116,19 @@ def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
     lines += table(screen, _TARGETS, targets) if targets else ["Nothing is known against any target."]
     unnamed = status.get("unnamed")
     if isinstance(unnamed, dict) and unnamed:
-        levels = ", ".join(f"{_text(unnamed, level)} {printable(level)}" for level in unnamed)
+        levels = ", ".join(f"{text_of(unnamed, level)} {printable(level)}" for level in unnamed)
         lines += ["", *wrapped(screen, f"Beside these, targets that only those name who ask for them: {levels}.")]
     return "\n".join(lines)
 
 
 def _counted(row: JsonObject, name: str, words: str = "") -> str:
-    count, words = _text(row, name), words or name
+    count, words = text_of(row, name), words or name
     return f"{count} {words.removesuffix('s') if count == '1' else words}"
 
 
 def as_reset(status: JsonObject) -> str:
     """What was held against a target, in words."""
-    target, health, keys = _text(status, "target"), _text(status, "health"), _text(status, "keys")
+    target, health, keys = text_of(status, "target"), text_of(status, "health"), text_of(status, "keys")
     if health == "healthy" and keys == "0":
         return f"nothing was held against {target}"
     return f"{target} is healthy again (was {health}, {_counted(status, 'keys')} in cooldown)"
@@ -130,13 +136,13 @@ def as_reset(status: JsonObject) -> str:
 
 def _health(row: JsonObject) -> str:
     """How a target stands, and why: `cooldown for another 12.5 s, since 3 s ago: unreachable 3 s ago`."""
-    text = _text(row, "health") + _remaining(row)
+    text = text_of(row, "health") + _remaining(row)
     if text == "healthy":
         return text
     since = _seconds(row, "since")
     text += f", since {since} ago" if since else ""
     failed = f" {_seconds(row, 'failed') or '0 s'} ago" if row.get("failed") is not None else ""
-    why = [f"{_text(row, 'last')}{failed}"] if _text(row, "last") else []
+    why = [f"{text_of(row, 'last')}{failed}"] if text_of(row, "last") else []
     if _seconds(row, "consecutive_failures"):
         why.append(_counted(row, "consecutive_failures", "consecutive failures"))
     if _seconds(row, "cooldowns"):
@@ -147,14 +153,14 @@ def _health(row: JsonObject) -> str:
 def _key(row: JsonObject, provider: JsonObject) -> str:
     """Which key of how many, by its place, and for which model it is in cooldown."""
     place = row.get("key")
-    which = f"key {place + 1 if isinstance(place, int) else '?'} of {_text(provider, 'keys')}"
-    model = _text(row, "model")
+    which = f"key {place + 1 if isinstance(place, int) else '?'} of {text_of(provider, 'keys')}"
+    model = text_of(row, "model")
     return f"{which}, {model}" if model else which
 
 
 def _cooldown(row: JsonObject) -> str:
     """Length and cause of a cooldown: `for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s`."""
-    why = [_text(row, "why")] if _text(row, "why") else []
+    why = [text_of(row, "why")] if text_of(row, "why") else []
     why += [f"the provider said {_seconds(row, 'hint')}"] if _seconds(row, "hint") else []
     since = _seconds(row, "since")
     text = _remaining(row).strip() + (f", since {since} ago" if since else "")
@@ -164,7 +170,7 @@ def _cooldown(row: JsonObject) -> str:
 def _check(row: JsonObject) -> str:
     """How often a provider is checked, and the result: `every 30 s while a target is in cooldown: failing 12 s ago`."""
     text = f"every {_seconds(row, 'every')} while a target is in cooldown"
-    outcome = _text(row, "found")
+    outcome = text_of(row, "found")
     return f"{text}: {outcome} {_seconds(row, 'ago') or '0 s'} ago" if outcome else text
 
 
@@ -182,9 +188,3 @@ def _seconds(row: JsonObject, name: str) -> str:
 def _rows(document: JsonObject, name: str) -> list[JsonObject]:
     value = document.get(name)
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-
-
-def _text(row: JsonObject, name: str) -> str:
-    """A member as it is shown; another gateway's words are not a terminal's commands."""
-    value = row.get(name)
-    return "" if value is None else printable(str(value))

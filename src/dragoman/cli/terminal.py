@@ -18,6 +18,7 @@ from typing import TextIO
 from msgspec import Struct
 
 from dragoman import terminal
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.terminal import Choice, is_dumb
 
 AUTO: Choice = "auto"
@@ -73,6 +74,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in text])
+
+
+def text_of(row: JsonObject, name: str) -> str:
+    """A member of a document as it is shown; another gateway's words are not a terminal's commands."""
+    value = row.get(name)
+    return "" if value is None else printable(str(value))
 
 
 class Column(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,6 @@ FAILED = 1
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "translate",
         help="translate a request, a response or a stream",

@@ -26,7 +26,6 @@ _LINE, _GOES_ON = "  ", " " * 10
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "trust",
         help="let a dragoman.toml of the current directory be used",
@@ -97,7 +96,7 @@ def _agreed(description: str) -> bool:
         answer = sys.stdin.readline()
     if not answer.endswith("\n"):
         _print("")
-    return answer.strip().lower() in ("y", "yes")
+    return documents.is_yes(answer)
 
 
 def _print(text: str) -> None:

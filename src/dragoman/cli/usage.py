@@ -42,7 +42,6 @@ _LEGEND = (
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "usage",
         help="show what went through the gateway came to",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import tempfile
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -104,6 +105,22 @@ def _user_directory(environ: Mapping[str, str], variable: str, below_home: str) 
     if own.is_absolute():
         return own / _DIRECTORY
     return home / below_home / _DIRECTORY if home.is_absolute() else None
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file completely or not at all. It replaces an older file, whatever links lead there."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _is_file(path: Path) -> bool:

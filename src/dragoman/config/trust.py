@@ -11,12 +11,18 @@ import hashlib
 import os
 import shlex
 import stat
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.config.config_file import ConfigFile, FileOrigin, Fingerprint, fingerprint, state_directory
+from dragoman.config.config_file import (
+    ConfigFile,
+    FileOrigin,
+    Fingerprint,
+    fingerprint,
+    state_directory,
+    write_atomically,
+)
 from dragoman.errors import ConfigError, DragomanError
 
 _DIRECTORY = "trusted"
@@ -57,16 +63,8 @@ def trust(path: Path, content: bytes, environ: Mapping[str, str]) -> None:
         raise DragomanError(
             f"{trust_file.parent} is not a directory that you alone can write to (chmod 700, or remove it)"
         )
-    # Readable by its user alone, and there as a whole or not at all.
-    handle, name = tempfile.mkstemp(dir=trust_file.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            # The path is for whoever looks there.
-            file.write(f"{_digest(content)}\n".encode() + os.fsencode(_absolute_path(path)) + b"\n")
-        Path(name).replace(trust_file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    # The path is for whoever looks there.
+    write_atomically(trust_file, f"{_digest(content)}\n".encode() + os.fsencode(_absolute_path(path)) + b"\n")
 
 
 def revoke(path: Path, environ: Mapping[str, str]) -> None:

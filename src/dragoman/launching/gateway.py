@@ -20,6 +20,7 @@ from dragoman.errors import DragomanError, WireError
 from dragoman.launching.port_owners import foreign_users, owners_of
 from dragoman.launching.summary import Launch
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.routing.model_description import DescribedName
 from dragoman.wire.json import decode, encode
 
 # How long a gateway may take to say who it is, to start, and to end.
@@ -30,6 +31,11 @@ _MAX_GREETING_BYTES = 65536
 # It may ask other processes first.
 _STATUS_SECONDS = 10.0
 _MAX_PAGE_BYTES = 8 * 1024 * 1024
+# A gateway waits this long for its providers, and a little more.
+_NAMES_SECONDS = 6.0
+_MAX_NAMES_BYTES = 64 * 1024 * 1024
+# More names than this are asked for as all of them.
+MAX_NAMES = 50
 # What a gateway tells is reckoned with and shown, so that numbers need not keep their spelling.
 _PAGE = msgspec.json.Decoder()
 # A gateway of one's own is on a free port, not the configured one, so that nobody else comes to depend on it, and for
@@ -55,6 +61,10 @@ class PageError(DragomanError):
 
 class ForeignProcessError(DragomanError):
     """What listens where a gateway is looked for belongs to another user of this machine."""
+
+
+class _NamesPage(msgspec.Struct):
+    names: list[DescribedName]
 
 
 def addresses_of(server: Server) -> list[str]:
@@ -96,16 +106,10 @@ def is_running(url: str) -> bool:
 
 def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | None:
     """What a gateway says of itself to whoever asks; None if none answers there."""
-    place = urlsplit(url)
-    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
-    connection = kind(place.hostname or "", place.port, timeout=seconds)
     try:
-        connection.request("GET", f"{place.path}/")
-        greeting = decode(connection.getresponse().read(_MAX_GREETING_BYTES))
+        greeting = decode(_fetch(url, "GET", "/", seconds, _MAX_GREETING_BYTES)[1])
     except (OSError, http.client.HTTPException, WireError):
         return None
-    finally:
-        connection.close()
     return greeting if isinstance(greeting, dict) and greeting.get("name") == "dragoman" else None
 
 
@@ -139,27 +143,56 @@ def _page(
     url: str, key: str, method: str, path: str, body: bytes | None, headers: Mapping[str, str], fails: str
 ) -> JsonObject:
     """What a gateway answers at a page of its own; `fails` says in an error what it does not do."""
-    place = urlsplit(url)
-    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
-    connection = kind(place.hostname or "", place.port, timeout=_STATUS_SECONDS)
     given = {**headers, "authorization": f"Bearer {key}"} if key else headers
     try:
-        connection.request(method, f"{place.path}{path}", body=body, headers=given)
-        response = connection.getresponse()
-        page = _PAGE.decode(response.read(_MAX_PAGE_BYTES))
+        status, content = _fetch(url, method, path, _STATUS_SECONDS, _MAX_PAGE_BYTES, body, given)
+        page = _PAGE.decode(content)
     except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeError, RecursionError):
         raise DragomanError(f"the gateway at {url} {fails}") from None
-    finally:
-        connection.close()
     if not isinstance(page, dict):
         raise DragomanError(f"the gateway at {url} {fails}")
-    if response.status != 200:
+    if status != 200:
         error = page.get("error")
         message = error.get("message") if isinstance(error, dict) else None
-        raise PageError(
-            url, fails, response.status, message if isinstance(message, str) else f"status {response.status}"
-        )
+        raise PageError(url, fails, status, message if isinstance(message, str) else f"status {status}")
     return page
+
+
+def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = ()) -> list[DescribedName]:
+    """Ask a gateway for what it knows: of these names, or of all that match."""
+    query = urlencode([("name", name) for name in names]) or (urlencode({"match": match}) if match else "")
+    headers = {"authorization": f"Bearer {key}"}
+    try:
+        status, body = _fetch(url, "GET", f"/model-names?{query}", _NAMES_SECONDS, _MAX_NAMES_BYTES, headers=headers)
+    except (OSError, http.client.HTTPException) as error:
+        raise DragomanError(f"the gateway at {url} did not answer: {error or type(error).__name__}") from None
+    if status != 200:
+        raise DragomanError(f"the gateway at {url} does not tell what it knows of models (status {status})")
+    try:
+        return msgspec.json.decode(body, type=_NamesPage).names
+    except msgspec.MsgspecError:
+        raise DragomanError(f"the gateway at {url} tells of models in another form than this version knows") from None
+
+
+def _fetch(
+    url: str,
+    method: str,
+    path: str,
+    seconds: float,
+    max_bytes: int,
+    body: bytes | None = None,
+    headers: Mapping[str, str] = {},
+) -> tuple[int, bytes]:
+    """Status and body of the response to one request below an address."""
+    place = urlsplit(url)
+    kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
+    connection = kind(place.hostname or "", place.port, timeout=seconds)
+    try:
+        connection.request(method, f"{place.path}{path}", body=body, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.read(max_bytes)
+    finally:
+        connection.close()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.launching.port_owners import TABLES, foreign_users, owners_of
 from dragoman.rules.model_lists import decode_models, is_list
@@ -52,6 +53,11 @@ def models_at(base_url: str, timeout: float = TIMEOUT) -> tuple[str, ...] | None
         return None
     finally:
         connection.close()
+
+
+def local_models_of(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """The models of the local servers that the settings know and that answer, by the server's name."""
+    return find_local_models({name: provider.endpoints[0].base_url for name, provider in settings.local.items()})
 
 
 def find_local_models(addresses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -72,22 +71,6 @@ def check_free(path: Path) -> None:
         return
     if path.is_symlink() or not path.is_file() or not is_ours(_read(path)):
         raise DragomanError(f"{path} is there already, and not of `dragoman service install`: move it away")
-
-
-def write_new(path: Path, text: str, mode: int) -> None:
-    """Write a file as a whole or not at all; it is made anew, so that nobody has it open or leads it elsewhere."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(handle, mode)
-            os.fsync(handle)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def remove(path: Path) -> None:

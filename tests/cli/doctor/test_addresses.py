@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from dragoman.cli.doctor.addresses import problem_at
+from dragoman.cli.doctor.environment import problem_at
 
 # Seconds.
 LONG = 60.0

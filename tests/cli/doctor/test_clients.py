@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.doctor.clients import clients
-from dragoman.cli.doctor.headings import BLOCKED
+from dragoman.cli.doctor.report import BLOCKED
 
 URL = "http://127.0.0.1:1/v1"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.doctor.configuration import configuration
-from dragoman.cli.doctor.headings import NOT_TRUSTED, READABLE
+from dragoman.cli.doctor.report import NOT_TRUSTED, READABLE
 from tests.cli.machine import SECRET, clean, put_trusted
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dragoman.cli.doctor.disk import disk, store
-from dragoman.cli.doctor.headings import DATABASE, READABLE
+from dragoman.cli.doctor.report import DATABASE, READABLE
 from dragoman.config.settings import Settings, Storage
 from dragoman.store import open_tables
 

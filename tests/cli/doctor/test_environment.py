@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dragoman.cli.doctor.environment import environment
-from dragoman.cli.doctor.headings import AUTH_CONFLICT, BLOCKED
+from dragoman.cli.doctor.report import AUTH_CONFLICT, BLOCKED
 
 SECRET = "sk-0123456789abcdef-secret"
 URL = "http://127.0.0.1:1/secret-path"

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman import __version__
-from dragoman.cli.doctor.gateway import gateway
+from dragoman.cli.doctor.service import gateway
 from dragoman.config.settings import Server, Settings
 from dragoman.launching.gateway import greeting_of
 from tests.gateway.harness import running, settings_for

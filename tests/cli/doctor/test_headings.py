@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dragoman.cli.doctor.headings import ALL, PAGE
+from dragoman.cli.doctor.report import ALL, PAGE
 from tests.server.process import ROOT
 
 

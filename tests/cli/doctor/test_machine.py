@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 
 from dragoman import __version__
-from dragoman.cli.doctor.machine import machine
+from dragoman.cli.doctor.configuration import machine
 
 
 def test_versions_are_told() -> None:

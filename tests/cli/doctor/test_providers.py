@@ -7,8 +7,8 @@ from email.utils import formatdate
 
 import pytest
 
-from dragoman.cli.doctor.headings import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
 from dragoman.cli.doctor.providers import clock, probe_providers, providers
+from dragoman.cli.doctor.report import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.gateway.provider_probe import ProbeResponse

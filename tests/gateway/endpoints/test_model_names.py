@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import DragomanError
-from dragoman.launching.names import fetch_names
+from dragoman.launching.gateway import fetch_names
 from tests.gateway.harness import Received, Reply, running, settings_for, whole
 from tests.gateway.says import with_provider
 from tests.sdk.digging import dig_objects

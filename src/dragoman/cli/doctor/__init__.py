@@ -17,7 +17,6 @@ WRONG = 1
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
     parser = commands.add_parser(
         "doctor",
         help="look for what is wrong here, in one report",
@@ -35,14 +34,12 @@ def run(options: argparse.Namespace) -> int:
     """Look, and tell."""
     # Here, so that the other commands start without all this.
     from dragoman.cli.doctor.clients import clients
-    from dragoman.cli.doctor.configuration import configuration
+    from dragoman.cli.doctor.configuration import configuration, machine
     from dragoman.cli.doctor.disk import disk, store
     from dragoman.cli.doctor.environment import environment
-    from dragoman.cli.doctor.gateway import gateway
-    from dragoman.cli.doctor.machine import machine
     from dragoman.cli.doctor.providers import clock, probe_providers, providers
     from dragoman.cli.doctor.report import as_json, as_text, redactor_for
-    from dragoman.cli.doctor.service import service
+    from dragoman.cli.doctor.service import gateway, service
     from dragoman.system_service.installed import find_installed
     from dragoman.wire.json import encode_text
 

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dragoman.cli.doctor.addresses import problem_at
-from dragoman.cli.doctor.environment import BASE_URLS
-from dragoman.cli.doctor.headings import BLOCKED
-from dragoman.cli.doctor.report import DoctorFinding, Section
+from dragoman.cli.doctor.environment import BASE_URLS, problem_at
+from dragoman.cli.doctor.report import BLOCKED, DoctorFinding, Section
 from dragoman.errors import DragomanError, WireError
 from dragoman.launching.client_process import program_of
 from dragoman.launching.clients import CLIENTS, LaunchableClient

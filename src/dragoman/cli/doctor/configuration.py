@@ -1,11 +1,14 @@
-"""The configuration: which file, how it was come by, and every setting that is not default, with its source."""
+"""The machine and the configuration: versions; which file, how it was found, and each setting that is not default."""
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
-from dragoman.cli.doctor.headings import NOT_TRUSTED, READABLE
-from dragoman.cli.doctor.report import DoctorFinding, Section
+import dragoman
+from dragoman.cli.doctor.report import NOT_TRUSTED, READABLE, DoctorFinding, Section
 from dragoman.config.config_file import ConfigFile, FileOrigin, find_file
 from dragoman.config.effective_settings import list_effective_settings
 from dragoman.config.load import read_settings
@@ -58,3 +61,21 @@ def _finding(error: ConfigError) -> DoctorFinding:
     return DoctorFinding(
         message=words, advice=error.remedy, heading=NOT_TRUSTED if "not trusted" in error.problem else ""
     )
+
+
+_LEAST = (3, 11)
+
+
+def machine() -> Section:
+    """What runs here."""
+    facts = (
+        ("dragoman", f"{dragoman.__version__}, in {Path(dragoman.__file__).parent}"),
+        ("python", f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"),
+        ("system", f"{platform.system()} {platform.release()} {platform.machine()}"),
+    )
+    findings = []
+    if sys.platform == "win32":
+        findings.append(DoctorFinding(message="the gateway does not run on Windows itself", advice="use it within WSL"))
+    if sys.version_info < _LEAST:
+        findings.append(DoctorFinding(message="this Python is too old", advice="use Python 3.11 or a later one"))
+    return Section(title="Machine", facts=facts, findings=tuple(findings))

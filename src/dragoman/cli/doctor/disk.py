@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.cli.doctor.headings import DATABASE, READABLE
-from dragoman.cli.doctor.report import DoctorFinding, Section
+from dragoman.cli.doctor.report import DATABASE, READABLE, DoctorFinding, Section
 from dragoman.config.config_file import state_directory
 from dragoman.config.settings import Settings, Storage
 from dragoman.store import MEMORY

@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from dragoman.cli.doctor.addresses import problem_at
-from dragoman.cli.doctor.headings import AUTH_CONFLICT, BLOCKED
-from dragoman.cli.doctor.report import DoctorFinding, Section
+from dragoman.cli.doctor.report import AUTH_CONFLICT, BLOCKED, DoctorFinding, Section
 from dragoman.config.config_file import FILE_VARIABLE
 from dragoman.launching.clients import KEY_VARIABLE
 from dragoman.providers.catalogue import catalogue
+
+# A machine nearby answers at once; one that does not exist may take for ever, and so may whoever knows the names.
+_TIMEOUT = 2.0
+_PORTS = {"http": 80, "https": 443}
+_LATE = "nothing responds there in time"
+
+
+def problem_at(url: str, timeout: float = _TIMEOUT) -> str:
+    """Why nobody can be reached at an address, in words without the address; "" if somebody can."""
+    try:
+        place = urlsplit(url)
+        host, port = place.hostname, place.port or _PORTS.get(place.scheme)
+    except ValueError:
+        host, port = None, None
+    if not host or port is None:
+        return "it is not an address"
+    problems: list[str] = []
+    # Looking a name up cannot be ended; nobody waits for it longer than for the rest.
+    thread = threading.Thread(target=lambda: problems.append(_tried(host, port, timeout)), daemon=True)
+    thread.start()
+    thread.join(timeout)
+    return problems[0] if problems else _LATE
+
+
+def _tried(host: str, port: int, timeout: float) -> str:
+    try:
+        socket.create_connection((host, port), timeout=timeout).close()
+    except ConnectionRefusedError:
+        return "nothing listens there"
+    except TimeoutError:
+        return _LATE
+    except socket.gaierror:
+        return "its host has no address"
+    except OSError as error:
+        return f"it cannot be reached: {error.strerror}"
+    return ""
+
 
 # Where clients and SDKs look for the address to call.
 BASE_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE")

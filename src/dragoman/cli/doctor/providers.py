@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from dragoman.cli.doctor.headings import CLOCK, REFUSED_CONNECTION, REFUSED_KEY
-from dragoman.cli.doctor.report import DoctorFinding, Section
+from dragoman.cli.doctor.report import CLOCK, REFUSED_CONNECTION, REFUSED_KEY, DoctorFinding, Section
 from dragoman.config.settings import Settings
 from dragoman.providers.catalogue import catalogue
 

@@ -1,4 +1,4 @@
-"""The report: sections of facts and findings, as text to paste into an issue and as JSON.
+"""The report: sections of facts and findings, as text to paste into an issue and as JSON; headings of its help page.
 
 It holds names, counts, states and paths. No value of the environment and no key reaches it; paths below the home begin
 with `~`, since they may hold a user's name.
@@ -12,9 +12,23 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from dragoman.cli.doctor.headings import PAGE
 from dragoman.cli.terminal import BOLD, GREEN, RED, YELLOW, OutputScreen, printable
 from dragoman.model.jsonvalue import JsonObject
+
+PAGE = "docs/troubleshooting.md"
+
+BLOCKED = "A firewall or proxy may be blocking it"
+AUTH_CONFLICT = "Auth conflict: both a token and an API key are set"
+REFUSED_KEY = "It does not take the key"
+REFUSED_CONNECTION = "Connection refused"
+NOT_TRUSTED = "You have not trusted it with this content"
+CLOCK = "The clock is wrong"
+DATABASE = "The file cannot be opened"
+READABLE = "It can be read by others"
+SERVICE = "The service does not see the variables of the shell"
+
+ALL = (BLOCKED, AUTH_CONFLICT, REFUSED_KEY, REFUSED_CONNECTION, NOT_TRUSTED, CLOCK, DATABASE, READABLE, SERVICE)
+
 
 _INDENT = "  "
 _WIDEST_NAME = 24
