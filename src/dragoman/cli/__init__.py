@@ -135,7 +135,6 @@ def _fill_standard_streams() -> None:
 
 
 def tree() -> Parser:
-    """The parser with all commands."""
     parser, commands = new_parser()
     for command in COMMANDS:
         command.add(commands)

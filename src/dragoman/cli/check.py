@@ -15,7 +15,7 @@ from dragoman.cli.terminal import GREEN, RED, Column, OutputScreen, printable, p
 from dragoman.cli.trust import file_to_read
 from dragoman.config.load import read_settings
 from dragoman.config.prices import override_warnings, price_book_of
-from dragoman.config.settings import RouteConfig, Settings
+from dragoman.config.settings import Settings
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust_summary import describe_route
 from dragoman.model.losses import Strict
@@ -74,7 +74,7 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
     book, now = price_book_of(settings, documents.complain), time.time()
     if settings.prices:
         yield from override_warnings(settings, book, now)
-    routes = [route for route in settings.routes if _needs_prices(route)]
+    routes = [route for route in settings.routes if route.max_cost is not None or POLICIES[route.policy].prices]
     if not routes:
         return
     # Names are resolved for these alone.
@@ -95,10 +95,6 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
             then = "it comes last" if route.max_cost is None else "it does not pass max_cost"
             section = f"[prices.{dotted((target.id,))}]"
             yield f"models.{dotted((route.pattern,))}: the price of {target.id} is unknown: {then}; set it in {section}"
-
-
-def _needs_prices(route: RouteConfig) -> bool:
-    return route.max_cost is not None or POLICIES[route.policy].prices
 
 
 def _priced(route: Route) -> Iterator[Target]:
@@ -131,7 +127,7 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     for name, each in settings.absent.items():
         yield "left out", name, each.problem
     for route in settings.routes:
-        yield "models", route.pattern, _target(route)
+        yield "models", route.pattern, f"{describe_route(route)}{_strict(route.strict)}"
     served: dict[str, list[str]] = {}
     for route in settings.defaults:
         name = route.targets[0].partition("/")[0]
@@ -178,10 +174,6 @@ def _describe(provider: Provider) -> str:
     if provider.keys:
         return f"{protocols}; {len(provider.keys)} key{'s' if len(provider.keys) > 1 else ''}"
     return f"{protocols}; {'no key' if provider.auth == 'none' else f'credentials of {provider.auth}'}"
-
-
-def _target(route: RouteConfig) -> str:
-    return f"{describe_route(route)}{_strict(route.strict)}"
 
 
 def _strict(strict: Strict) -> str:

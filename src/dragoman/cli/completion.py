@@ -54,7 +54,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script."""
     # All commands are needed, and this is one of them.
     from dragoman.cli import tree
 

@@ -56,7 +56,6 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the lines."""
     settings = settings_of(options)
     address = named_gateway(options)
     if address is None and not settings.server.port:

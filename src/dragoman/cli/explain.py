@@ -50,7 +50,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one request."""
     body = decode_object(documents.read(options.file))
     codec = recognise(body)
     if codec is None:

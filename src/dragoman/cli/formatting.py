@@ -54,5 +54,4 @@ def span(micro: int) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """So many of something."""
     return f"{number} {one if number == 1 else many or one + 's'}"

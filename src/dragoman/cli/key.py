@@ -28,7 +28,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make one key."""
     if not is_name(options.name):
         raise UsageError("a key's name has letters, digits, hyphens, dots and underscores, and at most 64 of them")
     key = new_key()

@@ -168,7 +168,6 @@ def _gateway(options: argparse.Namespace, running: str | None, key: GivenKey) ->
 def _plan(
     client: LaunchableClient, options: argparse.Namespace, settings: Settings, key: GivenKey, address: str, name: str
 ) -> LaunchPlan:
-    """What the client is told."""
     launch_options = with_sizes(launch_options_of(client, options, settings, address), client, settings, key, address)
     option = client.plan(launch_options).settings
     return client.plan(replace(launch_options, launch=name, own=own_variables(option, options.arguments, os.environ)))

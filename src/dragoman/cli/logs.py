@@ -81,7 +81,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(record_file: RecordFile, options: argparse.Namespace) -> int:
-    """All that is known of one."""
     from dragoman.cli.exchange_page import as_page
     from dragoman.records import exchanges
     from dragoman.records.journal_directory import directory_of

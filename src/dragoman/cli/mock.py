@@ -65,7 +65,6 @@ def _greet(options: argparse.Namespace, port: int) -> None:
 
 
 def curl_lines(address: str) -> list[str]:
-    """One line per protocol."""
     requests = (
         (
             "messages",

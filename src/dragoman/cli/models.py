@@ -59,7 +59,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them."""
     names = _names(options)
     if options.pattern and not names:
         documents.complain(f"no name fits {options.pattern!r}; without a pattern all of them are listed")

@@ -81,7 +81,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the book."""
     settings = read_settings(file_to_read(options.config), os.environ, catalogue())
     book = price_book_of(settings, documents.complain)
     lines = list(lines_of(settings, book, options.pattern, time.time()))
@@ -94,7 +93,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_update(options: argparse.Namespace) -> int:
-    """Replace the book."""
     settings = read_settings(file_to_read(options.config), os.environ, catalogue())
     return update(settings, options.source, agreed=options.yes, dry=options.dry_run)
 

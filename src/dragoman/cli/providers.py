@@ -58,7 +58,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List them."""
     entries = catalogue()
     settings = read_settings(file_to_read(options.config), os.environ, entries)
     local_models = local_models_of(settings)

@@ -49,11 +49,9 @@ class RecordFile(Struct, frozen=True, kw_only=True):
         return period_of(self.zone, now // _MICRO, since=text, first=0).requested_since * _MICRO
 
     def clock(self, micro: int) -> str:
-        """A time of day."""
         return self.zone.local(micro // _MICRO).strftime("%H:%M:%S")
 
     def day(self, micro: int) -> str:
-        """A date."""
         return self.zone.local(micro // _MICRO).strftime("%Y-%m-%d")
 
     def moment(self, micro: int, now: int) -> str:
@@ -71,7 +69,6 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_since(parser: argparse.ArgumentParser, default: str) -> None:
-    """Declare since when."""
     parser.add_argument(
         "--since",
         default=default,

@@ -85,7 +85,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one request."""
     settings = settings_of(options)
     body = documents.read(options.file) if options.file is not None else _small(options.model, options.protocol)
     query = {"model": options.model, "protocol": options.protocol or "", "key": options.key or ""}
@@ -107,7 +106,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _small(model: str, protocol: str | None) -> bytes:
-    """A small request of a protocol."""
     body = encode({"model": model, "messages": [{"role": "user", "content": "Hello."}]})
     return body if protocol is None else translate_request(body, target=protocol).body
 

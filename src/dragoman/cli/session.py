@@ -81,7 +81,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the tree."""
     from dragoman.records import live_view, sessions
 
     record_file = find_record_file(options)

@@ -95,7 +95,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the list."""
     from dragoman.records import live_view, sessions
 
     if options.most < 1:
@@ -183,7 +182,6 @@ def _row(
 def _threads(
     detail: SessionDetail, record_file: RecordFile, screen: OutputScreen, now: int, *, wide: bool
 ) -> Iterator[tuple[str, ...]]:
-    """The threads of a session below it."""
     exact = not screen.terminal
     for node in detail.tree.nodes:
         thread = node.thread

@@ -66,7 +66,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what goes on."""
     from dragoman.records.live_view import LiveView
 
     record_file = find_record_file(options)

@@ -70,7 +70,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Translate one document."""
     if options.stream:
         return _stream(options)
     if options.response:

@@ -227,7 +227,6 @@ def _when(value: object) -> dict[str, object]:
 
 
 def read_collector(value: object) -> str:
-    """The address of a collector."""
     try:
         return values.read_url(value)
     except ConfigError as error:

@@ -177,7 +177,6 @@ def assemble(
 
 
 def _listed(name: str, listing: CatalogueEntry | None) -> Provider:
-    """What the catalogue knows of a provider."""
     if listing is None:
         return Provider(name=name, endpoints=())
     return Provider(
@@ -386,7 +385,6 @@ def _first_set(names: tuple[str, ...], environ: Mapping[str, str]) -> tuple[str,
 
 
 def host_of(endpoint: Endpoint) -> str:
-    """The host that an endpoint is at."""
     return urlsplit(endpoint.base_url).hostname or ""
 
 

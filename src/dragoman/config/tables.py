@@ -27,7 +27,6 @@ class Problems:
         self._errors: list[ConfigError] = []
 
     def add(self, path: KeyPath, problem: str, remedy: str) -> None:
-        """Note one problem at one key."""
         error = ConfigError(key=dotted(path), problem=problem, remedy=remedy, file=self._file, line=self.line_of(path))
         self._errors.append(error)
 

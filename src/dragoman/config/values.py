@@ -106,14 +106,12 @@ def read_time_zone(value: object) -> str:
 
 
 def read_boolean(value: object) -> bool:
-    """A boolean."""
     if not isinstance(value, bool):
         raise mismatch(value, "a boolean")
     return value
 
 
 def read_strict(value: object) -> Strict:
-    """A strict mode."""
     if isinstance(value, bool) or value == "all":
         return value
     if isinstance(value, str):
@@ -175,7 +173,6 @@ def duration(lowest: float = 0.001) -> Callable[[object], float]:
 
 
 def read_size(value: object, lowest: int = 1) -> int:
-    """A number of bytes."""
     size = _measured(value, _SIZE_UNITS, "a size", "B, kB, MB, GB, KiB, MiB or GiB")
     if not math.isfinite(size) or size != int(size):
         raise unexpected(value, "a size in whole bytes")
@@ -302,7 +299,6 @@ def read_origin(value: object) -> str:
 
 
 def read_origins(value: object) -> tuple[str, ...]:
-    """Origins, one or an array."""
     return tuple(read_origin(item) for item in (value if isinstance(value, list) else [value]))
 
 

@@ -119,7 +119,6 @@ class QueuePlace:
             slot.release()
 
     def grant(self, slot: Slot) -> None:
-        """Hand over a slot."""
         self._slot = slot
         self._wake()
 

@@ -69,7 +69,6 @@ class Called(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The provider's."""
         return self.provider.name
 
     @property

@@ -105,7 +105,6 @@ class App:
         }
 
     async def __call__(self, request: ServerRequest) -> None:
-        """Serve one request."""
         runtime = self.runtime
         api_path = api_path_of(request.path)
         given = request.table.get
@@ -310,7 +309,6 @@ class App:
         request.respond(builder.record.status, headers, body)
 
     def _record(self, request: ServerRequest, api_path: ApiPath, key: str = "", launch: str = "") -> Record:
-        """The record of a request that begins."""
         runtime = self.runtime
         trace, state = read_trace_context(request.headers) if PARENT in request.table else ("", "")
         return Record(

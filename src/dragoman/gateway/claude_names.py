@@ -17,7 +17,6 @@ _is_shown = re.compile("claude|anthropic", re.IGNORECASE).search
 
 
 def lookup_name(name: str) -> str:
-    """The name that is looked up."""
     return name.removesuffix(SUFFIX).removeprefix(PREFIX)
 
 
@@ -27,7 +26,6 @@ def needs_alias(name: str, program: str) -> bool:
 
 
 def alias(name: str) -> str:
-    """The name that it shows."""
     return PREFIX + name
 
 

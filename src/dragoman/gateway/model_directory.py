@@ -79,7 +79,6 @@ def fits(name: str, match: str) -> bool:
 
 
 def described(runtime: Runtime, named: NamedRoute) -> DescribedName:
-    """What is known of a name."""
     name, route = named
     if route is None:
         return DescribedName(name=name)

@@ -40,7 +40,6 @@ class ModelListCache:
         }
 
     def of(self, provider: Provider) -> CachedModelList | None:
-        """What a provider listed."""
         return self._lists.get(provider.name)
 
     def put(self, provider: Provider, models: Iterable[ListedModel], until: float) -> CachedModelList:
@@ -51,7 +50,6 @@ class ModelListCache:
         return cached
 
     def model(self, target: Target) -> ListedModel | None:
-        """What its provider listed of a target."""
         cached = self._lists.get(target.provider.name)
         if cached is None:
             return None

@@ -66,7 +66,7 @@ async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
         models = await asyncio.wait_for(models_at(runtime, provider, provider.endpoints[0]), _TIMEOUT)
     except (DragomanError, TimeoutError) as error:
         # A list without one provider is better than none; the operator is told which.
-        reason = _message_of(error)
+        reason = str(error) or str(TimedOut(f"no answer within {_TIMEOUT:g} s"))
         runtime.log.event("warn", "cannot list models of provider", provider=provider.name, reason=reason)
         models, fresh = tuple(cached.models.values()) if cached is not None else (), _RETRIED
     runtime.listed.put(provider, models, now + fresh)
@@ -79,10 +79,6 @@ async def _local_models(runtime: Runtime, provider: Provider) -> tuple[ListedMod
         return await asyncio.wait_for(models_at(runtime, provider, provider.endpoints[0]), LOCAL_PATIENCE)
     except (DragomanError, TimeoutError):
         return ()
-
-
-def _message_of(error: BaseException) -> str:
-    return str(error) or str(TimedOut(f"no answer within {_TIMEOUT:g} s"))
 
 
 async def models_at(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> tuple[ListedModel, ...]:

@@ -42,7 +42,6 @@ class RoutingStateSync:
         self._timer = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._poll)
 
     def stop(self) -> None:
-        """Broadcast nothing more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

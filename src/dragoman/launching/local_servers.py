@@ -29,7 +29,6 @@ def foreign_user_at(port: int, tables: Sequence[Path] = TABLES) -> int | None:
 
 
 def port_of(base_url: str) -> int:
-    """The port of an address."""
     place = urlsplit(base_url)
     return place.port or (443 if place.scheme == "https" else 80)
 

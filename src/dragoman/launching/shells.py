@@ -76,7 +76,7 @@ def shell_lines(plan: LaunchPlan, program: str, key: GivenKey, shell: Shell) -> 
     if value != shell.variable.format(name=plan.key_variable):
         lines.append(shell.sets.format(name=plan.key_variable, value=value))
     if plan.arguments:
-        lines.append(shell.function.format(name=program, words=_quoted_arguments(plan.arguments, shell)))
+        lines.append(shell.function.format(name=program, words=" ".join(shell.quote(word) for word in plan.arguments)))
     return lines
 
 
@@ -119,7 +119,3 @@ def _key_value(key: GivenKey, shell: Shell) -> str:
     if key.file is not None:
         return shell.content.format(file=shell.quote(key.file))
     return shell.variable.format(name=KEY_VARIABLE)
-
-
-def _quoted_arguments(arguments: Sequence[str], shell: Shell) -> str:
-    return " ".join(shell.quote(word) for word in arguments)

@@ -81,7 +81,6 @@ class MockApp:
         }
 
     async def __call__(self, request: ServerRequest) -> None:
-        """Serve one request."""
         path = resolve_path(request.path)
         protocol = path.protocol or _protocol_of(request)
         request_id = "req_" + self._mint.token(24)

@@ -49,7 +49,6 @@ class _EchoRequest(Struct, frozen=True, kw_only=True):
 
 
 def respond_to(call: UpstreamRequest, protocol: str) -> MockHttpResponse:
-    """Answer a call in a protocol."""
     path = call.url.removeprefix("echo:").partition("?")[0].removeprefix("/v1").rstrip("/")
     mint = replace(derived_mint(b" ".join((protocol.encode(), path.encode(), call.body))), now=lambda: CREATED)
     request_id = "req_" + mint.token(24)

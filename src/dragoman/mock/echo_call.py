@@ -83,7 +83,6 @@ class EchoCall:
             self._going.clear()
 
     def resume(self) -> None:
-        """Go on."""
         self._going.set()
 
     def abort(self, error: Exception) -> None:
@@ -93,7 +92,6 @@ class EchoCall:
         self._stop()
 
     def close(self) -> None:
-        """Say nothing more."""
         # An error that was raised knows the frames it went through, and those know this flight.
         self._error = None
         self._stop()

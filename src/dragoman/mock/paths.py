@@ -80,7 +80,6 @@ _NAMED = (
 
 
 def resolve_path(path: str) -> MockPath:
-    """What a path stands for."""
     rest = path.rstrip("/")
     rest = rest.removeprefix("/v1") if rest == "/v1" or rest.startswith("/v1/") else rest
     fixed = _FIXED.get(rest)

@@ -32,7 +32,6 @@ class Recorder:
         status: int,
         response: JsonValue,
     ) -> None:
-        """Write one line."""
         line: JsonObject = {
             "protocol": protocol,
             "method": method,
@@ -46,7 +45,6 @@ class Recorder:
         self._file.write(encode(line) + b"\n")
 
     def close(self) -> None:
-        """Write no more."""
         self._file.close()
 
 

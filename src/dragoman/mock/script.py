@@ -109,7 +109,6 @@ def script_in(text: str) -> str | None:
 
 
 def parse(script: str) -> list[tuple[ScriptLine, ...]]:
-    """The steps of a script."""
     steps: list[tuple[ScriptLine, ...]] = []
     lines: list[ScriptLine] = []
     for line in _lines(script):

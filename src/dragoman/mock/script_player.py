@@ -137,7 +137,6 @@ class _Player:
         self._missed: list[str] = []
 
     def take(self, line: ScriptLine) -> None:
-        """Play one line."""
         match line.word:
             case "think":
                 self._parts.append(Thinking(text=line.rest))

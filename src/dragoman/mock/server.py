@@ -29,7 +29,6 @@ async def serve(app: MockApp, listener: socket.socket, ready: Callable[[], None]
 
 
 async def serve_until(stop: asyncio.Event, app: MockApp, listener: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until an event is set."""
     server = HttpServer(app, app.refuse, _LIMITS)
     accepting = await asyncio.get_running_loop().create_server(server, sock=listener, backlog=1024)
     try:

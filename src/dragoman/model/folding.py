@@ -42,7 +42,6 @@ class PartFold:
         self._logprobs: JsonList = []
 
     def grow(self, delta: Delta) -> None:
-        """Take one delta."""
         if isinstance(delta, TextDelta):
             self.pieces.append(delta.text)
             if delta.logprobs:
@@ -89,7 +88,6 @@ class Fold:
         self.failure: Failure | None = None
 
     def __call__(self, event: Event) -> None:
-        """Take one event."""
         if isinstance(event, PartGrew):
             self._parts[event.index].grow(event.delta)
         elif isinstance(event, PartStarted):
@@ -106,7 +104,6 @@ class Fold:
             self.failure = event.failure
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take several events."""
         for event in events:
             if type(event) is PartGrew and type(delta := event.delta) is TextDelta and not delta.logprobs:
                 # Nearly all of them, and whoever is told waits for it.

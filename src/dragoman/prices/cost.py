@@ -95,7 +95,6 @@ def estimate(
 
 
 def price(facts: ModelFacts | None, tokens: TokenClasses, tier: str) -> Cost:
-    """What classes of tokens cost."""
     if facts is None or facts.standard is None:
         return _unpriced(facts, tier, "model")
     tiered = tiered_rates_of(facts, tier)

@@ -136,18 +136,15 @@ def read_table(data: bytes) -> PriceBookTable:
 
 
 def read_provider_prices(raw: Raw) -> ProviderPrices:
-    """The models of a provider."""
     return msgspec.json.decode(raw, type=ProviderPrices)
 
 
 def read_facts(raw: Raw) -> ModelPricing:
-    """What is known of a model."""
     return msgspec.json.decode(raw, type=ModelPricing)
 
 
 @cache
 def own_table() -> PriceBookTable:
-    """The table of this package."""
     return read_table(files("dragoman.prices").joinpath("table.json").read_bytes())
 
 
@@ -187,7 +184,6 @@ def _parts(when: DateRange) -> Iterator[tuple[int, int]]:
 
 
 def rules_of(rules: tuple[MatchRule, ...]) -> Iterator[str]:
-    """Every single rule."""
     for rule in rules:
         if isinstance(rule, str):
             yield rule

@@ -170,7 +170,6 @@ def replaced(headers: HeaderList, others: HeaderList) -> HeaderList:
 
 
 def credential(provider: Provider, scheme: str, key: str | None) -> HeaderList:
-    """The header that shows the key."""
     if scheme == "none" or not key:
         return []
     name, before = _SCHEMES[scheme]

@@ -18,7 +18,6 @@ TRANSPORTS: Mapping[str, Transport] = {
 
 
 def transport_of(name: str) -> Transport:
-    """The transport of this name."""
     transport = TRANSPORTS.get(name)
     if transport is None:
         raise ConfigError(

@@ -98,7 +98,6 @@ class IngestThread:
         self._on_ingested = on_ingested
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self, within: float) -> bool:

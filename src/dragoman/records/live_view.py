@@ -207,7 +207,6 @@ class LiveView:
         self._by_model = by_model
 
     def look(self, tables: RecordTables, now: int) -> LiveSnapshot:
-        """What goes on now."""
         opened = self._opened.look()
         rows = self._minute.look(tables, now)
         places = places_of(tables, opened)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import CallEntry, CandidateEntry, JournalEntry, LossEntry
+from dragoman.records.journal_entry import CandidateEntry, JournalEntry
 
 if TYPE_CHECKING:
     from dragoman.records.rows import RecordDetails
@@ -81,18 +81,10 @@ def with_current_names(stored: _Stored) -> _Stored:
 def _renamed(stored: _Stored) -> _Stored:
     return replace(
         stored,
-        calls=tuple([_call(call) for call in stored.calls]),
-        losses=tuple([_loss(loss) for loss in stored.losses]),
+        calls=tuple([replace(call, kind=OUTCOMES.get(call.kind, call.kind)) for call in stored.calls]),
+        losses=tuple([replace(loss, feature=FEATURES.get(loss.feature, loss.feature)) for loss in stored.losses]),
         candidates=tuple([_candidate(candidate) for candidate in stored.candidates]),
     )
-
-
-def _call(call: CallEntry) -> CallEntry:
-    return replace(call, kind=OUTCOMES.get(call.kind, call.kind))
-
-
-def _loss(loss: LossEntry) -> LossEntry:
-    return replace(loss, feature=FEATURES.get(loss.feature, loss.feature))
 
 
 def _candidate(candidate: CandidateEntry) -> CandidateEntry:

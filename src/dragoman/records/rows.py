@@ -185,7 +185,6 @@ class Batch:
         self._by_thread: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
 
     def add(self, entry: JournalEntry, assigned: AssignedThread) -> None:
-        """Take one more."""
         cost, unpriced = _cost(entry), +is_unpriced(entry)
         thread = assigned.thread
         self.rows.append(_row(entry, assigned.session, thread, cost, unpriced))

@@ -101,7 +101,6 @@ class ThreadAssigner:
             self._absent_digests.update(digests.difference(self._tables.stored_digests(digests)))
 
     def assign_thread(self, entry: JournalEntry) -> AssignedThread:
-        """Where an exchange belongs."""
         facts = entry.facts
         if len(self._heads) > _MAX_HEADS:
             self.finish()
@@ -418,7 +417,6 @@ class ThreadAssigner:
                 self._changed_threads[thread.id] = thread
 
     def _is_below(self, thread: StoredThread, other: StoredThread) -> bool:
-        """Whether a thread is below another one."""
         at: StoredThread | None = thread
         for _ in range(_DEEPEST):
             if at is None or not at.parent:

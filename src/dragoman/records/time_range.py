@@ -43,7 +43,6 @@ class Zone(Struct, frozen=True, kw_only=True):
         return int(shown.replace(tzinfo=self.rules, fold=0).timestamp())
 
     def begin(self, day: date) -> int:
-        """When a day begins."""
         return self.moment(datetime(day.year, day.month, day.day))
 
 
@@ -58,7 +57,6 @@ class Period(Struct, frozen=True, kw_only=True):
 
     @property
     def start(self) -> int:
-        """The first quarter."""
         return self.since // BUCKET_SECONDS
 
     @property
@@ -107,7 +105,7 @@ def zone_of(name: str) -> Zone:
 def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int | None = None) -> Period:
     """What is meant by two texts; "" is now, and `all` from the `first` moment that is known."""
     begins = _since(since, zone, now, first)
-    ends = _until(until, zone, now) if until else now
+    ends = _read("--until", until, zone, now, end=True) if until else now
     if begins > ends or (until and begins == ends):
         shown = [zone.local(moment).isoformat(" ", "minutes") for moment in (begins, ends)]
         raise UsageError(f"since {shown[0]} is not before until {shown[1]}")
@@ -125,11 +123,6 @@ def _since(text: str, zone: Zone, now: int, first: int | None) -> int:
     if text == ALL:
         return min(now, now if first is None else first)
     return _read("--since", text, zone, now, end=False)
-
-
-def _until(text: str, zone: Zone, now: int) -> int:
-    """A day means up to its end."""
-    return _read("--until", text, zone, now, end=True)
 
 
 def _read(option: str, text: str, zone: Zone, now: int, *, end: bool) -> int:

@@ -165,7 +165,7 @@ def _add_message(
             text = part.text  # type: ignore[union-attr]  # `sort` is its type; isinstance would cost as much again
             if not text or (blank_is_empty and text.isspace()):
                 if text:
-                    if numbered_parts is None and _has_blank(message.parts):
+                    if numbered_parts is None and len(message.parts) > 1 and any(map(is_blank, message.parts)):
                         # Rare enough to begin again, so that nobody else has to be asked.
                         del parts[before:], places[before:]
                         _add_message(turn, index, message, ledger, blank_is_empty, with_blanks(message.parts))
@@ -176,10 +176,6 @@ def _add_message(
             turn.pairs = True
         parts.append(part)
         places.append(("messages", index, "parts", number))
-
-
-def _has_blank(parts: tuple[Part, ...]) -> bool:
-    return len(parts) > 1 and any(map(is_blank, parts))
 
 
 def _is_same_turn(sealed: tuple[Part, ...], echoed: tuple[Part, ...]) -> bool:

@@ -49,7 +49,6 @@ class Inner(Struct, frozen=True, kw_only=True):
     within: bool = False
 
     def joined(self, outer: str, inner: str) -> str:
-        """The message of both."""
         if not inner or inner in outer or self.within:
             return outer
         if self.instead or not outer:

@@ -128,7 +128,6 @@ class SchemaBudget:
         self._remaining = _ALLOWANCE
 
     def grant(self, schema: JsonObject) -> None:
-        """Allow for one more schema."""
         self._remaining += _MULTIPLE * _weight(schema)
 
     def spend(self, cost: int) -> None:

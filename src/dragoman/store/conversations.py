@@ -41,7 +41,6 @@ class Conversations:
         self._expiry = expiry
 
     def create(self, owner: bytes, conversation_id: str, metadata: bytes, items: Sequence[Item]) -> Conversation:
-        """Begin a conversation."""
         created = self._now()
         with Transaction(self._db):
             self._db.execute(
@@ -66,7 +65,6 @@ class Conversations:
         return cursor.fetchone() is not None
 
     def change(self, owner: bytes, conversation_id: str, metadata: bytes) -> None:
-        """Give a conversation other metadata."""
         with Transaction(self._db):
             self._db.execute(
                 "UPDATE conversations SET metadata = ?, expires = ? WHERE id = ? AND owner = ?",

@@ -32,7 +32,6 @@ class Cooldowns:
                 self._remove("SELECT subject FROM rests ORDER BY expires LIMIT ?", excess)
 
     def end(self, subject: str) -> None:
-        """Forget a rest."""
         with Transaction(self._db):
             self._db.execute("DELETE FROM rests WHERE subject = ?", (subject,))
 

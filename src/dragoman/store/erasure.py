@@ -45,7 +45,6 @@ class Erasure:
         return bool(self._all("SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", key))
 
     def sessions_of(self, key: str) -> list[NamedSession]:
-        """The sessions of a key."""
         return [NamedSession(*row) for row in self._all("SELECT id, key, name FROM sessions WHERE key = ?", key)]
 
     def sessions_named(self, name: str, key: str | None) -> list[NamedSession]:
@@ -59,7 +58,6 @@ class Erasure:
         return self._amount(rows, "SELECT id FROM sessions WHERE key = ?", key)
 
     def amount_of_session(self, session: int) -> ErasureCount:
-        """How much there is of a session."""
         rows = self._all("SELECT count(*) FROM records WHERE session = ?", session)[0][0]
         return self._amount(rows, "SELECT id FROM sessions WHERE id = ?", session)
 

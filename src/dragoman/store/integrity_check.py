@@ -76,7 +76,6 @@ class IntegrityCheck:
         self._db = db
 
     def version(self) -> int:
-        """The version of its tables."""
         return int(self._all("PRAGMA user_version")[0][0])
 
     def problems(self) -> list[str]:
@@ -88,7 +87,6 @@ class IntegrityCheck:
         return {table: int(self._all(f"SELECT count(*) FROM {table}")[0][0]) for table in TABLES}
 
     def offsets(self) -> list[JournalOffset]:
-        """How far journals were read."""
         return [JournalOffset(*row) for row in self._all("SELECT name, applied, damaged FROM journals ORDER BY name")]
 
     def agreement(self) -> Agreement:

@@ -25,7 +25,6 @@ class RecentTurnOwners:
         self._last_hours: mmap.mmap | bytearray = bytearray(_GROUPS) if path is None else _shared(path)
 
     def record(self, owner: bytes, now: int) -> None:
-        """Somebody keeps a turn."""
         self._last_hours[_group(owner)] = 1 + now // _HOUR % _HOURS
 
     def may_have(self, owner: bytes, now: int) -> bool:

@@ -69,7 +69,6 @@ class Records:
         return len(rows)
 
     def count(self) -> int:
-        """How many there are."""
         return int(self._db.execute("SELECT count(*) FROM records").fetchone()[0])
 
     def remove_before(self, time: int, most: int) -> int:

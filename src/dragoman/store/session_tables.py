@@ -90,11 +90,9 @@ class SessionTables:
         self._looked_until = ""
 
     def session(self, key: str, name: str) -> SessionRow | None:
-        """The session that a key calls so."""
         return self._session("key = ? AND name = ?", (key, name))
 
     def session_of(self, number: int) -> SessionRow | None:
-        """A session by its number."""
         return self._session("id = ?", (number,))
 
     def _session(self, which: str, values: Sequence[object]) -> SessionRow | None:
@@ -106,7 +104,6 @@ class SessionTables:
         return self._thread("session = ? AND name = ? ORDER BY id LIMIT 1", (session, name))
 
     def thread_of(self, number: int) -> StoredThread | None:
-        """A thread by its number."""
         return self._thread("id = ?", (number,))
 
     def _thread(self, which: str, values: Sequence[object]) -> StoredThread | None:

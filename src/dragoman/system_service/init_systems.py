@@ -94,7 +94,6 @@ def check_manager(manager: Manager, environ: Mapping[str, str]) -> None:
 
 
 def state_of(manager: Manager, environ: Mapping[str, str]) -> ServiceState:
-    """How the service is doing."""
     status, output, _ = _run(manager, manager.state, environ, _QUESTION_SECONDS)
     return manager.read(status, output)
 

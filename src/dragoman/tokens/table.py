@@ -83,5 +83,4 @@ def _by_key(groups: Mapping[int, list[str]]) -> dict[str, int]:
 
 @cache
 def fitted_table() -> TokenTable:
-    """The table of this package."""
     return read_table(files("dragoman.tokens").joinpath("table.json").read_bytes())

@@ -31,7 +31,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look, and tell."""
     # Here, so that the other commands start without all this.
     from dragoman.cli.doctor.clients import clients
     from dragoman.cli.doctor.configuration import configuration, machine

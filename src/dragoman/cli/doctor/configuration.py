@@ -67,7 +67,6 @@ _LEAST = (3, 11)
 
 
 def machine() -> Section:
-    """What runs here."""
     facts = (
         ("dragoman", f"{dragoman.__version__}, in {Path(dragoman.__file__).parent}"),
         ("python", f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"),

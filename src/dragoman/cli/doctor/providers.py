@@ -24,7 +24,6 @@ _NO_KEY = frozenset({401, 403})
 
 
 def probe_providers(settings: Settings, timeout: float = TIMEOUT) -> list[ProbeResponse]:
-    """What every provider answers."""
     # The gateway is needed for this alone.
     from dragoman.gateway.provider_probe import probe_all
 

@@ -55,7 +55,6 @@ class Section(Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> int:
-        """How many things are wrong."""
         return sum(finding.wrong for finding in self.findings)
 
 
@@ -66,7 +65,6 @@ class ReportRedactor(Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
 
     def redact(self, text: str) -> str:
-        """The text without them."""
         for secret in self.secrets:
             text = text.replace(secret, "[secret]")
         if len(self.home) > 1:
@@ -132,7 +130,6 @@ def _sum(sections: Sequence[Section], screen: OutputScreen) -> str:
 
 
 def as_json(sections: Sequence[Section], redactor: ReportRedactor) -> JsonObject:
-    """The report, machine-readable."""
     return {
         "wrong": sum(section.wrong for section in sections),
         "sections": [

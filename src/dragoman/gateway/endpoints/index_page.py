@@ -95,7 +95,6 @@ def _quality_of(qualities: dict[str, float], kind: str) -> float:
 
 
 def page(runtime: Runtime, request: ServerRequest, *, ready: bool) -> str:
-    """The page."""
     is_open, shows_providers = runtime.guard.open, _may_know(runtime, request)
     state = "It is ready." if ready else "It is stopping: nobody new should be sent here."
     if not is_open:

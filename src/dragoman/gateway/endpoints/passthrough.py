@@ -143,7 +143,6 @@ async def forward(
 def order_for(
     request: ServerRequest, api_path: ApiPath, owner: bytes, kind: bytes, body: bytes, target: Target, key: str | None
 ) -> Order:
-    """The request as a target gets it."""
     passed = header_forwarding.relayed(request.headers, target, owner)
     if body and kind:
         passed.append((b"content-type", kind))
@@ -349,7 +348,6 @@ def _is_json(body: bytes, kind: bytes) -> bool:
 
 
 def _form_model(body: bytes, field: JsonSpan) -> str:
-    """The model that a form names."""
     value = body[field.start : min(field.end, field.start + _MAX_NAME_BYTES + 1)]
     try:
         name = value.decode()

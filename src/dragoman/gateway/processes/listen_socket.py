@@ -41,7 +41,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def listen(listener: socket.socket) -> None:
-    """Let connections come in."""
     try:
         listener.listen(BACKLOG)
     except OSError as error:

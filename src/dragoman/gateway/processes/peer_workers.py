@@ -52,12 +52,10 @@ class PeerWorkers:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def listen(self) -> None:
-        """Be there for the others."""
         self._server = await asyncio.start_server(self._serve, HOST, 0)
         self._page.set_port(self._number, self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Be gone."""
         self._page.set_port(self._number, 0)
         self.channel.close()
         if self._server is not None:
@@ -72,7 +70,6 @@ class PeerWorkers:
         return await self._gather(_COUNTERS, _DECODER)
 
     async def launch_counts(self, key: str, name: str) -> list[WorkerLaunchCount]:
-        """What the others counted of a launch."""
         named = _ENCODER.encode((key, name))
         return await self._gather(_LAUNCH + len(named).to_bytes(_LENGTH_BYTES) + named, _LAUNCH_DECODER)
 

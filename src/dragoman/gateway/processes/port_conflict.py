@@ -33,7 +33,6 @@ class Holder(Struct, frozen=True):
 
 
 def holder_of(host: str, port: int, tables: Sequence[Path] = TABLES, processes: Path = PROCESSES) -> Holder:
-    """Who has a port of this machine."""
     address = address_to_call(host, port)
     greeting = greeting_of(address, _TIMEOUT)
     pids = processes_of(port, tables, processes)

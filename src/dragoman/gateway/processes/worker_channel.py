@@ -116,7 +116,6 @@ class WorkerChannel:
                 continue
 
     def close(self) -> None:
-        """Tell nothing more."""
         self._closed = True
         if self._due is not None:
             self._due.cancel()

@@ -73,7 +73,6 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The response's id."""
         return str(self.begun["id"])
 
 
@@ -334,7 +333,6 @@ class _Pieces:
 
     @property
     def has_data(self) -> bool:
-        """Whether there is anything."""
         return bool(self._number or self._under_way or self._held)
 
     @property
@@ -394,7 +392,6 @@ def _failure(client: DetachedClient, *, stopping: bool) -> Failure:
 
 
 def stored_response_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> StoredResponse:
-    """A background response as it is kept."""
     return StoredResponse(
         id=running.id,
         status=status_of(taken.response),

@@ -71,14 +71,12 @@ class Leases:
         return release
 
     def release(self, conversation: str, holder: str) -> None:
-        """Let others have it."""
         assert self._store is not None
         if self._held.get(conversation) == holder:
             del self._held[conversation]
         self._store.post(partial(_release, conversation=conversation, holder=holder))
 
     def close(self) -> None:
-        """Let go of everything."""
         for conversation, holder in [*self._held.items()]:
             self.release(conversation, holder)
         if self._timer is not None:
@@ -90,7 +88,6 @@ class Leases:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._renew)
 
     def _renew(self) -> None:
-        """Have everything for longer."""
         assert self._store is not None
         self._timer = None
         if self._held:

@@ -105,7 +105,7 @@ async def _serve(
         case "DELETE", []:
             await change(store, runtime.log, lambda tables: tables.responses.delete(owner, response_id))
             state.background.cancel(response_id)
-            send_object(runtime, request, builder, {"id": response_id, "object": "response", "deleted": True})
+            send(runtime, request, builder, encode({"id": response_id, "object": "response", "deleted": True}))
         case "POST", ["cancel"]:
             if not stored.background:
                 raise ClientError(
@@ -171,11 +171,6 @@ async def _exists(store: Store | None, response_id: str) -> bool:
     if store is None:
         return False
     return await store.read(lambda tables: tables.responses.exists(response_id))
-
-
-def send_object(runtime: Runtime, request: ServerRequest, builder: RecordBuilder, body: JsonObject) -> None:
-    """Send an object that is kept here."""
-    send(runtime, request, builder, encode(body))
 
 
 def send(runtime: Runtime, request: ServerRequest, builder: RecordBuilder, body: bytes) -> None:
@@ -257,7 +252,7 @@ async def _follow(
         for piece, data in pieces:
             number = piece
             last.number = max([last.number, *map(int, _numbers_of(data))])
-            last.over = last.over or _is_end(data)
+            last.over = last.over or any(b"event: %b\n" % kind.encode() in data for kind in LAST)
             frames = data if after < 0 else _frames_after(data, after)
             if last.over:
                 builder.finalize()
@@ -307,10 +302,6 @@ async def _reads_on(client: Client, seconds: float) -> bool:
     finally:
         client.on_resume = None
     return True
-
-
-def _is_end(data: bytes) -> bool:
-    return any(b"event: %b\n" % kind.encode() in data for kind in LAST)
 
 
 def _ending(stored: StoredResponse | None, number: int) -> bytes:

@@ -101,7 +101,6 @@ class ResponseWriter:
 
     @property
     def provider(self) -> str:
-        """Who answers."""
         return self._task.provider
 
     def named(self, out: bytes) -> bytes:
@@ -328,7 +327,6 @@ def output_items_in(response: JsonObject) -> tuple[Item, ...]:
 
 
 def size_of(items: Sequence[Item]) -> int:
-    """How many bytes items are."""
     return sum(len(item.body) for item in items)
 
 
@@ -338,7 +336,6 @@ def is_part_of_conversation(response: JsonObject) -> bool:
 
 
 def status_of(response: JsonObject) -> str:
-    """Where a response stands."""
     status = response.get("status")
     return status if isinstance(status, str) else "completed"
 

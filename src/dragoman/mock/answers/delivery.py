@@ -56,12 +56,10 @@ def deliver(response: Response, request: Request, mint: Mint, *, pace: float, en
 
 
 def at_once(body: bytes, wait: float = 0.0) -> Delivery:
-    """A body in one piece."""
     return Delivery(pieces=((0.0, body),), body=body, wait=wait)
 
 
 def written(response: Response, request: Request, mint: Mint) -> bytes:
-    """The whole answer."""
     return encode(codec_of(request.origin).encode_response(response, translation_context(request), mint, Ledger()))
 
 

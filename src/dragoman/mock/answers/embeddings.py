@@ -28,7 +28,7 @@ def embed(body: JsonObject) -> JsonObject:
     data: JsonList = []
     for index, one in enumerate(inputs):
         vector = _vector(encode(one), size)
-        embedding: JsonValue = _packed(vector) if packed else [*vector]
+        embedding: JsonValue = b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode() if packed else [*vector]
         data.append({"object": "embedding", "index": index, "embedding": embedding})
     used = sum(count(one) if isinstance(one, str) else len(one) for one in inputs)
     return {
@@ -65,7 +65,3 @@ def _vector(seed: bytes, size: int) -> list[float]:
         numbers += [value / 0x7FFF_FFFF for value in struct.unpack("<8i", state)]
     length = math.sqrt(math.fsum(number * number for number in numbers[:size])) or 1.0
     return list(struct.unpack(f"<{size}f", struct.pack(f"<{size}f", *(number / length for number in numbers[:size]))))
-
-
-def _packed(vector: list[float]) -> str:
-    return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

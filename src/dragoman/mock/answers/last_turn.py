@@ -44,7 +44,6 @@ class LastTurn(Struct, frozen=True, kw_only=True):
 
 
 def read_last_turn(request: Request, thoughts: int = 0) -> LastTurn:
-    """Read a request."""
     turn = _last_turn(request.messages)
     names = _call_names(request.messages)
     parts = [part for message in turn for part in message.parts]

@@ -23,7 +23,6 @@ def listed(models: Mapping[str, str], protocol: str) -> JsonObject:
 
 
 def one_listed(name: str, words: str, protocol: str) -> JsonObject:
-    """One model."""
     if protocol == MESSAGES:
         return {
             "type": "model",

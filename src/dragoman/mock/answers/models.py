@@ -145,7 +145,6 @@ def fill_in(turn: LastTurn) -> ModelOutput:
 
 
 def refuse(turn: LastTurn) -> ModelOutput:
-    """Words of refusal."""
     del turn
     return (Refusal(text=_REFUSAL),)
 

@@ -53,7 +53,6 @@ class _Sampler:
         self._written = 0
 
     def value(self, schema: JsonValue, depth: int) -> JsonValue:
-        """A value for one schema."""
         self._written += 1
         if not isinstance(schema, dict) or self._written > _TOO_MANY or depth > _TOO_DEEP:
             return self._text if schema is True else None

@@ -35,7 +35,6 @@ def _digest(text: str) -> bytes:
 
 
 def signature(text: str) -> str:
-    """The signature of a thought."""
     return _SIGNED + b64encode(_digest(text) + _digest(text[::-1])).decode()
 
 

@@ -22,7 +22,6 @@ def name_of(given: JsonValue) -> str:
 
 
 def created(body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject:
-    """A new conversation."""
     items = [named(item, mint) for item in objects(body.get("items"))]
     metadata = body.get("metadata")
     conversation = MockConversation(

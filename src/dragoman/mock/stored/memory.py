@@ -63,7 +63,6 @@ class MockStore:
         return True
 
     def issued_in(self, protocol: str) -> Issued:
-        """What was said in a protocol."""
         return self.issued.setdefault(protocol, Issued())
 
     def thread(self, name: str) -> Thread | None:
@@ -71,28 +70,23 @@ class MockStore:
         return self._threads.get(name)
 
     def hold(self, name: str, thread: Thread) -> None:
-        """Keep a conversation."""
         self._threads[name] = thread
         self._size += thread.size
         while len(self._threads) > 1 and (len(self._threads) > _MAX_STORED or self._size > _MAX_STORED_BYTES):
             self._size -= self._threads.pop(next(iter(self._threads))).size
 
     def conversation(self, name: str) -> MockConversation | None:
-        """A conversation by its id."""
         return self._conversations.get(name)
 
     def converse(self, conversation: MockConversation) -> None:
-        """Keep a conversation."""
         self._conversations[conversation.id] = conversation
         if len(self._conversations) > _MAX_STORED:
             self.end(next(iter(self._conversations)))
 
     def end(self, name: str) -> None:
-        """Forget a conversation."""
         self._conversations.pop(name, None)
 
     def stored(self, name: str) -> MockResponse | None:
-        """A response by its id."""
         return self._stored.get(name)
 
     def item(self, name: str) -> JsonObject | None:
@@ -100,7 +94,6 @@ class MockStore:
         return self._items.get(name)
 
     def store(self, name: str, stored: MockResponse) -> None:
-        """Keep a response."""
         self._stored[name] = stored
         self._size += stored.size
         self._items.update((str(item["id"]), item) for item in _items_of(stored) if "id" in item)

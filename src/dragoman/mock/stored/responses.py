@@ -66,7 +66,6 @@ def remember(full_request: JsonObject, response: JsonObject, memory: MockStore, 
 
 
 def retrieved(name: str, memory: MockStore) -> JsonObject | Failure:
-    """A stored response."""
     stored = memory.stored(name)
     if stored is None:
         return missing("Response", name, 404)
@@ -75,7 +74,6 @@ def retrieved(name: str, memory: MockStore) -> JsonObject | Failure:
 
 
 def deleted(name: str, memory: MockStore) -> JsonObject | Failure:
-    """A stored response, gone."""
     if not memory.forget(name):
         return missing("Response", name, 404)
     return {"id": name, "object": "response", "deleted": True}

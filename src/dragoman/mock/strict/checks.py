@@ -43,5 +43,4 @@ def refusal(protocol: str, body: JsonObject, headers: Mapping[str, str], issued:
 
 
 def record_response(protocol: str, response: JsonObject, issued: Issued) -> None:
-    """Remember what was answered."""
     _RECORDERS[protocol](issued, response)

@@ -61,7 +61,6 @@ MODELS: tuple[tuple[str, ThinkingRules], ...] = (
 
 
 def model_named(name: str) -> ThinkingRules:
-    """What a model takes, by its name."""
     lowered = name.lower()
     return next((model for pattern, model in MODELS if fnmatchcase(lowered, pattern)), _FOREIGN)
 

@@ -114,7 +114,8 @@ def _adaptive(body: bytes, thinking: list[Member], settings: JsonObject, capabil
     budget = settings.get("budget_tokens")
     if capabilities.efforts == () or not isinstance(budget, int):
         return body
-    effort = encode(nearest(_least_low(effort_for(budget)), capabilities.efforts))
+    wanted = effort_for(budget)
+    effort = encode(nearest("low" if wanted == "minimal" else wanted, capabilities.efforts))
     configs = named(object_members(body), "output_config")
     if not configs:
         return with_member(body, "output_config", b'{"effort":' + effort + b"}")
@@ -122,10 +123,6 @@ def _adaptive(body: bytes, thinking: list[Member], settings: JsonObject, capabil
     if not isinstance(config, dict) or config.get("effort") is not None:
         return body
     return with_member(body, "effort", effort, configs[-1].value_end)
-
-
-def _least_low(effort: str) -> str:
-    return "low" if effort == "minimal" else effort
 
 
 def _without_clearing(body: bytes, ledger: Ledger) -> bytes:

@@ -62,7 +62,6 @@ def decode_content(owner: Fields, key: str) -> tuple[Part, ...]:
 
 
 def decode_blocks(blocks: JsonList, path: Path) -> tuple[Part, ...]:
-    """A list of blocks."""
     parts: list[Part] = []
     for index, block in enumerate(blocks):
         part = plain_block(block)

@@ -33,7 +33,6 @@ class Depth(Struct, frozen=True, kw_only=True):
 
     @property
     def thinks(self) -> bool:
-        """Whether thinking is asked for."""
         return self.mode in ("enabled", "adaptive")
 
 

@@ -332,7 +332,6 @@ def _encode_turn_part(part: Part) -> JsonObject:
 
 
 def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
-    """The parts of a sealed turn."""
     parts: list[Part] = []
     for block in blocks:
         part = _decode_turn_block(block)

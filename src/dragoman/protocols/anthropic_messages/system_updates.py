@@ -25,7 +25,7 @@ def decode_steering(message: Fields, parts: tuple[Part, ...]) -> tuple[Part, ...
     """System messages may change tools and effort from here on; what they change stays in place."""
     steering: list[Part] = []
     for number, part in enumerate(parts):
-        if isinstance(part, Foreign) and _is_tool_change(part, _place(message, number)):
+        if isinstance(part, Foreign) and _is_tool_change(part, ((message.path, "content"), number)):
             part = Foreign(origin=NAME, kind=part.kind, body=part.body, applied="applied to the tools of the request")
         steering.append(part)
     settings = message.optional_fields("output_config")
@@ -36,10 +36,6 @@ def decode_steering(message: Fields, parts: tuple[Part, ...]) -> tuple[Part, ...
             Foreign(origin=NAME, kind=SETTINGS, body=settings.value, applied=applied, superseded=effort is not None)
         )
     return tuple(steering)
-
-
-def _place(message: Fields, number: int) -> Path:
-    return ((message.path, "content"), number)
 
 
 def _is_tool_change(part: Foreign, path: Path) -> bool:
@@ -74,7 +70,7 @@ def _apply_tool_change(block: Fields, added: dict[str, ToolSpec], removed: dict[
     tool = block.fields("tool")
     if tool.text("type") == "tool_definition":
         for spec in decode_tool(tool.fields("definition"), described=len(added) <= MAX_DESCRIBED):
-            name = _tool_name(spec)
+            name = spec.name if isinstance(spec, FunctionTool) else None
             added[name or f"#{len(added)}"] = spec
             removed.pop(name or "", None)
         return
@@ -84,10 +80,6 @@ def _apply_tool_change(block: Fields, added: dict[str, ToolSpec], removed: dict[
             removed.setdefault(name)
     else:
         removed.pop(name, None)
-
-
-def _tool_name(tool: ToolSpec) -> str | None:
-    return tool.name if isinstance(tool, FunctionTool) else None
 
 
 def with_last_effort(messages: list[Message]) -> tuple[Message, ...]:

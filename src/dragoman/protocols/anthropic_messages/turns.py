@@ -64,7 +64,6 @@ class MessageList:
 
 
 def encode_conversation(request: Request, writing: RequestEncodeContext) -> MessageList:
-    """Instructions and messages of a request."""
     _drop_extras(request.messages, writing)
     turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=partial(_restored, writing.target))
     conversation = MessageList()

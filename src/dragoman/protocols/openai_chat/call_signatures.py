@@ -74,7 +74,6 @@ def _signed(value: JsonValue) -> bool:
 
 
 def without_signature(call: JsonObject, signature: JsonObject) -> JsonObject:
-    """A call without what proves it."""
     rest: JsonObject = {key: value for key, value in call.items() if key not in signature or key == "function"}
     inner, nested = call.get("function"), signature.get("function")
     if isinstance(inner, dict) and isinstance(nested, dict):

@@ -116,7 +116,6 @@ class MessageDecoder:
         return Message(role=_ASSISTANT, parts=tuple(parts))
 
     def decode(self, message: Fields, position: int) -> Message:
-        """One message."""
         role = message.text("role")
         if role == "assistant":
             return self._assistant(message, position)
@@ -316,7 +315,6 @@ def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
 
 
 def encode_native_call(part: ToolCall) -> JsonObject:
-    """A call as it was said."""
     if part.form is InputForm.TEXT and part.extras is not None and "function" in part.extras.fields:
         replayed = write_call(part.call_id, part.name, wrap_input(part.arguments), InputForm.JSON)
         return merge_extras(replayed, part.extras)
@@ -324,7 +322,6 @@ def encode_native_call(part: ToolCall) -> JsonObject:
 
 
 def write_call(call_id: str, name: str, arguments: str, form: InputForm) -> JsonObject:
-    """An entry of `tool_calls`."""
     if form is InputForm.TEXT:
         return {"id": call_id, "type": "custom", "custom": {"name": name, "input": arguments}}
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

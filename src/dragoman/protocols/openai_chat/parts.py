@@ -66,15 +66,11 @@ def decode_content(owner: Fields, key: str = "content") -> tuple[Part, ...]:
 
 def decode_part(part: Fields) -> Part:
     """One content part; types this protocol does not define are kept whole."""
-    kind = part.kind() or _guessed_type(part.value)
+    kind = part.kind() or next((kind for kind in _DECODERS if kind in part.value), "unknown")
     decode = _DECODERS.get(kind)
     if decode is None:
         return Foreign(origin=NAME, kind=kind, body=part.value)
     return decode(part)
-
-
-def _guessed_type(value: JsonObject) -> str:
-    return next((kind for kind in _DECODERS if kind in value), "unknown")
 
 
 def decode_cache(owner: Fields) -> CacheBreakpoint | None:
@@ -207,7 +203,6 @@ def merge_extras(written: JsonObject, extras: Extras | None) -> JsonObject:
 
 
 def encode_native_part(part: Part) -> JsonObject:
-    """One content part as it was said."""
     written: JsonObject
     match part:
         case Text():

@@ -20,7 +20,6 @@ class ReasoningDetails:
         self._texts: dict[tuple[int, str], list[str]] = {}
 
     def add(self, entry: JsonObject) -> None:
-        """Take the next entry."""
         number = self._completed(entry)
         if number is None:
             self._entries.append({key: value for key, value in entry.items() if value is not None})

@@ -127,7 +127,6 @@ class _Echo:
         self._items: dict[str, list[JsonObject]] = {}
 
     def take(self, entry: JsonObject) -> None:
-        """Sort one entry."""
         data, signature, form = entry.get("data"), entry.get("signature"), entry.get("format")
         token = data if isinstance(data, str) else signature if isinstance(signature, str) else ""
         sealed = from_envelope(token)

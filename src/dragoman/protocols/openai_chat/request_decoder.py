@@ -53,7 +53,6 @@ _PLAIN = frozenset(
 
 
 def decode_request(body: JsonObject) -> Request:
-    """A request of this protocol."""
     fields = Fields(body)
     tools = _decode_tools(fields)
     messages = MessageDecoder(tools).decode_all(fields)

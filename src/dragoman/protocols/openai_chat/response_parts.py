@@ -138,7 +138,6 @@ class ResponseText:
         self.annotations: JsonList = []
 
     def add(self, part: Text, index: int, ledger: Ledger) -> None:
-        """Add a text part."""
         if part.text:
             if self._paragraphs.separates(part.id):
                 self._pieces.append("\n\n")

@@ -114,7 +114,6 @@ def _decode_custom(tool: Fields) -> TextTool:
 
 
 def decode_legacy_function(function: Fields) -> FunctionTool:
-    """One entry of `functions`."""
     return FunctionTool(
         name=function.name("name"),
         description=function.optional_text("description"),
@@ -145,7 +144,6 @@ MODE_NAMES = {mode: word for word, mode in _MODES.items()}
 
 
 def decode_choice(request: Fields) -> ToolChoice | None:
-    """`tool_choice` in any of its shapes."""
     value = request.raw("tool_choice")
     if value is None:
         return None

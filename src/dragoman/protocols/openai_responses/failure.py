@@ -75,7 +75,6 @@ _STREAM_CODES = {FailureKind.RATE_LIMITED: "rate_limit_exceeded", FailureKind.CO
 
 
 def response_error(failure: Failure) -> JsonObject:
-    """The error of a response that failed."""
     _, error = openai_error(failure)
     return {"code": _STREAM_CODES.get(failure.kind, "server_error"), "message": error["message"]}
 

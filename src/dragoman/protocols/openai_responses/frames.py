@@ -28,7 +28,6 @@ class FrameWriter:
         self._after = b""
 
     def frame(self, kind: str, members: JsonObject) -> bytes:
-        """One frame."""
         number = self.sequence
         self.sequence = number + 1
         return frame(encode({"type": kind, **members, "sequence_number": number}), kind)
@@ -48,11 +47,9 @@ class FrameWriter:
         return b"%b%b%b%d}\n\n" % (self._before, _quoted(text), self._after, number)
 
     def part_text(self) -> str:
-        """All text of the open part."""
         return "".join(self.pieces)
 
     def item_added(self, item: JsonObject) -> bytes:
-        """The announcement of an item."""
         return self.frame(ITEM_ADDED, {"output_index": len(self.items), "item": item})
 
     def item_done(self, item: JsonObject) -> bytes:

@@ -74,7 +74,6 @@ class InputReader:
         self._hosted_shells: set[str] = set()
 
     def messages(self, items: JsonList, path: Path) -> tuple[Message, ...]:
-        """The messages that the items are."""
         decoded: list[Message] = []
         for position, item in enumerate(items):
             if type(item) is not dict:
@@ -94,7 +93,6 @@ class InputReader:
                 self.demands.append(Demand(feature=Feature.COMPACTION, member="input", note=note))
 
     def read(self, item: Fields) -> Message:
-        """The message that one item is."""
         kind = item.optional_text("type")
         if kind is None:
             kind = MESSAGE if "role" in item.value or "id" not in item.value else "item_reference"

@@ -91,7 +91,6 @@ class OpenCall(OpenItem):
             self._open(body)
 
     def finish(self, body: JsonObject | None) -> None:
-        """End the call."""
         if self._call is None:
             if body is None or not body.get("name"):
                 body = {**self.announced, **(body or {}), "name": self._name}

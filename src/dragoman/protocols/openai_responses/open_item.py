@@ -123,7 +123,6 @@ class OpenPiece:
         return (beyond_all((self,), whole) or "") if self.pieces else whole
 
     def add(self, text: str) -> None:
-        """Take more text."""
         self.pieces.append(text)
         self.length += len(text)
 

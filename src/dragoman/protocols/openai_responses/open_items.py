@@ -65,7 +65,6 @@ class OpenItems:
         self._open: dict[OpenItem, None] = {}
 
     def __bool__(self) -> bool:
-        """Whether any began."""
         return bool(self._order)
 
     def of_event(self, event: JsonObject, sort: type[OpenItem], kind: str) -> OpenItem | None:

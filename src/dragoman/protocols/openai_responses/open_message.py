@@ -58,21 +58,17 @@ class OpenMessage(OpenItem):
         self.context.out.append(PartGrew(piece.index or 0, text))
 
     def refusal_delta(self, event: JsonObject) -> None:
-        """More words of refusal."""
         delta = event.get("delta")
         if delta and type(delta) is str:
             self._grow(self._open(event.get("content_index"), _REFUSAL), delta)
 
     def text_done(self, event: JsonObject) -> None:
-        """The whole text."""
         self._complete(event, event.get("text"), _TEXT)
 
     def refusal_done(self, event: JsonObject) -> None:
-        """The whole refusal."""
         self._complete(event, event.get("refusal"), _REFUSAL)
 
     def annotation_added(self, event: JsonObject) -> None:
-        """A citation."""
         annotation = event.get("annotation")
         if type(annotation) is not dict:
             return
@@ -85,7 +81,6 @@ class OpenMessage(OpenItem):
             self._annotate(self._open(position, _TEXT), annotation)
 
     def part_done(self, event: JsonObject) -> None:
-        """A whole content part."""
         body = event.get("part")
         if type(body) is dict:
             kind, position = _kind(body), event.get("content_index")
@@ -159,7 +154,6 @@ class OpenMessage(OpenItem):
         return paired(content, self._pieces, (in_place, fits, alike))
 
     def emitted_text(self) -> str:
-        """All that it told, as one text."""
         return "".join([piece.text for piece in self._pieces])
 
     def _report(self, body: JsonObject) -> None:

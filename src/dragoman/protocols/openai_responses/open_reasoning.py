@@ -36,7 +36,6 @@ class OpenReasoning(OpenItem):
         self._opened = False
 
     def summary_delta(self, event: JsonObject) -> None:
-        """More of a summary."""
         delta, position = event.get("delta"), event.get("summary_index")
         if delta and type(delta) is str:
             self._grow(position if type(position) is int else 0, delta, _SUMMARY)
@@ -48,12 +47,10 @@ class OpenReasoning(OpenItem):
             self._grow(_downwards(event.get("content_index")), delta, _FULL)
 
     def summary_done(self, event: JsonObject) -> None:
-        """A whole summary."""
         position = event.get("summary_index")
         self._complete(position if type(position) is int else 0, event.get("text"), ThinkingKind.SUMMARY)
 
     def text_done(self, event: JsonObject) -> None:
-        """The whole reasoning."""
         self._complete(_downwards(event.get("content_index")), event.get("text"), ThinkingKind.FULL)
 
     def silent(self) -> bool:

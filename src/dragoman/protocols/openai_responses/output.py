@@ -72,7 +72,6 @@ class OutputReader:
         self._ids: set[str] = set()
 
     def read(self, item: Fields) -> tuple[Part, ...]:
-        """The parts that one item makes."""
         parts = self._read(item)
         self._parts += len(parts)
         return parts
@@ -266,7 +265,6 @@ def _native_item(part: Part) -> JsonObject:
 
 
 def decode_turn(blocks: list[JsonObject]) -> tuple[Part, ...]:
-    """The parts of a sealed turn."""
     reader = OutputReader(None, Ledger())
     return tuple([part for block in blocks for part in reader.read(Fields(block))])
 
@@ -353,7 +351,6 @@ def call_item(item_id: str, call: ToolCall, arguments: str, status: str = COMPLE
 
 
 def message_item(item_id: str, content: JsonList, status: str = COMPLETED) -> JsonObject:
-    """A message of the assistant."""
     return {"id": item_id, "type": MESSAGE, "role": "assistant", "status": status, "content": content}
 
 
@@ -363,7 +360,6 @@ def text_part(text: str, annotations: JsonList, logprobs: JsonList | None) -> Js
 
 
 def refusal_part(text: str) -> JsonObject:
-    """Words of refusal."""
     return {"type": "refusal", "refusal": text}
 
 

@@ -78,17 +78,12 @@ def response_object(
         "metadata": request.metadata or {},
         "background": extras.get("background") is True,
     }
-    conversation = _conversation(request.conversation)
+    conversation = request.conversation.get("id") if isinstance(request.conversation, dict) else request.conversation
     if conversation is not None:
         body["conversation"] = {"id": conversation}
     if as_user:
         body["user"] = request.end_user
     return body
-
-
-def _conversation(value: JsonValue) -> JsonValue:
-    """The id in either of its two forms."""
-    return value.get("id") if isinstance(value, dict) else value
 
 
 def _or(value: JsonValue, default: int) -> JsonValue:

@@ -252,7 +252,6 @@ _CHOICES = {word: ToolChoice(mode=mode) for word, mode in _MODES.items()}
 
 
 def decode_choice(request: Fields, key: str) -> ToolChoice:
-    """The tool choice of a request."""
     value = request.value[key]
     if isinstance(value, str):
         choice_of = _CHOICES.get(value)
@@ -436,7 +435,6 @@ _MODE_NAMES = {mode: word for word, mode in _MODES.items()}
 
 
 def encode_native_choice(choice: ToolChoice) -> JsonValue:
-    """A tool choice in its own protocol."""
     word = _MODE_NAMES.get(choice.mode)
     if word is not None:
         return word

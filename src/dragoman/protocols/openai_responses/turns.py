@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Foreign, Part, Seal, Text, ToolResult
 from dragoman.model.request import Request
@@ -36,7 +36,6 @@ class TurnWriter:
         self._assistant = AssistantWriter(target, ledger, table, self.content, self._items)
 
     def write(self) -> JsonList:
-        """All items, in order."""
         items, ledger = self._items, self._ledger
         drop_message_extras(self._request.messages, ledger)
         turns = arrange(self._request.messages, ledger, restore=self._restore)
@@ -130,7 +129,7 @@ class TurnWriter:
                 assert isinstance(inner, Text)
                 parts[first] = replace(inner, text=self._marked_error(inner.text, at))
         content = self.content.content(parts, places)
-        if part.cache is None and all(_is_plain(one) for one in content):
+        if part.cache is None and all(isinstance(one, dict) and one.keys() == {"type", "text"} for one in content):
             return "\n".join([str(one["text"]) for one in content if isinstance(one, dict)])
         last = content[-1] if content else None
         if part.cache is not None and isinstance(last, dict):
@@ -142,7 +141,3 @@ class TurnWriter:
             # What stands for a missing result was reported as invented.
             self._ledger.approximated(Feature.TOOL_ERROR, at, "an error is marked in its text")
         return text if text.startswith(_ERROR) else _ERROR + text
-
-
-def _is_plain(part: JsonValue) -> bool:
-    return isinstance(part, dict) and part.keys() == {"type", "text"}
