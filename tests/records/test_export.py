@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.records.exchanges import instant
 from dragoman.records.export import (
     FIELDS,
     as_csv,
     as_json_lines,
-    as_time,
     calls,
     csv_line,
     csv_names,
@@ -164,7 +164,7 @@ def test_details_of_another_release_are_told_as_they_are() -> None:
 
 
 def test_a_time_keeps_its_microseconds() -> None:
-    assert as_time(1_800_000_000_000_007) == "2027-01-15T08:00:00.000007Z"
+    assert instant(1_800_000_000_000_007) == "2027-01-15T08:00:00.000007Z"
 
 
 def test_pitfall_562_every_call_is_listed_by_the_id_of_its_provider() -> None:

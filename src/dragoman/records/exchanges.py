@@ -18,8 +18,9 @@ from dragoman.records.rows import RecordDetails, details_of
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import response_of
-from dragoman.store.record_queries import RecordFilter, RecordQueries, RecordRow
+from dragoman.store.record_queries import RecordFilter, RecordQueries
 from dragoman.store.record_tables import RecordTables
+from dragoman.store.records import RecordRow
 from dragoman.store.session_queries import SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
 from dragoman.wire.history_digest import digest

@@ -10,12 +10,12 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.records.exchanges import instant
 from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, known_cost
 from dragoman.records.rows import RecordDetails, details_of
 from dragoman.store.exports import Exports
@@ -88,7 +88,7 @@ def exchanges(exports: Exports, since: int, until: int) -> Iterator[JsonObject]:
     names = tuple(FIELDS)
     for row in exports.rows(tuple(FIELDS.values()), since, until):
         record: JsonObject = dict(zip(names, row, strict=True))
-        record["time"] = as_time(row[names.index("time")])
+        record["time"] = instant(row[names.index("time")])
         for name in _YES_OR_NO:
             record[name] = bool(record[name])
         record["cost_nano_usd"] = known_cost(row[names.index("cost_nano_usd")], unpriced=record["unpriced"] is True)
@@ -105,11 +105,6 @@ def _with_uncached(record: JsonObject) -> JsonObject:
             all_counted = isinstance(value, int) and isinstance(read, int) and isinstance(write, int)
             columns[UNCACHED] = value - read - write if all_counted else None  # type: ignore[operator]  # all three are numbers
     return columns
-
-
-def as_time(micro: int) -> str:
-    """A time for programs, in UTC."""
-    return datetime.fromtimestamp(micro // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{micro % 1_000_000:06d}Z"
 
 
 def details_as_json(encoded: bytes) -> JsonValue:
@@ -205,7 +200,7 @@ def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ..
                 CallId(
                     provider=call.provider,
                     id=call.provider_request_id,
-                    time=as_time(time + call.started),
+                    time=instant(time + call.started),
                     model=call.model,
                     status=call.status,
                     exchange=exchange,
@@ -217,7 +212,7 @@ def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ..
                 CallId(
                     provider=provider,
                     id=upstream_id,
-                    time=as_time(time),
+                    time=instant(time),
                     model=model,
                     status=status,
                     exchange=exchange,

@@ -16,8 +16,10 @@ from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, JournalEntry
 from dragoman.records.journal_reader import JournalUpdate, read_update
 from dragoman.records.thread_status import Opened, ThreadStatus, status_of
-from dragoman.store.record_queries import WRONG, RecordFilter, RecordQueries, RecordRow
+from dragoman.store.migrations import MEASURES
+from dragoman.store.record_queries import WRONG, RecordFilter, RecordQueries
 from dragoman.store.record_tables import RecordTables
+from dragoman.store.records import RecordRow
 from dragoman.store.session_queries import LastExchange, SessionFigures, SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
 
@@ -283,26 +285,13 @@ def figures_of(row: RecordRow) -> SessionFigures:
     talk, wrong = row.kind == CONVERSATION, row.outcome in WRONG
     counts = talk and (wrong or row.outcome == ANSWERED)
     first = row.first or 0
-    return SessionFigures(
-        requests=int(counts),
-        errors=int(talk and wrong),
-        cancelled=int(talk and row.outcome == CANCELLED),
-        others=int(not talk),
-        input=row.input or 0,
-        cache_read=row.cache_read or 0,
-        cache_write=row.cache_write or 0,
-        output=row.output or 0,
-        thinking=row.thinking or 0,
-        searches=row.searches or 0,
-        estimated=row.estimated,
-        cost=row.cost,
-        unpriced=row.unpriced,
-        losses=row.losses,
-        bookkeeping=row.bookkeeping,
-        took=row.took if counts else 0,
-        first=first if counts else 0,
-        firsts=int(counts and first > 0),
+    measures = (
+        *(counts, talk and wrong, talk and row.outcome == CANCELLED, not talk),
+        # Rows and sums call these alike.
+        *(getattr(row, name) or 0 for name in MEASURES[4:14]),
+        *(row.took if counts else 0, first if counts else 0, counts and first > 0, row.bookkeeping),
     )
+    return SessionFigures(*map(int, measures))
 
 
 def _requested_model(of: RecordRow | JournalEntry) -> str:

@@ -120,49 +120,9 @@ class UsageReport(Struct, frozen=True, kw_only=True):
 
 
 def figures_of(measures: Measures) -> UsageFigures:
-    """What was added up, by the names that programs know."""
-    (
-        requests,
-        errors,
-        cancelled,
-        others,
-        given,
-        cache_read,
-        cache_write,
-        output,
-        thinking,
-        searches,
-        estimated,
-        cost,
-        unpriced,
-        losses,
-        took,
-        first,
-        firsts,
-        bookkeeping,
-    ) = measures
-    uncached = given - cache_read - cache_write
-    return UsageFigures(
-        requests=requests,
-        errors=errors,
-        cancelled_requests=cancelled,
-        other_requests=others,
-        input_tokens=given,
-        uncached_input_tokens=uncached,
-        cache_read_tokens=cache_read,
-        cache_write_tokens=cache_write,
-        output_tokens=output,
-        thinking_tokens=thinking,
-        searches=searches,
-        estimated_requests=estimated,
-        cost_nano_usd=cost,
-        unpriced_requests=unpriced,
-        losses=losses,
-        duration_microseconds=took,
-        first_token_microseconds=first,
-        first_token_requests=firsts,
-        bookkeeping_losses=bookkeeping,
-    )
+    """What was added up, by the names that programs know; both have the same order, but for what was not cached."""
+    given, cache_read, cache_write = measures[4:7]
+    return UsageFigures(*(*measures[:5], given - cache_read - cache_write, *measures[5:]))
 
 
 def read_groups(values: Sequence[str]) -> tuple[str, ...]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
-from dragoman.store.errors import store_error
+from dragoman.store.errors import fetch_all, store_error
 from dragoman.store.transaction import Transaction
 
 # Rows of a session are removed so many at a time; for those of a key so many are looked at.
@@ -42,37 +41,40 @@ class Erasure:
 
     def has_key(self, key: str) -> bool:
         """Whether anything was ever added up under a key."""
-        return bool(self._all("SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", key))
+        return bool(fetch_all(self._db, "SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", (key,)))
 
     def sessions_of(self, key: str) -> list[NamedSession]:
-        return [NamedSession(*row) for row in self._all("SELECT id, key, name FROM sessions WHERE key = ?", key)]
+        return [
+            NamedSession(*row)
+            for row in fetch_all(self._db, "SELECT id, key, name FROM sessions WHERE key = ?", (key,))
+        ]
 
     def sessions_named(self, name: str, key: str | None) -> list[NamedSession]:
         """The sessions that are called so, of one key or of any."""
-        rows = self._all("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", name)
+        rows = fetch_all(self._db, "SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", (name,))
         return [NamedSession(*row) for row in rows if key is None or row[1] == key]
 
     def amount_of_key(self, key: str) -> ErasureCount:
         """How much there is of a key; every row is looked at."""
-        rows = self._all("SELECT count(*) FROM records WHERE key = ?", key)[0][0]
+        rows = fetch_all(self._db, "SELECT count(*) FROM records WHERE key = ?", (key,))[0][0]
         return self._amount(rows, "SELECT id FROM sessions WHERE key = ?", key)
 
     def amount_of_session(self, session: int) -> ErasureCount:
-        rows = self._all("SELECT count(*) FROM records WHERE session = ?", session)[0][0]
+        rows = fetch_all(self._db, "SELECT count(*) FROM records WHERE session = ?", (session,))[0][0]
         return self._amount(rows, "SELECT id FROM sessions WHERE id = ?", session)
 
     def _amount(self, rows: int, sessions: str, given: str | int) -> ErasureCount:
         threads = f"SELECT id FROM threads WHERE session IN ({sessions})"
         return ErasureCount(
             rows=rows,
-            sessions=self._all(f"SELECT count(*) FROM ({sessions})", given)[0][0],
-            threads=self._all(f"SELECT count(*) FROM ({threads})", given)[0][0],
-            heads=self._all(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", given)[0][0],
+            sessions=fetch_all(self._db, f"SELECT count(*) FROM ({sessions})", (given,))[0][0],
+            threads=fetch_all(self._db, f"SELECT count(*) FROM ({threads})", (given,))[0][0],
+            heads=fetch_all(self._db, f"SELECT count(*) FROM tips WHERE thread IN ({threads})", (given,))[0][0],
         )
 
     def remove_rows_of_key(self, key: str, after: int) -> tuple[int, int | None]:
         """Remove some rows behind a number: how many, and the number to go on from; None if that is all."""
-        last = self._all("SELECT coalesce(max(number), 0) FROM records")[0][0]
+        last = fetch_all(self._db, "SELECT coalesce(max(number), 0) FROM records")[0][0]
         if after >= last:
             return 0, None
         until = after + self._looked_at
@@ -107,7 +109,7 @@ class Erasure:
 
     def wipe(self) -> bool:
         """Write what was removed over in the file itself, and empty the log beside it; False if others are reading."""
-        return not self._all("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        return not fetch_all(self._db, "PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
 
     def _change(self, statements: Sequence[tuple[str, tuple[str | int, ...]]]) -> int:
         changed = 0
@@ -118,9 +120,3 @@ class Erasure:
         except sqlite3.Error as error:
             raise store_error(error) from None
         return changed
-
-    def _all(self, statement: str, *given: str | int) -> list[Any]:
-        try:
-            return self._db.execute(statement, given).fetchall()
-        except sqlite3.Error as error:
-            raise store_error(error) from None

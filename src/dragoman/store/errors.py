@@ -7,6 +7,8 @@ StoreError        it failed: nothing was written, or nothing could be read
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dragoman.errors import DragomanError
 
@@ -31,3 +33,11 @@ def store_error(error: BaseException) -> StoreError:
     """The same as a new error of the store, which leads to no frame."""
     busy = is_busy(error) if isinstance(error, sqlite3.Error) else isinstance(error, StoreBusy)
     return (StoreBusy if busy else StoreError)(str(error) or "the store failed")
+
+
+def fetch_all(db: sqlite3.Connection, statement: str, given: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
+    """All rows of a query; what SQLite raises is an error of the store."""
+    try:
+        return db.execute(statement, given).fetchall()
+    except sqlite3.Error as error:
+        raise store_error(error) from None

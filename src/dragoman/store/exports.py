@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dragoman.store.errors import store_error
+from dragoman.store.errors import fetch_all
 from dragoman.store.records import COLUMNS
 
 # What is known of a row beside its own columns.
@@ -38,15 +38,18 @@ class Exports:
             " WHERE (r.time, r.number) > (?, ?) AND r.time < ? AND r.number <= ?"
             " ORDER BY r.time, r.number LIMIT ?"
         )
-        last = self._all("SELECT coalesce(max(number), 0) FROM records")[0][0]
+        last = fetch_all(self._db, "SELECT coalesce(max(number), 0) FROM records")[0][0]
         at = (since, -1)
-        while some := self._all(statement, *at, until, last, self._at_once):
+        while some := fetch_all(
+            self._db,
+            statement,
+            (
+                *at,
+                until,
+                last,
+                self._at_once,
+            ),
+        ):
             for row in some:
                 yield row[2:]
             at = some[-1][:2]
-
-    def _all(self, statement: str, *given: int) -> list[Any]:
-        try:
-            return self._db.execute(statement, given).fetchall()
-        except sqlite3.Error as error:
-            raise store_error(error) from None

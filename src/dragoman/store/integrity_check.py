@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
 
 from msgspec import Struct
 
-from dragoman.store.errors import store_error
+from dragoman.store.errors import fetch_all
 from dragoman.store.migrations import MEASURES
 
 # Tables of exchanges, and of whoever spoke.
@@ -76,33 +75,39 @@ class IntegrityCheck:
         self._db = db
 
     def version(self) -> int:
-        return int(self._all("PRAGMA user_version")[0][0])
+        return int(fetch_all(self._db, "PRAGMA user_version")[0][0])
 
     def problems(self) -> list[str]:
         """What SQLite itself finds wrong."""
-        return [str(row[0]) for row in self._all(f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"]
+        return [
+            str(row[0]) for row in fetch_all(self._db, f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"
+        ]
 
     def counts(self) -> dict[str, int]:
         """How many rows each table has."""
-        return {table: int(self._all(f"SELECT count(*) FROM {table}")[0][0]) for table in TABLES}
+        return {table: int(fetch_all(self._db, f"SELECT count(*) FROM {table}")[0][0]) for table in TABLES}
 
     def offsets(self) -> list[JournalOffset]:
-        return [JournalOffset(*row) for row in self._all("SELECT name, applied, damaged FROM journals ORDER BY name")]
+        return [
+            JournalOffset(*row)
+            for row in fetch_all(self._db, "SELECT name, applied, damaged FROM journals ORDER BY name")
+        ]
 
     def agreement(self) -> Agreement:
         """Whether sums are those of their rows, where all rows are there."""
         measured = ", ".join(f"sum({_ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
         same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
-        rows = self._all(
+        rows = fetch_all(
+            self._db,
             "SELECT count(*), coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
             f" coalesce(r.n = s.requests + s.cancelled + s.others AND {same}, 0) AS is_whole,"
             f" coalesce(r.n > s.requests + s.cancelled + s.others"
             f" OR (r.n = s.requests + s.cancelled + s.others AND NOT ({same})), 1) AS is_wrong"
             f" FROM (SELECT time / {_BUCKET_MICROSECONDS} AS quarter, {_NAMES}, count(*) AS n, {measured} FROM records"
-            f" GROUP BY time / {_BUCKET_MICROSECONDS}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))"
+            f" GROUP BY time / {_BUCKET_MICROSECONDS}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))",
         )
-        added = self._all("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")[0][0]
-        there = self._all("SELECT count(*) FROM records")[0][0]
+        added = fetch_all(self._db, "SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")[0][0]
+        there = fetch_all(self._db, "SELECT count(*) FROM records")[0][0]
         return Agreement(matching=rows[0][1], wrong=rows[0][2], without_row=max(added - there, 0))
 
     def mismatched_rollups(self) -> Iterator[tuple[str, int]]:
@@ -154,7 +159,7 @@ class IntegrityCheck:
 
     def _differences(self, one: str, other: str) -> int:
         counts = [
-            self._all(f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")[0][0]
+            fetch_all(self._db, f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")[0][0]
             for these, those in ((one, other), (other, one))
         ]
         return max(map(int, counts))
@@ -162,10 +167,4 @@ class IntegrityCheck:
     def orphans(self) -> Iterator[tuple[str, int]]:
         """What refers to something that is not there, and how many such rows there are."""
         for words, where in _REFERENCES.items():
-            yield words, int(self._all(f"SELECT count(*) FROM {where}")[0][0])
-
-    def _all(self, statement: str) -> list[Any]:
-        try:
-            return self._db.execute(statement).fetchall()
-        except sqlite3.Error as error:
-            raise store_error(error) from None
+            yield words, int(fetch_all(self._db, f"SELECT count(*) FROM {where}")[0][0])

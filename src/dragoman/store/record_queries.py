@@ -11,61 +11,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dragoman.store.errors import store_error
+from dragoman.store.errors import fetch_all
+from dragoman.store.records import RecordRow
 
 # Outcomes of exchanges that went wrong.
 WRONG = ("refused", "failed", "crashed")
 _LATEST_TIME = (1 << 63) - 1
-
-
-class RecordRow(Struct, frozen=True):
-    """One row of records, column by column; what is None is not known."""
-
-    number: int
-    id: str
-    time: int
-    kind: str
-    outcome: str
-    key: str
-    client: str
-    program: str
-    address: str
-    launch: str
-    session: int
-    thread: int
-    dialect: str
-    path: str
-    stream: int
-    asked: str
-    provider: str
-    model: str
-    served: str
-    answered_by: str
-    route: str
-    policy: str
-    reason: str
-    status: int
-    failure: str
-    stop: str
-    first: int | None
-    took: int
-    input: int | None
-    cache_read: int | None
-    cache_write: int | None
-    cache_write_1h: int | None
-    output: int | None
-    thinking: int | None
-    searches: int | None
-    estimated: int
-    cost: int
-    unpriced: int
-    said_cost: int | None
-    price: str
-    losses: int
-    upstream_id: str
-    response_id: str
-    details: bytes
-    bookkeeping: int
 
 
 _COLUMNS = ", ".join(RecordRow.__struct_fields__)
@@ -107,10 +58,7 @@ class RecordQueries:
 
     def newest(self) -> int:
         """The number of the one that was written down last; 0 if there is none."""
-        try:
-            return int(self._db.execute("SELECT coalesce(max(number), 0) FROM records").fetchone()[0])
-        except sqlite3.Error as error:
-            raise store_error(error) from None
+        return int(fetch_all(self._db, "SELECT coalesce(max(number), 0) FROM records")[0][0])
 
     def between(self, text: str, low: int, high: int, most: int) -> list[RecordRow]:
         """Those of a time whose id begins so."""
@@ -131,10 +79,7 @@ class RecordQueries:
         )
 
     def _rows(self, rest: str, given: Sequence[object]) -> list[RecordRow]:
-        try:
-            return [RecordRow(*row) for row in self._db.execute(f"SELECT {_COLUMNS} {rest}", given)]
-        except sqlite3.Error as error:
-            raise store_error(error) from None
+        return [RecordRow(*row) for row in fetch_all(self._db, f"SELECT {_COLUMNS} {rest}", given)]
 
 
 def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:

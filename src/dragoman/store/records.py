@@ -5,55 +5,63 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from dragoman.store.bulk_insert import BulkInsert
 
+
+class RecordRow(Struct, frozen=True):
+    """One row of records, column by column; what is None is not known."""
+
+    number: int
+    id: str
+    time: int
+    kind: str
+    outcome: str
+    key: str
+    client: str
+    program: str
+    address: str
+    launch: str
+    session: int
+    thread: int
+    dialect: str
+    path: str
+    stream: int
+    asked: str
+    provider: str
+    model: str
+    served: str
+    answered_by: str
+    route: str
+    policy: str
+    reason: str
+    status: int
+    failure: str
+    stop: str
+    first: int | None
+    took: int
+    input: int | None
+    cache_read: int | None
+    cache_write: int | None
+    cache_write_1h: int | None
+    output: int | None
+    thinking: int | None
+    searches: int | None
+    estimated: int
+    cost: int
+    unpriced: int
+    said_cost: int | None
+    price: str
+    losses: int
+    upstream_id: str
+    response_id: str
+    details: bytes
+    bookkeeping: int
+
+
 # The order in which rows are handed in; `number` is the file's own.
-COLUMNS = (
-    "id",
-    "time",
-    "kind",
-    "outcome",
-    "key",
-    "client",
-    "program",
-    "address",
-    "launch",
-    "session",
-    "thread",
-    "dialect",
-    "path",
-    "stream",
-    "asked",
-    "provider",
-    "model",
-    "served",
-    "answered_by",
-    "route",
-    "policy",
-    "reason",
-    "status",
-    "failure",
-    "stop",
-    "first",
-    "took",
-    "input",
-    "cache_read",
-    "cache_write",
-    "cache_write_1h",
-    "output",
-    "thinking",
-    "searches",
-    "estimated",
-    "cost",
-    "unpriced",
-    "said_cost",
-    "price",
-    "losses",
-    "upstream_id",
-    "response_id",
-    "details",
-    "bookkeeping",
-)
+COLUMNS = RecordRow.__struct_fields__[1:]
 _ADD = BulkInsert("records", COLUMNS)
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.store.errors import store_error
+from dragoman.store.errors import fetch_all
 from dragoman.store.migrations import MEASURES
 from dragoman.store.session_tables import SessionRow, ThreadRow
 
@@ -96,7 +95,8 @@ class SessionQueries:
         named = "" if key is None else " AND key = ?"
         return [
             SessionRow(*row)
-            for row in self._all(
+            for row in fetch_all(
+                self._db,
                 f"SELECT {_SESSION} FROM sessions s INDEXED BY sessions_by_last WHERE last >= ?{named}"
                 " AND (link <> ? OR NOT EXISTS (SELECT 1 FROM sessions o WHERE o.id = s.origin))"
                 " ORDER BY last DESC, id DESC LIMIT ?",
@@ -112,7 +112,8 @@ class SessionQueries:
         while level:
             next_level: list[int] = []
             for some in _pieces(level):
-                for row in self._all(
+                for row in fetch_all(
+                    self._db,
                     f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_origin"
                     f" WHERE origin IN ({_placeholders(some)}) AND origin > 0 AND link = ?",
                     [*some, SPAWNED],
@@ -135,7 +136,9 @@ class SessionQueries:
         """Sessions by their numbers, as far as there are such."""
         sessions: dict[int, SessionRow] = {}
         for some in _pieces(sorted(set(numbers))):
-            for row in self._all(f"SELECT {_SESSION} FROM sessions WHERE id IN ({_placeholders(some)})", some):
+            for row in fetch_all(
+                self._db, f"SELECT {_SESSION} FROM sessions WHERE id IN ({_placeholders(some)})", some
+            ):
                 sessions[row[0]] = SessionRow(*row)
         return sessions
 
@@ -144,8 +147,8 @@ class SessionQueries:
         rows = [
             row
             for some in _pieces(sessions)
-            for row in self._all(
-                f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({_placeholders(some)})", some
+            for row in fetch_all(
+                self._db, f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({_placeholders(some)})", some
             )
         ]
         pairs = [(ThreadRow(*row[:_THREAD_FIELDS]), SessionFigures(*row[_THREAD_FIELDS:])) for row in rows]
@@ -155,7 +158,9 @@ class SessionQueries:
         """Threads by their numbers, as far as there are such."""
         threads: dict[int, ThreadRow] = {}
         for some in _pieces(sorted(set(numbers))):
-            for row in self._all(f"SELECT {_THREAD} FROM threads t WHERE t.id IN ({_placeholders(some)})", some):
+            for row in fetch_all(
+                self._db, f"SELECT {_THREAD} FROM threads t WHERE t.id IN ({_placeholders(some)})", some
+            ):
                 threads[row[0]] = ThreadRow(*row)
         return threads
 
@@ -164,7 +169,8 @@ class SessionQueries:
         return [
             ClassTotals(row[0], row[1], row[2], SessionFigures(*row[3:]))
             for some in _pieces(sessions)
-            for row in self._all(
+            for row in fetch_all(
+                self._db,
                 f"SELECT t.session, t.class, count(*), {_SUMS}{_JOINED} WHERE t.session IN ({_placeholders(some)})"
                 " GROUP BY t.session, t.class",
                 some,
@@ -173,7 +179,8 @@ class SessionQueries:
 
     def without_session(self, bucket: int) -> SessionFigures:
         """What belongs to no session, since a quarter of an hour."""
-        row = self._all(
+        row = fetch_all(
+            self._db,
             f"SELECT {_SUMS} FROM thread_sums s INDEXED BY thread_sums_by_thread WHERE s.thread = 0 AND s.quarter >= ?",
             [bucket],
         )[0]
@@ -183,7 +190,7 @@ class SessionQueries:
         """The last exchange of each thread, as far as its row is still there."""
         exchanges: dict[int, LastExchange] = {}
         for thread in threads:
-            for row in self._all(_LAST, [thread.session, thread.last, thread.id]):
+            for row in fetch_all(self._db, _LAST, [thread.session, thread.last, thread.id]):
                 exchanges[thread.id] = LastExchange(*row)
         return exchanges
 
@@ -191,7 +198,8 @@ class SessionQueries:
         """Of each session the thread that a person talks to, which was heard of last; any if it has none such."""
         threads: dict[int, ThreadRow] = {}
         for some in _pieces(sessions):
-            for row in self._all(
+            for row in fetch_all(
+                self._db,
                 f"SELECT {_THREAD} FROM threads t INDEXED BY threads_by_session"
                 f" WHERE t.session IN ({_placeholders(some)}) ORDER BY t.class = 'main', t.last, t.id",
                 some,
@@ -201,7 +209,8 @@ class SessionQueries:
 
     def with_sessions(self) -> list[str]:
         """The keys that have sessions, by leaping along the index."""
-        rows = self._all(
+        rows = fetch_all(
+            self._db,
             "WITH RECURSIVE k (key) AS (SELECT min(key) FROM sessions UNION ALL"
             " SELECT (SELECT min(key) FROM sessions WHERE key > k.key) FROM k WHERE k.key IS NOT NULL)"
             " SELECT key FROM k WHERE key IS NOT NULL",
@@ -212,7 +221,8 @@ class SessionQueries:
     def _between(self, keys: Sequence[str], low: str, high: str, most: int) -> list[SessionRow]:
         sessions: list[SessionRow] = []
         for key in keys:
-            rows = self._all(
+            rows = fetch_all(
+                self._db,
                 f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_name"
                 " WHERE key = ? AND name BETWEEN ? AND ? ORDER BY name LIMIT ?",
                 [key, low, high, most - len(sessions)],
@@ -221,12 +231,6 @@ class SessionQueries:
             if len(sessions) >= most:
                 break
         return sessions
-
-    def _all(self, statement: str, given: Sequence[object]) -> list[Any]:
-        try:
-            return self._db.execute(statement, given).fetchall()
-        except sqlite3.Error as error:
-            raise store_error(error) from None
 
 
 def _pieces(numbers: Sequence[int]) -> Iterable[Sequence[int]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.store.errors import store_error
+from dragoman.store.errors import fetch_all
 from dragoman.store.migrations import MEASURES
 
 # What sums are kept by beside the time.
@@ -91,15 +91,18 @@ class UsageQueries:
 
     def first(self) -> int | None:
         """The first quarter in which there was anything; None if there never was."""
-        bucket = self._all("SELECT min(quarter) FROM quarter_sums")[0][0]
+        bucket = fetch_all(self._db, "SELECT min(quarter) FROM quarter_sums")[0][0]
         return None if bucket is None else int(bucket)
 
     def by_bucket(self, start: int, end: int) -> list[tuple[int, Measures]]:
         """What everybody came to in each quarter, in their order."""
-        rows = self._all(
+        rows = fetch_all(
+            self._db,
             f"SELECT quarter, {_COLUMNS} FROM quarter_sums WHERE quarter >= ? AND quarter < ? ORDER BY quarter",
-            start,
-            end,
+            (
+                start,
+                end,
+            ),
         )
         return [(row[0], row[1:]) for row in rows]
 
@@ -111,8 +114,13 @@ class UsageQueries:
         for span, low, high in split_spans(start, end):
             where = "sums WHERE quarter" if span == 1 else f"long_sums WHERE span = {span} AND start"
             time = "quarter" if span == 1 else "start"
-            for row in self._all(
-                f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ? GROUP BY {listed}", low, high
+            for row in fetch_all(
+                self._db,
+                f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ? GROUP BY {listed}",
+                (
+                    low,
+                    high,
+                ),
             ):
                 group, measures = row[:count], row[count:]
                 before = measures_by_group.get(group)
@@ -122,7 +130,14 @@ class UsageQueries:
     def total(self, start: int, end: int) -> Measures:
         """What everybody came to together."""
         statement = f"SELECT {_SUMS} FROM quarter_sums WHERE quarter >= ? AND quarter < ?"
-        measures: Measures = self._all(statement, start, end)[0]
+        measures: Measures = fetch_all(
+            self._db,
+            statement,
+            (
+                start,
+                end,
+            ),
+        )[0]
         return measures if measures[0] is not None else (0,) * len(MEASURES)
 
     def by_thread(self, start: int, end: int, most: int | None = None) -> NamedUsage:
@@ -197,32 +212,19 @@ class UsageQueries:
         return bool(rows[0][0])
 
     def _named(self, statement: str, start: int, end: int) -> list[Any]:
-        try:
-            return self._db.execute(statement, {"start": start, "end": end}).fetchall()
-        except sqlite3.Error as error:
-            raise store_error(error) from None
-
-    def _all(self, statement: str, *given: int) -> list[Any]:
-        try:
-            return self._db.execute(statement, given).fetchall()
-        except sqlite3.Error as error:
-            raise store_error(error) from None
+        return fetch_all(self._db, statement, {"start": start, "end": end})
 
 
-def split_spans(start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def split_spans(start: int, end: int, spans: Sequence[int] = (_DAY, _HOUR, 1)) -> Iterator[tuple[int, int, int]]:
     """A time as days, hours and quarters that are kept as such: how long each is, from where and up to where."""
-    yield from _split_spans(start, end, (_DAY, _HOUR, 1))
-
-
-def _split_spans(start: int, end: int, spans: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
     if start >= end:
         return
     span, smaller = spans[0], spans[1:]
     low, high = -(-start // span) * span, end // span * span
     if low >= high:
         if smaller:
-            yield from _split_spans(start, end, smaller)
+            yield from split_spans(start, end, smaller)
         return
-    yield from _split_spans(start, low, smaller)
+    yield from split_spans(start, low, smaller)
     yield span, low, high
-    yield from _split_spans(high, end, smaller)
+    yield from split_spans(high, end, smaller)
