@@ -106,13 +106,7 @@ def translate_request(
     capability_rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
 ) -> TranslatedRequest:
-    """Write a client's request in the provider's protocol.
-
-    `source` may be left out: the protocol is recognised from the shape. `model` is the name the provider knows if it is
-    another, or if the body has none because the URL names it. `vendor` is the provider's vendor; `capabilities` or
-    `capability_rows` say what it takes where the built-in table does not know better. `strict` raises `StrictError`
-    instead of losing what changes the response, "all" instead of any loss.
-    """
+    """Write a client's request in the provider's protocol; `library.translate_request` describes the arguments."""
     outer = codec_of(target)
     wire = decode_object(body)
     inner = codec_of(source) if source is not None else _recognised(wire)
@@ -198,12 +192,7 @@ def translate_response(
     strict: Strict = False,
     earlier: Sequence[bytes] = (),
 ) -> TranslatedResponse:
-    """Write a provider's answer, or its error, in the client's protocol.
-
-    With `stream` the client gets the full sequence of events that tells the same answer (a provider that does not
-    stream, for a client that does). A body that is an error is one whatever the status says. `earlier` are the answers
-    of the same turn after which the provider paused: the client sees one answer.
-    """
+    """Write a provider's response, or its error, in the client's protocol, as `library.translate_response` describes it."""
     outer, inner = codec_of(source), codec_of(target)
     if outer is inner and isinstance(body, bytes) and not (stream and status < 400):
         # Nothing is read of what goes on as it came.

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from dragoman.http.upstream_call import UpstreamRequest
-from dragoman.mock.echo_call import EchoCall, open_echo
+from dragoman.mock.echo_call import EchoCall
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 Json = dict[str, object]
@@ -53,7 +53,7 @@ def capped(protocol: str, cap: int) -> Json:
 
 def fly(protocol: str, body: object, url: str | None = None, method: str = "POST") -> EchoCall:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return open_echo(UpstreamRequest(method=method, url=url or URLS[protocol], headers=[], body=raw), protocol)
+    return EchoCall(UpstreamRequest(method=method, url=url or URLS[protocol], headers=[], body=raw), protocol)
 
 
 async def collected(flight: EchoCall) -> list[bytes]:

@@ -275,16 +275,20 @@ SERVER: dict[str, ValueType[object]] = {
     "port": ValueType(type_name="integer from 0 to 65535", example="8484", read=values.integer(0, 65535)),
     "workers": _count(2, 256),
     "allowed_hosts": ValueType(
-        type_name="array of host names", example='["gateway.example.org"]', read=values.read_hosts
+        type_name="array of host names", example='["gateway.example.org"]', read=values.each_of(values.read_host)
     ),
     "allowed_origins": ValueType(
-        type_name="array of origins", example='["https://app.example.org"]', read=values.read_origins
+        type_name="array of origins", example='["https://app.example.org"]', read=values.each_of(values.read_origin)
     ),
     "trusted_proxies": ValueType(
-        type_name="array of IP addresses or networks", example='["10.0.0.0/8", "127.0.0.1"]', read=values.read_networks
+        type_name="array of IP addresses or networks",
+        example='["10.0.0.0/8", "127.0.0.1"]',
+        read=values.each_of(values.read_network),
     ),
     "passthrough_paths": ValueType(
-        type_name="array of methods with paths", example='["GET /files/*"]', read=values.read_passthrough_paths
+        type_name="array of methods with paths",
+        example='["GET /files/*"]',
+        read=values.each_of(values.read_passthrough_path),
     ),
     "strict": _STRICT,
     "forward_pooled_rate_limits": _BOOLEAN,

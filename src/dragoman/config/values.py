@@ -93,6 +93,11 @@ def read_strings(value: object) -> tuple[str, ...]:
     return tuple(read_string(item) for item in value)
 
 
+def each_of(read: Callable[[object], str]) -> Callable[[object], tuple[str, ...]]:
+    """Reads one value, or an array of them."""
+    return lambda value: tuple(read(item) for item in (value if isinstance(value, list) else [value]))
+
+
 def read_time_zone(value: object) -> str:
     """The name of a time zone that this machine knows."""
     from zoneinfo import ZoneInfo
@@ -232,11 +237,6 @@ def read_host(value: object) -> str:
     return text.lower().removesuffix(".")
 
 
-def read_hosts(value: object) -> tuple[str, ...]:
-    """Host names, one or an array."""
-    return tuple(read_host(item) for item in (value if isinstance(value, list) else [value]))
-
-
 def read_network(value: object) -> str:
     """An IP address or a network of them."""
     text = read_string(value).strip()
@@ -249,11 +249,6 @@ def read_network(value: object) -> str:
     except ValueError:
         raise unexpected(text, "an IP address or a network as 10.0.0.0/8") from None
     raise invalid(f"expected a network, got {quoted(text)}, an address within one", f'write "{wide}"')
-
-
-def read_networks(value: object) -> tuple[str, ...]:
-    """IP addresses or networks, one or an array."""
-    return tuple(read_network(item) for item in (value if isinstance(value, list) else [value]))
 
 
 def is_address(host: str) -> bool:
@@ -296,10 +291,6 @@ def read_origin(value: object) -> str:
             'write scheme, host and port alone, for example "https://app.example.org"',
         )
     return text.lower()
-
-
-def read_origins(value: object) -> tuple[str, ...]:
-    return tuple(read_origin(item) for item in (value if isinstance(value, list) else [value]))
 
 
 # What people copy from a curl line; base URLs end before it.
@@ -349,11 +340,6 @@ def read_passthrough_path(value: object) -> str:
     while path.startswith("/v1/"):
         path = path.removeprefix("/v1")
     return f"{method} {path}"
-
-
-def read_passthrough_paths(value: object) -> tuple[str, ...]:
-    """Methods with paths, one or an array."""
-    return tuple(read_passthrough_path(item) for item in (value if isinstance(value, list) else [value]))
 
 
 # RFC 9110 §5.6.2: what a header may be called.

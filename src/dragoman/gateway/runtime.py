@@ -36,7 +36,7 @@ from dragoman.http.client import HttpClient
 from dragoman.http.upstream_call import UpstreamCall, UpstreamRequest
 from dragoman.launching.local_servers import foreign_user_at, port_of
 from dragoman.mint import random_token, system_mint
-from dragoman.mock.echo_call import open_echo
+from dragoman.mock.echo_call import EchoCall
 from dragoman.protocols.codec import Mint
 from dragoman.providers.http_transport import PATHS, request_of
 from dragoman.providers.price_lookup import facts_of
@@ -243,7 +243,7 @@ class Runtime:
         """A call to a provider; None if its credentials may have to be fetched first."""
         provider = order.provider
         if provider.transport == "echo":
-            return open_echo(_echo_call(order), order.endpoint.protocol)
+            return EchoCall(_echo_call(order), order.endpoint.protocol)
         if provider.name in self.settings.local and foreign_user_at(port_of(order.endpoint.base_url)) is not None:
             whose = "what listens at its usual port belongs to another user of this machine"
             raise Unconfigured("the provider is not configured completely", remedy=whose)

@@ -14,11 +14,6 @@ from dragoman.mock.echo import respond_to
 EMPTY = Delivery(pieces=())
 
 
-def open_echo(call: UpstreamRequest, protocol: str) -> EchoCall:
-    """Call `echo` in a protocol; what it thinks of the call is in the answer."""
-    return EchoCall(call, protocol)
-
-
 class EchoCall:
     """One answer on its way; between any two pieces others have their turn."""
 

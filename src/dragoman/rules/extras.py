@@ -6,7 +6,7 @@ from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place, render_place
-from dragoman.model.parts import Extras, Foreign
+from dragoman.model.parts import Extras, Foreign, HostedKind
 from dragoman.model.request import Request
 
 # Members whose loss has a row of its own; every other one is an unknown field.
@@ -30,6 +30,14 @@ FEATURES: dict[str, Feature] = {
     "async": Feature.TOOL_OPTIONS,
     "extra_content": Feature.THINKING_SIGNATURE,
     "thought_signature": Feature.THINKING_SIGNATURE,
+}
+
+# The features under which what a provider ran itself is reported.
+HOSTED_FEATURES: dict[HostedKind, Feature] = {
+    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
+    HostedKind.CODE: Feature.CODE_EXECUTION,
+    HostedKind.MCP: Feature.MCP,
+    HostedKind.MCP_LISTING: Feature.MCP,
 }
 
 # Members that ask for nothing, or for what every translation does anyway: leaving them out loses nothing.

@@ -15,6 +15,8 @@ from dragoman.mock.strict.common import (
     Members,
     among,
     closed_faults,
+    is_reasoner,
+    is_settable,
     listed,
     name_faults,
     objects,
@@ -26,9 +28,6 @@ from dragoman.mock.strict.common import (
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 _is_openai = re.compile(r"(.*/)?(gpt-|chatgpt-|o\d|codex-|mock-).*").fullmatch
-_is_reasoner = re.compile(r"(.*/)?(gpt-[5-9]|o\d|codex-).*").fullmatch
-# Models that take sampling unless they are told to think.
-_is_settable = re.compile(r"(.*/)?gpt-5\.[1-9].*").fullmatch
 _CORE = words(
     "model messages stream stream_options max_tokens temperature top_p stop seed presence_penalty frequency_penalty "
     "logit_bias logprobs top_logprobs tools tool_choice parallel_tool_calls response_format reasoning_effort user"
@@ -87,13 +86,13 @@ def _members(body: JsonObject) -> Iterator[str]:
 def _of_reasoners(body: JsonObject) -> Iterator[str]:
     """What models that think do not take."""
     model = str(body.get("model")).lower()
-    if not _is_reasoner(model):
+    if not is_reasoner(model):
         return
     if body.get("max_tokens") is not None:
         yield "Unsupported parameter: 'max_tokens' is not supported with this model, but 'max_completion_tokens' is."
     if body.get("stop") is not None:
         yield "Unsupported parameter: 'stop' is not supported with this model."
-    if _is_settable(model) and body.get("reasoning_effort") in (None, "none"):
+    if is_settable(model) and body.get("reasoning_effort") in (None, "none"):
         return
     for name in ("temperature", "top_p"):
         if body.get(name) not in (None, 1):

@@ -10,6 +10,9 @@ from typing import TypeAlias
 
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 
+is_reasoner = re.compile(r"(.*/)?(gpt-[5-9]|o\d|codex-).*").fullmatch
+# Models that take sampling unless they are told to think.
+is_settable = re.compile(r"(.*/)?gpt-5\.[1-9].*").fullmatch
 _is_tool_name = re.compile(r"[a-zA-Z0-9_-]{1,128}").fullmatch
 _TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
 # Members of a schema that are schemas, lists of schemas and tables of schemas.

@@ -5,7 +5,6 @@ What it refuses about reasoning that comes back stands in `reasoning.py`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from dragoman.mock.answers.signatures import opened
@@ -13,6 +12,8 @@ from dragoman.mock.strict.common import (
     Issued,
     among,
     closed_faults,
+    is_reasoner,
+    is_settable,
     listed,
     name_faults,
     objects,
@@ -26,9 +27,6 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 _LEAST_CAP = 16
 _MAX_ID_LENGTH = 64
-_is_reasoner = re.compile(r"(.*/)?(gpt-[5-9]|o\d|codex-).*").fullmatch
-# Models that take sampling unless they are told to think.
-_is_settable = re.compile(r"(.*/)?gpt-5\.[1-9].*").fullmatch
 # `client_metadata` is what the vendor's own agent sends.
 _MEMBERS = words(
     "model input instructions previous_response_id conversation store background stream stream_options include "
@@ -125,7 +123,7 @@ def _of_reasoners(body: JsonObject) -> Iterator[str]:
     model = str(body.get("model")).lower()
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
-    if not _is_reasoner(model) or (_is_settable(model) and effort in (None, "none")):
+    if not is_reasoner(model) or (is_settable(model) and effort in (None, "none")):
         return
     for name in ("temperature", "top_p"):
         if body.get(name) is not None:

@@ -36,7 +36,7 @@ from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP,
 from dragoman.protocols.anthropic_messages.signed_blocks import encode_compaction
 from dragoman.protocols.anthropic_messages.synthetic_citations import is_synthetic
 from dragoman.rules import arguments
-from dragoman.rules.extras import foreign_text
+from dragoman.rules.extras import HOSTED_FEATURES, foreign_text
 from dragoman.rules.input_wrapping import wrap_input, wrap_value
 from dragoman.rules.seals import opens
 from dragoman.rules.tool_table import Wrapped
@@ -270,7 +270,7 @@ def _encode_hosted_call(part: Part, at: Place, writing: RequestEncodeContext) ->
         # The list itself follows in the result.
         writing.listings[part.call_id] = part.server or ""
         return None
-    writing.ledger.dropped(_HOSTED[part.kind], at, "what another provider ran itself is not sent back")
+    writing.ledger.dropped(HOSTED_FEATURES[part.kind], at, "what another provider ran itself is not sent back")
     return None
 
 
@@ -284,16 +284,8 @@ def _encode_hosted_result(part: Part, at: Place, writing: RequestEncodeContext) 
         writing.betas.add(BETA_MCP)
         writing.ledger.approximated(Feature.MCP, at, "another provider's list of a server's tools")
         return listing_block(part, writing.listings.pop(part.call_id))
-    writing.ledger.dropped(_HOSTED[part.kind], at, "what another provider ran itself is not sent back")
+    writing.ledger.dropped(HOSTED_FEATURES[part.kind], at, "what another provider ran itself is not sent back")
     return None
-
-
-_HOSTED: dict[HostedKind, Feature] = {
-    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
-    HostedKind.CODE: Feature.CODE_EXECUTION,
-    HostedKind.MCP: Feature.MCP,
-    HostedKind.MCP_LISTING: Feature.MCP,
-}
 
 
 def _restored_compaction(part: Compaction, at: Place, writing: RequestEncodeContext) -> JsonObject | None:

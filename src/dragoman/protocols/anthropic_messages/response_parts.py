@@ -34,7 +34,7 @@ from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.anthropic_messages.signed_blocks import encode_compaction
 from dragoman.protocols.codec import TranslationContext
 from dragoman.rules import arguments
-from dragoman.rules.extras import drop_extras
+from dragoman.rules.extras import HOSTED_FEATURES, drop_extras
 from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.seals import to_envelope
 from dragoman.rules.whitespace import with_blanks
@@ -262,7 +262,7 @@ def _encode_hosted_call(part: Part, at: Place, answering: ResponseEncodeContext)
         answering.ledger.approximated(Feature.MCP, at, "another provider's list of a server's tools")
         answering.listing[part.call_id] = part.server or ""
         return None
-    answering.ledger.dropped(_HOSTED[part.kind], at, "the client did not declare what the provider ran")
+    answering.ledger.dropped(HOSTED_FEATURES[part.kind], at, "the client did not declare what the provider ran")
     return None
 
 
@@ -296,7 +296,7 @@ def _encode_hosted_result(part: Part, at: Place, answering: ResponseEncodeContex
         return mcp_result_block(part)
     if part.kind is HostedKind.MCP_LISTING and not part.is_error and part.call_id in answering.listing:
         return listing_block(part, answering.listing.pop(part.call_id))
-    answering.ledger.dropped(_HOSTED[part.kind], at, "the client did not declare what the provider ran")
+    answering.ledger.dropped(HOSTED_FEATURES[part.kind], at, "the client did not declare what the provider ran")
     return None
 
 
@@ -315,14 +315,6 @@ def _encode_source(source: WebSource, translation: TranslationContext) -> JsonOb
         "encrypted_content": to_envelope(seal),
         "page_age": None,
     }
-
-
-_HOSTED: dict[HostedKind, Feature] = {
-    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
-    HostedKind.CODE: Feature.CODE_EXECUTION,
-    HostedKind.MCP: Feature.MCP,
-    HostedKind.MCP_LISTING: Feature.MCP,
-}
 
 
 def _encode_compaction(part: Part, _at: Place, _answering: ResponseEncodeContext) -> JsonObject:

@@ -22,9 +22,9 @@ from dragoman.model.parts import (
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.parts import encode_annotation
 from dragoman.protocols.openai_chat.reasoning import rebuilds
-from dragoman.protocols.openai_chat.shapes import ANTHROPIC, HOSTED, ID_PREFIX, NAME, RESPONSES
+from dragoman.protocols.openai_chat.shapes import ANTHROPIC, ID_PREFIX, NAME, RESPONSES
 from dragoman.rules.arguments import unwrapped
-from dragoman.rules.extras import drop_extras
+from dragoman.rules.extras import HOSTED_FEATURES, drop_extras
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.tool_names import flatten
 from dragoman.rules.tool_table import Wrapped
@@ -94,7 +94,7 @@ def report_hidden(part: Part, index: int, ledger: Ledger) -> None:
     at = ("parts", index)
     match part:
         case HostedCall() | HostedResult():
-            ledger.dropped(HOSTED[part.kind], at, "what the provider ran itself is not shown here")
+            ledger.dropped(HOSTED_FEATURES[part.kind], at, "what the provider ran itself is not shown here")
         case Compaction():
             ledger.dropped(Feature.COMPACTION, at, "there are no compactions here")
         case Foreign():

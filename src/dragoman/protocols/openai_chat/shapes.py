@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.model.features import Feature
-from dragoman.model.parts import HostedKind
 from dragoman.model.response import StopReason
 from dragoman.rules.enum_values import ORDINARY_TIERS, EnumValues
 
@@ -78,13 +77,6 @@ FINISH_REASONS: dict[StopReason, str] = {
     StopReason.CONTEXT_FULL: "length",
     StopReason.COMPACTED: "stop",
     StopReason.OTHER: "stop",
-}
-# The features under which what another provider ran itself is reported.
-HOSTED: dict[HostedKind, Feature] = {
-    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
-    HostedKind.CODE: Feature.CODE_EXECUTION,
-    HostedKind.MCP: Feature.MCP,
-    HostedKind.MCP_LISTING: Feature.MCP,
 }
 # Service tiers that the SDK's types list, and others in its words (U7).
 SERVED_TIERS = EnumValues(

@@ -30,7 +30,6 @@ from dragoman.protocols.openai_chat.reasoning_history_encoder import NOT_ISSUED,
 from dragoman.protocols.openai_chat.shapes import (
     CONTINUE_EXACTLY,
     ERROR_PREFIX,
-    HOSTED,
     NAME,
     SUMMARY_OPENING,
     UNDERSTOOD,
@@ -39,7 +38,7 @@ from dragoman.rules import ids
 from dragoman.rules.arguments import passed_on
 from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind
-from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.rules.extras import HOSTED_FEATURES, drop_extras, foreign_text
 from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
 from dragoman.rules.tool_table import ToolTable
@@ -274,7 +273,7 @@ class TurnEncoder:
     def _other(self, part: Part, at: Place, text: AssistantText) -> None:
         """A part of an assistant's turn that this protocol has no form for."""
         if isinstance(part, HostedCall | HostedResult):
-            self._ledger.dropped(HOSTED[part.kind], at, "what another provider ran itself is not carried over")
+            self._ledger.dropped(HOSTED_FEATURES[part.kind], at, "what another provider ran itself is not carried over")
         elif isinstance(part, Foreign):
             foreign = foreign_text(part, at, self._ledger, by_user=False)
             if foreign:

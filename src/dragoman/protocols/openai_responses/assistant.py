@@ -38,7 +38,7 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.rules.arguments import passed_on
 from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.conversation import Turn
-from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.rules.extras import HOSTED_FEATURES, drop_extras, foreign_text
 from dragoman.rules.ids import RESPONSES, call_id
 from dragoman.rules.input_wrapping import InputUnwrapper, wrap_input
 from dragoman.rules.seals import opens
@@ -240,7 +240,7 @@ class AssistantWriter:
         item = hosted.encode_hosted(call, result)
         if call.extras is None or call.extras.origin != NAME:
             note = "told as a call of this provider's own tool"
-            self._ledger.approximated(hosted.FEATURES[call.kind], at, note)
+            self._ledger.approximated(HOSTED_FEATURES[call.kind], at, note)
             item = {"id": self._item_id(hosted.ITEM_TYPES[call.kind], call.call_id), **item}
         self._emit(item)
 

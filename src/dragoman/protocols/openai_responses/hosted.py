@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.errors import WireError
-from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Extras, HostedCall, HostedKind, HostedResult, Seal, WebSource
@@ -21,17 +20,12 @@ from dragoman.protocols.openai_responses.shapes import (
     NAME,
     WEB_SEARCH_CALL,
 )
+from dragoman.rules.extras import HOSTED_FEATURES
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode_text
 
 Pair = tuple[HostedCall, HostedResult]
 
-FEATURES = {
-    HostedKind.WEB_SEARCH: Feature.WEB_SEARCH,
-    HostedKind.CODE: Feature.CODE_EXECUTION,
-    HostedKind.MCP: Feature.MCP,
-    HostedKind.MCP_LISTING: Feature.MCP,
-}
 ITEM_TYPES = {
     HostedKind.WEB_SEARCH: WEB_SEARCH_CALL,
     HostedKind.CODE: CODE_CALL,
@@ -214,12 +208,12 @@ def encode_hosted(call: HostedCall, result: HostedResult | None) -> JsonObject:
 def report_hosted_call(call: HostedCall, at: Place, ledger: Ledger) -> None:
     """Report a call of another provider's own tool that is told under the name of this vendor's (§13)."""
     if call.extras is None or call.extras.origin != NAME:
-        ledger.approximated(FEATURES[call.kind], at, "told as a call of this protocol's own tool")
+        ledger.approximated(HOSTED_FEATURES[call.kind], at, "told as a call of this protocol's own tool")
 
 
 def lose_result(result: HostedResult, at: Place, ledger: Ledger) -> None:
     """Report a result without its call, which no item can tell."""
-    ledger.dropped(FEATURES[result.kind], at, "a result without its call has no item here")
+    ledger.dropped(HOSTED_FEATURES[result.kind], at, "a result without its call has no item here")
 
 
 def _mcp_error(text: str | None) -> JsonObject:
