@@ -6,7 +6,7 @@ import os
 import secrets
 import string
 import time
-from io import BytesIO
+from io import StringIO
 
 from dragoman.protocols.codec import Mint
 
@@ -15,32 +15,33 @@ _ALPHABET = (string.digits + string.ascii_letters).encode()
 _LETTERS = bytes(_ALPHABET[octet % len(_ALPHABET)] for octet in range(256))
 
 
-# Every question to the system costs more than all the rest of an id: so many octets are asked for at once.
+# A call to the system costs more than all the rest of an id: so many letters are drawn at once.
 _AT_ONCE = 4096
-# Those that were not used yet. To read some is one step, so that no two threads get the same.
-_drawn = BytesIO()
+# Letters that are not used yet. To read some is one step, so that no two threads get the same.
+_drawn = StringIO()
 
 
 def random_token(length: int) -> str:
     """Letters and digits that nobody can guess."""
-    return _random_bytes(length).translate(_LETTERS).decode()
+    token = _drawn.read(length)
+    return token if len(token) == length else _draw(length)
 
 
-def _random_bytes(length: int) -> bytes:
-    """Random octets that nobody else gets."""
+def _draw(length: int) -> str:
+    """A token of fresh letters; the letters that were left are too few, and thrown away."""
     global _drawn
-    data = _drawn.read(length)
-    if len(data) < length:
-        # What was left is too little, and thrown away.
-        _drawn = BytesIO(secrets.token_bytes(_AT_ONCE))
-        data = secrets.token_bytes(length)
-    return data
+    _drawn = StringIO(_random_letters(_AT_ONCE))
+    return _random_letters(length)
+
+
+def _random_letters(length: int) -> str:
+    return secrets.token_bytes(length).translate(_LETTERS).decode()
 
 
 def _forget() -> None:
-    """Use nothing of what was drawn before a fork: the other process has it, too."""
+    """Use no letters that were drawn before a fork: the other process has them, too."""
     global _drawn
-    _drawn = BytesIO()
+    _drawn = StringIO()
 
 
 if hasattr(os, "register_at_fork"):

@@ -415,17 +415,20 @@ def settled(stage: Stage) -> Iterator[None]:
     def now() -> float:
         return EPOCH + stage.loop.time() - START
 
-    def octets(length: int) -> bytes:
-        # The mint makes letters of octets; these are the ones that give the letters wanted.
-        return bytes(mint._ALPHABET.index(letter) for letter in stage.names.token(length).encode())
+    class Drawn:
+        """Letters of the mint."""
+
+        def read(self, length: int) -> str:
+            return stage.names.token(length)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "time", now)
+        patch.setattr(time, "time_ns", lambda: int(now() * 1e9))
         patch.setattr(response_head, "time", now)
         patch.setattr(database.open_tables, "__defaults__", (now,))
         # Threads that count are not waited for.
         patch.setattr(usage_estimate, "LEAST", 0)
-        patch.setattr(mint, "_random_bytes", octets)
+        patch.setattr(mint, "_drawn", Drawn())
         # Ids of exchanges begin with their time, which is the same all along.
-        patch.setattr("dragoman.gateway.runtime.new_id", lambda now, token: f"req_{token(24)}")
+        patch.setattr("dragoman.gateway.app.new_id", lambda now, token: f"req_{token(24)}")
         yield

@@ -13,6 +13,12 @@ def test_pitfall_427_ids_are_our_own_and_ascend_with_their_time() -> None:
     assert {len(name) for name in ids} == {28}
 
 
+def test_ids_are_long_and_never_the_same() -> None:
+    ids = {new_id(NOON, random_token) for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(name.startswith("req_") and len(name) == 28 and name[4:].isalnum() for name in ids)
+
+
 def test_the_beginning_of_an_id_says_when_it_was_made() -> None:
     name = new_id(NOON, lambda length: "x" * length)
     for digits in range(5, 25):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
@@ -51,9 +51,11 @@ from dragoman.gateway.stored_responses.store_failures import NotStored, unreadab
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
+from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.records.ids import new_id
 from dragoman.records.journal_entry import CONVERSATION, COUNT, LIST, OTHER
-from dragoman.sessions.fact_extraction import header_facts
+from dragoman.sessions.fact_extraction import facts_in
 from dragoman.store import StoreError
 from dragoman.telemetry.trace_context import PARENT, read_trace_context
 from dragoman.wire.json import encode
@@ -276,16 +278,16 @@ class App:
 
     def refuse(self, status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:
         """The reply to what never became a request: in the envelope of the path, as far as one was read."""
-        runtime = self.runtime
+        runtime, now = self.runtime, time.time_ns() // 1000
         api_path = api_path_of(path) if path else None
         protocol, rest = (api_path.protocol, api_path.rest) if api_path is not None else ("", "")
         builder = runtime.builder_of_unauthenticated(
             Record(
-                id=runtime.new_id(),
+                id=new_id(now, random_token),
                 client_protocol=protocol,
                 path=rest,
                 started=runtime.clock(),
-                time=time.time(),
+                time=now,
                 # What says nowhere where it was to go is nobody's exchange.
                 kind="" if api_path is None else _RECORD_KINDS.get(api_path.kind, ""),
                 address=peer_address(peer, runtime.proxies),
@@ -309,22 +311,24 @@ class App:
         request.respond(builder.record.status, headers, body)
 
     def _record(self, request: ServerRequest, api_path: ApiPath, key: str = "", launch: str = "") -> Record:
-        runtime = self.runtime
-        trace, state = read_trace_context(request.headers) if PARENT in request.table else ("", "")
+        """The record of a request that begins."""
+        runtime, headers, now = self.runtime, request.table, time.time_ns() // 1000
+        trace, trace_state = read_trace_context(request.headers) if PARENT in headers else ("", "")
         return Record(
-            runtime.new_id(),
+            new_id(now, random_token),
             api_path.protocol or _client_protocol(request),
             api_path.rest,
             runtime.clock(),
-            time.time(),
-            _RECORD_KINDS.get(api_path.kind, ""),
+            now,
+            # Most are conversations, and members of an enumeration are slow to look up.
+            CONVERSATION if api_path.kind is _CONVERSATION else _RECORD_KINDS.get(api_path.kind, ""),
             client_address(request, runtime.proxies),
-            _program(request),
+            _program(headers.get(b"user-agent", b"")[:_MAX_PROGRAM_LENGTH]),
             key,
             launch,
-            trace=trace,
-            trace_state=state,
-            facts=header_facts(request.headers),
+            facts_in(headers),
+            trace,
+            trace_state,
         )
 
     async def _index_page(self, request: ServerRequest) -> None:
@@ -399,9 +403,10 @@ def _makes_work(request: ServerRequest, api_path: ApiPath) -> bool:
     return api_path.kind in _WORKING_KINDS and request.method == "POST"
 
 
-def _program(request: ServerRequest) -> str:
+@lru_cache(maxsize=256)
+def _program(user_agent: bytes) -> str:
     """What program a client says it is: the first product of its user agent."""
-    product = request.table.get(b"user-agent", b"")[:_MAX_PROGRAM_LENGTH].partition(b" ")[0].decode("latin-1")
+    product = user_agent.partition(b" ")[0].decode("latin-1")
     return product if product.isprintable() else ""
 
 

@@ -35,7 +35,7 @@ from dragoman.gateway.target_info import TargetInfo
 from dragoman.http.client import HttpClient
 from dragoman.http.upstream_call import UpstreamCall, UpstreamRequest
 from dragoman.launching.local_servers import foreign_user_at, port_of
-from dragoman.mint import random_token, system_mint
+from dragoman.mint import system_mint
 from dragoman.mock.echo_call import EchoCall
 from dragoman.protocols.codec import Mint
 from dragoman.providers.http_transport import PATHS, request_of
@@ -43,7 +43,7 @@ from dragoman.providers.price_lookup import facts_of
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Order
-from dragoman.records.ids import new_id, response_suffix
+from dragoman.records.ids import response_suffix
 from dragoman.routing.health import HealthReport
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.rotation import Rotation
@@ -264,10 +264,6 @@ class Runtime:
         # Clouds are called with credentials and at addresses that the configuration does not spell out.
         self.redactor(provider).learn(made)
         return self.client.open(made)
-
-    def new_id(self) -> str:
-        """An id for one exchange; they ascend."""
-        return new_id(time.time_ns() // 1000, random_token)
 
     def mint_of(self, record: Record) -> Mint:
         """Where the ids of an exchange come from: an answer without one of its own is found by that of its record."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec import Raw, Struct
@@ -30,7 +30,7 @@ _MAX_TURN_BYTES = 16 * 1024
 _HEADERS: tuple[tuple[bytes, str, str, str], ...] = tuple(
     (rule.field.encode(), rule.client, rule.fact, rule.field) for rule in RULES if rule.location == HEADER
 )
-_NAMES = frozenset({_AGENT, _ORIGINATOR, *(name for name, _, _, _ in _HEADERS)})
+_NAMES = frozenset({_ORIGINATOR, *(name for name, _, _, _ in _HEADERS)})
 # A name that only one client has says who it is, whatever that calls itself.
 _CLAUDE_PREFIX = b"x-claude-code-"
 # https://github.com/anthropics/claude-code: the older form of `metadata.user_id`.
@@ -90,17 +90,21 @@ def _client_of(agent: bytes, originator: bytes) -> str:
 
 
 def header_facts(headers: Iterable[tuple[bytes, bytes]]) -> ExchangeFacts:
-    """What headers, with their names in lower case, say of who is speaking."""
-    header_map = dict(headers)
-    client = client_of(header_map.get(_AGENT, b"")[:MAX_ID_LENGTH], header_map.get(_ORIGINATOR, b"")[:MAX_ID_LENGTH])
-    named = _NAMES.intersection(header_map)
-    if len(named) == (_AGENT in header_map):
-        return _only(client)
-    if not client and any(name.startswith(_CLAUDE_PREFIX) for name in named):
+    """What headers, with their names in lower case, say of who is speaking; the first of a name counts."""
+    return facts_in(dict(reversed([*headers])))
+
+
+def facts_in(headers: Mapping[bytes, bytes]) -> ExchangeFacts:
+    """What a table of headers says of who is speaking."""
+    agent = headers.get(_AGENT, b"")[:MAX_ID_LENGTH]
+    if _NAMES.isdisjoint(headers):
+        return _only(client_of(agent))
+    client = client_of(agent, headers.get(_ORIGINATOR, b"")[:MAX_ID_LENGTH])
+    if not client and any(name.startswith(_CLAUDE_PREFIX) for name in _NAMES.intersection(headers)):
         client = CLAUDE_CODE
     stated: dict[str, str] = {}
     for name, believed, fact, field in _HEADERS:
-        value = header_map.get(name)
+        value = headers.get(name)
         if not value or (believed and believed != client):
             continue
         if fact == "turn":

@@ -165,7 +165,7 @@ class Played:
     def __init__(self, service: Runtime, *, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
         self.client_request = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=headers or [])
         self.builder = service.builder_of(
-            Record(id="req_1", client_protocol=protocol, path="", started=service.clock(), time=0.0)
+            Record(id="req_1", client_protocol=protocol, path="", started=service.clock(), time=0)
         )
         # As it was when it was finalized.
         self.final: list[Record] = []

@@ -661,7 +661,7 @@ def test_an_answer_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> N
 
     async def read(house: House) -> tuple[int, int]:
         service = house.app.runtime
-        record = Record(id="req_1", client_protocol=CHAT, path="", started=service.clock(), time=0.0)
+        record = Record(id="req_1", client_protocol=CHAT, path="", started=service.clock(), time=0)
         asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=[])
         exchange = Exchange(service, asked, DetachedClient(), service.builder_of(record))
         exchange.call = Crumbs(count)

@@ -76,7 +76,7 @@ def test_every_call_is_closed_once_with_its_kind(name: str, tmp_path: Path, monk
 
 def test_a_call_that_could_not_be_made_is_one_too() -> None:
     async def story(service: Runtime) -> None:
-        account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0))
+        account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
         assert calls.ended(attempt, AttemptOutcome.GATEWAY_ERROR) == ()
@@ -91,7 +91,7 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
 
 def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
     async def story(service: Runtime) -> None:
-        account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0))
+        account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
         attempt = Attempt(target, service.rotation(target.provider))
         calls.begin()

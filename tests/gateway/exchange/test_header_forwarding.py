@@ -340,12 +340,12 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 def test_without_a_trace_and_a_collector_headers_stay_the_very_same() -> None:
     headers: HeaderList = [(b"accept", b"*/*")]
-    assert traced(headers, Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0), None) is headers
+    assert traced(headers, Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0), None) is headers
 
 
 def test_a_trace_goes_on_beside_what_a_call_says() -> None:
     headers: HeaderList = [(b"accept", b"*/*")]
-    record = Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0.0, trace=TRACE, trace_state="a=1")
+    record = Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0, trace=TRACE, trace_state="a=1")
     assert traced(headers, record, None) == [*headers, (b"traceparent", TRACE.encode()), (b"tracestate", b"a=1")]
     (_, parent), _ = traced([], record, 1.0)
     assert parent.startswith(TRACE[:36].encode())

@@ -23,7 +23,7 @@ BODY = b'{"model":"text","messages":[{"role":"user","content":"Hello."}]}'
 async def called(house: House, path: str, *, breaks: bool = False) -> tuple[RecordBuilder, bytes]:
     service = house.app.runtime
     target = target_of(service.routes, "echo/text", CHAT)
-    account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=service.clock(), time=0.0))
+    account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=service.clock(), time=0))
     order = Order(
         provider=target.provider,
         endpoint=target.endpoint,

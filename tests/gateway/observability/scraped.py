@@ -50,7 +50,7 @@ def record(model: str = "gpt-5.1", status: int = 200, *, provider: str = "openai
         client_protocol="anthropic-messages",
         path="/messages",
         started=100.0,
-        time=0.0,
+        time=0,
         provider=provider,
         model=model,
         provider_protocol="openai-chat",

@@ -240,7 +240,7 @@ def attempt(
 
 
 def totals(*attempts: CallEntry) -> Record:
-    record = Record(id="req_1", client_protocol="x", path="/", started=0.0, time=0.0)
+    record = Record(id="req_1", client_protocol="x", path="/", started=0.0, time=0)
     record_calls(record, attempts)
     return record
 

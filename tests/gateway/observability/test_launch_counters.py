@@ -26,7 +26,7 @@ RECORD = Record(
     client_protocol="anthropic-messages",
     path="/messages",
     started=0.0,
-    time=0.0,
+    time=0,
     status=200,
     key="me",
     launch="one",
@@ -126,7 +126,7 @@ def test_processes_are_told_apart_and_summed() -> None:
 def test_of_all_processes_the_latest_session_counts() -> None:
     one, other = LaunchCounters(), LaunchCounters()
     main = ExchangeFacts(session="late", said_class="main")
-    one.count(finalized(replace(RECORD, time=2.0, facts=main)))
-    other.count(finalized(replace(RECORD, time=1.0, facts=replace(main, session="early"))))
+    one.count(finalized(replace(RECORD, time=2_000_000, facts=main)))
+    other.count(finalized(replace(RECORD, time=1_000_000, facts=replace(main, session="early"))))
     for told in ([one, other], [other, one]):
         assert summed(tallies.count_of("me", "one") for tallies in told)[1].session == "late"

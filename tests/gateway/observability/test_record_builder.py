@@ -9,7 +9,7 @@ from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.records.journal_entry import JournalEntry
 
-BEGUN = Record(id="req_1", client_protocol="openai-chat", path="/chat/completions", started=1.0, time=1000.0)
+BEGUN = Record(id="req_1", client_protocol="openai-chat", path="/chat/completions", started=1.0, time=1_000_000_000)
 
 
 def opened(entries: list[JournalEntry]) -> RecordBuilder:

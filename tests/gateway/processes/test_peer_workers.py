@@ -38,7 +38,7 @@ def page() -> SharedMemory:
 def counted(model: str = "m", times: int = 1) -> Metrics:
     metrics = Metrics()
     for _ in range(times):
-        record = Record(id="r", client_protocol="openai-chat", path="/", started=0.0, time=0.0, status=200, ended=1.0)
+        record = Record(id="r", client_protocol="openai-chat", path="/", started=0.0, time=0, status=200, ended=1.0)
         metrics.count(finalized(replace(record, provider="p", model=model)))
     return metrics
 
@@ -62,7 +62,7 @@ def test_a_launch_is_told_by_every_worker_that_counted_it(page: SharedMemory) ->
     def launched(name: str, times: int) -> Metrics:
         metrics = Metrics()
         for _ in range(times):
-            record = Record(id="r", client_protocol="openai-chat", path="/messages", started=0.0, time=0.0, status=200)
+            record = Record(id="r", client_protocol="openai-chat", path="/messages", started=0.0, time=0, status=200)
             metrics.count(finalized(replace(record, key="mine", launch=name)))
         return metrics
 

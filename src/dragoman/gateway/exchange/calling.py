@@ -130,7 +130,9 @@ async def _detach(exchange: Exchange, request: UnderstoodRequest, prepared: Prov
     builder.record.losses = prepared.translated.losses
     detached = DetachedClient()
     # It has the same id, and is one exchange in the records, which ends with the response.
-    own_builder = runtime.builder_of(replace(builder.record, started=runtime.clock(), time=time.time(), losses=()))
+    own_builder = runtime.builder_of(
+        replace(builder.record, started=runtime.clock(), time=time.time_ns() // 1000, losses=())
+    )
     other = Exchange(runtime, replace(client_request, query="", key_slot=None), detached, own_builder)
     begun = Begun(request, prepared, exchange.storage)
 

@@ -48,7 +48,7 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         tokens = tokens_of(record.usage)
     return JournalEntry(
         record.id,
-        int(record.time * MICROSECONDS),
+        record.time,
         ANSWERED if record.status < 400 and not record.failure else outcome_of(record),
         record.kind,
         record.key,
@@ -98,7 +98,7 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
     facts, program = record.facts, record.program
     return JournalEntry(
         record.id,
-        int(record.time * MICROSECONDS),
+        record.time,
         OPEN,
         record.kind,
         record.key,

@@ -27,9 +27,9 @@ class Record(Struct):
     id: str
     client_protocol: str
     path: str
-    # By the loop's clock, as all times here but `time`, which is the wall's.
+    # Seconds of the loop's clock, as all times here but `time`: microseconds of the wall clock.
     started: float
-    time: float
+    time: int
     # Kind of the exchange (`records/journal_entry.py`); "" for requests that are not recorded.
     kind: str = CONVERSATION
     # Where the client is, what program it says it is, and under which gateway key it asks.
@@ -38,6 +38,11 @@ class Record(Struct):
     key: str = ""
     # The launch that it belongs to, as the client says.
     launch: str = ""
+    # What it shows of who is speaking.
+    facts: ExchangeFacts = NOTHING
+    # The client's `traceparent` and `tracestate`, where it sent any that may be used.
+    trace: str = ""
+    trace_state: str = ""
     # The model's name as the client said it, and whom it led to.
     requested_model: str = ""
     provider: str = ""
@@ -80,11 +85,6 @@ class Record(Struct):
     response_id: str = ""
     # Bytes of the request, as far as it was read.
     size: int = 0
-    # What it shows of who is speaking.
-    facts: ExchangeFacts = NOTHING
-    # The client's `traceparent` and `tracestate`, where it sent any that may be used.
-    trace: str = ""
-    trace_state: str = ""
 
     def set_target(self, target: Target) -> None:
         """Record the target that is called."""
