@@ -192,7 +192,7 @@ def translate_response(
     strict: Strict = False,
     earlier: Sequence[bytes] = (),
 ) -> TranslatedResponse:
-    """Write a provider's response, or its error, in the client's protocol, as `library.translate_response` describes it."""
+    """Write a provider's response, or its error, in the client's protocol: see `library.translate_response`."""
     outer, inner = codec_of(source), codec_of(target)
     if outer is inner and isinstance(body, bytes) and not (stream and status < 400):
         # Nothing is read of what goes on as it came.

@@ -69,7 +69,9 @@ class Store:
 
     def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
         """Look something up; `timeout` as for `write`."""
-        return self.write(work, timeout, counts=False, writes=False)
+        return self._submit(
+            work, BUSY_TIMEOUT if timeout is None else timeout, writes=False, while_moving=timeout is None
+        )
 
     def write(
         self,
@@ -81,18 +83,49 @@ class Store:
         response_size: Callable[[], int] | None = None,
         on_abandoned: Callable[[T], object] | None = None,
         counts: bool = True,
-        writes: bool = True,
-        while_moving: bool | None = None,
     ) -> asyncio.Future[T]:
-        """Write something down; without `writes`, look it up.
+        """Write something down.
 
         Without `timeout` a busy store is waited for as long as anybody's transactions are committed, and `BUSY_TIMEOUT`
-        seconds longer; else for so many seconds and no more, unless it is to wait `while_moving`.
+        seconds longer; else for so many seconds and no more.
         `response_size` gives the size of one that is written: only that shows whether others can be. `on_abandoned` is
         given what
         came of it in place of the future, if that was cancelled when all had begun. What does not count says nothing of
         the store by failing. `expedite` is for whoever may lose its patience: see `expedite_now`.
         """
+        return self._submit(
+            work,
+            BUSY_TIMEOUT if timeout is None else timeout,
+            writes=True,
+            while_moving=timeout is None,
+            expedite=expedite,
+            at_last=at_last,
+            response_size=response_size,
+            on_abandoned=on_abandoned,
+            counts=counts,
+        )
+
+    def announce_turn(self, owner: bytes) -> None:
+        """Let everybody know at once that somebody's turn is being kept."""
+        self._turns.announce(owner)
+
+    def may_have_turns(self, owner: bytes) -> bool:
+        """Whether somebody may have turns, which the thread need not be asked for."""
+        return self._turns.may_have(owner)
+
+    def _submit(
+        self,
+        work: Callable[[Tables], T],
+        timeout: float,
+        *,
+        writes: bool,
+        while_moving: bool = False,
+        expedite: Expedite | None = None,
+        at_last: bool = False,
+        response_size: Callable[[], int] | None = None,
+        on_abandoned: Callable[[T], object] | None = None,
+        counts: bool = True,
+    ) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         unit = WorkItem(
@@ -100,8 +133,8 @@ class Store:
             self._deliver,
             writes=writes,
             submitted=self._clock(),
-            timeout=BUSY_TIMEOUT if timeout is None else timeout,
-            while_moving=timeout is None if while_moving is None else while_moving,
+            timeout=timeout,
+            while_moving=while_moving,
             loop=loop,
             future=future,
             at_last=at_last,
@@ -118,14 +151,6 @@ class Store:
             # Told where everything else is told: many ask from a callback, in the middle of something.
             future.set_exception(error.with_traceback(None))
         return future
-
-    def announce_turn(self, owner: bytes) -> None:
-        """Let everybody know at once that somebody's turn is being kept."""
-        self._turns.announce(owner)
-
-    def may_have_turns(self, owner: bytes) -> bool:
-        """Whether somebody may have turns, which the thread need not be asked for."""
-        return self._turns.may_have(owner)
 
     def expedite_now(self, expedite: Expedite) -> None:
         """Have units tried once more, now; a busy store is not waited for any longer."""
@@ -214,7 +239,7 @@ class Store:
         # Two units, since only what was committed had room.
         size = self._trial_bytes
         for work in (partial(Tables.write_trial, size=size), Tables.remove_trial):
-            await self.write(work, _LITTLE, while_moving=True, counts=False)
+            await self._submit(work, _LITTLE, writes=True, while_moving=True, counts=False)
 
     def _tried(self, trying: asyncio.Task[None]) -> None:
         self._trying = None
