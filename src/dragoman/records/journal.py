@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from binascii import hexlify
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,8 +40,6 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
 _TRIES = 8
 
 _encode = msgspec.json.Encoder().encode
-# Sums of how lines begin.
-_OPEN, _EXCHANGE = crc32(b'["open",'), crc32(b'["exchange",')
 
 
 class Journal:
@@ -109,15 +108,11 @@ class Journal:
 
     def open(self, entry: JournalEntry) -> None:
         """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
-        try:
-            encoded = _encode(entry)
-        except UnicodeEncodeError:
-            # A client may call itself anything.
-            encoded = _encode(sanitize_entry(entry))
+        encoded = _encoded(entry)
         self._open[entry.id] = encoded
         if self._descriptor < 0 or self._waiting or self._torn:
             return
-        line = b'%08x ["open",%b]\n' % (crc32(b"]", crc32(encoded, _OPEN)), encoded)
+        line = _line(b'["open",' + encoded + b"]")
         try:
             written = self._write(self._descriptor, line)
         except OSError as error:
@@ -131,12 +126,7 @@ class Journal:
     def finalize(self, entry: JournalEntry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
         self._open.pop(entry.id, None)
-        try:
-            encoded = _encode(entry)
-        except UnicodeEncodeError:
-            encoded = _encode(sanitize_entry(entry))
-        # As `_line`, without copies.
-        line = b'%08x ["exchange",%b]\n' % (crc32(b"]", crc32(encoded, _EXCHANGE)), encoded)
+        line = _line(b'["exchange",' + _encoded(entry) + b"]")
         if not self._waiting and not self._torn and self._descriptor >= 0:
             try:
                 written = self._write(self._descriptor, line)
@@ -310,8 +300,16 @@ class Journal:
         raise FileExistsError("no name is left for a journal")
 
 
+def _encoded(entry: JournalEntry) -> bytes:
+    try:
+        return _encode(entry)
+    except UnicodeEncodeError:
+        # A client may call itself anything.
+        return _encode(sanitize_entry(entry))
+
+
 def _line(body: bytes) -> bytes:
-    return b"%08x %b\n" % (crc32(body), body)
+    return b"".join((hexlify(crc32(body).to_bytes(4, "big")), b" ", body, b"\n"))
 
 
 def _message(error: OSError) -> str:

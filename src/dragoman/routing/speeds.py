@@ -97,7 +97,7 @@ class _Averages:
         if measured and self.samples and (first is None) != (self.streams > 0.0):
             duration = seconds if first is None else seconds + first
             pace, rate = self._pace()
-            expected = pace + int(tokens) / (rate if rate > 0.0 else USUAL_RATE)
+            expected = pace + tokens / (rate if rate > 0.0 else USUAL_RATE)
             if expected - _APART < duration < expected + _APART or expected / FAR < duration < expected * FAR:
                 self.far, self.in_doubt = 0, False
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import trunc
+
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -84,12 +86,12 @@ class Calls(Struct, eq=False):
         if self._is_queued:
             self._take_back(attempt)
             return attempts
-        target, key, usage = attempt.target, attempt.key, attempt.own_cost
+        runtime, target, key, usage = self._runtime, attempt.target, attempt.key, attempt.own_cost
         if attempt.estimate is not None and usage is not None and not usage.unreported and attempt.is_final:
             # It broke off behind the end of its story, and was counted before that was known.
             attempt.estimate = None
         if self.learns:
-            self._runtime.routing_state.record_outcome(
+            runtime.routing_state.record_outcome(
                 target,
                 kind,
                 began=self.started,
@@ -111,10 +113,10 @@ class Calls(Struct, eq=False):
             # `value` of an enumeration is a slow way to `_value_`.
             kind._value_,
             attempt.status,
-            int((self.started - began) * MICROSECONDS),
-            int((attempt.first - began) * MICROSECONDS) if attempt.first else 0,
-            int((self._runtime.clock() - began) * MICROSECONDS),
-            named and self._runtime.redactor(provider).clean_text(named),
+            trunc((self.started - began) * MICROSECONDS),
+            trunc((attempt.first - began) * MICROSECONDS) if attempt.first else 0,
+            trunc((runtime.clock() - began) * MICROSECONDS),
+            named and runtime.redactor(provider).clean_text(named),
             provider.keys.index(key) if key in provider.keys else -1,
             kind is not _ANSWERED and self.works and maybe_billed(kind),
             tokens,
@@ -142,13 +144,10 @@ class Calls(Struct, eq=False):
         if counted is not None:
             # Of an answer that comes whole, and of a stream that was not counted, nobody knows how much there was when
             # it broke off; of one that is still being made, how much there will be.
-            is_cut = (
-                attempt.estimate is not None
-                and not attempt.has_translator
-                and (kind is not AttemptOutcome.ANSWERED or attempt.seen.stop in _GOES_ON)
-            )
-            is_uncounted = attempt.is_uncountable or kind is not AttemptOutcome.ANSWERED
-            if is_uncounted and attempt.estimate is None and not attempt.is_final:
+            is_cut = False
+            if attempt.estimate is not None:
+                is_cut = not attempt.has_translator and (kind is not _ANSWERED or attempt.seen.stop in _GOES_ON)
+            elif (attempt.is_uncountable or kind is not _ANSWERED) and not attempt.is_final:
                 counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
             target, costs = attempt.target, self._runtime.costs
             tier = requested_tier(attempt.body) if target.provider.vendor_or_name in BILLED_BY_REQUESTED_TIER else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from math import trunc
 
 from msgspec.structs import replace
 
@@ -77,7 +78,7 @@ def record_attempt(
         provider=target.provider.name,
         model=target.printable_model[:MAX_NAME_LENGTH],
         protocol=target.endpoint.protocol,
-        started=int((started - builder.record.started) * MICROSECONDS),
+        started=trunc((started - builder.record.started) * MICROSECONDS),
         status=call.status,
         provider_request_id=named and runtime.redactor(target.provider).clean_text(named),
     )

@@ -42,6 +42,7 @@ _MAX_COST = 10**14
 _REGIONAL = frozenset({"bedrock", "vertex"})
 # What ran beside an answer, and what its provider says that it cost.
 _OTHERS = frozenset({"iterations", *MEMBERS})
+_HALF = PICO // 2
 # A day, or the like, at the end of a name.
 _find_date = re.compile(r"[-@:](?:20\d{2}-?[01]\d-?[0-3]\d|latest)$").search
 
@@ -62,20 +63,24 @@ class _Simple(Struct, frozen=True, gc=False):
 
     def spent(self, usage: Usage) -> tuple[TokenCounts, CostBreakdown] | None:
         """What counts took and cost that tell nothing else; None if these are not so simple."""
-        total, output, read, thinking = usage.input, usage.output, usage.cache_read or 0, usage.thinking or 0
-        written = usage.cache_write or 0
-        plain = total - read - written
-        if usage.web_searches or min(plain, read, written, thinking, output - thinking) < 0:
+        total, output, thinking = usage.input, usage.output, usage.thinking or 0
+        read, written = usage.cache_read or 0, usage.cache_write or 0
+        if usage.web_searches or total > self.max_input or total + output > _MAX_TOKENS:
             return None
-        if total > self.max_input or total + output > _MAX_TOKENS:
+        if read < 0 or written < 0 or read + written > total or not 0 <= thinking <= output:
             return None
-        if (read and self.cache_read is None) or (written and self.cache_write is None):
-            return None
+        cache_read_cost = cache_write_cost = 0
         # As `nano`, which would be a call for each.
-        input_cost = (plain * self.input + PICO // 2) // PICO
-        output_cost = (output * self.output + PICO // 2) // PICO
-        cache_read_cost = (read * (self.cache_read or 0) + PICO // 2) // PICO
-        cache_write_cost = (written * (self.cache_write or 0) + PICO // 2) // PICO
+        if read:
+            if self.cache_read is None:
+                return None
+            cache_read_cost = (read * self.cache_read + _HALF) // PICO
+        if written:
+            if self.cache_write is None:
+                return None
+            cache_write_cost = (written * self.cache_write + _HALF) // PICO
+        input_cost = ((total - read - written) * self.input + _HALF) // PICO
+        output_cost = (output * self.output + _HALF) // PICO
         if input_cost + output_cost + cache_read_cost + cache_write_cost > _MAX_COST:
             return None
         breakdown = CostBreakdown(
@@ -117,8 +122,11 @@ class Costs:
         self, target: Target, usage: Usage, response_model: str = "", requested_tier: str = ""
     ) -> tuple[TokenCounts, CostBreakdown]:
         """What a call took and cost that told its counts; `response_model` is the model that the answer names."""
-        tier = tier_of(usage, requested_tier, target.provider.vendor_or_name)
-        cached = self._of(target, response_model, tier)
+        tier = tier_of(usage, requested_tier, target.provider.vendor_or_name if requested_tier else "")
+        now = self._wall()
+        cached = self._cached.get((target.id, response_model, tier))
+        if cached is None or not cached.since <= now < cached.until:
+            cached = self._look_up(target, response_model, tier, now)
         if cached.simple is not None and (usage.extras is None or _has_no_cost_details(usage.extras.fields)):
             spent = cached.simple.spent(usage)
             if spent is not None:
@@ -127,7 +135,7 @@ class Costs:
         if has_runs(usage):
             if has_too_many_runs(usage):
                 return TokenCounts(), CostBreakdown(unpriced=("counts",), reported=reported_cost_of(usage))
-            provider, now = target.provider, self._wall()
+            provider = target.provider
             cost = cost_of(facts, usage, tier, find=lambda model: facts_of(self._price_book, provider, model, now))
             tokens = added([_tokens(tokens_of(usage)), *(_tokens(run.tokens) for run in runs_of(usage))])
         else:
@@ -141,7 +149,7 @@ class Costs:
 
     def unreported(self, target: Target) -> CostBreakdown:
         """What a call cost that told nothing of what it took: nobody knows, unless what it takes costs nothing."""
-        facts = self._of(target, "", STANDARD).facts
+        facts = self._look_up(target, "", STANDARD, self._wall()).facts
         rates = None if facts is None else facts.rates
         if rates is None or rates.input is None or rates.output is None or any(astuple(replace(rates, request=None))):
             return UNREPORTED
@@ -158,18 +166,14 @@ class Costs:
     def _version(self, cost: Cost) -> str:
         return self._price_book.table.version if cost.entry else ""
 
-    def _of(self, target: Target, response_model: str, tier: str) -> _CachedPrices:
-        """What is known of whoever answered, from memory within the time that it holds for."""
-        key, now = (target.id, response_model, tier), self._wall()
-        cached = self._cached.get(key)
-        if cached is not None and cached.since <= now < cached.until:
-            return cached
+    def _look_up(self, target: Target, response_model: str, tier: str, now: float) -> _CachedPrices:
+        """The prices of a response in the price book, which are cached."""
         facts, since, until = self._find(target, response_model, tier, now)
         fresh = _CachedPrices(facts, since, until, self._simple(facts, tier))
         if len(self._cached) >= _MAX_CACHED_PRICES:
             self._cached.clear()
         if len(target.id) + len(response_model) <= _MAX_NAME_LENGTH:
-            self._cached[key] = fresh
+            self._cached[target.id, response_model, tier] = fresh
         return fresh
 
     def _simple(self, facts: ModelFacts | None, tier: str) -> _Simple | None:

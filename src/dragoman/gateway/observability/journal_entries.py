@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from math import trunc
 
 from dragoman.gateway.observability.record import Record
 from dragoman.model.response import Usage
@@ -29,7 +30,8 @@ _match_location_prefix = re.compile(rf"(?:{_MEMBER}\.){{1,12}}", re.ASCII).match
 FULL, NETWORK, OFF = "full", "network", "off"
 # How much of an address is that of its network.
 _IPV4, _IPV6 = 24, 48
-MICROSECONDS = 1_000_000
+# Numbers of the same type are multiplied faster, and `trunc` is a faster `int`.
+MICROSECONDS = 1_000_000.0
 # What a client says of itself is cut at so many characters.
 _MAX_PRODUCT_LENGTH = 64
 # Names and paths that clients may choose are cut at so many, and so many losses have lines of their own: a request of
@@ -72,8 +74,8 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.refusal[: 2 * MAX_NAME_LENGTH],
         record.stop_reason[_CUT],
         # Never 0 for a moment that came.
-        int((first - started) * MICROSECONDS) or 1 if first else 0,
-        int((record.ended - started) * MICROSECONDS) or 1,
+        trunc((first - started) * MICROSECONDS) or 1 if first else 0,
+        trunc((record.ended - started) * MICROSECONDS) or 1,
         tokens,
         record.estimated,
         record.cost,
