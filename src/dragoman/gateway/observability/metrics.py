@@ -25,13 +25,13 @@ from dragoman.routing.health_state import HealthLevel
 from dragoman.sessions.classes import class_of
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_BUCKETS = [round(bound * 1_000_000) for bound in DURATIONS]
 _MODELS_LIMIT = 200
 _TARGETS_LIMIT = 200
 # Routes and outcomes together: a provider may invent statuses, too.
 _CELLS_LIMIT = 5000
 _LABEL_LENGTH = 120
 OTHER = "other"
-_MICROSECONDS = 1_000_000
 # Statuses of names that their provider does not know: those are not worth a label.
 _UNKNOWN = frozenset({400, 404})
 # More than any exchange takes; a provider may report anything.
@@ -49,15 +49,15 @@ TOKENS = ("input", "output", "cache_read", "cache_write", "thinking")
 
 
 class Histogram(Struct):
-    """How values are spread over the buckets; the last one is for everything above."""
+    """Numbers of durations by bucket, the last one for all above, and their total; in microseconds."""
 
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATIONS) + 1))
-    total: float = 0.0
+    total: int = 0
 
-    def add(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(DURATIONS, value)] += 1
-        self.total += value
+    def add(self, duration: int) -> None:
+        """Count one duration."""
+        self.counts[bisect_left(_BUCKETS, duration)] += 1
+        self.total += duration
 
     def copy(self) -> Histogram:
         """The same, as of now."""
@@ -155,11 +155,7 @@ class Metrics:
     def count(self, entry: JournalEntry) -> None:
         """Count one exchange that has ended."""
         with self._lock:
-            client_protocol, provider, provider_protocol = (
-                entry.client_protocol,
-                entry.provider,
-                entry.provider_protocol,
-            )
+            client_protocol, provider_protocol = entry.client_protocol, entry.provider_protocol
             provider, model, cost, facts = entry.provider, entry.model, entry.cost, entry.facts
             for call in entry.calls:
                 # What is asked beside conversations has no kind.
@@ -168,30 +164,29 @@ class Metrics:
             for loss in entry.losses:
                 named = (client_protocol, provider_protocol, loss.feature, loss.fate)
                 self._losses[named] = self._losses.get(named, 0) + 1
-            if (provider, model) not in self._models:
-                model = self._bounded(entry)
-            key = (client_protocol, provider, provider_protocol, model, entry.status)
-            cell = self._cells.get(key) or self._new_cell(key)
+            cell = self._cells.get((client_protocol, provider, provider_protocol, model, entry.status))
+            if cell is None:
+                cell = self._cell_of(entry)
             cell.requests += 1
-            cell.duration.add(entry.duration / _MICROSECONDS)
+            cell.duration.add(entry.duration)
             if entry.first_content:
-                cell.time_to_first_token.add(entry.first_content / _MICROSECONDS)
+                cell.time_to_first_token.add(entry.first_content)
             if (tokens := entry.tokens) is not None:
-                counts = [tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.thinking]
-                if min(counts) < 0 or max(counts) > _MAX_TOKENS:
-                    # Counters never go down.
-                    counts = [min(max(0, count), _MAX_TOKENS) for count in counts]
-                total = cell.tokens
-                for place, count in enumerate(counts):
-                    total[place] += count
+                counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.thinking)
+                for kind, count in enumerate(counts):
+                    if count:
+                        # Counters never go down.
+                        cell.tokens[kind] += count if 0 < count <= _MAX_TOKENS else min(max(0, count), _MAX_TOKENS)
             if cost is not None:
                 cell.cost += cost.total
-                cell.unpriced += bool(cost.unpriced)
+                if cost.unpriced:
+                    cell.unpriced += 1
                 if cost.reported is not None:
                     self._count_reported_cost(provider, cost, cost.reported)
-            cell.estimated += entry.estimated
-            if entry.kind:
-                self._unpriced += is_unpriced(entry)
+            if entry.estimated:
+                cell.estimated += 1
+            if entry.kind and is_unpriced(entry):
+                self._unpriced += 1
             if entry.failure:
                 failed = (client_protocol, provider, entry.failure)
                 self._failures[failed] = self._failures.get(failed, 0) + 1
@@ -218,20 +213,13 @@ class Metrics:
         """Count exchanges that a collector was to be told of; each result is counted by one thread alone."""
         self._exports[result] = self._exports.get(result, 0) + number
 
-    def _new_cell(self, key: tuple[str, str, str, str, int]) -> MetricCell:
-        client_protocol, provider, provider_protocol, model, status = key
-        if len(self._cells) >= _CELLS_LIMIT:
+    def _cell_of(self, entry: JournalEntry) -> MetricCell:
+        """The cell of an exchange whose model has none under its own name, or another label."""
+        key = (entry.client_protocol, entry.provider, entry.provider_protocol, self._bounded(entry), entry.status)
+        if key not in self._cells and len(self._cells) >= _CELLS_LIMIT:
             # By its class alone, and of no model: of these there are few.
-            model, status = OTHER, 100 * (status // 100)
-            key = (client_protocol, provider, provider_protocol, model, status)
-        cell = MetricCell(
-            client_protocol=client_protocol,
-            provider=provider,
-            provider_protocol=provider_protocol,
-            model=model,
-            status=status,
-        )
-        return self._cells.setdefault(key, cell)
+            key = (*key[:3], OTHER, 100 * (entry.status // 100))
+        return self._cells.setdefault(key, MetricCell(*key))
 
     def launch_count(self, key: str, name: str) -> WorkerLaunchCount:
         """What was counted of a launch under a key; nothing of one that is not known."""

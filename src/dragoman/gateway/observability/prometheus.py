@@ -171,7 +171,7 @@ def _histograms(lines: list[str], name: str, words: str, cells: Iterable[tuple[M
         for bound, count in zip((*DURATIONS, "+Inf"), histogram.counts, strict=True):
             running += count
             lines.append(f'dragoman_{name}_bucket{{{labels},le="{bound}"}} {running}')
-        lines.append(f"dragoman_{name}_sum{{{labels}}} {histogram.total:.6f}")
+        lines.append(f"dragoman_{name}_sum{{{labels}}} {histogram.total / 1_000_000:.6f}")
         lines.append(f"dragoman_{name}_count{{{labels}}} {running}")
 
 
