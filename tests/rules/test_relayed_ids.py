@@ -12,6 +12,7 @@ from dragoman.protocols.openai_chat import relay as chat_relay
 from dragoman.protocols.openai_responses import relay as responses_relay
 from dragoman.rules.ids import ANTHROPIC, ANY, CHAT, MISTRAL_LIKE, RESPONSES, IdRule, call_id
 from dragoman.rules.relayed_ids import rename_ids
+from tests.protocols.glancing import needs_repair
 from tests.sdk import names
 
 A, C, R = names.MESSAGES, names.CHAT, names.RESPONSES
@@ -69,6 +70,9 @@ def test_item_10_ids_that_are_refused_are_changed_on_the_relay(
         inner = f'"input":{{"id":{json.dumps(refused)}'.encode()
         expected = expected.replace(f'"input":{{"id":"{call_id(refused, rule)}"'.encode(), inner)
     assert sent == expected
+    call_ids = "mistral" if rule is MISTRAL_LIKE else "standard"
+    assert needs_repair(protocol, body(protocol, taken, refused), call_ids)
+    assert not needs_repair(protocol, sent, call_ids)
     assert rename_ids(sent, rule, IDS[protocol], ledger) is sent
     assert not len(ledger)
 
@@ -103,6 +107,7 @@ def test_item_10_an_id_that_is_said_in_every_turn_is_told_apart(protocol: str, s
     twice = json.dumps({**one, where: one[where] * 2}).encode().replace(b"THE_ID", said.encode())
     ledger = Ledger()
     sent = rename_ids(twice, ANTHROPIC, IDS[protocol], ledger)
+    assert needs_repair(protocol, twice) and not needs_repair(protocol, sent)
     entries = json.loads(sent)[where]
     first, second = entries[: len(one[where])], entries[len(one[where]) :]
     for turn, given in ((first, call_id(said, ANTHROPIC)), (second, call_id(f"{said}_2", ANTHROPIC))):

@@ -13,6 +13,7 @@ from dragoman.protocols.registry import codec_of
 from dragoman.sessions.fact_extraction import body_facts, header_facts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import DISTINCTIVE_TOOLS, INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS
+from dragoman.wire.duplicate_keys import OBJECT
 
 SOUGHT = HintQuery(
     key=b"a secret of thirty-two letters..",
@@ -45,8 +46,10 @@ class Asked(Struct, frozen=True):
 
 def facts_of(asked: Asked, sought: HintQuery = SOUGHT) -> ExchangeFacts:
     """What a request shows."""
-    body = json.dumps(asked.body).encode()
-    return body_facts(header_facts(asked.headers), codec_of(asked.protocol).session_hints_of(body, sought))
+    facts, members = header_facts(asked.headers), OBJECT.decode(json.dumps(asked.body))
+    is_named = facts.thread != "" and facts.session != ""
+    hints = codec_of(asked.protocol).glance(members, False, False).session_hints(sought, is_named=is_named)
+    return body_facts(facts, hints)
 
 
 def headers(**said: str) -> list[tuple[bytes, bytes]]:

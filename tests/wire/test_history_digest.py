@@ -114,7 +114,7 @@ def test_what_was_given_to_agents_in_the_latest_answer_is_told() -> None:
         ),
         gave(("c1", "  task_id: ses_1 is done"), ("c2", "task_id: ses_2")),
     ]
-    found = session_hints_in(turns, SOUGHT, tools=["t", "", "t"])
+    found = session_hints_in(turns, SOUGHT, tools=(3, ("t",)))
     assert found.prompts == (digest(SOUGHT.key, "prompt", "look"),)
     assert found.call == digest(SOUGHT.key, "call", "c1")
     assert found.tasks == ("ses_1",)
@@ -170,8 +170,8 @@ def test_an_answer_without_a_word_is_an_answer() -> None:
 
 
 def test_digests_differ_by_key_and_kind_and_take_any_text() -> None:
-    assert digest(b"a", "x", "t") != digest(b"b", "x", "t") != digest(b"b", "y", "t")
-    assert len(digest(b"a", "x", "\ud800")) == 32
+    assert digest(b"a", "call", "t") != digest(b"b", "call", "t") != digest(b"b", "prompt", "t")
+    assert len(digest(b"a", "call", "\ud800")) == 32
 
 
 def test_instructions_that_are_repeated_behind_a_question_are_no_part_of_it() -> None:

@@ -9,7 +9,6 @@ from msgspec import Raw
 from dragoman.model.request_features import ConversationStart
 from dragoman.wire.peek import (
     NULL,
-    PeekedMessage,
     conversation_start_in,
     has_value,
     length,
@@ -58,13 +57,7 @@ def test_texts_stand_alone_or_in_parts() -> None:
 
 
 def test_a_conversation_opens_with_the_users_first_words() -> None:
-    rules, hello, more = (Raw(text) for text in (b'"Be brief."', b'"Hello!"', b'"And now?"'))
-    said = [
-        PeekedMessage("system", rules),
-        PeekedMessage("system", more),
-        PeekedMessage("user", hello),
-        PeekedMessage("user", more),
-    ]
+    said = [("system", "Be brief."), ("system", "And now?"), ("user", "Hello!"), ("user", "And now?")]
     assert conversation_start_in(said) == ConversationStart(instructions="Be brief.", text="Hello!")
     assert conversation_start_in(said, "Be kind.") == ConversationStart(instructions="Be kind.", text="Hello!")
     assert conversation_start_in(said[:2]) == ConversationStart()

@@ -13,8 +13,8 @@ class Insertions(Struct, frozen=True, kw_only=True):
     # Replies that the client writes itself: each is left out, with the message before it.
     replies: frozenset[str] = frozenset()
     # Messages that are left out, with the reply `acknowledged`.
-    messages: frozenset[str] = frozenset()
-    # The same; all that stands before one is an example of the client's.
+    inserted: frozenset[str] = frozenset()
+    # Those of them before which all is an example of the client's.
     after_examples: frozenset[str] = frozenset()
     acknowledged: str = ""
 

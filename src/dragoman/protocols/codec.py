@@ -137,6 +137,45 @@ class ReasoningRepair(Protocol):
         ...
 
 
+class RequestGlance(Protocol):
+    """A request as far as it must be known before it is translated or relayed; each member is read once."""
+
+    @property
+    def members(self) -> Mapping[str, Raw]:
+        """The members of the body by their names."""
+        ...
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client wants a stream."""
+        ...
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the body has more objects than content."""
+        ...
+
+    def request_features(self) -> RequestFeatures:
+        """What routing must know of the content."""
+        ...
+
+    def conversation_start(self) -> ConversationStart:
+        """How the conversation began, without what moves from turn to turn."""
+        ...
+
+    def session_hints(self, query: HintQuery, *, is_named: bool = False) -> SessionHints:
+        """What the request shows of its session; `is_named` if the client names session and thread."""
+        ...
+
+    def needs_repair(self, capabilities: Capabilities, vendor: str, /) -> bool:
+        """Whether `Codec.relay_request` may change the bytes for a model of a vendor."""
+        ...
+
+    def forget(self) -> None:
+        """Drop what was read, which is as large as the body; it is read again when it is asked for."""
+        ...
+
+
 class CachedTurn(Struct, frozen=True, kw_only=True):
     """What is kept of an answer, to be found by the id of its first call; `body` is for `restore` alone to read."""
 
@@ -209,16 +248,11 @@ class Codec(Struct, frozen=True, kw_only=True):
     # The counts of a whole answer of this wire, of which nothing else is read than the members that tell them and the
     # tier; what is no count is none.
     usage_of: Callable[[JsonObject], Usage | None]
-    # What a request has in it, looked at in its bytes without reading all of it.
-    request_features_of: Callable[[bytes], RequestFeatures]
-    # Members without which no request refers to what its provider keeps beside responses, as they are written.
+    # A request by its members; whether it streams, and whether it is crowded.
+    glance: Callable[[Mapping[str, Raw], bool, bool], RequestGlance]
+    # Members without which no request refers to what its provider stores beside responses, as they are written.
     reference_keys: tuple[bytes, ...]
-    # By what the conversation of a request is known, from its members, without marks that move from turn to turn.
-    conversation_start_of: Callable[[Mapping[str, Raw]], ConversationStart]
-    # What a request shows of who is speaking, as far as that is sought.
-    session_hints_of: Callable[[bytes, HintQuery], SessionHints]
-    # The tiers that may be asked for on this wire and cost otherwise than usual, by what the signs of a request of any
-    # wire call them: what they are called in books of prices.
+    # Requested tiers with prices of their own: their names in requests of any protocol to those in price books.
     tiers: Mapping[str, str]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.
     decode_failure: Callable[[int, bytes | JsonObject], Failure]

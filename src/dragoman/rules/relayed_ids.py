@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from dragoman.errors import WireError
@@ -55,29 +54,26 @@ def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
     return values_in
 
 
+def refuses(ids: Sequence[str], rule: IdRule, times: int = 1) -> bool:
+    """Whether a rule refuses one of the ids of results, or one of them stands more often than `times`."""
+    if rule is ANY:
+        return False
+    distinct = ids if len(ids) == 1 else set(ids)
+    # Nearly always each stands once, which is known without counting.
+    if len(distinct) != len(ids) and max(Counter(ids).values()) > times:
+        return True
+    fits = rule.pattern.fullmatch
+    return any([fits(one) is None for one in distinct])
+
+
 def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
-    """The body with what stands for every id that the rule refuses, or that a call had before.
+    """The body with another id for every one that the rule refuses, or that an earlier call had.
 
     The same bytes if there is none.
     """
-    if rule is ANY:
-        return body
     # Every call has its result, so looking for these is enough, and there are few.
-    result_ids = ids.results(body)
-    if not result_ids:
+    if rule is ANY or not refuses([one for one in map(_read, ids.results(body)) if one], rule, ids.times):
         return body
-    named = set(result_ids)
-    # Nearly always each stands once, which is known without counting.
-    often = 1 if len(named) == len(result_ids) else max(Counter(result_ids).values())
-    if often <= ids.times:
-        try:
-            if all(map(rule.pattern.fullmatch, _TEXTS.decode(b"[%b]" % b",".join(named)))):
-                return body
-        except (msgspec.DecodeError, UnicodeError):
-            # What is no text is the provider's to judge.
-            pass
-        if all(_fits(_read(value), rule) for value in named):
-            return body
     calls: Counter[str] = Counter()
     results: Counter[str] = Counter()
 
@@ -100,9 +96,6 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
         return [replaced(entry, edits)] if edits else None
 
     return rewritten(body, ids.entries, _may_have_some, rewrite) or body
-
-
-_TEXTS = msgspec.json.Decoder(list[str])
 
 
 def _fits(candidate: str, rule: IdRule) -> bool:

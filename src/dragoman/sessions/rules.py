@@ -106,6 +106,7 @@ NAMING_MEMBERS = {
 }
 # https://github.com/Aider-AI/aider/blob/main/aider/coders/base_coder.py (0.86.2): `format_chat_chunks` puts the map of
 # the repository and the contents of files before each question, and the examples before all of them.
+_AFTER_EXAMPLES = "I switched to a new code base. Please don't consider the above files or try to edit them any longer."
 INSERTIONS = Insertions(
     replies=frozenset(
         {
@@ -118,19 +119,16 @@ INSERTIONS = Insertions(
             "Ok, I will use these images as references.",
         }
     ),
-    messages=frozenset(
+    inserted=frozenset(
         {
             "I am not sharing any files that you can edit yet.",
             "I am not sharing the full contents of any files with you yet.",
             "I am not sharing any files yet.",
             "I am not sharing any files with you.",
+            _AFTER_EXAMPLES,
         }
     ),
-    after_examples=frozenset(
-        {
-            "I switched to a new code base. Please don't consider the above files or try to edit them any longer.",
-        }
-    ),
+    after_examples=frozenset({_AFTER_EXAMPLES}),
     acknowledged="Ok.",
 )
 SPAWNING_TOOLS = {"Agent": "prompt", "Task": "prompt", "task": "prompt", "spawn_agent": "message"}

@@ -7,9 +7,8 @@ was written has to know that all of them read the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from operator import attrgetter
 
 import msgspec
 from msgspec import Raw
@@ -17,18 +16,13 @@ from msgspec import Raw
 from dragoman.wire.json_spans import object_members, too_many_members
 
 OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
-# What a member has beside its name and at least one byte of a value: quotes, colon and comma.
-_AROUND = 4
-# The shortest name that anybody decides by is `id`.
-_SHORTEST = 2
 # Longer ones are looked through faster than written again.
 _SHORT = 4096
 # An object that anybody decides by has a few dozen members; each of them is looked at here.
 MAX_MEMBERS = 4096
 _NONE: Mapping[str, str] = {}
-_view: Callable[[Raw], memoryview] = memoryview
-_size: Callable[[memoryview], int] = attrgetter("nbytes")
-# Names without capitals are their own folding: other names than any that are looked for, unless joined ones.
+_encode = msgspec.json.Encoder().encode
+# Names that no reader takes for another one: without capitals they are their own folding.
 _PLAIN: set[str] = set()
 _MAX_PLAIN, _REMEMBERED = 1024, 64
 
@@ -43,17 +37,14 @@ def ambiguous(
     """
     if len(members) > MAX_MEMBERS:
         raise too_many_members(MAX_MEMBERS)
-    unlisted = members.keys() - names
-    if not _PLAIN.issuperset(unlisted):
-        for name in unlisted:
+    if not _PLAIN.issuperset(members):
+        for name in members:
             if name not in _PLAIN and _is_other(name, names, others):
                 return name
-    # Most bodies have no room for another one: they are written without white space, or all with the same.
-    values = sum(map(_size, map(_view, members.values())))
-    room = len(body) - 1 - sum(map(len, members)) - values - _AROUND * len(members)
-    if room <= _AROUND + _SHORTEST:
+    # Most bodies are written without white space, or all with the same: such a text of all members is the body.
+    if _encode(members) == body:
         return None
-    if len(body) < _SHORT and room == 2 * len(members) - 1:
+    if len(body) < _SHORT:
         pairs = [b'"%b": %b' % (name.encode(), value) for name, value in members.items()]
         if body == b"{" + b", ".join(pairs) + b"}":
             return None
@@ -67,9 +58,9 @@ def ambiguous(
 
 
 def _is_other(name: str, names: AbstractSet[str], others: Mapping[str, str]) -> bool:
-    """Whether some take a name for one of these. What nobody could take for any other name is remembered."""
+    """Whether some readers take a name for another one of these. A name that none does is remembered."""
     letters = folded(name)
-    if letters in names or others.get(joined(name)) in names:
+    if name not in names and (letters in names or others.get(joined(name)) in names):
         return True
     is_plain = letters == name and name.isascii() and bool(others) and joined(name) not in others
     if is_plain and len(name) <= _REMEMBERED and len(_PLAIN) < _MAX_PLAIN:

@@ -1,13 +1,14 @@
 """History: keyed digests of what was said so far, which do not change while a client only adds to it.
 
-Rooms say each message in a few pieces: texts without reminders, ids in place of calls and results. What clients move,
-renew or leave out from turn to turn (cache marks, thinking, contents of old results) is none of them.
+Each protocol reduces a message to a few pieces: texts without reminders, ids in place of calls and results. What
+clients move, renew or leave out from turn to turn (cache breakpoints, thinking, contents of old results) is none of
+them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -15,24 +16,26 @@ import msgspec
 from msgspec import Raw
 
 from dragoman.model.session_hints import HintQuery, SessionHints
-from dragoman.wire.peek import peeked, text_in
+from dragoman.wire.peek import is_text, peeked, text_in
 
 # Whose a message is: what is told before anything is said, what the model says, what is said to it.
 INSTRUCTION, ASSISTANT, USER = "instructs", "answers", "asks"
 # A call by its id, with the tool and its arguments; or what one gave, by its id, without a tool.
 CallOrResult = tuple[str, str, Raw | str]
-# A message as its room says it: whose it is; all of it as one text (`joined`), "" if there is nothing in it; the words
-# of the user, or the instructions; the calls, or what they gave.
+# A message as its protocol reduces it: its role; all of it as one text (`joined`), "" if it is empty; the text of the
+# user, or the instructions; the calls, or their results.
 Turn = tuple[str, str, str, Sequence[CallOrResult]]
+# How many tools a request offers, and those of them that are distinctive.
+ToolShape = tuple[int, tuple[str, ...]]
 # How many of the latest answers the history before is digested of.
 LOOKED_BACK = 4
-# Bytes of a digest, and characters of instructions that belong to it: further down are dates and folders.
+# Bytes of a digest, and characters of instructions that are digested: further down are dates and directories.
 _SIZE = 16
 _HEAD = 96
 # Objects that may be small, and bytes of which one is at least, where there are more: messages have words in them.
 _FEW, _SMALLEST = 2000, 16
 # Bytes in which there is no room for so many.
-SPARSE = _FEW * len(b"{}")
+_SPARSE = _FEW * len(b"{}")
 # Prompts and tasks of one turn, and characters of a result in which its session stands.
 _MAX_ENTRIES = 16
 _FIRST = 200
@@ -51,17 +54,58 @@ _is_agent = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}").fullmatch
 _agent = re.compile(r'\s*\{"agent_id":"([0-9a-f-]{36})"(?:,"nickname":"([A-Za-z][A-Za-z .\'-]{0,39})")?').match
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Raw])
 _NONE: tuple[str, ...] = ()
+_NO_TOOLS: ToolShape = (0, ())
+# Shapes of tools, by a hash of their bytes: a client offers the same ones in each request.
+_SHAPES: dict[tuple[int, int, frozenset[str]], ToolShape] = {}
+_MAX_SHAPES = 1024
+_KINDS = ("call", "history", "instructions", "prompt")
+_HASHERS: dict[bytes, dict[str, blake2b]] = {}
+_MAX_KEYS = 4096
 
 
 def digest(key: bytes, kind: str, text: str) -> str:
-    """A text as it may be kept; `kind` keeps equal texts of different meaning apart."""
-    return blake2b(f"{kind} {text}".encode("utf-8", "surrogatepass"), digest_size=_SIZE, key=key).hexdigest()
+    """A text as it may be stored; `kind` keeps equal texts of different meaning apart."""
+    return _digested(_hashers_of(key)[kind], text)
+
+
+def _digested(keyed: blake2b, text: str) -> str:
+    hasher = keyed.copy()
+    hasher.update(text.encode("utf-8", "surrogatepass"))
+    return hasher.hexdigest()
+
+
+def _hashers_of(key: bytes) -> dict[str, blake2b]:
+    """Hashers to be copied, by the kind of text: each has taken the key. To copy one is cheaper than to make one."""
+    hashers = _HASHERS.get(key)
+    if hashers is None:
+        if len(_HASHERS) >= _MAX_KEYS:
+            _HASHERS.clear()
+        # A prefix is as good a key for BLAKE2, and takes less than the block that BLAKE2 takes for one.
+        hashers = {kind: blake2b(key + f"{kind} ".encode(), digest_size=_SIZE) for kind in _KINDS}
+        # Records are searched by these, older ones too.
+        hashers["response"] = blake2b(b"response ", digest_size=_SIZE, key=key)
+        _HASHERS[key] = hashers
+    return hashers
+
+
+def tool_shape(tools: Raw, query: HintQuery, names_in: Callable[[Raw], Collection[str]]) -> ToolShape:
+    """The shape of the tools that a request offers; `names_in` reads their names."""
+    written, distinctive = bytes(tools), query.distinctive_tools
+    # The hash is keyed by the interpreter; of the bytes themselves nothing is cached.
+    key = hash(written), len(written), distinctive
+    shape = _SHAPES.get(key)
+    if shape is None:
+        names = names_in(tools)
+        if len(_SHAPES) >= _MAX_SHAPES:
+            _SHAPES.clear()
+        shape = _SHAPES[key] = len(names), tuple([name for name in dict.fromkeys(names) if name in distinctive])
+    return shape
 
 
 @lru_cache(maxsize=512)
-def _steady(head: str) -> str:
+def _head_digest(key: bytes, head: str) -> str:
     """How instructions begin, without numbers, which may be dates; those of a program are the same in all requests."""
-    return _digits("", head)
+    return digest(key, "instructions", _digits("", head))
 
 
 def joined(sign: str, pieces: list[str]) -> str:
@@ -70,11 +114,11 @@ def joined(sign: str, pieces: list[str]) -> str:
 
 
 def is_crowded(body: bytes) -> bool:
-    """Whether a request holds more objects than one that says something: to look at all of them would take too long."""
-    if len(body) < SPARSE:
+    """Whether a request holds more objects than one with content has: to look at all of them would take too long."""
+    # To split at the first few objects is many times faster than to count all of them.
+    if len(body) < _SPARSE or len(body.split(b"{", _FEW + 1)) <= _FEW + 1:
         return False
-    count = body.count(b"{")
-    return count > _FEW and count * _SMALLEST > len(body)
+    return body.count(b"{") * _SMALLEST > len(body)
 
 
 def without_reminders(text: str) -> str:
@@ -117,14 +161,18 @@ def session_hints_in(
     query: HintQuery,
     *,
     instructions: str = "",
-    tools: Collection[str] = (),
+    tools: ToolShape = _NO_TOOLS,
     user: str = "",
     cache_key: str = "",
     metadata: bytes = b"",
     conversation: str = "",
     previous: str = "",
+    is_named: bool = False,
 ) -> SessionHints:
-    """All that a request shows: by its messages, and by what its room found beside them; `tools` are their names."""
+    """The hints of a request, by its messages and by the members beside them.
+
+    `is_named` says that the client names session and thread: its calls are not needed to find it.
+    """
     history: list[str] = []
     # Where answers begin; of the latest one its calls, and what they gave.
     starts: list[int] = []
@@ -133,78 +181,90 @@ def session_hints_in(
     # All calls that began agents, and what they gave, by their ids.
     begun: dict[str, CallOrResult] = {}
     outputs: dict[str, Raw | str] = {}
-    spawning = query.spawning
-    messages, first, opened, in_response = 0, "", 0, False
-    insertions, is_acknowledged = query.insertions, False
+    spawning, insertions = query.spawning, query.insertions
+    messages, first, opened, in_response, is_acknowledged = 0, "", 0, False, False
     for role, text, words, entries in turns:
-        if role == USER:
-            messages += 1
-            if words in insertions.messages or words in insertions.after_examples:
-                is_acknowledged = True
-                if words in insertions.after_examples:
-                    history, starts, calls, results, first = [], [], [], [], ""
-                continue
+        if role is INSTRUCTION:
+            # Those that come after the first message are the client's, and change nothing.
+            if not history:
+                instructions += words
+            continue
+        messages += 1
+        if role is USER:
+            if words:
+                if words in insertions.inserted:
+                    is_acknowledged = True
+                    if words in insertions.after_examples:
+                        history, starts, calls, results, first = [], [], [], [], ""
+                    continue
+                if not first:
+                    first, opened = words, len(history)
             if entries:
                 results += entries
                 for call_id, _, content in entries if begun else ():
                     if call_id in begun:
                         outputs[call_id] = content
-            if not first and words:
-                first, opened = words, len(history)
             if text:
                 in_response = False
                 history.append(text)
-        elif role == ASSISTANT:
-            messages += 1
-            if is_acknowledged and text[1:] == insertions.acknowledged:
-                is_acknowledged = False
-                continue
-            if text[1:] in insertions.replies and not entries and not in_response:
+            continue
+        if is_acknowledged and text[1:] == insertions.acknowledged:
+            is_acknowledged = False
+            continue
+        if not in_response:
+            if not entries and text[1:] in insertions.replies:
                 if history:
                     history.pop()
                 if opened >= len(history):
                     first = ""
                 continue
-            if not in_response:
-                in_response = True
-                starts.append(len(history))
-                calls, results = [], []
-            if entries:
-                calls += entries
-                for call in entries:
-                    if call[1] in spawning:
-                        begun[call[0]] = call
-            if text:
-                history.append(text)
-        elif not history:
-            # Those that come after the first word are the client's, and change nothing.
-            instructions += words
+            in_response = True
+            starts.append(len(history))
+            calls, results = [], []
+        for call in entries:
+            calls.append(call)
+            if call[1] in spawning:
+                begun[call[0]] = call
+        if text:
+            history.append(text)
     if history and not in_response and len(instructions) >= _MIN_REPEATED and history[-1][-1] == instructions[-1]:
         history[-1] = without_repeated(history[-1], instructions)
+        if len(history) == 1:
+            first = history[0][1:]
+    count, telling = tools
+    hashers = _hashers_of(query.key)
     opening = head = first_prompt = first_call = ""
     before = prompts = tasks = agents = _NONE
-    key = query.key
     if first:
-        opening, head, before = _digests(key, instructions[:_HEAD], history, opened + 1, starts)
-        if tools:
-            # Who has no tools is nobody's agent.
-            first_prompt = digest(key, "prompt", first.strip())
+        asked = _digested(hashers["prompt"], first.strip())
+        if count:
+            # A request without tools is of no agent.
+            first_prompt = asked
+        opening = asked[:_SIZE] + _head_digest(query.key, instructions[:_HEAD])[:_SIZE]
+        at = opened + 1
+        if opened or len(history[0]) != len(first) + 1:
+            # It begins with more than one text of the user.
+            opening = _digested(hashers["history"], "\x1e".join((opening, *history[:at])))
+        head, before = (
+            (opening, _NONE) if len(history) == at else _digests(hashers["history"], opening, history, at, starts)
+        )
         if calls and len(history) > 1:
-            first_call = digest(key, "call", calls[0][0])
+            if not is_named:
+                first_call = _digested(hashers["call"], calls[0][0])
             spawned = [call for call in calls if call[1] in spawning][:_MAX_ENTRIES] if begun else []
             if spawned:
                 prompts, agents = _prompts(spawned, query)
                 tasks = _tasks_in(results[:_MAX_ENTRIES], {call_id for call_id, _, _ in spawned})
     return SessionHints(
         len(instructions),
-        len(tools),
+        count,
         messages,
-        _NONE if query.distinctive_tools.isdisjoint(tools) else _telling_tools(tools, query),
+        telling,
         user,
         cache_key,
         metadata,
         conversation,
-        digest(key, "response", previous) if previous else "",
+        _digested(hashers["response"], previous) if previous else "",
         opening,
         first_prompt,
         head,
@@ -217,30 +277,26 @@ def session_hints_in(
     )
 
 
-def _digests(key: bytes, head: str, history: list[str], at: int, starts: list[int]) -> tuple[str, str, tuple[str, ...]]:
-    """Of how the history began, of all of it, and of it before each of its latest answers, the last one first."""
-    # Up to the first words of the user; each message has a sign behind it.
-    begun = "\x1e".join((f"history {_steady(head)}", *history[:at], "")).encode("utf-8", "surrogatepass")
-    hasher = blake2b(begun, digest_size=_SIZE, key=key)
-    opening = latest = hasher.hexdigest()
-    if len(history) == 1:
-        return opening, opening, _NONE
+def _digests(
+    keyed: blake2b, opening: str, history: list[str], at: int, starts: list[int]
+) -> tuple[str, tuple[str, ...]]:
+    """Digests of a history and of it before each of its latest answers, the last one first.
+
+    `opening` is the digest of the messages before `at`. Each message has a separator behind it.
+    """
+    hasher, latest, pieces = keyed.copy(), opening, [opening]
     before: list[str] = []
     for start in starts[-LOOKED_BACK:]:
         if start >= at:
             if start > at:
-                hasher.update("\x1e".join((*history[at:start], "")).encode("utf-8", "surrogatepass"))
-                latest, at = hasher.hexdigest(), start
+                hasher.update("\x1e".join((*pieces, *history[at:start], "")).encode("utf-8", "surrogatepass"))
+                latest, at, pieces = hasher.hexdigest(), start, []
             before.append(latest)
     if at < len(history):
-        hasher.update("\x1e".join((*history[at:], "")).encode("utf-8", "surrogatepass"))
+        hasher.update("\x1e".join((*pieces, *history[at:], "")).encode("utf-8", "surrogatepass"))
         latest = hasher.hexdigest()
     before.reverse()
-    return opening, latest, tuple(before)
-
-
-def _telling_tools(tools: Iterable[str], query: HintQuery) -> tuple[str, ...]:
-    return tuple([name for name in dict.fromkeys(tools) if name in query.distinctive_tools])
+    return latest, tuple(before)
 
 
 def _prompts(spawned: list[CallOrResult], query: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -266,7 +322,9 @@ def _named(
 
 
 def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
-    """The prompt and the type of agent in the arguments of a call; "" for what is not there."""
+    """The prompt and the type of agent in the arguments of a call, an object or a string with one; else ""."""
+    if isinstance(arguments, Raw) and is_text(arguments):
+        arguments = text_in(arguments)
     members = peeked(
         arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else arguments, _ARGUMENTS
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -12,12 +12,16 @@ from dragoman.model.request_features import ConversationStart
 
 T = TypeVar("T")
 
-NULL = Raw(b"null")
-_BRACKET = ord("[")
+NULL, TRUE = Raw(b"null"), Raw(b"true")
+EMPTY_LIST = Raw(b"[]")
+_QUOTE, _BRACKET = b'"['
 _NOTHING = (b"null", b"[]", b"{}", b'""', b"false")
 _MAX_DIGITS = 18
+# Bytes of media that identify them, together with their length.
+_TAIL = 512
 # What a decoder raises.
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+_RAWS = msgspec.json.Decoder(list[Raw])
 
 
 def has_value(raw: Raw) -> bool:
@@ -28,20 +32,35 @@ def has_value(raw: Raw) -> bool:
 
 def length(raw: Raw) -> int:
     """How many bytes a member takes; none if it is not there."""
+    if raw is NULL:
+        return 0
     size = memoryview(raw).nbytes
     return size if size != len(b"null") else 0
 
 
+def media_mark(kind: str, raw: Raw) -> str:
+    """What identifies media in a digest: its length and its last bytes."""
+    return f"{kind} {length(raw)} {bytes(memoryview(raw)[-_TAIL:]).hex()}"
+
+
 def listed(raw: Raw, decoder: msgspec.json.Decoder[list[T]]) -> Sequence[T]:
     """The elements of a member that is a list; of any other, and of one that cannot be read, none."""
+    if raw is NULL:
+        return ()
     view = memoryview(raw)
     if not view.nbytes or view[0] != _BRACKET:
         return ()
     return peeked(raw, decoder) or ()
 
 
+def readable(raw: Raw, decoder: msgspec.json.Decoder[T]) -> list[T]:
+    """Those elements of a list that can be read, each by itself."""
+    elements = [peeked(element, decoder) for element in listed(raw, _RAWS)]
+    return [element for element in elements if element is not None]
+
+
 def peeked(raw: Raw | bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """What a decoder looks at; None of what cannot be read: whoever translates it says what is wrong with it."""
+    """What a decoder looks at; None of what cannot be read: the translation reports what is wrong with it."""
     try:
         return decoder.decode(raw)
     except UNREADABLE:
@@ -72,20 +91,19 @@ def text_in(raw: Raw) -> str:
     return value if isinstance(value, str) else "".join([part.text for part in value])
 
 
-class PeekedMessage(Struct):
-    """One message of a conversation, as far as its opening is concerned."""
+def is_text(raw: Raw) -> bool:
+    """Whether a member is a string."""
+    view = memoryview(raw)
+    return view.nbytes > 0 and view[0] == _QUOTE
 
-    role: str = ""
-    content: Raw = NULL
 
+def conversation_start_in(messages: Iterable[tuple[str, str]], instructions: str = "") -> ConversationStart:
+    """How a conversation began, by the roles and texts of its messages; nothing, if the user said nothing.
 
-def conversation_start_in(messages: Sequence[PeekedMessage], instructions: str = "") -> ConversationStart:
-    """How a conversation began; without instructions of its own, what stands before the user's words is taken for them.
-
-    Nothing, if the user said nothing.
+    Without instructions of its own, the text before the user's first message is taken for them.
     """
-    for message in messages:
-        if message.role == "user":
-            return ConversationStart(instructions=instructions, text=text_in(message.content))
-        instructions = instructions or text_in(message.content)
+    for role, text in messages:
+        if role == "user":
+            return ConversationStart(instructions=instructions, text=text)
+        instructions = instructions or text
     return ConversationStart()

@@ -14,9 +14,10 @@ import zstandard
 from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Limits, RouteConfig, Server, Settings
-from dragoman.gateway.exchange.provider_request import DECISIVE, able, outline_of
+from dragoman.gateway.exchange.provider_request import DECISIVE, able
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
+from dragoman.wire.duplicate_keys import OBJECT
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -447,7 +448,7 @@ def test_pitfall_122_tools_with_reasoning_go_to_responses_where_chat_refuses_the
     ends = tuple(Endpoint(protocol=name, base_url="https://example.org/v1") for name in (RESPONSES, CHAT))
     provider = Provider(name="openai", endpoints=ends)
     aim = Target(provider=provider, endpoint=ends[1], model=model, strict=False)
-    gist, _ = outline_of(json.dumps({"model": model, **body}).encode())
+    gist = OBJECT.decode(json.dumps({"model": model, **body}))
     expected = CHAT if model == "gpt-4.1" else protocol
     assert able(aim, gist).endpoint.protocol == expected
     elsewhere = Target(provider=Provider(name="mine", endpoints=ends), endpoint=ends[1], model=model, strict=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest, resolve_references, resolve_request
 from dragoman.gateway.stored_responses.references import references_in
 from dragoman.store import Tables
+from dragoman.wire.duplicate_keys import OBJECT
 
 
 def recall(
@@ -17,7 +18,7 @@ def recall(
     limit: int = 32 * 1024 * 1024,
 ) -> ResolvedRequest | None:
     """The request without references; None if it is to go on as it is, and its answer is not kept here."""
-    said = references_in(body)
+    said = references_in(OBJECT.decode(body))
     if said is None:
         return None
     found = resolve_references(

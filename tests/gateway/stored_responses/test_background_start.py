@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.errors import ClientError
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import ProviderRequest, outline_of, prepare
+from dragoman.gateway.exchange.provider_request import ProviderRequest, glance_at, prepare
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.background_start import begun_of, with_storage_fields
@@ -36,10 +36,11 @@ def _question(protocol: str = CHAT, **more: object) -> ProviderRequest:
     endpoint = Endpoint(protocol=protocol, base_url="http://127.0.0.1:1")
     provider = Provider(name="p", endpoints=(endpoint,), auth="none")
     target = Target(provider=provider, endpoint=endpoint, model="m", strict=False)
+    api_path = api_path_of("/v1/responses")
     return prepare(
-        ClientRequest(api_path=api_path_of("/v1/responses"), headers=[]),
+        ClientRequest(api_path=api_path, headers=[]),
         body,
-        outline_of(body)[0],
+        glance_at(body, api_path)[0],
         target,
         renamed=False,
         strict=False,

@@ -14,6 +14,7 @@ from dragoman.gateway.stored_responses.references import (
     referred_in,
     relied_on,
 )
+from dragoman.wire.duplicate_keys import OBJECT
 
 
 def test_a_request_is_taken_apart_without_a_store() -> None:
@@ -29,8 +30,8 @@ def test_a_request_is_taken_apart_without_a_store() -> None:
             {"type": "reasoning", "id": "rs_2", "encrypted_content": "sealed"},
         ],
     }
-    said = references_in(json.dumps(body).encode())
-    assert said is not None and said.inputs is not None
+    said = references_in(OBJECT.decode(json.dumps(body)))
+    assert said.inputs is not None
     assert (said.previous, said.conversation, said.is_stored, said.background) == ("resp_1", None, True, True)
     assert (len(said.inputs), said.silent) == (5, False)
     assert said.referred == {1: "msg_1", 2: "msg_2"}
@@ -39,23 +40,19 @@ def test_a_request_is_taken_apart_without_a_store() -> None:
 
 @pytest.mark.parametrize("written", ['"conv_1"', '{"id":"conv_1"}'])
 def test_what_is_not_to_be_kept_and_where_it_is_said(written: str) -> None:
-    said = references_in(b'{"store":false,"conversation":%b}' % written.encode())
-    assert said is not None
+    said = references_in(OBJECT.decode(f'{{"store":false,"conversation":{written}}}'))
     assert (said.conversation, said.is_stored, said.inputs, said.silent) == ("conv_1", False, None, True)
 
 
 def test_text_alone_is_one_item() -> None:
-    said = references_in(b'{"input":"Hello."}')
-    assert said is not None
+    said = references_in(OBJECT.decode(b'{"input":"Hello."}'))
     assert said.inputs == [b'{"type":"message","role":"user","content":"Hello."}']
     assert (said.referred, said.looked_up) == ({}, ())
 
 
 def test_what_cannot_be_read_is_told_by_whoever_reads_all_of_it() -> None:
-    assert references_in(b"{") is None
-    assert references_in(b"\xff") is None
-    loose = references_in(b'{"input":{},"previous_response_id":7}')
-    assert loose is not None and (loose.inputs, loose.previous) == (None, None)
+    loose = references_in(OBJECT.decode(b'{"input":{},"previous_response_id":7}'))
+    assert (loose.inputs, loose.previous) == (None, None)
 
 
 def test_only_what_says_nothing_but_its_id_is_a_reference() -> None:

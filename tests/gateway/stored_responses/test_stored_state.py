@@ -25,6 +25,7 @@ from dragoman.gateway.stored_responses.stored_state import (
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
 from dragoman.store import Store, StoreError
+from dragoman.wire.duplicate_keys import OBJECT
 from tests.gateway.harness import CHAT, RESPONSES, settings_for
 from tests.store.opened import kept
 
@@ -113,7 +114,7 @@ def test_a_reference_is_looked_up_where_it_is_kept() -> None:
         for protocol in (CHAT, RESPONSES):
             end = Endpoint(protocol=protocol, base_url="http://x")
             target = Target(provider=Provider(name="p", endpoints=(end,)), endpoint=end, model="m", strict=False)
-            said = references_in(body)
+            said = references_in(OBJECT.decode(body))
             assert await look_up_references(state, settings, None, said, body, target) is not None
             with pytest.raises(ClientError):
                 key = Key(name="b", digest=b"b")

@@ -10,17 +10,20 @@ from hypothesis import strategies as st
 
 from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
+from dragoman.protocols.anthropic_messages import NAME, relay
 from dragoman.protocols.anthropic_messages.relay import (
     include_usage,
     plain_end,
-    repair_request,
     resume_request,
     withhold_usage,
     without_reasoning,
-    without_telemetry,
 )
 from dragoman.rules.envelope import Envelope, seal
 from dragoman.wire.json import decode
+from tests.protocols.glancing import foreseen
+
+repair_request = foreseen(NAME, relay.repair_request)
+without_telemetry = foreseen(NAME, relay.without_telemetry)
 
 
 def envelope(kind: str = "item", origin: str = "r", **data: str) -> bytes:

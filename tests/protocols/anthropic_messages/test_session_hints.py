@@ -7,14 +7,17 @@ import json
 import pytest
 
 from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
-from dragoman.protocols.anthropic_messages.session_hints import session_hints_of
+from dragoman.protocols.anthropic_messages.request_glance import MessagesGlance
+from dragoman.wire.duplicate_keys import OBJECT
 
 SOUGHT = HintQuery(key=b"k" * 32, distinctive_tools=frozenset({"Agent"}), spawning={"Agent": "prompt"})
 CALL: dict[str, object] = {"type": "tool_use", "id": "c1", "name": "Agent", "input": {"prompt": "look"}}
 
 
 def speech(*messages: object, **members: object) -> SessionHints:
-    return session_hints_of(json.dumps({"model": "m", "messages": [*messages], **members}).encode(), SOUGHT)
+    return MessagesGlance(
+        OBJECT.decode(json.dumps({"model": "m", "messages": [*messages], **members}).encode())
+    ).session_hints(SOUGHT)
 
 
 def said(role: str, *blocks: object) -> dict[str, object]:
@@ -91,6 +94,6 @@ def test_late_instructions_and_other_blocks_are_read() -> None:
     assert speech({"role": "user"}, {"role": "assistant"}).head == ""
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages":1}', b'{"messages":[{"content":[1]}]}', b"\xff"])
+@pytest.mark.parametrize("body", [b'{"messages":1}', b'{"messages":[{"content":[1]}]}', b'{"messages":[],"tools":1}'])
 def test_what_cannot_be_read_shows_nothing(body: bytes) -> None:
-    assert session_hints_of(body, SOUGHT) == NO_HINTS
+    assert MessagesGlance(OBJECT.decode(body)).session_hints(SOUGHT) == NO_HINTS

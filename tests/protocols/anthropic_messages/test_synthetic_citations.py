@@ -6,12 +6,14 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Text
 from dragoman.model.request import Message, Request, Role
-from dragoman.protocols.anthropic_messages import CODEC, NAME
-from dragoman.protocols.anthropic_messages.relay import repair_request
+from dragoman.protocols.anthropic_messages import CODEC, NAME, relay
 from dragoman.protocols.anthropic_messages.synthetic_citations import is_synthetic
 from dragoman.protocols.codec import TargetModel
 from dragoman.rules.capabilities import capabilities_of
 from dragoman.wire.json import decode_object, encode
+from tests.protocols.glancing import foreseen
+
+repair_request = foreseen(NAME, relay.repair_request)
 
 PLACE: JsonObject = {
     "type": "web_search_result_location",

@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 
 from dragoman.model.losses import Ledger
+from dragoman.protocols.openai_chat import NAME, relay
 from dragoman.protocols.openai_chat.relay import (
     include_usage,
     plain_end,
     rename_cap,
-    repair_request,
     sign_calls,
     withhold_usage,
     without_reasoning,
 )
 from dragoman.rules.envelope import Envelope, seal
+from tests.protocols.glancing import foreseen
+
+repair_request = foreseen(NAME, relay.repair_request)
 
 OURS = seal(Envelope(origin="r", model="m", vendor="u", kind="item", data={"type": "reasoning"})).encode()
 HEAD = b'{"messages":[{"role":"user","content":"hi"} , '

@@ -7,14 +7,17 @@ import json
 import pytest
 
 from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
-from dragoman.protocols.openai_chat.session_hints import session_hints_of
+from dragoman.protocols.openai_chat.request_glance import ChatGlance
+from dragoman.wire.duplicate_keys import OBJECT
 
 SOUGHT = HintQuery(key=b"k" * 32, distinctive_tools=frozenset({"task"}), spawning={"task": "prompt"})
 USER: dict[str, object] = {"role": "user", "content": "a"}
 
 
 def speech(*messages: object, **members: object) -> SessionHints:
-    return session_hints_of(json.dumps({"model": "m", "messages": [*messages], **members}).encode(), SOUGHT)
+    return ChatGlance(
+        OBJECT.decode(json.dumps({"model": "m", "messages": [*messages], **members}).encode())
+    ).session_hints(SOUGHT)
 
 
 def call(call_id: str, tool: str = "task", arguments: str = '{"prompt":"look"}') -> dict[str, object]:
@@ -78,6 +81,6 @@ def test_calls_without_a_function_are_calls() -> None:
     assert found.call and not found.prompts
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages":1}', b'{"messages":[{"content":[1]}]}', b"\xff"])
+@pytest.mark.parametrize("body", [b'{"messages":1}', b'{"messages":[{"content":[1]}]}', b'{"messages":[],"tools":1}'])
 def test_what_cannot_be_read_shows_nothing(body: bytes) -> None:
-    assert session_hints_of(body, SOUGHT) == NO_HINTS
+    assert ChatGlance(OBJECT.decode(body)).session_hints(SOUGHT) == NO_HINTS

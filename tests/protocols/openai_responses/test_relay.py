@@ -6,15 +6,18 @@ import pytest
 
 from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
+from dragoman.protocols.openai_responses import NAME, relay
 from dragoman.protocols.openai_responses.relay import (
     include_usage,
     plain_end,
-    repair_request,
     withhold_usage,
     without_reasoning,
     without_storage,
 )
 from dragoman.rules.envelope import Envelope, seal
+from tests.protocols.glancing import foreseen
+
+repair_request = foreseen(NAME, relay.repair_request)
 
 
 def envelope(kind: str, origin: str = "a", **data: str) -> bytes:

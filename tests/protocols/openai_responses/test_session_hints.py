@@ -7,7 +7,8 @@ import json
 import pytest
 
 from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
-from dragoman.protocols.openai_responses.session_hints import session_hints_of
+from dragoman.protocols.openai_responses.request_glance import ResponsesGlance
+from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.history_digest import digest
 
 SOUGHT = HintQuery(
@@ -17,7 +18,9 @@ USER: dict[str, object] = {"role": "user", "content": "a"}
 
 
 def speech(given: object, **members: object) -> SessionHints:
-    return session_hints_of(json.dumps({"model": "m", "input": given, **members}).encode(), SOUGHT)
+    return ResponsesGlance(OBJECT.decode(json.dumps({"model": "m", "input": given, **members}).encode())).session_hints(
+        SOUGHT
+    )
 
 
 def test_the_shape_is_told() -> None:
@@ -95,6 +98,6 @@ def test_media_are_told_apart() -> None:
     assert speech([seen("x")]).head != speech([seen("y")]).head
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"input":1}', b'{"input":[1]}', b"\xff"])
+@pytest.mark.parametrize("body", [b'{"input":1}', b'{"input":[1]}', b'{"input":"a","tools":1}'])
 def test_what_cannot_be_read_shows_nothing(body: bytes) -> None:
-    assert session_hints_of(body, SOUGHT) == NO_HINTS
+    assert ResponsesGlance(OBJECT.decode(body)).session_hints(SOUGHT) == NO_HINTS

@@ -44,7 +44,7 @@ from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import RequestFeatures
-from dragoman.protocols.registry import codec_of, recognise
+from dragoman.protocols.registry import recognise
 from dragoman.routing.candidate import Candidate, Filter, Plan, Ranked, Why
 from dragoman.routing.explanation import ABSENT, because, in_order, printable_target, reason, why_deprioritized
 from dragoman.routing.needs import Requirements
@@ -147,13 +147,11 @@ async def explained(
         seen = replace(seen, refused={**unable_to_go_on(route), **seen.refused}, alone=True)
     request_features = seen.request_features
     if not features.request_features:
-        request_features = await offload(
-            partial(codec_of(api_path.protocol).request_features_of, body), len(body), asker
-        )
+        request_features = await offload(parsed.glance.request_features, len(body), asker)
     strict = strict_mode(runtime.settings.server, client_request)
     name = question.key or asker
     headers = question.headers or [(b"user-agent", question.client.encode("utf-8", "replace"))]
-    extract_facts = partial(runtime.session_facts.facts, headers, api_path.protocol, name, body)
+    extract_facts = partial(runtime.session_facts.facts, headers, name, parsed.glance)
     facts = await offload(extract_facts, len(body), asker)
     if question.thread:
         facts = replace(facts, said_class=question.thread.removeprefix(f"{OTHER}:"))

@@ -62,7 +62,7 @@ class LeftOut(Exception):
 
 async def try_target(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Missed | None:
     """Prepare a request for a target, call it, and deliver its response."""
-    target = able(target, request.parsed.outline)
+    target = able(target, request.parsed.glance.members)
     if exchange.attempt is not None:
         exchange.storage.retarget()
     attempt = begin(exchange, request, target)
@@ -93,7 +93,7 @@ def _record_attempt(exchange: Exchange, request: UnderstoodRequest, target: Targ
         exchange.record_target(target)
         return
     record = exchange.builder.record
-    record.requested_model, record.size, record.stream = parsed.model, len(request.body), parsed.outline.stream
+    record.requested_model, record.size, record.stream = parsed.model, len(request.body), parsed.glance.stream
     record.facts = parsed.facts
     record.set_target(target)
     if retry_state.decision is not None:

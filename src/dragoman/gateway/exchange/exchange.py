@@ -253,7 +253,7 @@ class Exchange:
         """The affinity key of a conversation that the first target of its route did not answer."""
         retry_state, parsed = request.retry_state, request.parsed
         if retry_state.moved(target):
-            start = codec_of(self.client_request.api_path.protocol).conversation_start_of(parsed.outline.members)
+            start = parsed.glance.conversation_start()
             thread = "" if request.route is None else thread_of(request.route, parsed.facts)
             named = bool(parsed.facts.session)
             retry_state.conversation = conversation_of(

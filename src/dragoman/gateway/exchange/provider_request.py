@@ -22,18 +22,20 @@ from dragoman.http.coding import BodyDecoder
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.losses import Strict, strictest
+from dragoman.protocols.codec import RequestGlance
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.translate import TranslatedRequest, check_strict, same_request, translate_request, translation_context
 from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined
+from dragoman.wire.history_digest import is_crowded
 from dragoman.wire.json import decode_object, kind_of
 from dragoman.wire.json_spans import object_members, without
+from dragoman.wire.peek import NULL, TRUE
 from dragoman.wire.splice import named, with_stream
 
 if TYPE_CHECKING:
     from dragoman.gateway.runtime import Runtime
 
-_NULL, _TRUE = Raw(b"null"), Raw(b"true")
 _ON = (b"1", b"true", b"yes")
 _STRICT_HEADER = b"x-dragoman-strict"
 
@@ -56,13 +58,6 @@ DECISIVE = frozenset(
         "max_completion_tokens",
     }
 )
-
-
-class RequestOutline(Struct, frozen=True):
-    """What must be known of a request before anything else: its members by their names, and whether it streams."""
-
-    members: Mapping[str, Raw]
-    stream: bool
 
 
 _TEXT = msgspec.json.Decoder(str)
@@ -132,13 +127,13 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
     return body
 
 
-def outline_of(body: bytes) -> tuple[RequestOutline, str]:
-    """The few members of a request that decide where it goes, and the model's name."""
+def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str]:
+    """Read a request as far as routing needs it, and the model's name; refuse one that readers may take differently."""
     if len(body) > MAX_REQUEST_VALUES:
         check_request_values(body)
     try:
         members = OBJECT.decode(body)
-        name = _TEXT.decode(members.get("model", _NULL))
+        name = _TEXT.decode(members.get("model", NULL))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         # The library's own reader says what is wrong with the body as a whole.
         model = decode_object(body).get("model")
@@ -148,7 +143,17 @@ def outline_of(body: bytes) -> tuple[RequestOutline, str]:
     member = ambiguous(body, members, DECISIVE, _JOINED)
     if member is not None:
         raise _ambiguous(member)
-    return RequestOutline(members, members.get("stream") == _TRUE), name
+    return _glance(body, api_path, members), name
+
+
+def glance_again(body: bytes, api_path: ApiPath) -> RequestGlance:
+    """A glance at a request in which the input stands for references."""
+    return _glance(body, api_path, OBJECT.decode(body))
+
+
+def _glance(body: bytes, api_path: ApiPath, members: Mapping[str, Raw]) -> RequestGlance:
+    codec = codec_of(source_of(api_path, members))
+    return codec.glance(members, members.get("stream") == TRUE, is_crowded(body))
 
 
 def check_unambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
@@ -186,17 +191,17 @@ def check_plain_references(body: bytes) -> None:
     """
     try:
         members = OBJECT.decode(body)
-        inputs = members.get("input", _NULL)
+        inputs = members.get("input", NULL)
         items = _ITEMS.decode(inputs) if _begins(inputs) == b"[" else []
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise _unreadable() from None
     for name, (forms, words) in _FORMS.items():
-        if _begins(members.get(name, _NULL)) not in forms:
+        if _begins(members.get(name, NULL)) not in forms:
             raise ClientError(400, f"{name} is {words}", param=name)
-    conversation = members.get("conversation", _NULL)
+    conversation = members.get("conversation", NULL)
     if _begins(conversation) == b"{":
         check_plain_items([bytes(conversation)], "conversation")
-        if _begins(OBJECT.decode(conversation).get("id", _NULL)) != b'"':
+        if _begins(OBJECT.decode(conversation).get("id", NULL)) != b'"':
             raise ClientError(400, f"conversation is {_FORMS['conversation'][1]}", param="conversation")
     check_plain_items(map(bytes, items), "input")
 
@@ -211,7 +216,7 @@ def check_plain_items(items: Iterable[bytes], param: str) -> None:
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             raise _unreadable() from None
         check_unambiguous(item, members, _OWNERSHIP_MEMBERS)
-        if any(_begins(members.get(name, _NULL)) not in b'"n' for name in ("id", "type")):
+        if any(_begins(members.get(name, NULL)) not in b'"n' for name in ("id", "type")):
             raise ClientError(400, "id and type of an item are text", param=param)
 
 
@@ -241,13 +246,12 @@ def strict_mode(server: Server, request: ClientRequest) -> Strict:
     )
 
 
-_NO_TOOLS = (None, _NULL, Raw(b"[]"))
-_NO_EFFORT = (None, _NULL, Raw(b'"none"'))
+_NO_TOOLS = (None, NULL, Raw(b"[]"))
+_NO_EFFORT = (None, NULL, Raw(b'"none"'))
 
 
-def able(target: Target, outline: RequestOutline) -> Target:
+def able(target: Target, members: Mapping[str, Raw]) -> Target:
     """The same target, at the endpoint that takes the request: newest models refuse tools with reasoning on Chat."""
-    members = outline.members
     if (
         target.endpoint.protocol != CHAT
         or members.get("reasoning_effort") in _NO_EFFORT
@@ -260,12 +264,12 @@ def able(target: Target, outline: RequestOutline) -> Target:
     return msgspec.structs.replace(target, endpoint=other)
 
 
-def is_responses(api_path: ApiPath, outline: RequestOutline) -> bool:
-    """Whether it is a Responses body on the Chat path: some editors expect Chat answers to it (pitfall 207)."""
-    members = outline.members
-    if "input" not in members or api_path.protocol != CHAT:
-        return False
-    return members["input"] != _NULL and members.get("messages", _NULL) == _NULL
+def source_of(api_path: ApiPath, members: Mapping[str, Raw]) -> str:
+    """The protocol of a request: some editors send Responses bodies on the Chat path (pitfall 207)."""
+    protocol = api_path.protocol
+    if "input" not in members or protocol != CHAT:
+        return protocol
+    return RESPONSES if members["input"] != NULL and members.get("messages", NULL) == NULL else protocol
 
 
 # What a provider is asked for, whatever its client wants.
@@ -275,7 +279,7 @@ _STREAMS = {"always": True, "never": False}
 def prepare(
     client_request: ClientRequest,
     body: bytes,
-    outline: RequestOutline,
+    glance: RequestGlance,
     target: Target,
     *,
     renamed: bool,
@@ -284,17 +288,16 @@ def prepare(
 ) -> ProviderRequest:
     """Write a request for the provider it leads to; `owner` is whose it is."""
     api_path = client_request.api_path
-    source, usage = api_path.protocol, None
-    if "input" in outline.members and is_responses(api_path, outline):
-        source = RESPONSES
+    source, usage = source_of(api_path, glance.members), None
+    if source != api_path.protocol:
         body, usage = _without_options(body)
-    stream = outline.stream
+    stream = glance.stream
     streams = _STREAMS.get(target.provider.streaming, stream)
     protocol = target.endpoint.protocol
     metered = False
     if source == protocol:
         translated = _relayed(
-            body, target, renamed=renamed, set_stream=None if streams is stream else streams, strict=strict
+            body, glance, target, renamed=renamed, set_stream=None if streams is stream else streams, strict=strict
         )
         calls = (
             codec_of(protocol).include_usage(translated.body)
@@ -335,14 +338,16 @@ def _without_options(body: bytes) -> tuple[bytes, bool]:
 
 
 def _relayed(
-    body: bytes, target: Target, *, renamed: bool, set_stream: bool | None, strict: Strict
+    body: bytes, glance: RequestGlance, target: Target, *, renamed: bool, set_stream: bool | None, strict: Strict
 ) -> TranslatedRequest:
     """The same protocol on both sides: the bytes as they are, but for the closed list of repairs (mapping.md §1)."""
     protocol = target.endpoint.protocol
     codec = codec_of(protocol)
     translated = same_request(body, protocol=codec.name, model=target.model if renamed else None)
-    provider, ledger = target.provider, translated.ledger
-    sent = codec.relay_request(translated.body, target.capabilities, provider.vendor or provider.name, ledger)
+    provider, ledger, sent = target.provider, translated.ledger, translated.body
+    capabilities, vendor = target.capabilities, provider.vendor or provider.name
+    if glance.needs_repair(capabilities, vendor):
+        sent = codec.relay_request(sent, capabilities, vendor, ledger)
     if codec.without_storage is not None and target.stored_here and provider.stores_responses:
         sent = codec.without_storage(sent)
     if strict:

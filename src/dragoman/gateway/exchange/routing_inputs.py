@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import RefusedError
 from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import able, prepare
+from dragoman.gateway.exchange.provider_request import able, glance_again, prepare
 from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, resolve_request
@@ -104,8 +104,8 @@ def seen_in(
 ) -> Seen:
     """What a line asks for, found in a request; `references` is what stands for its references where that is
     weighed."""
-    codec = codec_of(client_request.api_path.protocol)
-    start = codec.conversation_start_of(parsed.outline.members) if required.conversation_start else None
+    glance = parsed.glance
+    start = glance.conversation_start() if required.conversation_start else None
     issuer = issuer_in(body, route) if required.issuer else ""
     if not required.losses and not required.request_features:
         # Where it may refer to what somebody keeps, its signs are wanted.
@@ -116,14 +116,15 @@ def seen_in(
     if references is not None and parsed.references is not None:
         weighed = resolve_request(body, parsed.references, references).body
         check_request_values(weighed)
+        glance = glance_again(weighed, client_request.api_path)
     if required.losses:
         for target in route.targets:
             try:
                 prepared = prepare(
                     client_request,
                     weighed,
-                    parsed.outline,
-                    able(target, parsed.outline),
+                    glance,
+                    able(target, glance.members),
                     renamed=target.model != parsed.model,
                     strict=False,
                     owner=owner_of(client_request.key),
@@ -133,12 +134,12 @@ def seen_in(
             else:
                 ledger = prepared.translated.ledger
                 losses[target.id] = LossCounts(ledger.changes, len(ledger))
-    features = codec.request_features_of(weighed) if required.request_features else RequestFeatures()
+    features = glance.request_features() if required.request_features else RequestFeatures()
     # What was said before was answered by somebody, and is told to anybody who can be told it.
     alone = (
         features.references_stored
         if weighed is body
-        else required.request_features and codec.request_features_of(body).references_stored
+        else required.request_features and parsed.glance.request_features().references_stored
     )
     return Seen(start, features, losses, refused, alone, issuer, max(len(weighed) - len(body), 0))
 

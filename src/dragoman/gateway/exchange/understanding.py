@@ -13,6 +13,8 @@ It ends in an `UnderstoodRequest`, or in the error that is the response.
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
@@ -46,11 +48,11 @@ from dragoman.sessions.classes import class_of
 async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
     """Read a request and choose its targets."""
     runtime, client_request = exchange.runtime, exchange.client_request
-    extractor = runtime.session_facts.extractor(exchange.builder.record)
+    extract = partial(runtime.session_facts.extract, exchange.builder.record)
     if len(body) <= INLINE:
-        parsed = parse_request(body, client_request.api_path, extractor)
+        parsed = parse_request(body, client_request.api_path, extract)
     else:
-        parsed = await exchange.work(len(body), parse_request, body, client_request.api_path, extractor)
+        parsed = await exchange.work(len(body), parse_request, body, client_request.api_path, extract)
     if client_request.target is not None:
         return _only(exchange, body, parsed, client_request.target)
     try:
@@ -186,4 +188,4 @@ async def resolve_references(
 def _waits_for_a_stream(parsed: ParsedRequest) -> bool:
     """Whether a client waits for events; one whose response runs in the background follows it."""
     in_background = parsed.references is not None and parsed.references.background
-    return parsed.outline.stream and not in_background
+    return parsed.glance.stream and not in_background

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
-from dragoman.model.session_hints import HintQuery, SessionHints
-from dragoman.protocols.registry import codec_of
+from dragoman.model.session_hints import HintQuery
+from dragoman.protocols.codec import RequestGlance
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.journal_directory import directory_of
 from dragoman.sessions.assign import thread_key_of
@@ -20,7 +19,7 @@ from dragoman.sessions.fact_extraction import body_facts, header_facts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import DISTINCTIVE_TOOLS, INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS
 from dragoman.store import MEMORY
-from dragoman.wire.history_digest import SPARSE, digest, is_crowded
+from dragoman.wire.history_digest import digest
 
 # Names of gateway keys that are remembered; there are as many as the file has.
 _MAX_KEYS = 4096
@@ -48,16 +47,21 @@ class SessionFacts:
             log.event("warn", message, reason=str(error))
         self._queries.clear()
 
-    def extractor(self, record: Record) -> Callable[[bytes], ExchangeFacts]:
-        """What hears who speaks in a body, knowing what the headers say."""
-        if not (self.is_recorded or self.is_required) or not record.client_protocol:
-            return partial(_no_facts, record.facts)
-        query = self._queries.get(record.key) or self._query_of(record.key)
-        return partial(_extract, record.facts, codec_of(record.client_protocol).session_hints_of, query)
+    def extract(self, record: Record, glance: RequestGlance) -> ExchangeFacts:
+        """The facts of a request, those of its headers included, if they are recorded or routed by."""
+        if not (self.is_recorded or self.is_required):
+            return record.facts
+        return self._with_body(record.facts, record.key, glance)
 
-    def facts(self, headers: Iterable[tuple[bytes, bytes]], protocol: str, key: str, body: bytes) -> ExchangeFacts:
-        """Who speaks in a request, whether that is kept or not."""
-        return _extract(header_facts(headers), codec_of(protocol).session_hints_of, self._query_of(key), body)
+    def facts(self, headers: Iterable[tuple[bytes, bytes]], key: str, glance: RequestGlance) -> ExchangeFacts:
+        """The facts of a request, whether they are recorded or not."""
+        return self._with_body(header_facts(headers), key, glance)
+
+    def _with_body(self, facts: ExchangeFacts, key: str, glance: RequestGlance) -> ExchangeFacts:
+        if glance.is_crowded:
+            return facts
+        is_named = facts.thread != "" and facts.session != ""
+        return body_facts(facts, glance.session_hints(self._query_of(key), is_named=is_named))
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
         """Who speaks, with what its answer is known by in later requests: its first call, and its id.
@@ -91,18 +95,3 @@ class SessionFacts:
             )
             self._queries[key] = query
         return query
-
-
-def _extract(
-    facts: ExchangeFacts,
-    session_hints_of: Callable[[bytes, HintQuery], SessionHints],
-    query: HintQuery,
-    body: bytes,
-) -> ExchangeFacts:
-    if len(body) > SPARSE and is_crowded(body):
-        return facts
-    return body_facts(facts, session_hints_of(body, query))
-
-
-def _no_facts(facts: ExchangeFacts, _: bytes) -> ExchangeFacts:
-    return facts

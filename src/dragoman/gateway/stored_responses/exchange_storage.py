@@ -30,10 +30,10 @@ from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.provider_request import (
     ProviderRequest,
-    RequestOutline,
-    is_responses,
-    outline_of,
+    glance_again,
+    glance_at,
     prepare,
+    source_of,
 )
 from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.observability.record_builder import RecordBuilder
@@ -60,29 +60,33 @@ from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Strict
 from dragoman.model.response import Response
+from dragoman.protocols.codec import RequestGlance
 from dragoman.routing.target import Target
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.store import Expedite, LeaseLost, StoreError
 
 
 class ParsedRequest(Struct, frozen=True):
-    """What is known of a request at first: its outline, the model's name, and what a Responses request refers to."""
+    """What is known of a request at first: its members, the model's name, and what a Responses request refers to."""
 
-    outline: RequestOutline
+    glance: RequestGlance
     model: str
     references: References | None
-    # What it shows of who is speaking, where somebody listens for that.
+    # What it shows of its session, where that is recorded or routed by.
     facts: ExchangeFacts = NOTHING
 
 
 def parse_request(
-    body: bytes, api_path: ApiPath, extractor: Callable[[bytes], ExchangeFacts] | None = None
+    body: bytes, api_path: ApiPath, extract: Callable[[RequestGlance], ExchangeFacts] | None = None
 ) -> ParsedRequest:
-    """Look at a request's body."""
-    outline, model = outline_of(body)
-    refers = api_path.protocol == RESPONSES or ("input" in outline.members and is_responses(api_path, outline))
+    """Read a request's body, once."""
+    glance, model = glance_at(body, api_path)
+    refers = source_of(api_path, glance.members) == RESPONSES
     return ParsedRequest(
-        outline, model, references_in(body) if refers else None, NOTHING if extractor is None else extractor(body)
+        glance,
+        model,
+        references_in(glance.members) if refers else None,
+        NOTHING if extract is None else extract(glance),
     )
 
 
@@ -177,23 +181,25 @@ class ExchangeStorage:
         strict: Strict,
     ) -> ProviderRequest:
         """Write a request for the provider it leads to, with what it refers to in place of references."""
-        self._references = looked.references
+        self._references, glance = looked.references, looked.glance
         if resolved is not None and looked.references is not None:
             self._resolved = resolve_request(body, looked.references, resolved)
             body = self._resolved.body
             check_request_values(body)
+            glance = glance_again(body, client_request.api_path)
         if self._turns is not None:
             body = self._turns.restored(body, target)
-        renamed = target.model != looked.model
-        return prepare(
+        prepared = prepare(
             client_request,
             body,
-            looked.outline,
+            glance,
             target,
-            renamed=renamed,
+            renamed=target.model != looked.model,
             strict=strict,
             owner=owner_of(client_request.key),
         )
+        looked.glance.forget()
+        return prepared
 
     async def begin(self, key: Key | None, prepared: ProviderRequest) -> ProviderRequest:
         """The request, as one whose answer says that it is kept, if it is."""

@@ -5,7 +5,7 @@ A large request is taken apart in a thread, which has no business with the store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -13,8 +13,9 @@ from msgspec import Raw, Struct
 from dragoman.mint import random_token
 from dragoman.protocols.openai_responses.shapes import ID_PREFIXES
 from dragoman.store.responses import Item
+from dragoman.wire.peek import NULL, TRUE
 
-_NULL = Raw(b"null")
+_FALSE = Raw(b"false")
 
 
 class References(Struct, frozen=True, kw_only=True):
@@ -32,38 +33,26 @@ class References(Struct, frozen=True, kw_only=True):
     looked_up: tuple[str, ...]
 
 
-class _Referring(Struct):
-    """What a request may refer with."""
-
-    input: Raw = _NULL
-    previous_response_id: Raw = _NULL
-    conversation: Raw = _NULL
-    background: Raw = _NULL
-    store: Raw = _NULL
-
-
-class _Named(Struct):
-    """As much of an item as tells what it is."""
+class _Named(Struct, gc=False):
+    """As much of an item as identifies it, and the content that its provider looks up by the id if it is missing."""
 
     id: str | None = None
     type: str | None = None
     role: str | None = None
+    encrypted_content: Raw = NULL
+    content: Raw = NULL
+    result: Raw = NULL
 
 
-class _Loose(Struct):
-    """The same of an item that says them otherwise than its protocol does."""
+class _Loose(Struct, gc=False):
+    """The same of an item with other values than its protocol has."""
 
-    id: Raw = _NULL
-    type: Raw = _NULL
-    role: Raw = _NULL
-
-
-class _Filled(Struct):
-    """What an item holds that its provider looks up by the id if it is missing."""
-
-    encrypted_content: Raw = _NULL
-    content: Raw = _NULL
-    result: Raw = _NULL
+    id: Raw = NULL
+    type: Raw = NULL
+    role: Raw = NULL
+    encrypted_content: Raw = NULL
+    content: Raw = NULL
+    result: Raw = NULL
 
 
 # Items that a provider takes for a reference where they have an id, and nothing of these.
@@ -73,31 +62,26 @@ _LOOKED_UP = {
     "image_generation_call": ("result",),
 }
 
-_REFERRING = msgspec.json.Decoder(_Referring)
 _NAMED = msgspec.json.Decoder(_Named)
 _LOOSE = msgspec.json.Decoder(_Loose)
-_FILLED = msgspec.json.Decoder(_Filled)
 _LIST = msgspec.json.Decoder(list[Raw])
 _TEXT = msgspec.json.Decoder(str)
 
 
-def references_in(body: bytes) -> References | None:
-    """Take a request apart; None if it cannot be read, which whoever reads all of it tells."""
-    try:
-        members = _REFERRING.decode(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    inputs = _inputs(members.input)
-    named = [referred_in(item) for item in inputs or ()]
+def references_in(members: Mapping[str, Raw]) -> References:
+    """What the members of a request refer to."""
+    given = members.get("input", NULL)
+    inputs = _inputs(given)
+    named = [named_in(item) for item in inputs or ()]
     return References(
-        previous=_text(members.previous_response_id),
-        conversation=_conversation(members.conversation),
-        is_stored=bytes(members.store) != b"false",
-        background=bytes(members.background) == b"true",
+        previous=_text(members.get("previous_response_id", NULL)),
+        conversation=_conversation(members.get("conversation", NULL)),
+        is_stored=members.get("store", NULL) != _FALSE,
+        background=members.get("background", NULL) == TRUE,
         inputs=inputs,
-        silent=members.input == _NULL,
-        referred={api_path: name for api_path, name in enumerate(named) if name is not None},
-        looked_up=tuple(name for item in inputs or () if (name := completed_by(item)) is not None),
+        silent=given == NULL,
+        referred={place: name for place, item in enumerate(named) if (name := _referred(item)) is not None},
+        looked_up=tuple([name for item in named if (name := _completed(item)) is not None]),
     )
 
 
@@ -114,26 +98,31 @@ def _inputs(value: Raw) -> list[bytes] | None:
 
 def referred_in(item: bytes) -> str | None:
     """The id that an item refers to, if it is a reference; its type may be left out."""
-    named = named_in(item)
+    return _referred(named_in(item))
+
+
+def _referred(named: _Named) -> str | None:
     is_reference = named.type == "item_reference" or (named.type is None and named.role is None)
     return named.id if is_reference else None
 
 
 def relied_on(item: bytes) -> str | None:
     """The id by which a provider that keeps items would look something up for this one."""
-    reference = referred_in(item)
-    return completed_by(item) if reference is None else reference
+    named = named_in(item)
+    reference = _referred(named)
+    return _completed(named) if reference is None else reference
 
 
 def completed_by(item: bytes) -> str | None:
     """The id by which a provider that keeps items would complete this one."""
-    named = named_in(item)
+    return _completed(named_in(item))
+
+
+def _completed(named: _Named) -> str | None:
     wanted = _LOOKED_UP.get(named.type or "")
     if wanted is None or named.id is None:
         return None
-    filled = _FILLED.decode(item)
-    held = {"encrypted_content": filled.encrypted_content, "content": filled.content, "result": filled.result}
-    return None if any(_holds(held[name]) for name in wanted) else named.id
+    return None if any([_holds(getattr(named, name)) for name in wanted]) else named.id
 
 
 def _holds(value: Raw) -> bool:
@@ -156,7 +145,9 @@ def named_in(item: bytes) -> _Named:
         loose = _LOOSE.decode(item)
     except (msgspec.DecodeError, UnicodeError):
         return _Named()
-    return _Named(_text(loose.id), _text(loose.type), _text(loose.role))
+    return _Named(
+        _text(loose.id), _text(loose.type), _text(loose.role), loose.encrypted_content, loose.content, loose.result
+    )
 
 
 def items_of(bodies: Sequence[bytes]) -> tuple[Item, ...]:

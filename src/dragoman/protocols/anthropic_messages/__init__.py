@@ -20,14 +20,8 @@ from dragoman.protocols.anthropic_messages.relay import (
 )
 from dragoman.protocols.anthropic_messages.request_decoder import decode_request
 from dragoman.protocols.anthropic_messages.request_encoder import encode_request
-from dragoman.protocols.anthropic_messages.request_features import (
-    REFERENCE_KEYS,
-    TIERS,
-    conversation_start_of,
-    request_features_of,
-)
+from dragoman.protocols.anthropic_messages.request_glance import REFERENCE_KEYS, TIERS, MessagesGlance
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
-from dragoman.protocols.anthropic_messages.session_hints import session_hints_of
 from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, VENDOR
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
@@ -54,10 +48,8 @@ CODEC = Codec(
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,
-    request_features_of=request_features_of,
+    glance=MessagesGlance,
     reference_keys=REFERENCE_KEYS,
-    conversation_start_of=conversation_start_of,
-    session_hints_of=session_hints_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,

@@ -16,14 +16,8 @@ from dragoman.protocols.openai_chat.relay import (
 )
 from dragoman.protocols.openai_chat.request_decoder import decode_request, recognises
 from dragoman.protocols.openai_chat.request_encoder import encode_request
-from dragoman.protocols.openai_chat.request_features import (
-    REFERENCE_KEYS,
-    TIERS,
-    conversation_start_of,
-    request_features_of,
-)
+from dragoman.protocols.openai_chat.request_glance import REFERENCE_KEYS, TIERS, ChatGlance
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
-from dragoman.protocols.openai_chat.session_hints import session_hints_of
 from dragoman.protocols.openai_chat.shapes import NAME, PATH, VENDOR
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
@@ -55,10 +49,8 @@ CODEC = Codec(
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,
-    request_features_of=request_features_of,
+    glance=ChatGlance,
     reference_keys=REFERENCE_KEYS,
-    conversation_start_of=conversation_start_of,
-    session_hints_of=session_hints_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,

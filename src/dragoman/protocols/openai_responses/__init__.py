@@ -19,14 +19,8 @@ from dragoman.protocols.openai_responses.relay import (
 )
 from dragoman.protocols.openai_responses.request_decoder import decode_request, recognises
 from dragoman.protocols.openai_responses.request_encoder import encode_request
-from dragoman.protocols.openai_responses.request_features import (
-    REFERENCE_KEYS,
-    TIERS,
-    conversation_start_of,
-    request_features_of,
-)
+from dragoman.protocols.openai_responses.request_glance import REFERENCE_KEYS, TIERS, ResponsesGlance
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
-from dragoman.protocols.openai_responses.session_hints import session_hints_of
 from dragoman.protocols.openai_responses.shapes import NAME, PATH, VENDOR
 from dragoman.protocols.openai_responses.stream_decoder import ResponsesStreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import ResponsesStreamEncoder
@@ -54,10 +48,8 @@ CODEC = Codec(
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,
-    request_features_of=request_features_of,
+    glance=ResponsesGlance,
     reference_keys=REFERENCE_KEYS,
-    conversation_start_of=conversation_start_of,
-    session_hints_of=session_hints_of,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,

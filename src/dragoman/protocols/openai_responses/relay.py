@@ -19,6 +19,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place, render_place
 from dragoman.protocols.openai_responses.assistant import user_message
 from dragoman.protocols.openai_responses.items import decode_compaction
+from dragoman.protocols.openai_responses.request_glance import ID_TIMES
 from dragoman.protocols.openai_responses.shapes import (
     COMPACTION,
     CUSTOM_CALL,
@@ -133,7 +134,7 @@ def _ids(item: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
 
 
 _CALL = b'"call_id"'
-CALL_IDS = Ids("input", finder_of(_CALL), _ids, 2)
+CALL_IDS = Ids("input", finder_of(_CALL), _ids, ID_TIMES)
 _ALSO_WITHOUT_ID = (MESSAGE, FUNCTION_CALL, CUSTOM_CALL)
 # https://github.com/can1357/oh-my-pi/issues/284
 _MAX_ID_LENGTH = 64

@@ -8,14 +8,16 @@ import pytest
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import ConversationStart, RequestFeatures
-from dragoman.protocols.openai_responses.request_features import conversation_start_of, request_features_of
+from dragoman.protocols.openai_responses.request_glance import ResponsesGlance
 from dragoman.wire.duplicate_keys import OBJECT
 
 DATA = "data:image/png;base64," + "A" * 1000
 
 
 def signs(**members: object) -> RequestFeatures:
-    return request_features_of(json.dumps({"model": "m", "input": "Hi", **members}).encode())
+    return ResponsesGlance(
+        OBJECT.decode(json.dumps({"model": "m", "input": "Hi", **members}).encode())
+    ).request_features()
 
 
 def test_a_plain_request_has_none() -> None:
@@ -44,13 +46,13 @@ def test_what_a_tool_is_given_is_no_media() -> None:
     assert signs(input=[{"type": "function_call", "call_id": "c", "name": "f", "arguments": DATA}]) == RequestFeatures()
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"input":1}', b'{"input":[1]}', b'{"input":[{"content":[1]}]}'])
+@pytest.mark.parametrize("body", [b'{"input":1}', b'{"input":[1]}', b'{"input":[{"content":[1]}]}'])
 def test_what_cannot_be_read_has_none(body: bytes) -> None:
-    assert request_features_of(body) == RequestFeatures()
+    assert ResponsesGlance(OBJECT.decode(body)).request_features() == RequestFeatures()
 
 
 def opening(**members: object) -> ConversationStart:
-    return conversation_start_of(OBJECT.decode(json.dumps({"model": "m", **members})))
+    return ResponsesGlance(OBJECT.decode(json.dumps({"model": "m", **members}))).conversation_start()
 
 
 def test_a_conversation_is_known_by_its_beginning() -> None:
@@ -59,7 +61,7 @@ def test_a_conversation_is_known_by_its_beginning() -> None:
     assert opening(instructions="Be brief.", input=[first]) == ConversationStart(instructions="Be brief.", text="Hi")
     assert opening(input=[system, first, first]) == ConversationStart(instructions="Be brief.", text="Hi")
     assert opening(input="Hi") == ConversationStart(text="Hi")
-    assert opening(input=[{"type": "reasoning"}]) == conversation_start_of({}) == ConversationStart()
+    assert opening(input=[{"type": "reasoning"}]) == ResponsesGlance({}).conversation_start() == ConversationStart()
 
 
 def test_or_by_the_key_of_its_cache() -> None:

@@ -1,0 +1,244 @@
+"""Glance at a Chat request: what routing, sessions and the relay must know of it, from one read of each member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from dragoman.model.request_features import ConversationStart, RequestFeatures
+from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
+from dragoman.protocols.openai_chat.shapes import NAME
+from dragoman.rules.capabilities import ID_RULES, Capabilities
+from dragoman.rules.relayed_ids import refuses
+from dragoman.wire.history_digest import (
+    ASSISTANT,
+    INSTRUCTION,
+    REMINDER,
+    SEPARATOR,
+    USER,
+    CallOrResult,
+    Turn,
+    joined,
+    session_hints_in,
+    tool_shape,
+    without_reminders,
+)
+from dragoman.wire.peek import (
+    EMPTY_LIST,
+    NULL,
+    UNREADABLE,
+    conversation_start_in,
+    has_value,
+    length,
+    media_mark,
+    number,
+    peeked,
+    readable,
+    text_in,
+)
+
+# Members without which a request refers to nothing that its provider stores.
+REFERENCE_KEYS = (b'"file_id"',)
+# Tiers with prices of their own, by the names that requests of all protocols have for them.
+TIERS = {"flex": "flex", "priority": "priority", "fast": "priority", "speed-fast": "priority"}
+_USUAL_TIERS = frozenset({"", "auto", "default"})
+_MAX_TIER_BYTES = 32
+# No provider that takes several takes more.
+_MAX_CHOICES = 128
+_MAX_KEY_LENGTH = 512
+_NO_EFFORT = (b"null", b'"none"')
+_INSTRUCTING = frozenset({"system", "developer"})
+
+
+class _Part(Struct, gc=False):
+    kind: str = field(name="type", default="")
+    text: str | None = ""
+    image_url: Raw = NULL
+    file: Raw = NULL
+    input_audio: Raw = NULL
+
+    @property
+    def media(self) -> list[Raw]:
+        return [raw for raw in (self.image_url, self.file, self.input_audio) if length(raw)]
+
+
+class _Function(Struct, gc=False):
+    name: str = ""
+    arguments: Raw = NULL
+
+
+class _Call(Struct, gc=False):
+    id: str = ""
+    function: _Function | None = None
+
+
+class _Message(Struct, gc=False):
+    role: str = ""
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = ""
+    reasoning_details: Raw = NULL
+
+    @property
+    def text(self) -> str:
+        content = self.content
+        return content if isinstance(content, str) else "".join([part.text or "" for part in content or ()])
+
+
+class _Tool(Struct, gc=False):
+    function: _Function | None = None
+
+
+class _Format(Struct):
+    kind: str = field(name="type", default="")
+
+
+_MESSAGES = msgspec.json.Decoder(list[_Message])
+_MESSAGE = msgspec.json.Decoder(_Message)
+_TOOLS = msgspec.json.Decoder(list[_Tool] | None)
+_KEY = msgspec.json.Decoder(str | None)
+_FORMAT = msgspec.json.Decoder(_Format)
+_NO_FUNCTION = _Function()
+
+
+class ChatGlance(Struct):
+    """A Chat request by its members; the messages are read when they are first asked for."""
+
+    members: Mapping[str, Raw]
+    stream: bool = False
+    is_crowded: bool = False
+    _messages: Sequence[_Message] | None = None
+    # Whether a message is in no form of the protocol.
+    _is_odd: bool = False
+
+    def _read(self) -> Sequence[_Message]:
+        if self._messages is None:
+            messages = self.members.get("messages", EMPTY_LIST)
+            try:
+                self._messages = _MESSAGES.decode(messages)
+            except UNREADABLE:
+                self._is_odd, self._messages = True, readable(messages, _MESSAGE)
+        return self._messages
+
+    def forget(self) -> None:
+        """Drop the messages that were read: they are as large as the body."""
+        self._messages = None
+
+    def request_features(self) -> RequestFeatures:
+        """Tools, media, thinking, structured output, and how much may be answered."""
+        member = self.members.get
+        images = documents = stored = False
+        media = 0
+        for message in self._read():
+            for part in message.content if isinstance(message.content, list) else ():
+                images = images or part.kind == "image_url"
+                documents = documents or part.kind == "file"
+                stored = stored or (part.kind == "file" and b'"file_id"' in bytes(part.file))
+                media += sum(map(length, part.media))
+        output_format = peeked(member("response_format", NULL), _FORMAT)
+        cap, tier = number(member("max_completion_tokens", NULL)), member("service_tier", NULL)
+        requested_tier = text_in(tier) if length(tier) <= _MAX_TIER_BYTES else ""
+        return RequestFeatures(
+            tools=has_value(member("tools", NULL)) or has_value(member("functions", NULL)),
+            images=images,
+            documents=documents,
+            thinking=bytes(member("reasoning_effort", NULL)) not in _NO_EFFORT,
+            structured=output_format is not None and output_format.kind in ("json_schema", "json_object"),
+            media=media,
+            max_output=number(member("max_tokens", NULL)) if cap is None else cap,
+            references_stored=stored,
+            choices=min(max(number(member("n", NULL)) or 1, 1), _MAX_CHOICES),
+            tier="" if requested_tier in _USUAL_TIERS else requested_tier,
+        )
+
+    def conversation_start(self) -> ConversationStart:
+        """How the conversation began, or the key of its cache."""
+        cache_key = self.members.get("prompt_cache_key", NULL)
+        if has_value(cache_key):
+            return ConversationStart(cache_key=text_in(cache_key))
+        return conversation_start_in((message.role, message.text) for message in self._read())
+
+    def session_hints(self, query: HintQuery, *, is_named: bool = False) -> SessionHints:
+        """What the request shows of its session; nothing, if it is in no form of the protocol."""
+        messages, members = self._read(), self.members
+        if self._is_odd:
+            return NO_HINTS
+        try:
+            cache_key = (_KEY.decode(members["prompt_cache_key"]) or "") if "prompt_cache_key" in members else ""
+            tools = tool_shape(members.get("tools", EMPTY_LIST), query, _tool_names)
+        except UNREADABLE:
+            return NO_HINTS
+        return session_hints_in(
+            _turns(messages),
+            query,
+            tools=tools,
+            cache_key=cache_key if len(cache_key) <= _MAX_KEY_LENGTH else "",
+            is_named=is_named,
+        )
+
+    def needs_repair(self, capabilities: Capabilities, _vendor: str) -> bool:
+        """Whether the relay may have to repair the request for a model (`relay.py`)."""
+        if self.is_crowded or (capabilities.max_completion_tokens and "max_tokens" in self.members):
+            return True
+        result_ids: list[str] = []
+        for message in self._read():
+            if message.reasoning_details is not NULL:
+                return True
+            if message.tool_call_id:
+                result_ids.append(message.tool_call_id)
+        return self._is_odd or (bool(result_ids) and refuses(result_ids, ID_RULES[NAME, capabilities.call_ids]))
+
+
+def _tool_names(tools: Raw) -> list[str]:
+    return [(tool.function or _NO_FUNCTION).name for tool in _TOOLS.decode(tools) or ()]
+
+
+def _turns(messages: Sequence[_Message]) -> list[Turn]:
+    turns: list[Turn] = []
+    for message in messages:
+        role, content = message.role, message.content
+        if content is None:
+            content = ""
+        elif not isinstance(content, str):
+            turns.append(_turn_of_parts(message, content))
+            continue
+        if role == "tool":
+            result = message.tool_call_id or ""
+            turns.append((USER, f"uresult {result}", "", ((result, "", content),)))
+        elif role in _INSTRUCTING:
+            turns.append((INSTRUCTION, "", content, ()))
+        else:
+            if REMINDER in content:
+                content = without_reminders(content)
+            if role != "assistant":
+                turns.append((USER, f"u{content}" if content else "", content, ()))
+            elif message.tool_calls:
+                turns.append(_calling_turn([content] if content else [], message.tool_calls))
+            else:
+                turns.append((ASSISTANT, f"a{content}" if content else "", "", ()))
+    return turns
+
+
+def _turn_of_parts(message: _Message, content: list[_Part]) -> Turn:
+    role = message.role
+    if role in _INSTRUCTING:
+        return INSTRUCTION, "", message.text, ()
+    if role == "tool":
+        result = message.tool_call_id or ""
+        return USER, f"uresult {result}", "", ((result, "", message.text),)
+    texts = [text for part in content if part.kind == "text" and (text := without_reminders(part.text or ""))]
+    if role == "assistant":
+        return _calling_turn(texts, message.tool_calls or [])
+    media = [media_mark("media", raw) for part in content for raw in part.media]
+    return USER, joined("u", texts + media), "\n".join(texts), ()
+
+
+def _calling_turn(pieces: list[str], calls: list[_Call]) -> Turn:
+    entries: list[CallOrResult] = []
+    for call in calls:
+        function = call.function or _NO_FUNCTION
+        pieces.append(f"call {call.id}")
+        entries.append((call.id, function.name, function.arguments))
+    return ASSISTANT, "a" + SEPARATOR.join(pieces) if pieces else "", "", entries
