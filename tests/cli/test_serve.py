@@ -15,8 +15,8 @@ from dragoman.cli.serve import _greet
 from dragoman.config.discovery import echo_provider
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Server, Settings
-from dragoman.gateway.access.protection import protection_of
 from dragoman.gateway.processes import port_conflict
+from dragoman.gateway.workers.protection import protection_of
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import clean, put_trusted, signals_restored
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Missing, RouteConfig, RouteRule, Settings
 from dragoman.errors import ConfigError
-from dragoman.gateway.access.protection import judged, protection_of
 from dragoman.gateway.model_resolver import AbsentModel, ModelResolver
+from dragoman.gateway.workers.protection import judged, protection_of
 from dragoman.routing.route import RuleCondition
 from tests.gateway.harness import CHAT, House, running, settings_for
 from tests.gateway.routed import target_of

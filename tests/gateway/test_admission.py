@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import Overloaded, UpstreamError
 from dragoman.gateway.admission import Admission, AdmissionLimits, Load, QueuePlace, Slot, divided
-from dragoman.gateway.exchange.error_responses import encode_error, failure_of
+from dragoman.gateway.forwarding.error_responses import encode_error, failure_of
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import FailureKind
 from tests.http.test_no_residue import nothing_left

@@ -19,11 +19,11 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes.shared_memory import SharedMemory
-from dragoman.gateway.processes.worker_channel import WorkerChannel
 from dragoman.gateway.routing_state_sync import RoutingStateSync
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses import stored_state
+from dragoman.gateway.workers.shared_memory import SharedMemory
+from dragoman.gateway.workers.worker_channel import WorkerChannel
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import CONSECUTIVE_FAILURES, MAX_COOLDOWN, MAX_KEY_COOLDOWN
 from dragoman.routing.health_state import HealthLevel, HealthState

@@ -11,7 +11,7 @@ from dragoman.config.discovery import echo_provider
 from dragoman.config.settings import Key, Server, Settings
 from dragoman.gateway import model_list_fetch
 from dragoman.gateway import runtime as service_module
-from dragoman.gateway.access.protection import judged, protection_at_start, with_local
+from dragoman.gateway.workers.protection import judged, protection_at_start, with_local
 from dragoman.launching.local_servers import TIMEOUT as LOCAL_PATIENCE
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, House, Received, Reply, passing, running, whole

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.peer_workers import PeerWorkers, new_token
 from dragoman.gateway.routing_state_sync import POLL_INTERVAL, RoutingStateSync
 from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import CONSECUTIVE_FAILURES
 from dragoman.routing.health_state import HealthLevel

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pytest
 from msgspec import Struct
 
-from dragoman.gateway.exchange import redaction
+from dragoman.gateway.forwarding import redaction
 from dragoman.http.coding import SlicedDecoder
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.wire import json

@@ -28,11 +28,11 @@ from dragoman.config.config_file import fingerprint
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError
-from dragoman.gateway.access.protection import bound_host, protection_at_start
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.processes.config_reload import WorkerSettings
 from dragoman.gateway.processes.listen_socket import bind, listen
 from dragoman.gateway.processes.worker import Worker
+from dragoman.gateway.workers.protection import bound_host, protection_at_start
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import named
 

@@ -22,9 +22,7 @@ CANARY = "canary-in-a-prompt"
 INGEST, GATHER = "dragoman.records.ingest_thread.IngestThread.__init__.every", "dragoman.telemetry.export_queue._GATHER"
 QUICK, LATE = {INGEST: 0.05, GATHER: 0.05}, {INGEST: 3600.0, GATHER: 3600.0}
 # How long a collector may take at the end: one that does not answer is given up soon, one that does is waited for.
-SHORT_END, LONG_END = (
-    {"dragoman.gateway.observability.telemetry_target.LAST_MOMENTS": seconds} for seconds in (0.1, 60.0)
-)
+SHORT_END, LONG_END = ({"dragoman.gateway.telemetry_target.LAST_MOMENTS": seconds} for seconds in (0.1, 60.0))
 
 
 def telling(address: str, more: str = "") -> str:

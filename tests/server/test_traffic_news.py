@@ -26,10 +26,10 @@ CONSTANTS = {
     FIRST_PAUSE: 0.05,
     # Updates are broadcast often, and no target is out of suspicion before a test ends.
     "dragoman.gateway.routing_state_sync.POLL_INTERVAL": 0.05,
-    "dragoman.gateway.processes.worker_channel._FLUSH_INTERVAL": 0.05,
+    "dragoman.gateway.workers.worker_channel._FLUSH_INTERVAL": 0.05,
     "dragoman.routing.health.SUSPICION": 3600.0,
     # A worker waits for what another one knows, however long it takes.
-    "dragoman.gateway.processes.worker_channel._TIMEOUT": PATIENCE,
+    "dragoman.gateway.workers.worker_channel._TIMEOUT": PATIENCE,
 }
 
 

@@ -54,7 +54,7 @@ def holding() -> Holding:
 @pytest.fixture
 def house(holding: Holding) -> Iterator[Served]:
     # A worker waits for the counters of the others, however long they take.
-    constants = {FIRST_PAUSE: 0.05, "dragoman.gateway.processes.peer_workers._TIMEOUT": PATIENCE}
+    constants = {FIRST_PAUSE: 0.05, "dragoman.gateway.peer_workers._TIMEOUT": PATIENCE}
     with serving(holding, arguments=("--workers", "2"), constants=constants) as served:
         yield served
 

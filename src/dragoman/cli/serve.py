@@ -36,8 +36,8 @@ from dragoman.terminal import screen_of
 
 if TYPE_CHECKING:
     from dragoman.gateway.access.first_key import FirstKey
-    from dragoman.gateway.access.protection import Protection
     from dragoman.gateway.observability.logs import Log
+    from dragoman.gateway.workers.protection import Protection
 
 _MAX_SETTINGS = 50
 # What the command line may say instead of `[server]`.
@@ -78,13 +78,13 @@ def run(options: argparse.Namespace) -> int:
     refuse_windows()
     # Here, so that the other commands start without a server's modules.
     from dragoman.gateway.access.first_key import is_wanted, with_first_key
-    from dragoman.gateway.access.protection import bound_host, protection_at_start, with_local
     from dragoman.gateway.observability.log_file import LogFile
     from dragoman.gateway.observability.logs import Log
     from dragoman.gateway.processes.config_reload import WorkerSettings
     from dragoman.gateway.processes.listen_socket import bind
     from dragoman.gateway.processes.sighup import hangup_at_start
     from dragoman.gateway.processes.supervisor import serve
+    from dragoman.gateway.workers.protection import bound_host, protection_at_start, with_local
     from dragoman.launching.local_servers import local_models_of
 
     hangup = hangup_at_start()

@@ -129,7 +129,7 @@ def run_install(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> _Plan:
     """Look at everything that could keep a service from running, before anything is written."""
     from dragoman.config.env_file import OPTION, can_be_written
-    from dragoman.gateway.access.protection import protection_at_start
+    from dragoman.gateway.workers.protection import protection_at_start
     from dragoman.system_service.init_systems import ServiceState, check_manager, find_manager, state_of
     from dragoman.system_service.installed import check_free, env_file_in
     from dragoman.system_service.units import Job

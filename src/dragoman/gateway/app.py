@@ -17,6 +17,8 @@ from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, OffloadBu
 from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.advice import Advice, Called, of_error
+from dragoman.gateway.endpoints.compact import compact
+from dragoman.gateway.endpoints.conversations import serve_conversation
 from dragoman.gateway.endpoints.count_tokens import count_tokens
 from dragoman.gateway.endpoints.index_page import ENDPOINTS, send_index_page
 from dragoman.gateway.endpoints.launches import launch_summary
@@ -24,15 +26,16 @@ from dragoman.gateway.endpoints.model_list import list_models, show_model
 from dragoman.gateway.endpoints.model_names import send_names
 from dragoman.gateway.endpoints.passthrough import forward
 from dragoman.gateway.endpoints.readiness import readiness
+from dragoman.gateway.endpoints.responses import serve_response
 from dragoman.gateway.endpoints.route import explain_route
 from dragoman.gateway.endpoints.status import require_local_client, reset, status_of
-from dragoman.gateway.exchange import error_responses as replies
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.error_responses import JSON
 from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.failing import CLIENT_CLOSED_REQUEST
-from dragoman.gateway.exchange.provider_request import received
 from dragoman.gateway.exchange.serving import serve
+from dragoman.gateway.forwarding import error_responses as replies
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.error_responses import JSON
+from dragoman.gateway.forwarding.provider_request import received
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.launch_counters import HEADER as LAUNCH
 from dragoman.gateway.observability.launch_counters import is_launch_name, launch_name
@@ -42,11 +45,8 @@ from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.refusals import refusal_of
 from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, EndpointKind, api_path_of
-from dragoman.gateway.processes.peer_workers import PeerWorkers
+from dragoman.gateway.peer_workers import PeerWorkers
 from dragoman.gateway.runtime import Runtime
-from dragoman.gateway.stored_responses.compact_endpoint import compact
-from dragoman.gateway.stored_responses.conversation_endpoint import serve_conversation
-from dragoman.gateway.stored_responses.response_endpoint import serve_response
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.server import ServerRequest

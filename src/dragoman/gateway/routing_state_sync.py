@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 
 from dragoman.gateway.cooldown_persistence import PersistedCooldowns
-from dragoman.gateway.processes.worker_channel import WorkerChannel
 from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.workers.worker_channel import WorkerChannel
 from dragoman.routing.affinity import AffinityUpdate
 from dragoman.routing.health_entry import HealthUpdate
 

@@ -18,7 +18,7 @@ from dragoman.gateway.access.key_concurrency import KeyCalls
 from dragoman.gateway.admission import Admission, AdmissionLimits, Slot, divided
 from dragoman.gateway.byte_budget import ByteBudget
 from dragoman.gateway.check_cache import CheckCache
-from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.forwarding.redaction import Redactor
 from dragoman.gateway.model_list_cache import ModelListCache
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.observability.costs import Costs

@@ -11,8 +11,8 @@ from dragoman.config.settings import Key, Server, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.access import guard as access
 from dragoman.gateway.access.guard import Guard, credential, hostname
-from dragoman.gateway.access.protection import Protection
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.workers.protection import Protection
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.body import Body
 from dragoman.http.request import RequestTarget, ServerRequest
 

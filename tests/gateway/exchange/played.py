@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings
 from dragoman.gateway import thread_offload
 from dragoman.gateway.exchange.attempt import Attempt
-from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.serving import serve
+from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.runtime import Runtime

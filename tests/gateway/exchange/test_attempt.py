@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.exchange import attempt
-from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.full_delivery import _read
+from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.runtime import Runtime

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, Settings
-from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.fixed_target import filling, fixed_target
+from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.exchange_storage import parse_request
 from dragoman.prices.book import Override

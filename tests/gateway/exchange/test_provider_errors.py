@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.gateway.exchange import provider_errors
 from dragoman.gateway.exchange.provider_errors import ErrorReader, cleaned
-from dragoman.gateway.exchange.provider_request import ProviderRequest
-from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
+from dragoman.gateway.forwarding.redaction import Redactor
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, RouteRule, Settings
-from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.routing_inputs import (
     conversation_of,
     required_features,
@@ -16,6 +15,7 @@ from dragoman.gateway.exchange.routing_inputs import (
     storing_providers,
     with_provider_storage,
 )
+from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.exchange_storage import parse_request
 from dragoman.gateway.thread_offload import INLINE

@@ -11,7 +11,7 @@ import mmap
 import os
 import time
 
-from dragoman.gateway.processes import shared_memory, supervisor, watchdog
+from dragoman.gateway.workers import shared_memory, supervisor, watchdog
 
 CLOCK = "clock"
 _BYTES = 8

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from dragoman.config.config_file import fingerprint
 from dragoman.config.settings import Key, Server, Settings
 from dragoman.errors import ConfigError
-from dragoman.gateway.access.protection import protection_of
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.processes.config_reload import Configuration, WorkerSettings
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.workers.protection import protection_of
+from dragoman.gateway.workers.shared_memory import SharedMemory
 
 NONE = Settings(file="dragoman.toml")
 KEYED = replace(NONE, keys_table=True, keys=(Key(name="a", digest=b"a"),))

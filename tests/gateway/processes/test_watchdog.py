@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.watchdog import Watchdog
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from tests import waiting
 from tests.gateway.processes.child_gateway import ChildGateway, script_environment, started, state_of
 from tests.gateway.processes.moved_clock import CLOCK, shift

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from dragoman.errors import ClientError
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import ProviderRequest, glance_at, prepare
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.provider_request import ProviderRequest, glance_at, prepare
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.background_start import begun_of, with_storage_fields

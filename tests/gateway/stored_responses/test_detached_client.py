@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.gateway.exchange.client import Client
+from dragoman.gateway.forwarding.client import Client
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, Storage
 from dragoman.errors import ClientError
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses import response_writer as keeping_module
 from dragoman.gateway.stored_responses.detached_client import DetachedClient

@@ -13,9 +13,9 @@ from dragoman.config.keys import COMMAND_LINE_KEY
 from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import Headed, is_local_client
-from dragoman.gateway.access.protection import Protection, protection_of
 from dragoman.gateway.paths import MESSAGES
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.workers.protection import Protection, protection_of
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 

@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
-from dragoman.gateway.exchange import header_forwarding
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.error_responses import JSON, id_header, losses_header, route_header
 from dragoman.gateway.exchange.fixed_target import fixed_target
 from dragoman.gateway.exchange.full_response import is_envelope
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import cleaned
-from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.forwarding import header_forwarding
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.error_responses import JSON, id_header, losses_header, route_header
+from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath

@@ -16,7 +16,7 @@ from dragoman import __version__
 from dragoman.config.values import address_to_call
 from dragoman.errors import ClientError
 from dragoman.gateway.endpoints.status import require_local_client
-from dragoman.gateway.exchange.error_responses import JSON
+from dragoman.gateway.forwarding.error_responses import JSON
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.advice import printable
 from dragoman.gateway.claude_names import alias, needs_alias, title
-from dragoman.gateway.exchange.error_responses import JSON, id_header
+from dragoman.gateway.forwarding.error_responses import JSON, id_header
 from dragoman.gateway.model_list_fetch import refresh_lists
 from dragoman.gateway.model_names import model_of, models_of_all, names_of, providers_of
 from dragoman.gateway.model_resolver import UnknownModel

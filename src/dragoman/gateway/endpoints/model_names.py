@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from dragoman.errors import ClientError
-from dragoman.gateway.exchange.error_responses import JSON
+from dragoman.gateway.forwarding.error_responses import JSON
 from dragoman.gateway.model_directory import look_up, refresh_lists_for, search
 from dragoman.gateway.model_list_fetch import models_of, refresh_lists
 from dragoman.gateway.runtime import Runtime

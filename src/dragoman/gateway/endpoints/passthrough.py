@@ -23,14 +23,14 @@ from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.advice import printable, redirected
 from dragoman.gateway.endpoints.passthrough_fallback import PATHS, Ended, SameModel
 from dragoman.gateway.endpoints.passthrough_usage import Tail, meter
-from dragoman.gateway.exchange import error_responses, header_forwarding
 from dragoman.gateway.exchange.attempt import Attempt, is_stream
 from dragoman.gateway.exchange.call_log import Calls
-from dragoman.gateway.exchange.error_responses import JSON, id_header, route_header
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import read_plain_error
-from dragoman.gateway.exchange.provider_request import check_unambiguous, receive
 from dragoman.gateway.exchange.timeouts import TimeLimits
+from dragoman.gateway.forwarding import error_responses, header_forwarding
+from dragoman.gateway.forwarding.error_responses import JSON, id_header, route_header
+from dragoman.gateway.forwarding.provider_request import check_unambiguous, receive
 from dragoman.gateway.json_limits import check_request_members
 from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.observability.record_builder import RecordBuilder

@@ -13,12 +13,12 @@ from dragoman.errors import DragomanError, RefusedError
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed
 from dragoman.gateway.exchange.call_log import Calls
-from dragoman.gateway.exchange.error_responses import failure_of
 from dragoman.gateway.exchange.one_call import one_call
 from dragoman.gateway.exchange.provider_errors import read_plain_error
 from dragoman.gateway.exchange.response_reader import read_error
 from dragoman.gateway.exchange.retry_state import MAX_UPSTREAM_CALLS, RetryState
 from dragoman.gateway.exchange.timeouts import TimeLimits
+from dragoman.gateway.forwarding.error_responses import failure_of
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.upstream_call import UpstreamCall

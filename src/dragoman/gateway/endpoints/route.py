@@ -17,9 +17,6 @@ from msgspec.structs import replace
 from dragoman.config.settings import Key, Settings, Storage
 from dragoman.errors import ClientError, DragomanError, OffloadBusy, WireError
 from dragoman.gateway.access.client_address import client_address
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.error_responses import JSON
-from dragoman.gateway.exchange.provider_request import receive, strict_mode
 from dragoman.gateway.exchange.routing_inputs import (
     Seen,
     conversation_of,
@@ -31,6 +28,9 @@ from dragoman.gateway.exchange.routing_inputs import (
     thread_of,
     unable_to_go_on,
 )
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.error_responses import JSON
+from dragoman.gateway.forwarding.provider_request import receive, strict_mode
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics

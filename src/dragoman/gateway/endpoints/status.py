@@ -15,7 +15,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import client_address, is_local_client
 from dragoman.gateway.admission import Load
 from dragoman.gateway.advice import printable
-from dragoman.gateway.exchange.provider_request import receive
+from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.observability.metrics import OTHER, Snapshot
 from dragoman.gateway.runtime import Runtime

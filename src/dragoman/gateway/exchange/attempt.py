@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice
-from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.usage_estimate import Counting, Passed
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.attempt import Attempt
+from dragoman.gateway.forwarding import header_forwarding
 from dragoman.gateway.observability.costs import record_calls
 from dragoman.gateway.observability.journal_entries import MAX_NAME_LENGTH, MICROSECONDS
 from dragoman.gateway.observability.record_builder import RecordBuilder

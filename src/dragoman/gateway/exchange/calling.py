@@ -25,17 +25,17 @@ from msgspec.structs import replace
 from dragoman.errors import BadResponse, RefusedError, StrictError
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, ResponseMode, is_stream, unframer_of
-from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.exchange import Exchange, Paused, UnderstoodRequest, Unsent
 from dragoman.gateway.exchange.failing import changes_key, missed_of
 from dragoman.gateway.exchange.full_delivery import collect_stream, deliver_full, read_continuation
-from dragoman.gateway.exchange.header_forwarding import traced
-from dragoman.gateway.exchange.provider_request import ProviderRequest, able
 from dragoman.gateway.exchange.response_reader import read_error
 from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.stream_delivery import StreamDelivery
 from dragoman.gateway.exchange.understanding import resolve_references
 from dragoman.gateway.exchange.usage_estimate import Passed
+from dragoman.gateway.forwarding.error_responses import EVENT_STREAM, JSON
+from dragoman.gateway.forwarding.header_forwarding import traced
+from dragoman.gateway.forwarding.provider_request import ProviderRequest, able
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import UpstreamCall

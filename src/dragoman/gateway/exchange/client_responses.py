@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.gateway.advice import Advice
-from dragoman.gateway.exchange import error_responses, header_forwarding
 from dragoman.gateway.exchange.attempt import ErrorResponse
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.full_response import report_comment, with_report
-from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.retry_state import RetryState
+from dragoman.gateway.forwarding import error_responses, header_forwarding
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.error_responses import EVENT_STREAM, JSON
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.runtime import Runtime

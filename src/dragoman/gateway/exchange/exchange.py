@@ -27,16 +27,16 @@ from dragoman.gateway.admission import Slot
 from dragoman.gateway.byte_budget import ReaderCharge
 from dragoman.gateway.exchange.attempt import UNNAMED, Attempt, Missed, ResponseMode
 from dragoman.gateway.exchange.call_log import Calls
-from dragoman.gateway.exchange.client import Client, ClientRequest
 from dragoman.gateway.exchange.client_responses import ClientResponse, ClientResponses
-from dragoman.gateway.exchange.error_responses import EVENT_STREAM
 from dragoman.gateway.exchange.provider_errors import ErrorReader
-from dragoman.gateway.exchange.provider_request import strict_mode
 from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import conversation_of, thread_of
 from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.exchange.usage_estimate import Counting
+from dragoman.gateway.forwarding.client import Client, ClientRequest
+from dragoman.gateway.forwarding.error_responses import EVENT_STREAM
+from dragoman.gateway.forwarding.provider_request import strict_mode
 from dragoman.gateway.observability.costs import record_calls
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.unexpected_errors import traceback_summary

@@ -28,13 +28,13 @@ from dragoman.errors import (
     bare,
 )
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal
-from dragoman.gateway.exchange import error_responses
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed
 from dragoman.gateway.exchange.client_responses import ClientResponse, FailureText
 from dragoman.gateway.exchange.exchange import Exchange, Unsent
-from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.retry_state import MAX_UPSTREAM_CALLS
 from dragoman.gateway.exchange.states import SentState
+from dragoman.gateway.forwarding import error_responses
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.refusals import refusal_of

@@ -12,8 +12,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import requested_strictness
 from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import (
     NOTHING_SEEN,
@@ -24,6 +22,8 @@ from dragoman.gateway.exchange.routing_inputs import (
     storing_providers,
     with_provider_storage,
 )
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.provider_request import requested_strictness
 from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime

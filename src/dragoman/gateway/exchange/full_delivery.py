@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from dragoman.errors import BadResponse, DragomanError, Oversized
 from dragoman.gateway.exchange.attempt import Attempt, ResponseMetadata, ResponseMode
-from dragoman.gateway.exchange.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent
 from dragoman.gateway.exchange.failing import EMPTY, may_go_on, missed_of, unsent
 from dragoman.gateway.exchange.full_response import has_content
-from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.response_reader import TOO_LARGE, Collect, GatheredCall, collect, read_full
+from dragoman.gateway.forwarding.error_responses import EVENT_STREAM, JSON
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.json_limits import check_response_values
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.model.parts import ToolCall

@@ -8,9 +8,9 @@ from math import trunc
 
 from msgspec.structs import replace
 
-from dragoman.gateway.exchange import header_forwarding
 from dragoman.gateway.exchange.attempt import is_stream
 from dragoman.gateway.exchange.timeouts import TimeLimits
+from dragoman.gateway.forwarding import header_forwarding
 from dragoman.gateway.observability.journal_entries import MAX_NAME_LENGTH, MICROSECONDS
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime

@@ -9,8 +9,8 @@ from msgspec import Struct
 from dragoman.errors import WireError
 from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES, ErrorResponse
 from dragoman.gateway.exchange.full_response import Relayed, is_envelope, relayed_response
-from dragoman.gateway.exchange.provider_request import ProviderRequest
-from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
+from dragoman.gateway.forwarding.redaction import Redactor
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import RefusedError
-from dragoman.gateway.exchange.client import ClientRequest
-from dragoman.gateway.exchange.provider_request import able, glance_again, prepare
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.provider_request import able, glance_again, prepare
 from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, resolve_request

@@ -11,8 +11,8 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.exchange.calling import LeftOut, begin, call_target, try_target
 from dragoman.gateway.exchange.exchange import Exchange, UnderstoodRequest
 from dragoman.gateway.exchange.failing import disconnect, failed, follow_up, next_target, send_broken
-from dragoman.gateway.exchange.provider_request import ProviderRequest
 from dragoman.gateway.exchange.understanding import understand
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage
 from dragoman.routing.target import Target

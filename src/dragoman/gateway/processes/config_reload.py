@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from dragoman.config.config_file import Fingerprint
 from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError, ConfigErrors
-from dragoman.gateway.access.protection import Protection, judged, protection_of, tightened
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import traceback_summary
-from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.sighup import OnHangup
+from dragoman.gateway.workers.protection import Protection, judged, protection_of, tightened
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.model.jsonvalue import JsonObject
 
 # How often the file is looked at. One that was found changed is read at the next look, if it rests by then: editors

@@ -19,13 +19,13 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import UnexpectedErrors, traceback_summary
+from dragoman.gateway.peer_workers import new_token
 from dragoman.gateway.processes.config_reload import POLL_INTERVAL, Configuration, WorkerSettings
 from dragoman.gateway.processes.listen_socket import listen
-from dragoman.gateway.processes.peer_workers import new_token
-from dragoman.gateway.processes.shared_memory import SharedMemory
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import DUMP_SIGNAL, register_stack_dump
 from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, log_waiting
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import MEMORY, open_tables
 

@@ -15,7 +15,7 @@ import signal
 import stat
 import sys
 
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.workers.shared_memory import SharedMemory
 
 _BEAT = 1.0
 _STDERR = 2

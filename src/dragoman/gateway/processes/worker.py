@@ -27,16 +27,16 @@ from dragoman.gateway.app import App
 from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.health_checks import Checks
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.observability.telemetry_target import TelemetryTarget
+from dragoman.gateway.peer_workers import PeerWorkers
 from dragoman.gateway.processes.config_reload import POLL_INTERVAL, Configuration, WorkerSettings
 from dragoman.gateway.processes.listen_socket import BACKLOG
-from dragoman.gateway.processes.peer_workers import PeerWorkers
 from dragoman.gateway.processes.sighup import OnHangup
 from dragoman.gateway.processes.watchdog import Watchdog
-from dragoman.gateway.processes.worker_channel import WorkerChannel
 from dragoman.gateway.routing_state_sync import RoutingStateSync
 from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.telemetry_target import TelemetryTarget
 from dragoman.gateway.thread_offload import share_interpreter
+from dragoman.gateway.workers.worker_channel import WorkerChannel
 from dragoman.http.server import HttpServer, ServerLimits
 
 T = TypeVar("T")

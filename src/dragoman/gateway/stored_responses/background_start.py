@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.stored_responses.background import BackgroundRun
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Task

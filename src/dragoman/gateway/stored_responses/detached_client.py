@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.gateway.exchange.client import Client
+from dragoman.gateway.forwarding.client import Client
 from dragoman.http.body import ByteCharge
 from dragoman.http.upstream_call import HeaderList
 
 
 class DetachedClient:
-    """Takes a reply: `status`, `headers` and `body` are a whole one, once there is one; see `exchange/client.py`.
+    """Takes a reply: `status`, `headers` and `body` are a whole one, once there is one; see `forwarding/client.py`.
 
     `behalf` is the client that waits for what comes of the reply, if there is one.
     """

@@ -21,14 +21,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.access.key_concurrency import KeySlot
-from dragoman.gateway.exchange.client import Client, ClientRequest
-from dragoman.gateway.exchange.provider_request import (
+from dragoman.gateway.forwarding.client import Client, ClientRequest
+from dragoman.gateway.forwarding.provider_request import (
     ProviderRequest,
     glance_again,
     glance_at,
@@ -38,12 +39,10 @@ from dragoman.gateway.exchange.provider_request import (
 from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES, ApiPath
-from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.background_start import begun_of, running_of, with_storage_fields
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, ResolvedRequest, resolve_request
 from dragoman.gateway.stored_responses.references import References, references_in
-from dragoman.gateway.stored_responses.response_endpoint import follow
 from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Taken, Task
 from dragoman.gateway.stored_responses.store_failures import NotStored, check
 from dragoman.gateway.stored_responses.stored_state import (
@@ -52,6 +51,7 @@ from dragoman.gateway.stored_responses.stored_state import (
     owner_of,
     several_owners,
 )
+from dragoman.gateway.stored_responses.stream_following import follow
 from dragoman.gateway.stored_responses.turn_lookup import TurnLookup
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import HeaderList
@@ -64,6 +64,9 @@ from dragoman.protocols.codec import RequestGlance
 from dragoman.routing.target import Target
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.store import Expedite, LeaseLost, StoreError
+
+if TYPE_CHECKING:
+    from dragoman.gateway.runtime import Runtime
 
 
 class ParsedRequest(Struct, frozen=True):

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from dragoman.errors import ClientError
 from dragoman.gateway.advice import printable
-from dragoman.gateway.exchange.provider_request import check_plain_items
+from dragoman.gateway.forwarding.provider_request import check_plain_items
 from dragoman.gateway.stored_responses.references import (
     References,
     completed_by,

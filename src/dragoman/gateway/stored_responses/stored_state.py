@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from dragoman.config.settings import Key, Settings, Storage
-from dragoman.gateway.exchange.provider_request import check_plain_references
+from dragoman.gateway.forwarding.provider_request import check_plain_references
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import RESPONSES
 from dragoman.gateway.stored_responses.background import Background

@@ -12,11 +12,11 @@ Nothing is where nothing is kept, on the relay, and for a client that wants noth
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-from dragoman.gateway.exchange.provider_request import ProviderRequest
+from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.json_limits import MAX_REQUEST_VALUES
 from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.model.parts import Part, Text, Thinking, ToolCall
 from dragoman.model.response import Response
@@ -25,6 +25,9 @@ from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.store import StoreBusy, StoreError, Tables
 from dragoman.wire.value_count import exceeds
+
+if TYPE_CHECKING:
+    from dragoman.gateway.runtime import Runtime
 
 # How long a busy store is waited for, in seconds: without it the request goes on as it is.
 _LOOKUP_TIMEOUT = 0.2

@@ -13,8 +13,8 @@ from msgspec import Raw, Struct
 from dragoman.config.settings import Server
 from dragoman.errors import ClientError, WireError
 from dragoman.gateway.advice import printable
-from dragoman.gateway.exchange import header_forwarding
-from dragoman.gateway.exchange.client import ClientRequest
+from dragoman.gateway.forwarding import header_forwarding
+from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.json_limits import MAX_REQUEST_VALUES, check_request_values
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.thread_offload import INLINE, offload

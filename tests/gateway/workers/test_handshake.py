@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes.handshake import HOST, Unproven, accept, dial
-from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.peer_workers import PeerWorkers, new_token
+from dragoman.gateway.workers.handshake import HOST, Unproven, accept, dial
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage, Telemetry
-from dragoman.gateway.observability import telemetry_target as collector_module
+from dragoman.gateway import telemetry_target as collector_module
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.observability.telemetry_target import TelemetryTarget, collector_of, places_of
 from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.telemetry_target import TelemetryTarget, collector_of, places_of
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.records.thread_assignment import NOWHERE
 from dragoman.telemetry import export_queue

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Key, RouteConfig, Server, Settings, Storage
 from dragoman.errors import ConfigError
-from dragoman.gateway.access.protection import (
+from dragoman.gateway.processes.listen_socket import bind
+from dragoman.gateway.workers.protection import (
     Protection,
     bound_host,
     judged,
@@ -17,7 +18,6 @@ from dragoman.gateway.access.protection import (
     protection_of,
     tightened,
 )
-from dragoman.gateway.processes.listen_socket import bind
 
 LOOPBACK = ["127.0.0.1", "127.0.0.2", "127.255.255.254", "::1", "localhost", "dragoman.localhost"]
 # What is not certainly loopback is not: better asked for a key once too often.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.gateway.exchange.client import Client, ClientRequest
+from dragoman.gateway.forwarding.client import Client, ClientRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.http.body import Body
 from dragoman.http.request import RequestTarget, ServerRequest

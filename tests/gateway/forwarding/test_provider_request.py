@@ -14,7 +14,7 @@ import zstandard
 from msgspec.structs import replace
 
 from dragoman.config.settings import Key, Limits, RouteConfig, Server, Settings
-from dragoman.gateway.exchange.provider_request import DECISIVE, able
+from dragoman.gateway.forwarding.provider_request import DECISIVE, able
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
 from dragoman.wire.duplicate_keys import OBJECT

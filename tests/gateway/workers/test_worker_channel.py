@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dragoman.gateway import peer_workers
 from dragoman.gateway.observability.metrics import Metrics
-from dragoman.gateway.processes import peer_workers
-from dragoman.gateway.processes import worker_channel as module
-from dragoman.gateway.processes.handshake import accept, dial
-from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
-from dragoman.gateway.processes.shared_memory import SharedMemory
-from dragoman.gateway.processes.worker_channel import (
+from dragoman.gateway.peer_workers import PeerWorkers, new_token
+from dragoman.gateway.workers import worker_channel as module
+from dragoman.gateway.workers.handshake import accept, dial
+from dragoman.gateway.workers.shared_memory import SharedMemory
+from dragoman.gateway.workers.worker_channel import (
     MAX_BATCH_MESSAGES,
     MAX_MESSAGE_BYTES,
     SNAPSHOT,
@@ -286,8 +286,8 @@ def test_a_batch_that_is_none_is_malformed() -> None:
 
 SCRIPT = """
 import asyncio, os, sys
-from dragoman.gateway.processes.peer_workers import PeerWorkers, new_token
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.peer_workers import PeerWorkers, new_token
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.gateway.observability.metrics import Metrics
 
 page, token = SharedMemory(3), new_token()

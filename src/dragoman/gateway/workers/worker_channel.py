@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import msgspec
 
-from dragoman.gateway.processes.handshake import dial
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.workers.handshake import dial
+from dragoman.gateway.workers.shared_memory import SharedMemory
 
 T = TypeVar("T")
 

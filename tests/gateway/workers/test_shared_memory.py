@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dragoman.gateway.access.protection import Protection
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.workers.protection import Protection
+from dragoman.gateway.workers.shared_memory import SharedMemory
 
 CLOSED = Protection(requires_keys=True, keys_in_file=True, owners=frozenset({b"1", b"2"}))
 

@@ -15,9 +15,9 @@ import msgspec
 
 from dragoman.gateway.observability.launch_counters import WorkerLaunchCount
 from dragoman.gateway.observability.metrics import Metrics, Snapshot
-from dragoman.gateway.processes.handshake import HOST, accept, dial
-from dragoman.gateway.processes.shared_memory import SharedMemory
-from dragoman.gateway.processes.worker_channel import SNAPSHOT, UPDATES, Malformed, WorkerChannel
+from dragoman.gateway.workers.handshake import HOST, accept, dial
+from dragoman.gateway.workers.shared_memory import SharedMemory
+from dragoman.gateway.workers.worker_channel import SNAPSHOT, UPDATES, Malformed, WorkerChannel
 
 T = TypeVar("T")
 _COUNTERS = b"c"

@@ -23,8 +23,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.gateway.exchange import redaction
-from dragoman.gateway.exchange.redaction import Redactor
+from dragoman.gateway.forwarding import redaction
+from dragoman.gateway.forwarding.redaction import Redactor
 from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.providers.provider import Endpoint, Provider
 

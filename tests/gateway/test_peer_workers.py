@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from dragoman.gateway import peer_workers as module
 from dragoman.gateway.observability.metrics import Metrics, Snapshot
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.processes import peer_workers as module
-from dragoman.gateway.processes.peer_workers import TOKEN_BYTES, PeerWorkers, new_token
-from dragoman.gateway.processes.shared_memory import SharedMemory
+from dragoman.gateway.peer_workers import TOKEN_BYTES, PeerWorkers, new_token
+from dragoman.gateway.workers.shared_memory import SharedMemory
 from tests.gateway.observability.scraped import finalized
 from tests.waiting import LIMIT, wait_until_async
 

@@ -23,7 +23,7 @@ from dragoman.errors import (
     Unreachable,
     WireError,
 )
-from dragoman.gateway.exchange.error_responses import encode_error, failure_of, id_header, losses_header, route_header
+from dragoman.gateway.forwarding.error_responses import encode_error, failure_of, id_header, losses_header, route_header
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.translate import LossLine

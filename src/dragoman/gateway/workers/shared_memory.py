@@ -14,7 +14,7 @@ import time
 
 from msgspec.structs import replace
 
-from dragoman.gateway.access.protection import Protection
+from dragoman.gateway.workers.protection import Protection
 
 _REQUIRES_KEYS, _KEYS_IN_FILE, _SEVERAL_OWNERS = range(3)
 # Numbers of eight bytes: those of the marks, then three for each worker.

@@ -18,7 +18,7 @@ from dragoman.errors import (
     TooLong,
     UpstreamError,
 )
-from dragoman.gateway.exchange.header_forwarding import MAX_VALUE_LENGTH, safe
+from dragoman.gateway.forwarding.header_forwarding import MAX_VALUE_LENGTH, safe
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.paths import CHAT, MESSAGES
 from dragoman.http.upstream_call import HeaderList

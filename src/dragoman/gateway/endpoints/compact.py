@@ -15,13 +15,14 @@ from dragoman.config.settings import Key
 from dragoman.errors import BadResponse, RefusedError, WireError
 from dragoman.gateway.endpoints.passthrough import check_relayed, forward, order_for, try_in_turn
 from dragoman.gateway.endpoints.passthrough_fallback import OnResponse, SameModel
+from dragoman.gateway.endpoints.responses import full_item
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed
-from dragoman.gateway.exchange.client import ClientRequest
 from dragoman.gateway.exchange.exchange import Exchange
 from dragoman.gateway.exchange.fixed_target import compaction_targets, set_affinity
-from dragoman.gateway.exchange.provider_request import receive
 from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.serving import serve
+from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.json_limits import decode_checked_object
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import RecordBuilder
@@ -31,7 +32,6 @@ from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
 from dragoman.gateway.stored_responses.reference_resolver import resolve_request
 from dragoman.gateway.stored_responses.references import items_of, named_in
-from dragoman.gateway.stored_responses.response_endpoint import full_item
 from dragoman.gateway.stored_responses.stored_state import look_up_references, owner_of
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.gateway.exchange.header_forwarding import (
+from dragoman.gateway.forwarding.header_forwarding import (
     limits_of,
     provider_request_id,
     relayed,

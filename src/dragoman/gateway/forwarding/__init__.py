@@ -1,0 +1,1 @@
+"""Forwarding: the request of a client, the request that a provider gets, and headers and errors on the way back."""
