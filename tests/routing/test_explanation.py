@@ -69,6 +69,13 @@ def test_a_record_has_a_plan_in_the_same_words() -> None:
     )
 
 
+def test_a_record_has_costs_that_the_database_can_store() -> None:
+    most = (1 << 63) - 1
+    view = seen(costs={"a": most, "b": most + 1})
+    told, _ = candidate_entries(plan(line(A, B, policy="cheapest"), Requirements(size=10), view, DICE))
+    assert [(found.target, found.cost) for found in told] == [("a/m", most), ("b/m", None)]
+
+
 def test_a_record_has_speeds_where_they_were_asked_for() -> None:
     view = seen(standings={"a": SUSPECT}, speeds={"a": fast(0.2), "b": fast(0.25)})
     by_speed, _ = candidate_entries(plan(line(A, B, C, policy="fastest"), Requirements(size=10), view, DICE))

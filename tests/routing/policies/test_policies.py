@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,22 @@ def test_they_are_named_as_in_the_configuration() -> None:
 
 def test_each_has_one_way_to_order() -> None:
     assert all((policy.order is None) is not (policy.rank is None) for policy in POLICIES.values())
-    assert {name for name, policy in POLICIES.items() if policy.losses} == {"least-loss"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "names"),
+    [
+        ("prices", {"cheapest", "least-loss"}),
+        ("speed", {"fastest"}),
+        ("losses", {"least-loss"}),
+        ("turns", {"round-robin"}),
+        ("weights", {"weighted"}),
+        ("sticky", POLICIES.keys() - {"round-robin"}),
+        ("as_written", {"fallback"}),
+    ],
+)
+def test_each_asks_for_what_it_needs_and_for_nothing_else(flag: str, names: Set[str]) -> None:
+    assert {name for name, policy in POLICIES.items() if getattr(policy, flag)} == names
 
 
 def test_a_new_one_is_one_record_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
