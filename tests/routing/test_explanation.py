@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 
 from dragoman.records.journal_entry import CandidateEntry
-from dragoman.routing.explanation import DEPRIORITIZED, LEADS, LEFT_OUT, candidate_entries, explain, reason
+from dragoman.routing.explanation import DEPRIORITIZED, LEADS, LEFT_OUT, because, candidate_entries, explain, reason
 from dragoman.routing.needs import LossCounts, Requirements
 from dragoman.routing.plan import Deprioritized, Filter, PlanInputs, RandomDraws, Why, plan
 from dragoman.routing.route import Route
@@ -45,6 +45,14 @@ def test_a_plan_reads_as_a_page() -> None:
         "2. a/m: deprioritized, failed 5 s ago; suspect for 5 s; costs about $0.001",
         "3. c/m: deprioritized, in cooldown, and asked if all others fail; cooldown for 5 s; price unknown",
     )
+
+
+def test_a_policy_that_chooses_by_chance_says_whether_it_did() -> None:
+    weighted = plan(line(A, B, policy="weighted"), Requirements(size=10), seen(), DICE)
+    assert because(weighted) == "chance chose it, by weight"
+    assert because(weighted, randomized=False) == "chance chooses by weight, and no dice are rolled for this"
+    cheapest = plan(line(A, B, policy="cheapest"), Requirements(size=10), seen(), DICE)
+    assert because(cheapest, randomized=False) == because(cheapest)
 
 
 def test_speed_is_told_with_its_age() -> None:
