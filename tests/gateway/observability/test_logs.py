@@ -6,6 +6,8 @@ import io
 import json
 import os
 import re
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
@@ -14,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman import translate
+from dragoman.gateway.observability.log_writer import LogWriter
 from dragoman.gateway.observability.logs import MAX_ENDED, Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
@@ -408,6 +411,42 @@ def test_a_scrape_includes_what_ended_before_it_although_nobody_reads_the_log() 
         assert log.lines_dropped > 0
         reader.close()
         log.close()
+
+
+def test_a_line_waits_for_100_ms_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    written: list[float] = []
+    sleep = time.sleep
+
+    def sleeping(seconds: float) -> None:
+        if threading.current_thread().name == "log":
+            slept.append(seconds)
+            seconds = 0
+        sleep(seconds)
+
+    outs: list[TextIO] = []
+    with piped(outs) as reader:
+        log = Log(outs[0], json=True)
+        writer = log._writer
+        assert isinstance(writer, LogWriter)
+        write = writer._write
+
+        def writing(piece: bytes) -> int:
+            written.append(sum(slept))
+            return write(piece)
+
+        monkeypatch.setattr(writer, "_write", writing)
+        monkeypatch.setattr(time, "sleep", sleeping)
+        # As many as may wait end at once, just after the thread has begun to wait; more would not wait.
+        with writer.lock:
+            for _ in range(MAX_ENDED - 1):
+                log.exchange(*logged(record()))
+            assert not written
+        for _ in range(MAX_ENDED - 1):
+            reader.readline()
+        monkeypatch.undo()
+        log.close()
+    assert 0 < written[-1] <= 0.1
 
 
 def test_closing_writes_what_waits() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -28,6 +29,7 @@ from dragoman.records.ingest_thread import IngestThread
 from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.store.record_tables import open_record_tables
+from tests.gateway import harness
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import PAIRS, log_lines, question, streams, tells
 from tests.records.agreement import sums_and_rows
@@ -370,6 +372,62 @@ def test_pitfall_438_a_file_that_somebody_else_holds_stops_no_answer_and_no_prob
             assert house.get("/healthz").status == 200
         wait_until(lambda: house.get("/readyz").body == b"ready\n", "no problem is reported")
     assert len(rows(tmp_path)) == 4
+
+
+@contextmanager
+def locked(house: House, path: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+@contextmanager
+def full(house: House, path: Path) -> Iterator[None]:
+    disk = Disk()
+    on(house, disk)
+    disk.full = True
+    yield
+    disk.full = False
+
+
+@contextmanager
+def missing(house: House, path: Path) -> Iterator[None]:
+    """Neither the file nor the folder of the journals is there, nor can they be made."""
+    make_a_file_of(directory_of(str(path)))
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    yield
+
+
+@contextmanager
+def off(house: House, path: Path) -> Iterator[None]:
+    assert house.app.runtime.usage_recorder.recorded() is None
+    yield
+
+
+@pytest.mark.parametrize("state", [locked, full, missing, off], ids=lambda state: state.__name__)
+def test_the_state_of_the_file_delays_neither_the_log_nor_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: Callable[[House, Path], AbstractContextManager[None]]
+) -> None:
+    ours, theirs = os.pipe()
+    with os.fdopen(ours) as reader, os.fdopen(theirs, "w") as out:
+        # A log that is written by a thread, as that of a process is.
+        monkeypatch.setattr(harness, "Log", lambda _, json: Log(out, json=json))
+        with accounted(tmp_path, answers, {"store_responses": False, "record_requests": state is not off}) as house:
+            with state(house, tmp_path / "state.db"):
+                for _ in range(3):
+                    assert house.post(PATHS[CHAT], question(CHAT, CHAT)).status == 200
+                # Before anything else: a scrape would have the lines written, too.
+                lines = (json.loads(line) for line in iter(reader.readline, ""))
+                exchanges = (line for line in lines if line["event"] == "exchange")
+                assert [next(exchanges)["status"] for _ in range(3)] == [200] * 3
+                assert sum_of(house.get("/metrics").body, "dragoman_requests_total") == 3
+            house.app.runtime.log.close()
+
+
+def sum_of(scraped: bytes, name: str) -> float:
+    lines = [line for line in scraped.decode().splitlines() if line.startswith(f"{name}{{")]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
 
 def test_with_the_durability_of_the_machine_the_end_waits_for_the_disk(tmp_path: Path) -> None:
