@@ -38,8 +38,7 @@ from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.thread_status import Opened
 from dragoman.records.time_range import period_of, zone_of
 from dragoman.records.usage import GROUPS, UsageReport, usage
-from dragoman.store.exports import Exports
-from dragoman.store.record_queries import RecordFilter
+from dragoman.store.record_queries import Exports, RecordFilter
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.usage_queries import UsageQueries
 

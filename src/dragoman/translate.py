@@ -29,14 +29,13 @@ from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Codec, Mint, ProtocolName, TargetModel, TranslationContext
 from dragoman.protocols.registry import codec_of, recognise
-from dragoman.rules.call_limit import MAX_CALLS, TOO_MANY_CALLS
 from dragoman.rules.capabilities import Capabilities, CapabilityRow, capabilities_of
 from dragoman.rules.compaction import as_compaction, summarising
 from dragoman.rules.part_serializer import PartSerializer
 from dragoman.rules.pauses import summed
 from dragoman.rules.stop_sequences import StopScanner
 from dragoman.rules.surrogates import SurrogateJoiner
-from dragoman.rules.tool_table import ToolTable
+from dragoman.rules.tool_table import MAX_CALLS, TOO_MANY_CALLS, ToolTable
 from dragoman.wire.json import decode_object, encode, to_bytes
 from dragoman.wire.json_spans import with_member
 from dragoman.wire.splice import replace_text
@@ -106,7 +105,7 @@ def translate_request(
     capability_rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
 ) -> TranslatedRequest:
-    """Write a client's request in the provider's protocol; `library.translate_request` describes the arguments."""
+    """Write a client's request in the provider's protocol (see `library.translate_request`)."""
     outer = codec_of(target)
     wire = decode_object(body)
     inner = codec_of(source) if source is not None else _recognised(wire)
@@ -192,7 +191,7 @@ def translate_response(
     strict: Strict = False,
     earlier: Sequence[bytes] = (),
 ) -> TranslatedResponse:
-    """Write a provider's response, or its error, in the client's protocol: see `library.translate_response`."""
+    """Write a provider's response, or its error, in the client's protocol (see `library.translate_response`)."""
     outer, inner = codec_of(source), codec_of(target)
     if outer is inner and isinstance(body, bytes) and not (stream and status < 400):
         # Nothing is read of what goes on as it came.

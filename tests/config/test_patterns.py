@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.config.patterns import Patterns
+from dragoman.config.nesting import Patterns
 
 PATTERNS = ("claude-*", "claude-opus-*", "*-local", "claude-*-local", "plain", "*")
 

@@ -22,7 +22,7 @@ from dragoman.records.journal_entry import CandidateEntry
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.health import PROMPT
-from dragoman.store.exports import Exports
+from dragoman.store.record_queries import Exports
 from dragoman.store.record_tables import open_record_tables
 from tests.cli.screens import on_screen
 from tests.gateway.harness import CHAT, PATHS, House, Received, Reply, settings_for

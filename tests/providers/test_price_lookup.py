@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dragoman.prices.book import Override, PriceBook
 from dragoman.prices.table import Rates
-from dragoman.providers.price_lookup import facts_of
-from dragoman.providers.provider import Endpoint, Provider
+from dragoman.providers.provider import Endpoint, Provider, facts_of
 
 NOW = 1_795_000_000.0
 ENDPOINTS = (Endpoint(protocol="openai-chat", base_url="http://127.0.0.1:1/v1"),)

@@ -31,7 +31,7 @@ from dragoman.records.journal_entry import (
     TokenCounts,
 )
 from dragoman.records.thread_assignment import AssignedThread
-from dragoman.store.exports import Exports
+from dragoman.store.record_queries import Exports
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import COLUMNS
 from tests.records.filled import fill, some_entries, speak

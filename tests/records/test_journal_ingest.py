@@ -17,8 +17,7 @@ from dragoman.records.journal_entry import CRASHED, OPEN, JournalEntry
 from dragoman.records.journal_ingest import Ingested, Ingester, ingest_all
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy
-from dragoman.store.journal_offsets import JournalOffsets
-from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.record_tables import JournalOffsets, RecordTables, open_record_tables
 from tests.records.agreement import sums_and_rows
 from tests.records.filled import DAY
 from tests.records.invented import NOON, entry

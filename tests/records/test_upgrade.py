@@ -23,8 +23,7 @@ from dragoman.records.journal_ingest import ingest_all
 from dragoman.records.old_names import FEATURES, LEVELS, OUTCOMES
 from dragoman.records.rows import BUCKET_MICROSECONDS
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from dragoman.store.exports import Exports
-from dragoman.store.record_queries import RecordFilter
+from dragoman.store.record_queries import Exports, RecordFilter
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from tests.cli.recorded_file import config
 from tests.cli.screens import on_screen, piped

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.model.failure import FailureKind
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.call_limit import MAX_CALLS
+from dragoman.rules.tool_table import MAX_CALLS
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_response
 from dragoman.wire.json import encode

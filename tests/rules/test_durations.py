@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonValue, Number
-from dragoman.rules.durations import format_duration, parse_duration
+from dragoman.rules.timestamps import format_duration, parse_duration
 from tests.rules.vectors import rows, text
 
 

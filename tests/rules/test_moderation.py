@@ -7,7 +7,7 @@ import pytest
 from dragoman.errors import RefusedError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request import Request
-from dragoman.rules.moderation import blocks, refuse_blocking
+from dragoman.rules.extras import blocks, refuse_blocking
 
 SETTINGS: list[tuple[JsonObject, bool]] = [
     ({"model": "m"}, False),

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.rules import tool_names
-from dragoman.rules.tool_names import flatten, wire_name, wire_name_taken
+from dragoman.rules import tool_table
+from dragoman.rules.tool_table import flatten, wire_name, wire_name_taken
 from tests.rules.vectors import objects, text
 
 PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -54,6 +54,6 @@ def test_a_lone_surrogate_gets_a_name_too() -> None:
 
 
 def test_long_names_are_not_remembered() -> None:
-    before = tool_names._remembered.cache_info().currsize
+    before = tool_table._remembered.cache_info().currsize
     assert len({wire_name("x" * 1000 + str(number)) for number in range(50)}) == 50
-    assert tool_names._remembered.cache_info().currsize == before
+    assert tool_table._remembered.cache_info().currsize == before

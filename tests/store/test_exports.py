@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.errors import StoreError
-from dragoman.store.exports import Exports
+from dragoman.store.record_queries import Exports
 from dragoman.store.record_tables import open_record_tables
 from tests.records.filled import fill, some_entries, speak
 from tests.records.invented import NOON, entry

@@ -18,8 +18,7 @@ from dragoman.records.thread_assignment import NOWHERE, AssignedThread
 from dragoman.store import migrations, open_tables
 from dragoman.store.migrations import MEASURES, STEPS, migrate
 from dragoman.store.record_tables import RecordTables, open_record_tables
-from dragoman.store.records import COLUMNS
-from dragoman.store.usage_rollups import KEY, THREAD_KEY
+from dragoman.store.records import COLUMNS, KEY, THREAD_KEY
 from tests.records.filled import fill, some_entries, speak
 from tests.records.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened

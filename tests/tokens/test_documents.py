@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from dragoman.tokens.documents import is_pdf, pages_of
+from dragoman.tokens.pictures import is_pdf, pages_of
 
 
 def encoded(octets: bytes) -> str:

@@ -14,8 +14,7 @@ from dragoman.model.events import (
 )
 from dragoman.model.parts import Refusal, Text, Thinking, ToolCall
 from dragoman.tokens.families import family_of
-from dragoman.tokens.request import PER_CALL, count_texts
-from dragoman.tokens.response import count_response
+from dragoman.tokens.request import PER_CALL, count_response, count_texts
 
 SAID = "It is sunny in Ulm, and the cathedral is as tall as ever."
 

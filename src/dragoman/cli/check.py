@@ -22,8 +22,7 @@ from dragoman.model.losses import Strict
 from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.providers.catalogue import catalogue
-from dragoman.providers.price_lookup import facts_of
-from dragoman.providers.provider import Provider, split_protocol
+from dragoman.providers.provider import Provider, facts_of, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target

@@ -85,7 +85,7 @@ def run_export(options: argparse.Namespace) -> int:
     """Write out what is recorded."""
     from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
     from dragoman.records.time_range import period_of, zone_of
-    from dragoman.store.exports import Exports
+    from dragoman.store.record_queries import Exports
     from dragoman.store.record_tables import open_record_tables
 
     record_file, now = find_record_file(options), now_in_micro()

@@ -28,7 +28,7 @@ from dragoman.prices.changes import Bounds, Change, Changes, compare, named
 from dragoman.prices.price_source import read_source
 from dragoman.prices.table import PriceBookTable, Rates, TieredRates, check_table, own_table, read_table
 from dragoman.providers.catalogue import catalogue
-from dragoman.providers.price_lookup import facts_of
+from dragoman.providers.provider import facts_of
 from dragoman.wire.json import encode_text
 
 UPDATE = "prices update"

@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.records.export import calls
     from dragoman.records.time_range import BUCKET_SECONDS, period_of, zone_of
     from dragoman.records.usage import nothing, read_groups, usage
-    from dragoman.store.exports import Exports
+    from dragoman.store.record_queries import Exports
     from dragoman.store.record_tables import open_record_tables
     from dragoman.store.usage_queries import UsageQueries
 

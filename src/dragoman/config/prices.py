@@ -20,7 +20,7 @@ from dragoman.prices.book import Override, PriceBook
 from dragoman.prices.changes import named
 from dragoman.prices.money import PER_MILLION, PER_PIECE, in_units
 from dragoman.prices.table import Rates, check_table, own_table, read_table
-from dragoman.providers.price_lookup import facts_of
+from dragoman.providers.provider import facts_of
 
 PRICE_BOOK_NAME = "prices.json"
 MAX_PRICE_BOOK_BYTES = 8 * 10**6

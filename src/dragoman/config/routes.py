@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.config import file_schema
 from dragoman.config.environment import Unset
-from dragoman.config.nesting import NamedTargets, check_nesting
-from dragoman.config.patterns import Patterns
+from dragoman.config.nesting import NamedTargets, Patterns, check_nesting
 from dragoman.config.providers import missing_at
 from dragoman.config.settings import Missing, RouteConfig, RouteRule
 from dragoman.config.tables import ConfigTable, nearest

@@ -13,7 +13,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from dragoman.config.patterns import Patterns
+from dragoman.config.nesting import Patterns
 from dragoman.config.settings import Missing, RouteConfig, Settings
 from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice, nearest, printable, without_key

@@ -39,8 +39,7 @@ from dragoman.mint import system_mint
 from dragoman.mock.echo_call import EchoCall
 from dragoman.protocols.codec import Mint
 from dragoman.providers.http_transport import PATHS, request_of
-from dragoman.providers.price_lookup import facts_of
-from dragoman.providers.provider import Provider
+from dragoman.providers.provider import Provider, facts_of
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Order
 from dragoman.records.ids import response_suffix

@@ -18,7 +18,7 @@ from dragoman.prices.classes import STANDARD
 from dragoman.prices.cost import estimate
 from dragoman.prices.money import PER_MILLION, in_units
 from dragoman.protocols.registry import codec_of
-from dragoman.providers import price_lookup
+from dragoman.providers.provider import facts_of
 from dragoman.routing.model_description import Price
 from dragoman.routing.model_limits import LimitsOf, ModelLimits, combine_limits
 from dragoman.routing.needs import BYTES_PER_TOKEN, Requirements
@@ -106,7 +106,7 @@ class TargetInfo:
         return ModelLimits() if entry is None else ModelLimits(window=entry.context_window, cap=entry.max_output_tokens)
 
     def _entry(self, target: Target) -> ModelFacts | None:
-        return price_lookup.facts_of(self._price_book, target.provider, target.model, self._wall())
+        return facts_of(self._price_book, target.provider, target.model, self._wall())
 
     def cost(self, target: Target, requirements: Requirements, output: float) -> int | None:
         """What a request is estimated to cost, in nano-dollars, if it is answered with so many tokens."""

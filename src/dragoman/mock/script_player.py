@@ -29,7 +29,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import Part, Refusal, Text, Thinking
 from dragoman.model.request import OutputKind, Request
 from dragoman.model.tools import ChoiceMode, FunctionTool, TextTool
-from dragoman.rules.tool_names import flatten, wire_name
+from dragoman.rules.tool_table import flatten, wire_name
 from dragoman.wire.json import decode, encode_text
 
 PREFIX = "mock-"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from dragoman.prices.book import ModelFacts, PriceBook
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.rules.capabilities import CapabilityRow
 
@@ -89,3 +90,12 @@ def split_protocol(model: str) -> tuple[str, str]:
     """
     name, _, protocol = model.rpartition("@")
     return (name, protocol) if protocol in _PROTOCOLS else (model, "")
+
+
+_REGION = "region"
+
+
+def facts_of(book: PriceBook, provider: Provider, model: str, now: float) -> ModelFacts | None:
+    """Prices, window and cap of a model at a provider, at a time (seconds since 1970)."""
+    region = provider.options.get(_REGION, "")
+    return book.find(provider.vendor_or_name, model, now, name=provider.name, region=region)

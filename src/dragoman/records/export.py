@@ -18,7 +18,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.exchanges import instant
 from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, known_cost
 from dragoman.records.rows import RecordDetails, details_of
-from dragoman.store.exports import Exports
+from dragoman.store.record_queries import Exports
 
 # How a line calls what a row has, in the order in which it is told.
 FIELDS = {

@@ -168,3 +168,16 @@ def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, by_user: bool) -> 
         )
     ledger.dropped(Feature.UNSUPPORTED_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
     return None
+
+
+def blocks(moderation: JsonObject) -> bool:
+    """Whether a moderation setting has the provider block what it finds."""
+    policy = moderation.get("policy")
+    sides = policy.values() if isinstance(policy, dict) else ()
+    return any(isinstance(side, dict) and side.get("mode") == "block" for side in sides)
+
+
+def refuse_blocking(request: Request) -> None:
+    """Refuse a request whose moderation blocks; for encoders whose provider has no moderation."""
+    if request.moderation is not None and blocks(request.moderation):
+        raise RefusedError(Feature.MODERATION.value, "moderation", "blocking by moderation cannot be asked for")

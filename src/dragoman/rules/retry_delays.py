@@ -10,8 +10,8 @@ import re
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
-from dragoman.rules.durations import parse_duration
 from dragoman.rules.failures import error_body, error_of
+from dragoman.rules.timestamps import parse_duration
 
 # Failures that pass by themselves.
 _PASSING = frozenset({FailureKind.RATE_LIMITED, FailureKind.OVERLOADED, FailureKind.QUOTA, FailureKind.UNAVAILABLE})

@@ -1,18 +1,63 @@
 """ToolTable: the one mapping between tools as the client declared them and as the provider is told (N1, §7).
 
 It is made for a request, used for definitions, history, choices and references, and turned round on every call that
-comes back, so that no place can forget it.
+comes back, so that no place can forget it. Names on the wire are deterministic: what every protocol accepts passes,
+everything else gets a readable, hashed stand-in, so that a name in history finds the name of its definition.
 """
 
 from __future__ import annotations
 
+import re
 from enum import Enum
+from functools import lru_cache
+from hashlib import sha256
 
 from msgspec import Struct
 
 from dragoman.model.parts import InputForm
 from dragoman.model.tools import FunctionTool, TextTool
-from dragoman.rules.tool_names import flatten, wire_name, wire_name_taken
+
+_conforms = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
+_replace_others = re.compile(r"[^a-zA-Z0-9_-]").sub
+
+
+def wire_name(name: str) -> str:
+    """Give the name that stands for this one on the wire, itself where possible."""
+    return name if _conforms(name) else _hashed(name, 55, 8)
+
+
+def wire_name_taken(name: str) -> str:
+    """Give the name on the wire for a tool whose first choice another tool of the request already has."""
+    return _hashed(name, 51, 12)
+
+
+def flatten(namespace: str | None, name: str) -> str:
+    """Join a namespace and its member's name into one plain name."""
+    return f"{namespace}__{name}" if namespace else name
+
+
+def _hashed(name: str, cut: int, digits: int) -> str:
+    # A long name is no tool's: whoever sends many of them must not fill the memory.
+    return _remembered(name, cut, digits) if len(name) <= _REMEMBERED else _digested(name, cut, digits)
+
+
+_REMEMBERED = 256
+
+
+def _digested(name: str, cut: int, digits: int) -> str:
+    # A lone surrogate has no UTF-8 form; it still deserves a stable name.
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{_replace_others('_', name[:cut])}_{digest[:digits]}"
+
+
+_remembered = lru_cache(maxsize=4096)(_digested)
+
+
+# No client runs as many, and everything that is kept for each call is kept at most so often. A response with more
+# calls fails. Of a relayed Chat stream most frames pass unread: calls in these are not counted.
+MAX_CALLS = 1024
+TOO_MANY_CALLS = f"the provider's answer has more than {MAX_CALLS} tool calls"
+
 
 # Members of enumerations by name cost a look-up each time.
 _TEXT, _JSON = InputForm.TEXT, InputForm.JSON

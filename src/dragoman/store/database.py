@@ -13,10 +13,9 @@ from msgspec import Struct
 from dragoman.errors import ConfigError
 from dragoman.store.conversations import Conversations
 from dragoman.store.cooldowns import Cooldowns
-from dragoman.store.events import Events
 from dragoman.store.migrations import migrate, remedy_of
 from dragoman.store.recent_turn_owners import RecentTurnOwners
-from dragoman.store.responses import Responses
+from dragoman.store.responses import Events, Responses
 from dragoman.store.transaction import StoreConnection, Transaction
 from dragoman.store.turn_cache import Turns
 from dragoman.store.write_errors import not_writable

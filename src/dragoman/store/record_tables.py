@@ -15,13 +15,52 @@ from pathlib import Path
 from dragoman.errors import ConfigError
 from dragoman.store.database import MEMORY, write_ahead
 from dragoman.store.errors import is_busy, store_error
-from dragoman.store.journal_offsets import JournalOffsets
 from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
-from dragoman.store.records import Records
+from dragoman.store.records import Records, UsageRollups
 from dragoman.store.session_tables import SessionTables
 from dragoman.store.transaction import StoreConnection, Transaction
-from dragoman.store.usage_rollups import UsageRollups
 from dragoman.store.write_errors import not_writable
+
+
+class JournalOffsets:
+    """How far each journal was read into the tables; a mark is moved from where it was, or not at all."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def applied(self, name: str) -> int:
+        """How many bytes of a journal are in the tables; 0 also of one that nobody has read."""
+        row = self._db.execute("SELECT applied FROM journals WHERE name = ?", (name,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def all(self) -> dict[str, int]:
+        """How far each journal was read."""
+        return {str(name): int(applied) for name, applied in self._db.execute("SELECT name, applied FROM journals")}
+
+    def move(self, name: str, start: int, end: int, damaged: int = 0) -> bool:
+        """Move a mark in the present transaction; False if somebody else has moved it from there.
+
+        One that is not there is at the beginning. Whoever removes a journal removes its file first: where that was
+        still there in this transaction, no mark of it can have been removed.
+        """
+        if start == 0:
+            # A mark that is there is never at 0.
+            return bool(
+                self._db.execute(
+                    "INSERT INTO journals (name, applied, damaged) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING",
+                    (name, end, damaged),
+                ).rowcount
+            )
+        moved = self._db.execute(
+            "UPDATE journals SET applied = ?, damaged = damaged + ? WHERE name = ? AND applied = ?",
+            (end, damaged, name, start),
+        )
+        return bool(moved.rowcount)
+
+    def remove(self, name: str) -> None:
+        """Forget a journal whose file is gone."""
+        self._db.execute("DELETE FROM journals WHERE name = ?", (name,))
+
 
 # How long, in seconds, another process that writes is waited for.
 LOCK_TIMEOUT = 5.0

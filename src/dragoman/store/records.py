@@ -1,4 +1,4 @@
-"""Records: the table of exchanges, one row each; what a row says is made in `records/rows.py`."""
+"""Records: the tables of exchanges, one row each, and of their sums by quarter of an hour (`records/rows.py`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from dragoman.store.bulk_insert import BulkInsert
+from dragoman.store.migrations import MEASURES
 
 
 class RecordRow(Struct, frozen=True):
@@ -85,3 +86,29 @@ class Records:
             "DELETE FROM records WHERE number IN (SELECT number FROM records WHERE time < ? ORDER BY time LIMIT ?)",
             (time, most),
         ).rowcount
+
+
+def _upsert(table: str, key: tuple[str, ...]) -> BulkInsert:
+    grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in MEASURES)
+    return BulkInsert(table, (*key, *MEASURES), f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {grown}")
+
+
+KEY = ("quarter", "key", "client", "provider", "model")
+THREAD_KEY = ("quarter", "thread")
+_ADD_SUMS = _upsert("sums", KEY)
+_ADD_TO_THREADS = _upsert("thread_sums", THREAD_KEY)
+
+
+class UsageRollups:
+    """The tables of sums; `quarter` is the number of quarters of an hour since the epoch."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def add(self, rows: Sequence[tuple[object, ...]]) -> None:
+        """Add to the sums of keys, clients, providers and models: `KEY`, then `MEASURES`; sorted."""
+        _ADD_SUMS.run(self._db, rows)
+
+    def add_to_threads(self, rows: Sequence[tuple[object, ...]]) -> None:
+        """Add to the sums of threads: `THREAD_KEY`, then `MEASURES`; sorted."""
+        _ADD_TO_THREADS.run(self._db, rows)

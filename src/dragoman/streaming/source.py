@@ -24,10 +24,10 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import ToolCall
 from dragoman.model.response import Stop, Usage
 from dragoman.protocols.codec import StreamDecoder
-from dragoman.rules.call_limit import MAX_CALLS, TOO_MANY_CALLS
 from dragoman.rules.failures import ENDED_EARLY, bounded
 from dragoman.rules.pauses import PauseStage
 from dragoman.rules.stop_sequences import StopStage
+from dragoman.rules.tool_table import MAX_CALLS, TOO_MANY_CALLS
 from dragoman.wire.sse import SseReader
 from dragoman.wire.value_count import exceeds
 

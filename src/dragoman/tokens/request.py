@@ -10,16 +10,17 @@ framing             a few tokens for each message, call and result
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 
 from msgspec import Struct
 
+from dragoman.model.events import ArgumentsDelta, Event, PartGrew, PartReplaced, PartStarted, TextDelta
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.tokens.documents import PAGE_SIZE, PAGE_TEXT, is_pdf, pages_of
+from dragoman.model.parts import Part, Refusal, Text, Thinking, ToolCall
 from dragoman.tokens.estimate import estimator
 from dragoman.tokens.families import Family, family_of
-from dragoman.tokens.pictures import UNREAD, picture_tokens, size_of
+from dragoman.tokens.pictures import PAGE_SIZE, PAGE_TEXT, UNREAD, is_pdf, pages_of, picture_tokens, size_of
 from dragoman.tokens.sample import sample_of
 from dragoman.tokens.tokenizer import count_by_tokenizer
 from dragoman.tokens.tooltext import json_text, tool_text
@@ -261,3 +262,27 @@ _READERS: Mapping[str, Callable[[_Reading, JsonObject], None]] = {
     **dict.fromkeys(("document", "file", "input_file"), _Reading._document),
     "input_audio": _Reading._sound,
 }
+
+
+def count_response(events: Iterable[Event], model: str) -> CountedTokens:
+    """The tokens of an answer that is told by these events, as a model of this name counts them."""
+    texts: dict[int, list[str]] = {}
+    calls = 0
+    for event in events:
+        if isinstance(event, PartGrew):
+            if isinstance(event.delta, TextDelta | ArgumentsDelta):
+                texts.setdefault(event.index, []).append(event.delta.text)
+            elif isinstance(event.delta, PartReplaced):
+                texts[event.index] = _texts(event.delta.part)
+        elif isinstance(event, PartStarted):
+            calls += isinstance(event.part, ToolCall)
+            texts[event.index] = _texts(event.part)
+    # Words are cut between two deltas, and are one all the same.
+    counted = count_texts(["".join(pieces) for pieces in texts.values()], family_of(model))
+    return CountedTokens(tokens=counted.tokens + PER_CALL * calls, by=counted.by)
+
+
+def _texts(part: Part) -> list[str]:
+    if isinstance(part, Text | Thinking | Refusal):
+        return [part.text]
+    return [f"{part.name} ", part.arguments] if isinstance(part, ToolCall) else []

@@ -27,8 +27,7 @@ from dragoman.records.exchanges import as_json, latest
 from dragoman.records.export import exchanges
 from dragoman.records.journal_directory import directory_of
 from dragoman.records.time_range import zone_of
-from dragoman.store.exports import Exports
-from dragoman.store.record_queries import RecordFilter
+from dragoman.store.record_queries import Exports, RecordFilter
 from dragoman.store.record_tables import open_record_tables
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, House, Received, Reply
 from tests.gateway.says import log_lines, message_of, question

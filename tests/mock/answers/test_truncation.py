@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.mock.answers.truncation import cut
+from dragoman.mock.answers.response import cut
 from dragoman.model.parts import HostedCall, HostedKind, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import StopReason
 

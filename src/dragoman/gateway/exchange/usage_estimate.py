@@ -23,8 +23,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import INPUT, OUTPUT, Usage
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import codec_of
-from dragoman.tokens.request import count_request
-from dragoman.tokens.response import count_response
+from dragoman.tokens.request import count_request, count_response
 from dragoman.translate import derived_mint, translation_context
 from dragoman.wire.json import decode_object
 from dragoman.wire.sse import SseReader

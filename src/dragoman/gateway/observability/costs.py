@@ -22,8 +22,7 @@ from dragoman.prices.book import ModelFacts, PriceBook
 from dragoman.prices.classes import STANDARD, has_details, has_runs, has_too_many_runs, runs_of, tier_of, tokens_of
 from dragoman.prices.cost import CLASSES, PICO, Cost, cost_of, price, tiered_rates_of
 from dragoman.prices.reported_cost import MEMBERS, reported_cost_of
-from dragoman.providers.price_lookup import facts_of
-from dragoman.providers.provider import Provider
+from dragoman.providers.provider import Provider, facts_of
 from dragoman.records.journal_entry import CallEntry, CostBreakdown, TokenCounts
 from dragoman.routing.target import Target
 

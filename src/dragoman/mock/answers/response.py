@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.mock.answers.models import MAX_OUTPUT_TOKENS
 from dragoman.mock.answers.signatures import MESSAGES, sealed
-from dragoman.mock.answers.tokens import count_parts, count_request, tokens
-from dragoman.mock.answers.truncation import Cut, cut
+from dragoman.mock.answers.tokens import count, count_parts, count_request, tokens
 from dragoman.model.events import ArgumentsDelta, Event, PartGrew, TextDelta
 from dragoman.model.folding import unfold
-from dragoman.model.parts import Part, Refusal, Thinking, ToolCall
+from dragoman.model.losses import Ledger
+from dragoman.model.parts import Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.shapes import STOP_REASON_NAMES
@@ -20,6 +22,7 @@ from dragoman.protocols.codec import Mint, TargetModel, TranslationContext
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.capabilities import capabilities_of
 from dragoman.rules.ids import legacy_call_id
+from dragoman.rules.stop_sequences import StopScanner, watched
 from dragoman.rules.tool_table import ToolTable
 
 # The time of every answer of echo, and of every model: the first second of 2026.
@@ -101,3 +104,52 @@ def events_of(response: Response) -> Iterator[Event]:
                 yield PartGrew(event.index, grown(token))
         else:
             yield event
+
+
+class Cut(Struct, frozen=True, kw_only=True):
+    """What is left of an answer, and why it ended there."""
+
+    parts: tuple[Part, ...]
+    reason: StopReason
+    sequence: str | None = None
+
+
+def cut(parts: tuple[Part, ...], stops: tuple[str, ...], cap: int) -> Cut:
+    """Cut an answer at a stop string in its text, and at `cap` tokens in all; a call that does not fit is not made."""
+    retained: list[Part] = []
+    remaining = cap
+    for part in parts:
+        if isinstance(part, ToolCall):
+            remaining -= 1 + count(part.arguments)
+            if remaining < 0:
+                return Cut(parts=tuple(retained), reason=StopReason.LENGTH)
+            retained.append(part)
+            continue
+        if not isinstance(part, Text | Thinking | Refusal):
+            retained.append(part)
+            continue
+        text, sequence = _until_stop(part.text, stops) if isinstance(part, Text) else (part.text, None)
+        pieces = list(islice(tokens(text), remaining + 1))
+        if pieces[:remaining]:
+            retained.append(replace(part, text="".join(pieces[:remaining])))
+        if len(pieces) > remaining:
+            return Cut(parts=tuple(retained), reason=StopReason.LENGTH)
+        if sequence is not None:
+            return Cut(parts=tuple(retained), reason=StopReason.SEQUENCE, sequence=sequence)
+        remaining -= len(pieces)
+    return Cut(parts=tuple(retained), reason=_reason(parts))
+
+
+def _reason(parts: tuple[Part, ...]) -> StopReason:
+    """Why an answer ended that was not cut."""
+    if any(isinstance(part, Refusal) for part in parts):
+        return StopReason.REFUSAL
+    return StopReason.TOOL_CALL if any(isinstance(part, ToolCall) for part in parts) else StopReason.END
+
+
+def _until_stop(text: str, stops: tuple[str, ...]) -> tuple[str, str | None]:
+    if not stops:
+        return text, None
+    scanner = StopScanner(watched(stops, Ledger()))
+    before = scanner.feed(text)
+    return (before, scanner.matched) if scanner.matched is not None else (text, None)

@@ -29,8 +29,7 @@ from dragoman.protocols.anthropic_messages.turns import (
     shortened,
 )
 from dragoman.protocols.codec import EncodedRequest, TargetModel
-from dragoman.rules.extras import refuse_demands
-from dragoman.rules.moderation import refuse_blocking
+from dragoman.rules.extras import refuse_blocking, refuse_demands
 from dragoman.rules.schemas import for_anthropic
 from dragoman.rules.stop_sequences import watched
 from dragoman.rules.updates import effective

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.durations import format_duration, parse_duration
 from dragoman.rules.failures import error_body, openai_error, openai_failure
 from dragoman.rules.nested import MESSAGE_MEMBERS
+from dragoman.rules.timestamps import format_duration, parse_duration
 from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
 

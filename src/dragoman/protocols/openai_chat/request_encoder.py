@@ -31,8 +31,7 @@ from dragoman.protocols.openai_chat.tool_encoder import (
 from dragoman.protocols.openai_chat.turns import TurnEncoder
 from dragoman.rules.conversation import arrange, drop_message_extras
 from dragoman.rules.effort import drop_sampling, effort_for, nearest
-from dragoman.rules.extras import drop_extras, refuse_demands
-from dragoman.rules.moderation import refuse_blocking
+from dragoman.rules.extras import drop_extras, refuse_blocking, refuse_demands
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.stop_sequences import watched
 from dragoman.rules.updates import effective

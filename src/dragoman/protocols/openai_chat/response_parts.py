@@ -26,8 +26,7 @@ from dragoman.protocols.openai_chat.shapes import ANTHROPIC, ID_PREFIX, NAME, RE
 from dragoman.rules.arguments import unwrapped
 from dragoman.rules.extras import HOSTED_FEATURES, drop_extras
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
-from dragoman.rules.tool_names import flatten
-from dragoman.rules.tool_table import Wrapped
+from dragoman.rules.tool_table import Wrapped, flatten
 
 BENT = "the call's arguments were not the object asked for"
 

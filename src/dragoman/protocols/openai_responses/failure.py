@@ -8,9 +8,9 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.protocols.openai_responses.shapes import ERROR, FAILED, RESPONSE_FAILED
 from dragoman.rules import overflow
-from dragoman.rules.durations import format_duration, parse_duration
 from dragoman.rules.failures import error_body, openai_error, openai_failure
 from dragoman.rules.nested import line_of
+from dragoman.rules.timestamps import format_duration, parse_duration
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE, frame
 
