@@ -367,3 +367,15 @@ def openai_error(failure: Failure) -> tuple[int, JsonObject]:
         code = None
     message = failure.message or silent(failure.status)
     return status, {"message": message, "type": error_type, "param": failure.param, "code": code}
+
+
+def decode_openai_failure(status: int, body: bytes | JsonObject) -> Failure:
+    """The failure of an error response of OpenAI's protocols; whatever the body is, there is a kind and a message."""
+    return openai_failure(error_body(body), status)
+
+
+def encode_openai_failure(failure: Failure, request_id: str | None = None) -> tuple[int, JsonObject]:
+    """Status and body of an error response of OpenAI's protocols; the request's id travels in a header."""
+    del request_id
+    status, error = openai_error(failure)
+    return status, {"error": error}

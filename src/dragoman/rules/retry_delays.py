@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.rules.failures import error_body, error_of
-from dragoman.rules.timestamps import parse_duration
+from dragoman.rules.timestamps import format_duration, parse_duration
 
 # Failures that pass by themselves.
 _PASSING = frozenset({FailureKind.RATE_LIMITED, FailureKind.OVERLOADED, FailureKind.QUOTA, FailureKind.UNAVAILABLE})
@@ -77,3 +78,17 @@ def _delay_in_text(text: str) -> float | None:
     if match is None:
         return None
     return math.fsum(float(number) * _UNITS[unit.lower()] for number, unit in _steps(match[1]))
+
+
+def encode_openai_limits(limits: Mapping[str, str], now: int) -> dict[str, str]:
+    """Rate limits in the common form as headers of OpenAI's protocols: resets are durations."""
+    del now
+    headers: dict[str, str] = {}
+    for name, value in limits.items():
+        if name.startswith("x-ratelimit-reset-"):
+            seconds = parse_duration(value)
+            if seconds is not None:
+                headers[name] = format_duration(seconds)
+        else:
+            headers[name] = value
+    return headers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.request import Request, Updates
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 
@@ -27,6 +29,21 @@ def effective(request: Request) -> Request:
         output=updates.output or request.output,
         updates=_NOTHING,
     )
+
+
+def placed_tools(request: Request, original: Request, ledger: Ledger) -> list[tuple[ToolSpec, Place]]:
+    """The tools of an effective request, each with its place in the original; removed tools are reported."""
+    if request is original:
+        return [(tool, ("tools", index)) for index, tool in enumerate(request.tools)]
+    active_ids = {id(tool) for tool in request.tools}
+    placed: list[tuple[ToolSpec, Place]] = []
+    for at, tools in ((("tools",), original.tools), (("updates", "tools"), original.updates.tools)):
+        for index, tool in enumerate(tools):
+            if id(tool) in active_ids:
+                placed.append((tool, (*at, index)))
+            else:
+                ledger.approximated(Feature.TOOLS_IN_ITEMS, (*at, index), "removed by the conversation")
+    return placed
 
 
 def _name(tool: ToolSpec) -> str | None:

@@ -29,6 +29,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
 )
 from dragoman.rules.schemas import for_anthropic, needs_wrapping, with_properties, wrap_root
 from dragoman.rules.tool_table import Wrapped
+from dragoman.rules.updates import placed_tools
 from dragoman.wire.json import encode_text
 
 _INPUT_SCHEMA: JsonObject = {
@@ -71,9 +72,7 @@ def encode_tools(request: Request, original: Request, writing: RequestEncodeCont
     updates."""
     offers = EncodedTools(declarations=[], servers={})
     writing.searchable = writing.target.capabilities.hosted_tools and ToolSearchTool in map(type, request.tools)
-    places = None if request is original else _tool_places(request, original, writing)
-    for index, tool in enumerate(request.tools):
-        at: Place = ("tools", index) if places is None else places[index]
+    for tool, at in placed_tools(request, original, writing.ledger):
         declaration: JsonObject | None
         if type(tool) is FunctionTool:
             declaration = _encode_function(tool, at, writing)
@@ -98,19 +97,6 @@ def _kind(tool: ToolSpec) -> str:
     if isinstance(tool, FunctionTool | TextTool):
         return tool.name
     return tool.label if isinstance(tool, McpTool) else _HOSTED_FEATURES[type(tool)].value
-
-
-def _tool_places(request: Request, original: Request, writing: RequestEncodeContext) -> list[Place]:
-    """Where each tool was said, where the conversation moved any; tools that it removed are reported."""
-    places: dict[int, Place] = {
-        id(tool): ("updates", "tools", index) for index, tool in enumerate(original.updates.tools)
-    }
-    places.update({id(tool): ("tools", index) for index, tool in enumerate(original.tools)})
-    active_ids = {id(tool) for tool in request.tools}
-    for index, tool in enumerate(original.tools):
-        if id(tool) not in active_ids:
-            writing.ledger.approximated(Feature.TOOLS_IN_ITEMS, ("tools", index), "removed by the conversation")
-    return [places[id(tool)] for tool in request.tools]
 
 
 def _report_call_limit(offers: EncodedTools, writing: RequestEncodeContext) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.protocols.codec import Codec, ModelLists, TurnRestorer
-from dragoman.protocols.openai_chat.failure import decode_failure, decode_limits, encode_failure, encode_limits
+from dragoman.protocols.openai_chat.failure import decode_limits
 from dragoman.protocols.openai_chat.messages import encode_turn
 from dragoman.protocols.openai_chat.missing_reasoning import repair_reasoning
 from dragoman.protocols.openai_chat.relay import (
@@ -23,7 +23,9 @@ from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
 from dragoman.protocols.openai_chat.turn_restore import MARKER, build_cached_turn, lacking, restore
 from dragoman.protocols.openai_chat.usage import usage_of
+from dragoman.rules.failures import decode_openai_failure, encode_openai_failure
 from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_openai_models
+from dragoman.rules.retry_delays import encode_openai_limits
 from dragoman.wire.sse import comment
 
 __all__ = ["CODEC", "NAME"]
@@ -52,14 +54,14 @@ CODEC = Codec(
     glance=ChatGlance,
     reference_keys=REFERENCE_KEYS,
     tiers=TIERS,
-    decode_failure=decode_failure,
-    encode_failure=encode_failure,
+    decode_failure=decode_openai_failure,
+    encode_failure=encode_openai_failure,
     stream_decoder=ChatStreamDecoder,
     stream_encoder=ChatStreamEncoder,
     encode_turn=encode_turn,
     turn_restorer=TurnRestorer(build_cached_turn=build_cached_turn, marker=MARKER, lacking=lacking, restore=restore),
     decode_limits=decode_limits,
-    encode_limits=encode_limits,
+    encode_limits=encode_openai_limits,
     heartbeat=comment("keep-alive"),
     models=ModelLists(form=OPENAI, path="/models", encode_one=encode_openai_model, encode_all=encode_openai_models),
 )

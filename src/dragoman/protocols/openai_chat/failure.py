@@ -8,16 +8,11 @@ from msgspec.structs import replace
 
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.failures import error_body, openai_error, openai_failure
+from dragoman.rules.failures import encode_openai_failure, openai_failure
 from dragoman.rules.nested import MESSAGE_MEMBERS
-from dragoman.rules.timestamps import format_duration, parse_duration
+from dragoman.rules.timestamps import parse_duration
 from dragoman.wire.json import encode
 from dragoman.wire.sse import frame
-
-
-def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
-    """An error answer; whatever the body is, the status says the class and there is a message."""
-    return openai_failure(error_body(body), status)
 
 
 def failure_in(body: JsonObject) -> Failure | None:
@@ -47,15 +42,9 @@ def failure_of(choice: JsonObject) -> Failure | None:
     return openai_failure(choice, None) if choice.get("error") else None
 
 
-def encode_failure(failure: Failure, request_id: str | None = None) -> tuple[int, JsonObject]:
-    """An error in this protocol's form: status and body; the request id travels in a header here."""
-    status, error = openai_error(failure)
-    return status, {"error": error}
-
-
 def error_frame(failure: Failure) -> bytes:
     """An error in the middle of a stream: one frame, and no `[DONE]` after it."""
-    return frame(encode(encode_failure(failure)[1]))
+    return frame(encode(encode_openai_failure(failure)[1]))
 
 
 _BUCKETS = ("requests", "tokens")
@@ -76,16 +65,3 @@ def decode_limits(headers: Mapping[str, str], now: int) -> dict[str, str]:
         if seconds is not None:
             limits[name] = f"{seconds:.6f}".rstrip("0").rstrip(".")
     return limits
-
-
-def encode_limits(limits: Mapping[str, str], now: int) -> dict[str, str]:
-    """Rate limits as headers of this protocol: resets are durations."""
-    headers: dict[str, str] = {}
-    for name, value in limits.items():
-        if name.startswith("x-ratelimit-reset-"):
-            seconds = parse_duration(value)
-            if seconds is not None:
-                headers[name] = format_duration(seconds)
-        elif name in _PASSED or name.startswith("x-ratelimit-"):
-            headers[name] = value
-    return headers

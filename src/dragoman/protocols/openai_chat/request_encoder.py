@@ -16,9 +16,7 @@ from dragoman.model.request import (
     Request,
     Sampling,
     ThinkingMode,
-    Updates,
 )
-from dragoman.model.tools import ToolSpec
 from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.protocols.openai_chat.sequential_tool_calls import split_parallel_calls
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
@@ -34,7 +32,7 @@ from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_blocking, refuse_demands
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.stop_sequences import watched
-from dragoman.rules.updates import effective
+from dragoman.rules.updates import effective, placed_tools
 from dragoman.wire.json import encode_text
 
 _NO_SAMPLING = Sampling()
@@ -82,7 +80,7 @@ class _RequestEncoder:
     def encode(self) -> EncodedRequest:
         """The body, member by member."""
         request, ledger, body = self._request, self._ledger, self._body
-        tools = ToolEncoder(request, self._target, ledger).encode(self._placed_tools())
+        tools = ToolEncoder(request, self._target, ledger).encode(placed_tools(request, self._original, ledger))
         # Most requests say few of the things a request can say: a group of which nothing is said is passed over.
         if request.max_tokens is not None:
             body["max_completion_tokens" if self._capabilities.max_completion_tokens else "max_tokens"] = (
@@ -112,21 +110,6 @@ class _RequestEncoder:
         if request.extras is not None:
             drop_extras(request.extras, (), ledger)
         return EncodedRequest(body=body, table=tools.table, stops=stops)
-
-    def _placed_tools(self) -> list[tuple[ToolSpec, Place]]:
-        """The tools in force, each with its place in the request as it was said."""
-        if self._original is self._request:
-            return [(tool, ("tools", index)) for index, tool in enumerate(self._request.tools)]
-        active = {id(tool) for tool in self._request.tools}
-        placed: list[tuple[ToolSpec, Place]] = []
-        updates: Updates = self._original.updates
-        for at, tools in ((("tools",), self._original.tools), (("updates", "tools"), updates.tools)):
-            for index, tool in enumerate(tools):
-                if id(tool) in active:
-                    placed.append((tool, (*at, index)))
-                else:
-                    self._ledger.approximated(Feature.TOOLS_IN_ITEMS, (*at, index), "removed by the conversation")
-        return placed
 
     def _drop(self, feature: Feature, at: Place, note: str = "this provider is not known to take it") -> None:
         self._ledger.dropped(feature, at, note)

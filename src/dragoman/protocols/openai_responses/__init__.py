@@ -7,7 +7,7 @@ another protocol is that protocol's room.
 from __future__ import annotations
 
 from dragoman.protocols.codec import Codec, ModelLists
-from dragoman.protocols.openai_responses.failure import decode_failure, decode_limits, encode_failure, encode_limits
+from dragoman.protocols.openai_responses.failure import decode_limits
 from dragoman.protocols.openai_responses.output import encode_turn
 from dragoman.protocols.openai_responses.relay import (
     include_usage,
@@ -25,7 +25,9 @@ from dragoman.protocols.openai_responses.shapes import NAME, PATH, VENDOR
 from dragoman.protocols.openai_responses.stream_decoder import ResponsesStreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import ResponsesStreamEncoder
 from dragoman.protocols.openai_responses.usage import usage_of
+from dragoman.rules.failures import decode_openai_failure, encode_openai_failure
 from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_openai_models
+from dragoman.rules.retry_delays import encode_openai_limits
 from dragoman.wire.sse import comment
 
 CODEC = Codec(
@@ -51,14 +53,14 @@ CODEC = Codec(
     glance=ResponsesGlance,
     reference_keys=REFERENCE_KEYS,
     tiers=TIERS,
-    decode_failure=decode_failure,
-    encode_failure=encode_failure,
+    decode_failure=decode_openai_failure,
+    encode_failure=encode_openai_failure,
     stream_decoder=ResponsesStreamDecoder,
     stream_encoder=ResponsesStreamEncoder,
     encode_turn=encode_turn,
     turn_restorer=None,
     decode_limits=decode_limits,
-    encode_limits=encode_limits,
+    encode_limits=encode_openai_limits,
     heartbeat=comment("keep-alive"),
     models=ModelLists(form=OPENAI, path="/models", encode_one=encode_openai_model, encode_all=encode_openai_models),
 )

@@ -8,16 +8,11 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.protocols.openai_responses.shapes import ERROR, FAILED, RESPONSE_FAILED
 from dragoman.rules import overflow
-from dragoman.rules.failures import error_body, openai_error, openai_failure
+from dragoman.rules.failures import openai_error, openai_failure
 from dragoman.rules.nested import line_of
-from dragoman.rules.timestamps import format_duration, parse_duration
+from dragoman.rules.timestamps import parse_duration
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE, frame
-
-
-def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
-    """Read an error answer, JSON or not."""
-    return openai_failure(error_body(body), status)
 
 
 def failure_of(error: JsonObject) -> Failure:
@@ -63,13 +58,6 @@ def _flat(holder: JsonObject) -> JsonObject:
     return {name: holder[name] for name in ("code", "message", "param") if holder.get(name)}
 
 
-def encode_failure(failure: Failure, request_id: str | None) -> tuple[int, JsonObject]:
-    """Write an error answer; the request's id travels in a header."""
-    del request_id
-    status, error = openai_error(failure)
-    return status, {"error": error}
-
-
 # The schema of a response's error knows few codes; agents compact on that of an overflow (O1).
 _STREAM_CODES = {FailureKind.RATE_LIMITED: "rate_limit_exceeded", FailureKind.CONTEXT_OVERFLOW: overflow.CODE}
 
@@ -111,17 +99,3 @@ def decode_limits(headers: Mapping[str, str], now: int) -> dict[str, str]:
         elif name.startswith("x-ratelimit-") or name in _RETRY_HEADERS:
             limits[name] = value
     return limits
-
-
-def encode_limits(limits: Mapping[str, str], now: int) -> dict[str, str]:
-    """Rate-limit headers as this protocol has them: resets as durations."""
-    del now
-    written: dict[str, str] = {}
-    for name, value in limits.items():
-        if name.startswith(_RESET):
-            seconds = parse_duration(value)
-            if seconds is not None:
-                written[name] = format_duration(seconds)
-        else:
-            written[name] = value
-    return written

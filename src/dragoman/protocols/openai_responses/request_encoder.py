@@ -11,7 +11,7 @@ from hashlib import sha256
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.model.losses import Ledger, Place
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.request import (
     CacheOptions,
@@ -21,7 +21,6 @@ from dragoman.model.request import (
     Request,
     Sampling,
     ThinkingMode,
-    Updates,
 )
 from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.protocols.openai_responses.shapes import (
@@ -41,13 +40,12 @@ from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.stop_sequences import watched
-from dragoman.rules.updates import effective
+from dragoman.rules.updates import effective, placed_tools
 
 _ANTHROPIC = "anthropic-messages"
 _CHAT = "openai-chat"
 _NO_SAMPLING = Sampling()
 _NO_REASONING = Reasoning()
-_NO_UPDATES = Updates()
 
 
 def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
@@ -89,7 +87,7 @@ class _RequestEncoder:
 
     def write(self) -> EncodedRequest:
         request, target, ledger, body = self._request, self._target, self._ledger, self._body
-        tools = ToolEncoder(request, target, ledger).write(self._tool_places())
+        tools = ToolEncoder(request, target, ledger).write(placed_tools(request, self._original, ledger))
         turns = TurnWriter(request, target, ledger, tools.table)
         instructions, leading = self._instructions(turns) if request.instructions else (None, None)
         items = turns.write()
@@ -130,25 +128,6 @@ class _RequestEncoder:
             note = "the answer is cut at stop strings after the provider gave it"
             ledger.approximated(Feature.STOP_SEQUENCES, ("stop",), note)
         return EncodedRequest(body=body, table=tools.table, stops=watched(request.stop, ledger))
-
-    def _tool_places(self) -> list[Place] | None:
-        """Where the tools in force stand in the request as it was said; None if the conversation changed none."""
-        updates = self._original.updates
-        if updates == _NO_UPDATES:
-            return None
-        active_ids = {id(tool) for tool in self._request.tools}
-        places: list[Place] = []
-        sources: tuple[tuple[Place, tuple[object, ...]], ...] = (
-            (("tools",), self._original.tools),
-            (("updates", "tools"), updates.tools),
-        )
-        for at, tools in sources:
-            for index, tool in enumerate(tools):
-                if id(tool) in active_ids:
-                    places.append((*at, index))
-                else:
-                    self._ledger.approximated(Feature.TOOLS_IN_ITEMS, (*at, index), "removed by the conversation")
-        return places
 
     def _instructions(self, turns: TurnWriter) -> tuple[str | None, JsonList | None]:
         """The top-level instructions; a developer message instead where a block of them carries a breakpoint (§4)."""

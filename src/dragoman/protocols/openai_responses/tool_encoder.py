@@ -62,11 +62,9 @@ class ToolEncoder:
         self._hosted = sum(not isinstance(tool, FunctionTool | TextTool) for tool in request.tools)
         self._searches = any(isinstance(tool, WebSearchTool) for tool in request.tools)
 
-    def write(self, places: list[Place] | None = None) -> EncodedTools:
-        """All tools; a request whose every tool is unknown here is refused. `places` tells where they were said."""
-        tools = self._request.tools
-        for index, tool in enumerate(tools):
-            at = ("tools", index) if places is None else places[index]
+    def write(self, tools: list[tuple[ToolSpec, Place]]) -> EncodedTools:
+        """All tools, each with its place in the request; a request whose every tool is unknown here is refused."""
+        for tool, at in tools:
             one = self._function(tool, at) if type(tool) is FunctionTool else self._tool(tool, at)
             if one is not None:
                 self._written.tools.append(one)
