@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.config.settings import Storage
 from dragoman.errors import ClientError
@@ -60,25 +61,21 @@ class Run:
         recalled = ResolvedRequest(
             body=b"{}", is_stored=True, background=True, new_items=said, conversation=conversation
         )
-        task = Task(store=self.asked, owner=ALICE, resolved=recalled, response_id="resp_1", provider="chat")
-        self.kept_answer = ResponseWriter(task, Log(self.log, json=True))
+        self.recalled = recalled
+        self.task = Task(store=self.asked, owner=ALICE, resolved=recalled, response_id="resp_1", provider="chat")
+        self.kept_answer = ResponseWriter(self.task, Log(self.log, json=True))
         self.client = DetachedClient()
         log = Log(self.log, json=True)
         self.background = Background(2, log)
-        self._stream, self._said, self._conversation = stream, said, conversation
+        self._stream, self._conversation = stream, conversation
 
     async def start(self, exchange: Callable[[], Awaitable[None]], response_id: str = "resp_1") -> None:
         """Let it run."""
         await self.background.start(
             BackgroundRun(
-                store=self.asked,
-                owner=ALICE,
+                task=replace(self.task, holder=response_id),
+                resolved=self.recalled,
                 begun={"id": response_id, "status": "queued", "output": []},
-                context=self._said,
-                new_items=self._said,
-                previous=None,
-                conversation=self._conversation,
-                holder=response_id,
                 release=partial(self.store.conversations.release, self._conversation or "", response_id),
                 stream=self._stream,
                 writer=self.kept_answer,

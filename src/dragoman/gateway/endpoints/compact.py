@@ -24,7 +24,6 @@ from dragoman.gateway.exchange.serving import serve
 from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.json_limits import decode_checked_object
-from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
 from dragoman.gateway.runtime import Runtime
@@ -123,7 +122,7 @@ async def _summarized(
     detached = DetachedClient(behalf=request)
     responses_request = replace(client_request, api_path=api_path_of("/v1/responses"), target=target)
     # Both builders have the same record, which is final once the client has its response.
-    its_own = RecordBuilder(builder.record, runtime.clock, _not_finalized)
+    its_own = RecordBuilder(builder.record, runtime.clock, lambda _: None)
     await serve(Exchange(runtime, responses_request, detached, its_own), request_body)
     if detached.status == 200:
         encoding = partial(_encode_compaction, items, detached.body, builder.record.id)
@@ -206,10 +205,6 @@ class _InTurn(SameModel):
 def _compacts(target: Target) -> bool:
     """Whether a target has compaction; of others a summary is requested."""
     return target.endpoint.protocol == RESPONSES
-
-
-def _not_finalized(_: Record) -> None:
-    """Nothing was told yet."""
 
 
 def _summary_request(body: bytes, *, is_resolved: bool) -> tuple[JsonList, bytes]:

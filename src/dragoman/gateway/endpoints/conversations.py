@@ -14,14 +14,14 @@ from dragoman.config.settings import Key, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.advice import printable
 from dragoman.gateway.endpoints.passthrough import forward
-from dragoman.gateway.endpoints.responses import ListPage, full_item, list_of, no_item, page_of, send
+from dragoman.gateway.endpoints.responses import ListPage, full_item, list_of, page_of, send
 from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.json_limits import decode_checked_object
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.leases import locked
-from dragoman.gateway.stored_responses.reference_resolver import items_to_add
+from dragoman.gateway.stored_responses.reference_resolver import items_to_add, no_item
 from dragoman.gateway.stored_responses.response_writer import size_of
 from dragoman.gateway.stored_responses.store_failures import change
 from dragoman.gateway.stored_responses.stored_state import owner_of, several_owners, storing_providers

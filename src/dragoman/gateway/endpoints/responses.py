@@ -21,6 +21,7 @@ from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.background import client_body, end_response, fail_if_broken
+from dragoman.gateway.stored_responses.reference_resolver import no_item
 from dragoman.gateway.stored_responses.references import named_in
 from dragoman.gateway.stored_responses.response_writer import size_of
 from dragoman.gateway.stored_responses.store_failures import change
@@ -202,10 +203,6 @@ def page_of(request: ServerRequest) -> ListPage:
 
 
 def _listing(items: Sequence[Item], page: ListPage) -> bytes:
-    return encode(_paged(items, page))
-
-
-def _paged(items: Sequence[Item], page: ListPage) -> JsonObject:
     """One page of a list of items, oldest first."""
     listed = list(reversed(items)) if page.newest_first else list(items)
     if page.after:
@@ -213,12 +210,7 @@ def _paged(items: Sequence[Item], page: ListPage) -> JsonObject:
         if not places:
             raise no_item(page.after, "after")
         listed = listed[places[-1] + 1 :]
-    return list_of(listed[: page.limit], more=len(listed) > page.limit)
-
-
-def no_item(item_id: str, param: str) -> ClientError:
-    """What is told of an item that is not there."""
-    return ClientError(404, f"Item with id {printable(item_id)} not found.", param=param)
+    return encode(list_of(listed[: page.limit], more=len(listed) > page.limit))
 
 
 def list_of(items: Sequence[Item], *, more: bool = False) -> JsonObject:

@@ -19,14 +19,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import ClientError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.unexpected_errors import traceback_summary
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedRequest
 from dragoman.gateway.stored_responses.response_writer import (
     ResponseWriter,
     Taken,
+    Task,
     is_part_of_conversation,
     parted,
     status_of,
@@ -36,7 +39,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.openai_responses.failure import response_error
 from dragoman.protocols.registry import codec_of
-from dragoman.store import LeaseLost, Store, StoreBusy, StoreError, Tables
+from dragoman.store import LeaseLost, StoreBusy, StoreError, Tables
 from dragoman.store.responses import RUNNING, Item, StoredResponse
 from dragoman.wire.json import decode_object, encode
 
@@ -54,16 +57,10 @@ _STOPPED = "the gateway was stopped before the answer was complete"
 class BackgroundRun(Struct, frozen=True, kw_only=True):
     """A response to be given: `exchange` asks for it, `fail` tells a failure as the client's stream does."""
 
-    store: Store
-    owner: bytes
+    task: Task
+    resolved: ResolvedRequest
     begun: JsonObject
-    # What is kept as its input, and what of it is new to the conversation.
-    context: tuple[Item, ...]
-    new_items: tuple[Item, ...]
-    previous: str | None
-    # The conversation it is given in, by what name it has that for itself, and what lets others have it.
-    conversation: str | None
-    holder: str
+    # Lets others have the conversation it is given in.
     release: Callable[[], None]
     stream: bool
     writer: ResponseWriter
@@ -116,10 +113,12 @@ class Background:
         """Write a response down and run it, though whoever waits may have left by then; `NotStored` if that fails."""
         begun = Taken(running.begun, (), encode(running.begun))
         stored = stored_response_of(begun, running, alive=_until())
-        beginning = partial(_begin, owner=running.owner, stored=stored, context=running.context, stream=running.stream)
-        writing = running.store.write(beginning, response_size=partial(running.writer.size, None))
+        beginning = partial(
+            _begin, owner=running.task.owner, stored=stored, context=running.resolved.context, stream=running.stream
+        )
+        writing = running.task.store.write(beginning, response_size=partial(running.writer.size, None))
         self._starting.add(writing)
-        self._held[running.owner] += 1
+        self._held[running.task.owner] += 1
         writing.add_done_callback(partial(self._begun, running))
         # Nobody's leaving undoes it.
         await asyncio.wait({writing})
@@ -136,12 +135,12 @@ class Background:
     def _begun(self, running: BackgroundRun, writing: asyncio.Future[None]) -> None:
         self._starting.discard(writing)
         if writing.exception() is not None or self._closed:
-            self._give_back(running.owner)
+            self._give_back(running.task.owner)
             running.release()
             return
         task = asyncio.get_running_loop().create_task(self._run(running))
         self._tasks[running.id], self._clients[running.id] = task, running.client
-        task.add_done_callback(partial(self._forget, running.id, running.owner))
+        task.add_done_callback(partial(self._forget, running.id, running.task.owner))
 
     def _forget(self, response_id: str, owner: bytes, _: asyncio.Task[None]) -> None:
         self._tasks.pop(response_id, None)
@@ -235,9 +234,9 @@ class Background:
 
     def _beat(self, running: BackgroundRun) -> asyncio.Future[bool]:
         """Come back to a response as promised."""
-        until = _until()
-        return running.store.write(
-            partial(_keep_alive, owner=running.owner, response_id=running.id, until=until), _BEAT, counts=False
+        owner, response_id, until = running.task.owner, running.id, _until()
+        return running.task.store.write(
+            lambda tables: tables.responses.keep_alive(owner, response_id, until), _BEAT, counts=False
         )
 
     def _beaten(self, beat: asyncio.Future[bool]) -> float | None:
@@ -262,21 +261,21 @@ class Background:
     def _end(self, running: BackgroundRun, pieces: _Pieces, taken: Taken, last: bytes) -> asyncio.Future[None]:
         """Have that written down; it is, though whoever cancels this while it ends does not want to wait."""
         conversation_items = (
-            (*running.new_items, *taken.output_items) if is_part_of_conversation(taken.response) else ()
+            (*running.resolved.new_items, *taken.output_items) if is_part_of_conversation(taken.response) else ()
         )
         ending = partial(
             _end,
-            owner=running.owner,
+            owner=running.task.owner,
             stored=stored_response_of(taken, running),
             output_items=taken.output_items,
             pieces=pieces.rest(last) if running.stream else (),
-            conversation=running.conversation,
+            conversation=running.resolved.conversation,
             conversation_items=conversation_items,
-            holder=running.holder,
+            holder=running.task.holder,
         )
         size = partial(running.writer.size, running.writer.taken)
         timeout = _LAST_MOMENTS if self._stopping else _WRITE_TIMEOUT
-        return running.store.write(ending, timeout, response_size=size, at_last=True)
+        return running.task.store.write(ending, timeout, response_size=size, at_last=True)
 
 
 def _begin(tables: Tables, *, owner: bytes, stored: StoredResponse, context: tuple[Item, ...], stream: bool) -> None:
@@ -284,10 +283,6 @@ def _begin(tables: Tables, *, owner: bytes, stored: StoredResponse, context: tup
     if stream:
         # From now on there is a stream to listen to, if only an empty one.
         tables.events.add(stored.id, 0, b"")
-
-
-def _keep_alive(tables: Tables, *, owner: bytes, response_id: str, until: int) -> bool:
-    return tables.responses.keep_alive(owner, response_id, until)
 
 
 def _end(
@@ -302,8 +297,7 @@ def _end(
     holder: str,
 ) -> None:
     """Write down how a response ended, at once with the frames that say so and what it says in its conversation."""
-    for number, data in pieces:
-        tables.events.add(stored.id, number, data)
+    _add_pieces(stored.id, pieces, tables)
     ended_here = tables.responses.finish(owner, stored, output_items)
     if conversation is not None:
         if ended_here and conversation_items:
@@ -322,7 +316,7 @@ class _Pieces:
 
     def __init__(self, running: BackgroundRun) -> None:
         # Not the whole of it, which knows the request that these are told to.
-        self._store, self._id, self._writer = running.store, running.id, running.writer
+        self._store, self._id, self._writer = running.task.store, running.id, running.writer
         self._held: list[bytes] = []
         self._last: list[bytes] = []
         # How many the store has, and the next one while it is under way.
@@ -395,7 +389,7 @@ def stored_response_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> 
     return StoredResponse(
         id=running.id,
         status=status_of(taken.response),
-        previous=running.previous,
+        previous=running.resolved.previous,
         background=True,
         # Whoever answered may be another one than was asked at first.
         provider=running.writer.provider,
@@ -417,15 +411,7 @@ def end_response(
     body["status"] = status
     if message is not None:
         body["error"] = {"code": "server_error", "message": message}
-    changed = StoredResponse(
-        id=stored.id,
-        status=status,
-        previous=stored.previous,
-        background=True,
-        provider=stored.provider,
-        alive=0,
-        body=encode(body),
-    )
+    changed = replace(stored, status=status, background=True, alive=0, body=encode(body))
     match body.get("conversation"):
         case {"id": str(conversation)}:
             # Whoever runs it will add nothing any more.

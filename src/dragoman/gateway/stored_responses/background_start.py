@@ -68,14 +68,9 @@ def running_of(
         return codec_of(prepared.client).stream_encoder(_context_of(prepared), mint, Ledger()).feed(Failed(failure))
 
     return BackgroundRun(
-        store=task.store,
-        owner=task.owner,
+        task=task,
+        resolved=resolved,
         begun=begun,
-        context=resolved.context,
-        new_items=resolved.new_items,
-        previous=resolved.previous,
-        conversation=resolved.conversation,
-        holder=task.holder,
         release=release,
         stream=prepared.stream,
         writer=writer,

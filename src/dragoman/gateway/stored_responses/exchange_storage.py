@@ -41,6 +41,7 @@ from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import RESPONSES, ApiPath
 from dragoman.gateway.stored_responses.background_start import begun_of, running_of, with_storage_fields
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.gateway.stored_responses.leases import nothing
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, ResolvedRequest, resolve_request
 from dragoman.gateway.stored_responses.references import References, references_in
 from dragoman.gateway.stored_responses.response_writer import ResponseWriter, Taken, Task
@@ -230,7 +231,7 @@ class ExchangeStorage:
         """Be the memory of a response that was left to the background: its conversation is had by whoever runs it."""
         self._shared_writer = self.writer = storage.writer
         self._response_id = storage._response_id
-        self._is_detached, self._release = True, _nothing
+        self._is_detached, self._release = True, nothing
 
     def retarget(self) -> None:
         """Begin again with another target: nothing that was recalled for the last one, or kept of it, is this one's."""
@@ -292,7 +293,7 @@ class ExchangeStorage:
         begun = begun_of(prepared, task)
         background_slot = None if slot is None else slot.hand_on()
         # The conversation stays reserved until the response has ended, or could not begin.
-        release, self._release = self._release or _nothing, None
+        release, self._release = self._release or nothing, None
         running = running_of(
             prepared,
             task,
@@ -300,7 +301,7 @@ class ExchangeStorage:
             writer=writer,
             client=client,
             exchange=run,
-            release=partial(_all, release, hand_on(), _nothing if background_slot is None else background_slot.release),
+            release=partial(_all, release, hand_on(), nothing if background_slot is None else background_slot.release),
             mint=self._runtime.mint,
         )
         await state.background.start(running)
@@ -433,7 +434,3 @@ class ExchangeStorage:
 def _all(*actions: Callable[[], None]) -> None:
     for action in actions:
         action()
-
-
-def _nothing() -> None:
-    """No conversation was reserved."""

@@ -65,7 +65,7 @@ class Leases:
         except StoreError as error:
             raise undone(error, self._log) from None
         if not ours:
-            return _nothing
+            return nothing
         self._held[conversation] = holder
         self._arm(_RENEW)
         return release
@@ -74,7 +74,7 @@ class Leases:
         assert self._store is not None
         if self._held.get(conversation) == holder:
             del self._held[conversation]
-        self._store.post(partial(_release, conversation=conversation, holder=holder))
+        self._store.post(lambda tables: tables.conversations.release(conversation, holder))
 
     def close(self) -> None:
         for conversation, holder in [*self._held.items()]:
@@ -92,8 +92,9 @@ class Leases:
         self._timer = None
         if self._held:
             self._renewing = True
-            renewing = partial(_renew, leases=tuple(sorted(self._held.items())))
-            self._store.write(renewing, counts=False).add_done_callback(self._renewed)
+            held = tuple(sorted(self._held.items()))
+            renewing = self._store.write(lambda tables: tables.conversations.renew(held), counts=False)
+            renewing.add_done_callback(self._renewed)
 
     def _renewed(self, renewed: asyncio.Future[list[tuple[str, str]]]) -> None:
         self._renewing = False
@@ -121,13 +122,5 @@ def _lease(tables: Tables, *, owner: bytes, conversation: str, holder: str, stor
     return True
 
 
-def _release(tables: Tables, *, conversation: str, holder: str) -> None:
-    tables.conversations.release(conversation, holder)
-
-
-def _renew(tables: Tables, *, leases: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    return tables.conversations.renew(leases)
-
-
-def _nothing() -> None:
-    """Nobody was kept waiting."""
+def nothing() -> None:
+    """What gives back a thing that was never taken."""

@@ -18,6 +18,7 @@ from functools import partial
 
 from dragoman.config.settings import MEBIBYTE, MEMORY, Storage
 from dragoman.gateway.observability.logs import Log
+from dragoman.gateway.stored_responses.leases import nothing
 from dragoman.gateway.stored_responses.store_failures import StorageFull, undone
 from dragoman.store import Store, StoredBytes, StoreError, Tables
 
@@ -56,7 +57,7 @@ class Quota:
     async def reserve(self, owner: bytes, size: int) -> Callable[[], None]:
         """Have room for so many bytes of an owner, and give what gives it back; `StorageFull` if there is none."""
         if self._store is None:
-            return _nothing
+            return nothing
         if self._lacks(owner, size, _FAR):
             await self._make_room(self._store, owner, size)
         elif self._clock() - self._looked.get(owner, -_RECENT) >= _RECENT:
@@ -101,7 +102,3 @@ class Quota:
         if self._max_bytes_per_key and share * (self._own[owner] + size) > self._max_bytes_per_key:
             return "max_bytes_per_key"
         return "max_bytes" if self._max_bytes and share * (self._total + size) > self._max_bytes else ""
-
-
-def _nothing() -> None:
-    """Nothing was reserved."""

@@ -246,7 +246,7 @@ def check_given(tables: Tables | None, owner: bytes, names: Iterable[str], *, sh
         if tables is not None and tables.responses.is_given(owner, name):
             continue
         if shared or (tables is not None and tables.responses.is_anothers_item(owner, name)):
-            raise _no_item(name)
+            raise no_item(name)
 
 
 def _before(
@@ -316,7 +316,8 @@ def _no_conversation(conversation_id: str) -> ClientError:
     return ClientError(404, f"Conversation with id {printable(conversation_id)} not found.", param="conversation")
 
 
-def _no_item(item_id: str, param: str = "input") -> ClientError:
+def no_item(item_id: str, param: str = "input") -> ClientError:
+    """What is told of an item that is not there."""
     return ClientError(404, f"Item with id {printable(item_id)} not found.", param=param)
 
 
@@ -341,7 +342,7 @@ def items_to_add(
         required_ids += [name for body in bodies if (name := completed_by(body)) is not None]
     for name in required_ids:
         if tables.responses.item(owner, name) is None:
-            raise _no_item(name, param="items")
+            raise no_item(name, param="items")
     room = _Room(limit)
     # One that is longer could never be answered in.
     room.take(tables.conversations.weight(conversation), "items")
@@ -371,7 +372,7 @@ def _resolved(
             stored_by_id[reference] = tables.responses.item(owner, reference)
         stored = stored_by_id[reference]
         if not stored and not native:
-            raise _no_item(reference)
+            raise no_item(reference)
         changed = changed or bool(stored)
         room.take((0, len(stored or b"")), "input")
         items[api_path] = stored or items[api_path]
