@@ -92,7 +92,7 @@ def test_a_long_frame_in_small_reads_is_searched_once(target: str, returns: bool
     stream = StreamPipeline(source=CHAT, target=target)
     counter = ByteCounter()
     stream._rest = CountedBytearray(counter)
-    stream._source._reader._held = CountedBytearray(counter)
+    stream._source._reader.pending = CountedBytearray(counter)
     if isinstance(stream._client_side, Relay):
         stream._client_side._held = CountedBytearray(counter)
     out = b"".join(stream.feed(frame[at : at + 100]) for at in range(0, len(frame), 100))

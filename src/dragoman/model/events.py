@@ -28,6 +28,15 @@ class TextDelta(Struct, frozen=True):
     logprobs: JsonList | None = None
 
 
+class TextRun(TextDelta, frozen=True, gc=False):
+    """Several text deltas at once, never the first of their part; `text` is that of all.
+
+    `strings` is the inside of the JSON string of each, as every encoder writes it (`rules.text_runs`).
+    """
+
+    strings: list[bytes] = []
+
+
 class ArgumentsDelta(Struct, frozen=True):
     """More of a call's arguments."""
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Raw, Struct
 
-from dragoman.model.events import Event
+from dragoman.model.events import Event, PartGrew, TextRun
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.listing import ListedModel
@@ -19,6 +19,7 @@ from dragoman.model.response import Response, Usage
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.ids import object_suffix
+from dragoman.rules.text_runs import TextFrames
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.sse import Frame
 
@@ -91,6 +92,15 @@ class StreamDecoder(Protocol):
     @property
     def final_usage(self) -> Usage | None:
         """What all of the answer took, if that is known before its end is told."""
+        ...
+
+    @property
+    def text_frames(self) -> TextFrames:
+        """What the next frame looks like if it is more text of the open part, and nothing else."""
+        ...
+
+    def grow(self, run: TextRun) -> PartGrew:
+        """The event of frames that `text_frames` has read."""
         ...
 
     def feed(self, frame: Frame) -> list[Event]:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, Stopped, TextDelta
+from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, Stopped, TextDelta, TextRun
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Text
@@ -68,14 +68,14 @@ class PartSerializer:
             self._sink(event)
 
     def _grow(self, event: PartGrew) -> None:
-        self.held += 1
+        delta = event.delta
+        self.held += len(delta.strings) if type(delta) is TextRun else 1
         held = self._held.get(event.index)
         if held is None:
             self._waiting[event.index].append(event)
             return
         held.append(event)
-        delta = event.delta
-        if type(delta) is TextDelta and delta.text and not delta.text.isspace():
+        if isinstance(delta, TextDelta) and delta.text and not delta.text.isspace():
             del self._held[event.index]
             self._announce(event.index, held)
 

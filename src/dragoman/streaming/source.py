@@ -133,15 +133,34 @@ class Source:
             return []
         events: list[Event] = []
         try:
-            for frame in self._reader.feed(chunk):
-                if len(frame.data) > MAX_EVENT_VALUES:
-                    _check_values(frame.data)
-                frame_events = self._feed(frame)
-                self.content += _content_in(frame_events, len(frame.data))
-                events += frame_events
+            self._read(chunk, events)
         except (DragomanError, RecursionError, UnicodeError) as error:
             events.append(_broken(f"upstream stream could not be read: {error}"))
         return self._process(events)
+
+    def _read(self, chunk: bytes, events: list[Event]) -> None:
+        reader, decoder = self._reader, self.decoder
+        text_frames = decoder.text_frames
+        reader.take(chunk)
+        while True:
+            if text_frames.is_ready and self._stops is None:
+                start = reader.position
+                run = text_frames.read(reader.chunk, start, start + reader.limit)
+                if run is not None:
+                    growth, reader.position = run
+                    self.content += len(growth.text)
+                    self.progressed = True
+                    events.append(decoder.grow(growth))
+                    if reader.position == len(reader.chunk):
+                        return
+            frame = reader.next()
+            if frame is None:
+                return
+            if len(frame.data) > MAX_EVENT_VALUES:
+                _check_values(frame.data)
+            frame_events = self._feed(frame)
+            self.content += _content_in(frame_events, len(frame.data))
+            events += frame_events
 
     def _gathered(self, chunk: bytes) -> bool:
         """Keep what came of an answer that came whole; what begins otherwise is a stream."""
@@ -195,7 +214,7 @@ class Source:
     @property
     def held(self) -> int:
         """How many bytes of an unfinished event, or of an answer that comes whole, are held."""
-        return self._reader.held if self._full_body is None else len(self._full_body)
+        return len(self._reader.pending if self._full_body is None else self._full_body)
 
     @property
     def between(self) -> bool:

@@ -36,15 +36,28 @@ class SseReader:
     """Reads frames from bytes as they arrive.
 
     An event whose lines together exceed `limit` bytes raises a WireError, once every frame before it is delivered;
-    from then on each call raises it.
+    from then on each call raises it. `chunk` from `position` on is what was taken and not read yet: between two frames
+    others may read from there, and move it.
     """
 
-    __slots__ = ("_after_return", "_broken", "_guarded", "_held", "_limit", "_opening")
+    __slots__ = (
+        "_after_return",
+        "_broken",
+        "_end",
+        "_guarded",
+        "_opening",
+        "chunk",
+        "limit",
+        "pending",
+        "position",
+    )
 
     def __init__(self, *, limit: int = 64 * 1024 * 1024) -> None:
-        self._limit = limit
+        self.limit = limit
+        self.chunk = b""
+        self.position = self._end = 0
         # The unfinished event: line ends are line feeds, and no blank line is in it.
-        self._held = bytearray()
+        self.pending = bytearray()
         # The first bytes, while they may still become a byte order mark; None once that is settled.
         self._opening: bytes | None = b""
         self._after_return = False
@@ -55,43 +68,70 @@ class SseReader:
     @property
     def is_idle(self) -> bool:
         """Whether no part of an event is held, so that whole events may pass unread."""
-        return not self._held and not self._guarded
-
-    @property
-    def held(self) -> int:
-        """How many bytes of an unfinished event are held."""
-        return len(self._held)
+        return not self.pending and not self._guarded
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Takes the next bytes and returns the frames they complete."""
+        self.take(chunk)
+        frames: list[Frame] = []
+        while (frame := self.next()) is not None:
+            frames.append(frame)
+        return frames
+
+    def take(self, chunk: bytes) -> None:
+        """Takes the next bytes; `next` returns the frames they complete, and must be called until there are no more."""
         if self._guarded or _RETURN in chunk:
             chunk = self._normalize(chunk)
-        held = self._held
+        self.position = 0
+        held = self.pending
         if held:
             if b"\n\n" not in chunk and not (chunk.startswith(b"\n") and held.endswith(b"\n")):
-                self._hold(chunk, [])
-                return []
+                self.chunk, self._end = b"", 0
+                self._hold(chunk)
+                return
             held += chunk
             chunk = bytes(held)
             held.clear()
-        if (usual := _is_usual(chunk)) is not None and len(chunk) - 2 <= self._limit:
-            name, data = usual.groups()
-            return [Frame(name.decode("utf-8", "replace") if name else None, data)]
+        self.chunk = chunk
+        # Behind the last blank line; -1 + 2 means that there is none.
         end = chunk.rfind(b"\n\n") + 2
-        if end == 1:
-            self._hold(chunk, [])
-            return []
-        frames = self._read(chunk, end)
-        if end < len(chunk) and not self._broken:
-            self._hold(chunk[end:], frames)
-        return frames
+        self._end = end if end > 1 else 0
+
+    def next(self) -> Frame | None:
+        """Reads the next frame; None if the rest of the bytes is not a whole one."""
+        chunk, position, stop, limit = self.chunk, self.position, self._end, self.limit
+        while position < stop:
+            if (usual := _find_usual(chunk, position)) is not None:
+                name, data = usual.groups()
+                event = name.decode("utf-8", "replace") if name else None
+                end = usual.end() - 2
+            elif (blank := _find_blank(chunk, position)) is not None:
+                position = blank.end()
+                continue
+            else:
+                end = chunk.find(b"\n\n", position)
+                event, data = _read_lines(chunk[position:end])
+            if end - position > limit:
+                self._break()
+                return None
+            position = end + 2
+            if data is not None:
+                self.position = position
+                return Frame(event, data)
+            if dataless := _find_dataless(chunk, position, position + limit):
+                # Where one event had no data there may be very many, of three bytes each.
+                position = dataless.end()
+        if stop < len(chunk):
+            self._hold(chunk[stop:])
+        self.chunk, self.position, self._end = b"", 0, 0
+        return None
 
     def close(self) -> list[Frame]:
         """Says that no more bytes come, and returns the event that the end of the stream cut short, if any."""
         if self._broken:
             raise self._too_long()
-        event, data = _read_lines(bytes(self._held))
-        self._held.clear()
+        event, data = _read_lines(bytes(self.pending))
+        self.pending.clear()
         return [] if data is None else [Frame(event, data)]
 
     def _normalize(self, chunk: bytes) -> bytes:
@@ -110,59 +150,33 @@ class SseReader:
                 # The return ended its line when it came; its line feed arrives only now.
                 chunk = chunk.removeprefix(b"\n")
             self._after_return = chunk.endswith(b"\r")
-            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            if _RETURN in chunk:
+                chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         self._guarded = self._after_return
         return chunk
 
-    def _read(self, chunk: bytes, stop: int) -> list[Frame]:
-        """Reads the whole events before `stop`, which follows a blank line."""
-        frames: list[Frame] = []
-        limit = self._limit
-        position = 0
-        while position < stop:
-            if (usual := _find_usual(chunk, position)) is not None:
-                name, data = usual.groups()
-                event = name.decode("utf-8", "replace") if name else None
-                end = usual.end() - 2
-            elif (blank := _find_blank(chunk, position)) is not None:
-                position = blank.end()
-                continue
-            else:
-                end = chunk.find(b"\n\n", position)
-                event, data = _read_lines(chunk[position:end])
-            if end - position > limit:
-                self._break(frames)
-                break
-            position = end + 2
-            if data is not None:
-                frames.append(Frame(event, data))
-            elif dataless := _find_dataless(chunk, position, position + limit):
-                # Where one event had no data there may be very many, of three bytes each.
-                position = dataless.end()
-        return frames
-
-    def _hold(self, chunk: bytes, frames: list[Frame]) -> None:
+    def _hold(self, chunk: bytes) -> None:
         """Keeps the bytes of an unfinished event until the rest of it comes."""
-        held = self._held
+        held = self.pending
         # Blank lines before an event are no part of it, and must not count against its limit.
         held += chunk if held else chunk.lstrip(b"\n")
-        if len(held) > self._limit and len(held) - held.endswith(b"\n") > self._limit:
-            self._break(frames)
+        if len(held) > self.limit and len(held) - held.endswith(b"\n") > self.limit:
+            self._break()
 
-    def _break(self, frames: list[Frame]) -> None:
-        """Gives up on the stream: at once, or at the next call if frames are still to be delivered."""
+    def _break(self) -> None:
+        """Gives up on the stream: at once, or at the next bytes if frames of these were delivered."""
         self._broken = self._guarded = True
-        self._held.clear()
-        if not frames:
+        self.pending.clear()
+        was_read, self.chunk, self.position, self._end = self.position, b"", 0, 0
+        if not was_read:
             raise self._too_long()
 
     def _too_long(self) -> WireError:
-        return WireError("event stream", f"events of at most {self._limit} bytes", "a longer one")
+        return WireError("event stream", f"events of at most {self.limit} bytes", "a longer one")
 
 
 # The two shapes that nearly every event has; most reads bring one such event. `_read_lines` knows the rest.
-_USUAL = re.compile(rb"(?:event: ([^\n]*+)\n)?+data: ([^\n]*+)\n\n")
-_is_usual, _find_usual = _USUAL.fullmatch, _USUAL.match
+_find_usual = re.compile(rb"(?:event: ([^\n]*+)\n)?+data: ([^\n]*+)\n\n").match
 _find_blank = re.compile(rb"\n++").match
 # A line that is no data; what begins with that word may still be another field, and is then read.
 _OTHER_LINES = rb"(?:(?!data)[^\n]++\n)*+"

@@ -134,10 +134,12 @@ class BlockContext:
 class Block:
     """A block while it is open: by default one that comes whole with its start."""
 
-    __slots__ = ("index", "reading", "start")
+    __slots__ = ("index", "pieces", "reading", "start")
 
     # The delta that `add_text` takes the text of.
     grown: type | None = None
+    # Whether text of any length, in any number of deltas, tells only that the part grew.
+    runs = False
     # The deltas that `grow` understands.
     takes: frozenset[str] = frozenset()
 
@@ -145,6 +147,8 @@ class Block:
         self.reading = reading
         self.start = start
         self.index = -1
+        # All of its text, where that is needed again at its end.
+        self.pieces: list[str] | None = None
 
     @property
     def waits(self) -> bool:
@@ -245,6 +249,7 @@ class _TextBlock(Block):
 
     __slots__ = ()
     grown = TextGrown
+    runs = True
     takes = frozenset({"text_delta", "citations_delta"})
 
     def open(self) -> list[Event]:
@@ -284,12 +289,13 @@ class _TextBlock(Block):
 class _ThinkingBlock(Block):
     """Thinking is announced at once; its seal is the whole block, known at its end."""
 
-    __slots__ = ("_pieces", "_signature")
+    __slots__ = ("_signature",)
     grown = ThinkingGrown
+    runs = True
     takes = frozenset({"thinking_delta", "signature_delta"})
 
     def open(self) -> list[Event]:
-        self._pieces: list[str] = []
+        self.pieces = []
         self._signature = text_of(self.start, "signature")
         events: list[Event] = [self.announce(Thinking(text="", kind=ThinkingKind.SUMMARY))]
         return events + self.add_text(text_of(self.start, "thinking"))
@@ -297,7 +303,8 @@ class _ThinkingBlock(Block):
     def add_text(self, text: str) -> list[Event]:
         if not text:
             return []
-        self._pieces.append(text)
+        if self.pieces is not None:
+            self.pieces.append(text)
         return [PartGrew(self.index, TextDelta(text))]
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
@@ -309,7 +316,7 @@ class _ThinkingBlock(Block):
     def close(self) -> list[Event]:
         seal = from_envelope(self._signature) if self._signature else None
         if seal is None and self._signature:
-            body: JsonObject = {**self.start, "thinking": "".join(self._pieces), "signature": self._signature}
+            body: JsonObject = {**self.start, "thinking": "".join(self.pieces or ()), "signature": self._signature}
             seal = self.reading.issued(Seal(origin=NAME, kind="thinking", body=body))
         # The seal may hold the whole block, but no client is told of its other members.
         self.reading.unknowns.members(self.start, _THINKING_MEMBERS, part_place(self.index))

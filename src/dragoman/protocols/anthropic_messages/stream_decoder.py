@@ -16,12 +16,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import DecodeError
 from msgspec.json import Decoder
 
 from dragoman.errors import WireError
-from dragoman.model.events import Ended, Event, Failed, Heartbeat, PartStarted, Started, Stopped, UsageReported
+from dragoman.model.events import (
+    Ended,
+    Event,
+    Failed,
+    Heartbeat,
+    PartGrew,
+    PartStarted,
+    Started,
+    Stopped,
+    TextRun,
+    UsageReported,
+)
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -44,6 +56,7 @@ from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.stop_reasons import at_cap, finalize_stop, stated_reason
 from dragoman.rules.surrogates import SurrogateJoiner
+from dragoman.rules.text_runs import TextFrames
 from dragoman.rules.unknown_fields import part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import encode, kind_of
@@ -89,6 +102,10 @@ class MessagesStreamDecoder:
         # The error beside a stop reason that means a failure.
         self._error: JsonValue = None
         self._has_content = False
+        self.text_frames = TextFrames()
+        # The block that `text_frames` are of.
+        self._growing = 0
+        self._growing_block: Block | None = None
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells."""
@@ -100,12 +117,30 @@ class MessagesStreamDecoder:
                 return self._read(frame)
             block = self._by_index.get(grew.index)
             if block is not None and type(grew.delta) is block.grown:
-                self._blocks.grown[grew.index] = None
-                try:
-                    return block.add_text(grew.delta.text)
-                except WireError as error:
-                    return self._fail(f"the provider's stream cannot be read: {error}")
-        return self._read(frame)
+                return self._grow(frame, grew, block)
+        events = self._read(frame)
+        if self._by_index.get(self._growing) is not self._growing_block:
+            self.text_frames.is_ready = False
+        return events
+
+    def _grow(self, frame: Frame, grew: BlockGrew, block: Block) -> list[Event]:
+        self._blocks.grown[grew.index] = None
+        try:
+            events = block.add_text(grew.delta.text)
+        except WireError as error:
+            return self._fail(f"the provider's stream cannot be read: {error}")
+        if block.runs and events:
+            self._growing, self._growing_block = grew.index, block
+            self.text_frames.learn(frame, grew.delta.text, partial(_text_in, grew))
+        return events
+
+    def grow(self, run: TextRun) -> PartGrew:
+        """More text of the block that grew last."""
+        block = self._by_index[self._growing]
+        if block.pieces is not None:
+            block.pieces.append(run.text)
+        self._blocks.grown[self._growing] = None
+        return PartGrew(block.index, run)
 
     def _read(self, frame: Frame) -> list[Event]:
         """Any frame, in any shape."""
@@ -337,7 +372,17 @@ class MessagesStreamDecoder:
     def _finish(self) -> None:
         # Without open blocks nothing takes the short way of `feed` any more.
         self._over = True
+        self.text_frames.is_ready = False
         self._blocks.clear()
+
+
+def _text_in(grew: BlockGrew, data: bytes) -> str | None:
+    """The text of an event that grows the same block by a delta of the same kind."""
+    try:
+        other = _read_growth(data)
+    except (DecodeError, UnicodeError):
+        return None
+    return other.delta.text if other.index == grew.index and type(other.delta) is type(grew.delta) else None
 
 
 # Of the class, and not of each decoder, which would hold itself by them.

@@ -35,6 +35,7 @@ from dragoman.model.events import (
     Started,
     Stopped,
     TextDelta,
+    TextRun,
     UsageReported,
 )
 from dragoman.model.features import Feature
@@ -61,6 +62,7 @@ from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.extras import drop_choices
 from dragoman.rules.input_wrapping import InputWrapper
+from dragoman.rules.text_runs import encode_run
 from dragoman.wire.json import encode, encode_text
 from dragoman.wire.sse import frame
 
@@ -137,6 +139,9 @@ class _TextWriter(_Writer):
                 self._weighed = True
                 report_logprobs(("parts", self._part), self._ledger)
             return self._prefix + _encode_string(text) + _ENDING if text else b""
+        if type(delta) is TextRun:
+            self._buffer.write(delta.text)
+            return encode_run(delta, self._prefix, _ENDING)
         if type(delta) is CitationAdded:
             return self._cite(delta)
         return b""
@@ -182,7 +187,7 @@ class _RefusalWriter(_TextWriter):
         frames = super().grow(delta)
         if self.opened:
             return frames
-        if type(delta) is not TextDelta or not delta.text.strip():
+        if not isinstance(delta, TextDelta) or not delta.text.strip():
             return b""
         self.opened = True
         text = self.text
@@ -205,6 +210,8 @@ class _ThinkingWriter(_Writer):
     def grow(self, delta: Delta) -> bytes:
         if type(delta) is TextDelta:
             return self._prefix + _encode_string(delta.text) + _ENDING if delta.text else b""
+        if type(delta) is TextRun:
+            return encode_run(delta, self._prefix, _ENDING)
         if type(delta) is SealSet:
             self._signature = signature_of(delta.seal)
         return b""

@@ -12,6 +12,7 @@ with the connection, because usage may still follow (S6).
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 
 from dragoman.errors import WireError
 from dragoman.model.events import (
@@ -21,6 +22,8 @@ from dragoman.model.events import (
     PartGrew,
     Started,
     Stopped,
+    TextDelta,
+    TextRun,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
@@ -41,7 +44,6 @@ from dragoman.protocols.openai_chat.shapes import (
     NAME,
 )
 from dragoman.protocols.openai_chat.stream_deltas import NONE, USUAL, DeltaReader
-from dragoman.protocols.openai_chat.stream_fast_path import ChunkFastPath
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import updated_counts
 from dragoman.rules.extras import ECHOES
@@ -49,6 +51,7 @@ from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.response_metadata import seconds_of
 from dragoman.rules.stop_reasons import at_cap, broken_off, finalize_stop, reason_of, stated_reason
 from dragoman.rules.surrogates import UNREADABLE, SurrogateJoiner
+from dragoman.rules.text_runs import TextFrames
 from dragoman.rules.unknown_fields import UnknownFields
 from dragoman.wire.json import kind_of, read_json
 from dragoman.wire.sse import Frame
@@ -99,7 +102,7 @@ class ChatStreamDecoder:
         self._usual: list[str] = []
         self._usual_choice: list[str] = []
         self._deltas = DeltaReader(translation, mint, ledger, self._unknowns)
-        self._fast_path = ChunkFastPath()
+        self.text_frames = TextFrames()
         self._usage: JsonObject | None = None
         # Whether those are of all of the answer.
         self._is_counted = False
@@ -123,9 +126,7 @@ class ChatStreamDecoder:
             if stripped:
                 self._end(events)
             return events
-        fast_path, deltas = self._fast_path, self._deltas
-        if fast_path.is_ready and (text := fast_path.text(data)):
-            return [deltas.grown(text)]
+        deltas = self._deltas
         try:
             try:
                 # As `SurrogateJoiner.read` does it, without one call more for every chunk.
@@ -135,14 +136,18 @@ class ChatStreamDecoder:
             if deltas.continued or deltas.calls is not None:
                 event = self._next(chunk)
                 if event is not None:
-                    if deltas.continued and fast_path.lessons:
-                        fast_path.learn(data, chunk, deltas.continued)
+                    if type(delta := event.delta) is TextDelta:
+                        self.text_frames.learn(frame, delta.text, partial(_text_in, chunk, deltas.continued))
                     return [event]
-            fast_path.is_ready = False
+            self.text_frames.is_ready = False
             self._chunk(chunk, events)
         except WireError as error:
             self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
         return events
+
+    def grow(self, run: TextRun) -> PartGrew:
+        """More text of the open run."""
+        return self._deltas.grown(run)
 
     @property
     def final_usage(self) -> Usage | None:
@@ -164,6 +169,7 @@ class ChatStreamDecoder:
 
     def _fail(self, failure: Failure, events: list[Event]) -> None:
         self._state = _OVER
+        self.text_frames.is_ready = False
         events.append(Failed(failure))
 
     def _next(self, chunk: JsonValue) -> PartGrew | None:
@@ -197,7 +203,7 @@ class ChatStreamDecoder:
             return deltas.calls.next(calls[0])
         if type(text) is not str or not text:
             return None
-        return deltas.grown(text)
+        return deltas.grown(TextDelta(text))
 
     def _chunk(self, chunk: JsonValue, events: list[Event]) -> None:
         if not isinstance(chunk, dict):
@@ -322,6 +328,7 @@ class ChatStreamDecoder:
 
     def _end(self, events: list[Event]) -> None:
         """Tell the end of a whole answer, from what was assembled."""
+        self.text_frames.is_ready = False
         if self._state is _FRESH:
             self._fail(_unreadable(_EMPTY), events)
             return
@@ -354,6 +361,19 @@ class ChatStreamDecoder:
 
 def _unreadable(message: str) -> Failure:
     return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message)
+
+
+def _text_in(chunk: JsonValue, name: str, data: bytes) -> str | None:
+    """The text in data that reads as this chunk, which is not needed any more, but for this member of its delta."""
+    try:
+        match chunk, read_json(data):
+            case {"choices": [{"delta": dict() as delta}]}, {"choices": [{"delta": dict() as other}]} as read:
+                text = delta[name] = other.get(name)
+                return text if type(text) is str and chunk == read else None
+    except UNREADABLE:
+        # It was mended before it could be read.
+        pass
+    return None
 
 
 def _is_copy(message: JsonValue, delta: JsonValue) -> bool:

@@ -149,11 +149,11 @@ class DeltaReader:
         if legacy and not self._modern:
             self._call([{"index": 0, "function": legacy}], events, modern=False)
 
-    def grown(self, text: str) -> PartGrew:
+    def grown(self, delta: TextDelta) -> PartGrew:
         """More text of the open run, and nothing else."""
         if self.run is THINKING:
-            self.thinking.pieces.append(text)
-        return PartGrew(self.index, TextDelta(text))
+            self.thinking.pieces.append(delta.text)
+        return PartGrew(self.index, delta)
 
     def take_message(self, message: JsonValue, choice: JsonObject, events: list[Event]) -> None:
         """A whole message in a chunk: what was streamed once more, of which only what nobody said is new."""

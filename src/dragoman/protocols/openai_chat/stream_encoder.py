@@ -22,19 +22,17 @@ from msgspec.json import Encoder
 from dragoman.model.events import (
     ArgumentsDelta,
     ChoiceReported,
-    CitationAdded,
     Ended,
     Event,
     Failed,
     Heartbeat,
     PartEnded,
     PartGrew,
-    PartReplaced,
     PartStarted,
-    SealSet,
     Started,
     Stopped,
     TextDelta,
+    TextRun,
     UsageReported,
 )
 from dragoman.model.features import Feature
@@ -61,6 +59,7 @@ from dragoman.protocols.openai_chat.response_parts import (
 from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, REASONING_FIELDS, SERVED_TIERS
 from dragoman.protocols.openai_chat.usage import encode_usage
 from dragoman.rules.extras import drop_extras
+from dragoman.rules.text_runs import encode_run
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE
 
@@ -198,11 +197,15 @@ class ChatStreamEncoder:
         writer = self._writers[event.index]
         delta = event.delta
         kind = type(delta)
+        if type(delta) is TextRun:
+            writer.fold.pieces.append(delta.text)
+            writer.length += len(delta.text)
+            if writer.is_text:
+                self._text_length += len(delta.text)
+            return encode_run(delta, writer.before, writer.after) if writer.before else b""
+        writer.fold.grow(delta)
         if kind is TextDelta or kind is ArgumentsDelta:
-            writer.fold.grow(delta)
             return self._write(writer, delta.text, delta.logprobs if kind is TextDelta else None)  # type: ignore[union-attr]  # narrowed by its type
-        if isinstance(delta, SealSet | CitationAdded | PartReplaced):
-            writer.fold.grow(delta)
         return b""
 
     def _write(self, writer: _Writer, text: str, logprobs: JsonValue = None) -> bytes:

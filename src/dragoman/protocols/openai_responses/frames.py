@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.json import Encoder
 
+from dragoman.model.events import TextRun
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.protocols.openai_responses.shapes import ITEM_ADDED, ITEM_DONE
 from dragoman.wire.json import encode
@@ -45,6 +46,14 @@ class FrameWriter:
         number = self.sequence
         self.sequence = number + 1
         return b"%b%b%b%d}\n\n" % (self._before, _quoted(text), self._after, number)
+
+    def run(self, run: TextRun) -> bytes:
+        """More text of the open part, in several deltas."""
+        self.pieces.append(run.text)
+        before, after, number = self._before, self._after, self.sequence
+        self.sequence += len(run.strings)
+        frames = [b'%b"%b"%b%d}\n\n' % (before, text, after, at) for at, text in enumerate(run.strings, number)]
+        return b"".join(frames)
 
     def part_text(self) -> str:
         return "".join(self.pieces)

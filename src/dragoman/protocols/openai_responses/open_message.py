@@ -57,6 +57,10 @@ class OpenMessage(OpenItem):
         text = TextDelta(delta, logprobs) if logprobs and type(logprobs) is list else TextDelta(delta)
         self.context.out.append(PartGrew(piece.index or 0, text))
 
+    def growing(self, position: JsonValue) -> OpenPiece | None:
+        """The open text in this place."""
+        return self._growing.get(position) if type(position) is int else None
+
     def refusal_delta(self, event: JsonObject) -> None:
         delta = event.get("delta")
         if delta and type(delta) is str:

@@ -7,10 +7,11 @@ answer around the items, and the one table that says which event belongs to whic
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from dragoman.errors import WireError
-from dragoman.model.events import Ended, Event, Failed, Started, Stopped, UsageReported
+from dragoman.model.events import Ended, Event, Failed, PartGrew, Started, Stopped, TextRun, UsageReported
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
@@ -20,7 +21,7 @@ from dragoman.model.response import Usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses.failure import failed_frames, failure_in, failure_of, has_failed
 from dragoman.protocols.openai_responses.open_call import OpenCall
-from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem
+from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, OpenPiece
 from dragoman.protocols.openai_responses.open_items import OpenItems
 from dragoman.protocols.openai_responses.open_message import OpenMessage
 from dragoman.protocols.openai_responses.open_reasoning import OpenReasoning
@@ -34,12 +35,14 @@ from dragoman.protocols.openai_responses.shapes import (
     PART_MEMBERS,
     REASONING,
     REPEATED,
+    TEXT_DELTA,
 )
 from dragoman.protocols.openai_responses.usage import decode_usage, without_searches
 from dragoman.rules.extras import ECHOES
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.response_metadata import label, moment
 from dragoman.rules.surrogates import UNREADABLE, SurrogateJoiner
+from dragoman.rules.text_runs import TextFrames
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import read_json
 from dragoman.wire.sse import Frame
@@ -64,6 +67,12 @@ class ResponsesStreamDecoder:
         self._sequence: JsonValue = -1
         self._response: JsonObject = {}
         self._finished: JsonList = []
+        self.text_frames = TextFrames()
+        if translation.relayed:
+            # The number of each frame is needed.
+            self.text_frames.lessons = 0
+        # The piece that `text_frames` are of.
+        self._growing = OpenPiece()
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells."""
@@ -74,6 +83,7 @@ class ResponsesStreamDecoder:
             return self.close() if data else []
         out: list[Event] = []
         self._context.out = out
+        self.text_frames.is_ready = False
         try:
             try:
                 # As `SurrogateJoiner.read` does it, without one call more for every event.
@@ -102,6 +112,8 @@ class ResponsesStreamDecoder:
                     item = self._items.of_event(event, route[0], route[1])
                 if item is not None:
                     route[2](item, event)
+                    if kind == TEXT_DELTA and len(out) == 1 and isinstance(item, OpenMessage):
+                        self._learn(frame, event, item)
         except WireError as error:
             self._fail(
                 Failure(
@@ -109,6 +121,17 @@ class ResponsesStreamDecoder:
                 )
             )
         return out
+
+    def _learn(self, frame: Frame, event: JsonObject, item: OpenMessage) -> None:
+        piece, text = item.growing(event.get("content_index")), event["delta"]
+        if piece is not None and type(text) is str:
+            self._growing = piece
+            self.text_frames.learn(frame, text, partial(_text_in, event))
+
+    def grow(self, run: TextRun) -> PartGrew:
+        """More text of the piece that grew last."""
+        self._growing.add(run.text)
+        return PartGrew(self._growing.index or 0, run)
 
     def close(self) -> list[Event]:
         """The stream ended without a terminal event: the answer is cut."""
@@ -237,6 +260,16 @@ class ResponsesStreamDecoder:
         if type(body) is dict:
             self._finished.append(body)
             self._items.finish(event, body)
+
+
+def _text_in(event: JsonObject, data: bytes) -> str | None:
+    """The text in data that reads as this event, which is not needed any more, but for its text."""
+    try:
+        other = read_json(data)
+    except UNREADABLE:
+        return None
+    text = event["delta"] = other.get("delta") if type(other) is dict else None
+    return text if type(text) is str and not event.get("logprobs") and event == other else None
 
 
 _NO_EVENT = (b"[DONE]", b"")

@@ -34,6 +34,7 @@ from dragoman.model.events import (
     Started,
     Stopped,
     TextDelta,
+    TextRun,
     UsageReported,
 )
 from dragoman.model.features import Feature
@@ -149,6 +150,8 @@ class ResponsesStreamEncoder:
                 if type(delta) is TextDelta and delta.logprobs:
                     return self._logged_delta(delta)
                 return self._frames.delta(delta.text)
+            if type(delta) is TextRun:
+                return self._frames.run(delta)
         handler = _HANDLERS.get(type(event))
         return handler(self, event) if handler is not None and not self._over else b""
 
