@@ -21,6 +21,6 @@ complete, with its error form if not.
 from __future__ import annotations
 
 from dragoman.streaming.tap import Tap
-from dragoman.streaming.translator import DEFAULT_LIMIT, StreamPipeline
+from dragoman.streaming.translator import DEFAULT_LIMIT, Advance, Flow, StreamPipeline
 
-__all__ = ["DEFAULT_LIMIT", "StreamPipeline", "Tap"]
+__all__ = ["DEFAULT_LIMIT", "Advance", "Flow", "StreamPipeline", "Tap"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from functools import partial
+
+from msgspec import Struct
 
 from dragoman.errors import WireError
 from dragoman.model.events import (
@@ -34,6 +37,31 @@ _SKIMMED = 256 * 1024
 _WAITING_EVENT = 64
 # As a number: that is found several times faster than bytes of length one.
 _RETURN = 0x0D
+
+
+class Flow(IntEnum):
+    """What a read of a provider's stream brought."""
+
+    # Nothing but opening events so far: an error can still be a status (S1).
+    OPENING = 0
+    # No content: a sign of life, the end of a part, or half an event.
+    QUIET = 1
+    # Text, reasoning, arguments or a part.
+    CONTENT = 2
+    # The client's stream is over.
+    OVER = 3
+
+
+# Members of an enumeration are slow to find.
+_OPENING, _QUIET, _CONTENT, _OVER = Flow
+
+
+class Advance(Struct, frozen=True, gc=False):
+    """What bytes of a provider are translated to, what they brought, and how much is held now (`held`, `gathered`)."""
+
+    out: bytes
+    flow: Flow
+    held: int
 
 
 class StreamPipeline:
@@ -106,6 +134,20 @@ class StreamPipeline:
         # What `close` gives, where that was made before.
         self._ahead: bytes | None = None
         self._altered = altered
+
+    def advance(self, chunk: bytes) -> Advance:
+        """Take bytes as they came; give the client's bytes that are ready now, and what happened."""
+        source = self._source
+        source.progressed = False
+        out = self.feed(chunk)
+        if source.over:
+            flow = _OVER
+        elif source.progressed:
+            flow = _CONTENT
+        else:
+            flow = _QUIET if source.is_past_opening else _OPENING
+        held = len(self._rest) + source.held
+        return Advance(out, flow, held + self.gathered if self._gathers else held)
 
     def feed(self, chunk: bytes) -> bytes:
         """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
@@ -233,14 +275,6 @@ class StreamPipeline:
             return b""
         self._closed = True
         return self._client_side.end([] if self.finished else self._source.fail(failure))
-
-    def progressed(self) -> bool:
-        """Whether content came since this was last asked: text, reasoning, arguments, a part or an end."""
-        source = self._source
-        if source.progressed:
-            source.progressed = False
-            return True
-        return False
 
     @property
     def is_past_opening(self) -> bool:

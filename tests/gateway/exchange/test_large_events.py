@@ -13,7 +13,7 @@ from dragoman.gateway.exchange import large_events
 from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.http.upstream_call import HeaderList
-from dragoman.streaming import StreamPipeline
+from dragoman.streaming import Advance, Flow, StreamPipeline
 from tests.laws.floods import FLOODS
 from tests.laws.strategies import CHAT, MESSAGES
 from tests.virtual_time import VirtualLoop
@@ -85,21 +85,21 @@ class Handed:
         raise NotImplementedError
 
 
-class Fed(StreamPipeline):
-    """A translator that gives back what it is fed."""
+class Returned(StreamPipeline):
+    """A translator that returns what it takes."""
 
     def __init__(self) -> None:
         super().__init__(source=CHAT, target=CHAT)
 
-    def feed(self, chunk: bytes) -> bytes:
-        return chunk
+    def advance(self, chunk: bytes) -> Advance:
+        return Advance(chunk, Flow.CONTENT, 0)
 
     def workload(self, chunk: bytes) -> int:
         return 1_000 if chunk == LARGE else 1
 
 
-def told(out: list[bytes]) -> Callable[[bytes, bytes], None]:
-    return lambda _, data: out.append(data)
+def told(out: list[bytes]) -> Callable[[bytes, bytes, Flow], None]:
+    return lambda _chunk, data, _flow: out.append(data)
 
 
 def unlimited() -> TimeLimits:
@@ -108,7 +108,7 @@ def unlimited() -> TimeLimits:
 
 
 async def pumped(flight: Handed, beside: Beside, out: list[bytes]) -> None:
-    events = LargeEvents(flight, Fed(), told(out), "desk", unlimited())
+    events = LargeEvents(flight, Returned(), told(out), "desk", unlimited())
     pumping = asyncio.ensure_future(events.pump(events.take))
     await beside.begun()
     assert out == [SMALL] and flight.calls == ["pause"]
@@ -140,7 +140,7 @@ def test_a_provider_is_not_silent_while_its_event_waits_for_a_thread(
         watch = TimeLimits(loop, Timeouts(idle=10.0), loop.time())
         watch.follow(flight)
         watch.reading(stream=True)
-        events = LargeEvents(flight, Fed(), told([]), "desk", watch, is_suspended=lambda: suspended)
+        events = LargeEvents(flight, Returned(), told([]), "desk", watch, is_suspended=lambda: suspended)
 
         async def work() -> None:
             if way == "event":
@@ -178,11 +178,11 @@ def test_who_does_not_want_more_ends_the_call(monkeypatch: pytest.MonkeyPatch) -
         beside, flight = Beside(monkeypatch), Handed([SMALL, LARGE])
         beside.go_on.set()
 
-        def tell(chunk: bytes, _: bytes) -> None:
+        def tell(chunk: bytes, _: bytes, _flow: Flow) -> None:
             if chunk == LARGE:
                 raise Truncated("enough")
 
-        events = LargeEvents(flight, Fed(), tell, "desk", unlimited())
+        events = LargeEvents(flight, Returned(), tell, "desk", unlimited())
         with pytest.raises(Truncated):
             await events.pump(events.take)
         await asyncio.sleep(0)
@@ -194,7 +194,7 @@ def test_who_does_not_want_more_ends_the_call(monkeypatch: pytest.MonkeyPatch) -
 def test_who_goes_away_leaves_the_translator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         beside, out = Beside(monkeypatch), list[bytes]()
-        events = LargeEvents(Handed([SMALL, LARGE, SMALL]), Fed(), told(out), "desk", unlimited())
+        events = LargeEvents(Handed([SMALL, LARGE, SMALL]), Returned(), told(out), "desk", unlimited())
         pumping = asyncio.ensure_future(events.pump(events.take))
         await beside.begun()
         pumping.cancel()

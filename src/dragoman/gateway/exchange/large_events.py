@@ -19,7 +19,7 @@ from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.stored_responses.response_writer import ResponseWriter
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import UpstreamCall
-from dragoman.streaming import StreamPipeline
+from dragoman.streaming import Flow, StreamPipeline
 
 T = TypeVar("T")
 
@@ -53,17 +53,16 @@ class _Work:
 
 
 class LargeEvents:
-    """One stream on its way to its translator; `tell` is handed each piece of it, and what it came to."""
+    """One stream on its way to its translator; `deliver` gets each piece, its translation, and what it brought."""
 
     def __init__(
         self,
         call: UpstreamCall,
         translator: StreamPipeline,
-        deliver: Callable[[bytes, bytes], None],
+        deliver: Callable[[bytes, bytes, Flow], None],
         key: str,
         limits: TimeLimits,
         *,
-        feed: Callable[[bytes], bytes] | None = None,
         writer: ResponseWriter | None = None,
         is_held: Callable[[], bool] = lambda: False,
         is_suspended: Callable[[], bool] = lambda: False,
@@ -73,8 +72,7 @@ class LargeEvents:
         self._deliver = deliver
         # The name of the gateway key that waits for it.
         self._key = key
-        # What small pieces are fed to; and what a relayed stream is kept as, under whose names it is told.
-        self._feed = feed or translator.feed
+        # What a relayed stream is kept as, under whose names it is told.
         self._writer = writer
         # Whether the stream is not to be read on for another reason, and whether the limits stand still for one.
         self._is_held = is_held
@@ -82,6 +80,9 @@ class LargeEvents:
         self._is_suspended = is_suspended
         # Bytes since anything came of them: only with many of them is the translator asked.
         self._silent = 0
+        # What the last piece brought, and how much the translator has held since.
+        self._flow = Flow.OPENING
+        self.held = translator.held + translator.gathered
         self._waiting: deque[bytes] = deque()
         self._work: _Work | None = None
         self.task: asyncio.Task[bytes] | None = None
@@ -92,18 +93,20 @@ class LargeEvents:
             self._waiting.append(chunk)
             return
         self._silent += len(chunk)
-        translator = self._translator
-        if (self._silent > _AT_ONCE or translator.gathered > _GATHERED) and translator.workload(chunk) > _AT_ONCE:
+        if (self._silent > _AT_ONCE or self.held > _GATHERED) and self._translator.workload(chunk) > _AT_ONCE:
             self._waiting.append(chunk)
             self._upstream_call.pause()
             self._limits.suspend()
             self.task = asyncio.get_running_loop().create_task(self._take_waiting())
             self.task.add_done_callback(self._ended)
             return
-        out = self._feed(chunk)
+        advance = self._translator.advance(chunk)
+        out, self.held = advance.out, advance.held
+        if self._writer is not None:
+            out = self._writer.named(out)
         if out:
             self._silent = 0
-        self._deliver(chunk, out)
+        self._deliver(chunk, out, advance.flow)
 
     def resume(self) -> None:
         """Read on, unless a large event is worked on, or there is another reason not to."""
@@ -165,8 +168,9 @@ class LargeEvents:
             self._work = None
 
     def _feed_large(self, chunk: bytes) -> bytes:
-        out = self._translator.feed(chunk)
-        return out if self._writer is None else self._writer.under_name(out)
+        advance = self._translator.advance(chunk)
+        self._flow, self.held = advance.flow, advance.held
+        return advance.out if self._writer is None else self._writer.under_name(advance.out)
 
     def _close_ahead(self) -> bytes:
         self._translator.close_ahead(None if self._writer is None else self._writer.under_name)
@@ -187,7 +191,8 @@ class LargeEvents:
             if self._writer is not None:
                 self._writer.record_owner()
             self._silent = 0
-            self._deliver(chunk, out)
+            self._limits.received_at = asyncio.get_running_loop().time()
+            self._deliver(chunk, out, self._flow)
         return b""
 
     def _resume_limits(self) -> None:

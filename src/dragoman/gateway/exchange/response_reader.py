@@ -18,7 +18,7 @@ from dragoman.gateway.json_limits import check_response_values
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import UpstreamCall
 from dragoman.providers.transport_interface import Unframer
-from dragoman.streaming import StreamPipeline
+from dragoman.streaming import Flow, StreamPipeline
 
 TOO_LARGE = "the provider's answer is larger than the limit"
 
@@ -94,16 +94,15 @@ async def collect(command: Collect, reading: GatheredCall) -> int:
             chunk = unframer.feed(chunk)
         events.take(chunk)
 
-    def deliver(chunk: bytes, out: bytes) -> None:
-        limits.received_at = reading.clock()
+    def deliver(chunk: bytes, out: bytes, flow: Flow) -> None:
         passed.take(chunk)
         collected.append(out)
-        if translator.cut_short or translator.failure is not None:
-            raise HungUp
-        if translator.finished:
+        if flow is Flow.OVER:
+            if translator.cut_short or translator.failure is not None:
+                raise HungUp
             limits.ending()
-        elif translator.is_past_opening:
-            if translator.progressed():
+        elif flow is not Flow.OPENING:
+            if flow is Flow.CONTENT:
                 limits.content_received()
             passed.content_began()
 

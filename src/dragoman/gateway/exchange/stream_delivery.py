@@ -41,6 +41,7 @@ from dragoman.http.upstream_call import UpstreamCall
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.transport_interface import Unframer
 from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.streaming import Flow
 
 _NATIVE_FAILURE = b"response.failed"
 _NO_EVENTS = Failure(
@@ -64,6 +65,7 @@ class Phase(IntEnum):
 # Members of an enumeration are slow to find, and these are looked for with every chunk.
 _STREAMING, _FINALIZING, _ENDING, _OVER = Phase.STREAMING, Phase.FINALIZING, Phase.ENDING, Phase.OVER
 _CONTENT, _ALL = SentState.CONTENT, SentState.ALL
+_BROUGHT_CONTENT, _BROUGHT_END = Flow.CONTENT, Flow.OVER
 
 
 class StreamDelivery:
@@ -129,7 +131,6 @@ class StreamDelivery:
             self._translated,
             exchange.builder.record.key,
             limits,
-            feed=self._feed(),
             writer=writer,
             is_held=self._is_held_up,
         )
@@ -150,7 +151,8 @@ class StreamDelivery:
                 await events.wait_delivered()
             out = await events.run(translator.call_ended, translator.held)
             if out:
-                self._handle(out, self._clock())
+                limits.received_at = self._clock()
+                self._handle(out, self._flow())
             await self._wait_for_owner()
             await events.close_ahead()
         except DragomanError as error:
@@ -169,9 +171,10 @@ class StreamDelivery:
             client.on_pause = client.on_resume = None
             self.events = None
 
-    def _feed(self) -> Callable[[bytes], bytes]:
-        translator, named = self.translator, self.exchange.renamed_frames(self.attempt)
-        return translator.feed if named is None else lambda chunk: named(translator.feed(chunk))
+    def _flow(self) -> Flow:
+        """What the stream has brought so far."""
+        translator = self.translator
+        return Flow.OVER if translator.finished else Flow.CONTENT if translator.is_past_opening else Flow.OPENING
 
     def _take(self, chunk: bytes) -> None:
         """Take a chunk, from the provider's read callback."""
@@ -188,32 +191,31 @@ class StreamDelivery:
         passed.size = size
         events.take(chunk)
         # An unfinished event, held frames, and what the end of the stream repeats.
-        held = self.translator.held + self.translator.gathered + self.attempt.held_size
+        held = events.held + self.attempt.held_size
         if held > self.charged + _UNCHARGED:
             self.exchange.open_charge().add(held - self.charged)
             self.charged = held
 
-    def _translated(self, chunk: bytes, out: bytes) -> None:
+    def _translated(self, chunk: bytes, out: bytes, flow: Flow) -> None:
         """Send what a chunk was translated to."""
-        exchange, translator, passed, now = self.exchange, self.translator, self._passed, self._clock()
+        exchange = self.exchange
         limits = exchange.limits
-        limits.received_at = now
-        if translator.progressed():
+        if flow >= _BROUGHT_CONTENT:
             limits.content_received()
-        if self.phase is _STREAMING and exchange.sent is _CONTENT and not translator.finished:
+        if self.phase is _STREAMING and exchange.sent is _CONTENT and flow is not _BROUGHT_END:
             if out:
-                limits.sent_at = now
+                limits.sent_at = limits.received_at
                 exchange.client.write(out)
             return
-        assert passed is not None
-        passed.hold(chunk)
-        self._handle(out, now)
-
-    def _handle(self, out: bytes, now: float) -> None:
-        """Everything but the plain flow of content."""
-        _ON_CHUNK[self.phase](self, out, now)
         assert self._passed is not None
-        if self.translator.is_past_opening or (self.phase is _STREAMING and self.exchange.sent is _CONTENT):
+        self._passed.hold(chunk)
+        self._handle(out, flow)
+
+    def _handle(self, out: bytes, flow: Flow) -> None:
+        """Everything but the plain flow of content."""
+        _ON_CHUNK[self.phase](self, out, flow)
+        assert self._passed is not None
+        if flow is not Flow.OPENING or (self.phase is _STREAMING and self.exchange.sent is _CONTENT):
             self._passed.content_began()
         if self._has_hung_up:
             raise HungUp
@@ -253,7 +255,8 @@ class StreamDelivery:
         attempt = self.attempt
         if self.phase is _STREAMING and self.exchange.sent is not _CONTENT and self.translator.is_past_opening:
             out, attempt.held = b"".join(attempt.held), []
-            self._stream(out, self._clock())
+            self.exchange.limits.received_at = self._clock()
+            self._stream(out, self._flow())
 
     async def _wait_for_owner(self) -> None:
         if self._owner_recording is not None:
@@ -261,26 +264,26 @@ class StreamDelivery:
 
     # A chunk came.
 
-    def _stream(self, out: bytes, now: float) -> None:
+    def _stream(self, out: bytes, flow: Flow) -> None:
         """The first content, the end, and failures."""
         exchange, attempt, translator = self.exchange, self.attempt, self.translator
-        if (failure := translator.failure) is not None:
+        if flow is _BROUGHT_END and (failure := translator.failure) is not None:
             exchange.builder.record.failure = failure.kind.value
             out = self._clean_failed(out)
             if exchange.sent is not _CONTENT and self._is_unsent(failure, out):
                 self.phase, self._has_hung_up = Phase.FAILED, True
                 return
         if exchange.sent is not _CONTENT:
-            if not translator.is_past_opening or exchange.storage.recording_owner is not None:
+            if flow is Flow.OPENING or exchange.storage.recording_owner is not None:
                 attempt.hold(out)
-                if translator.is_past_opening:
+                if flow is not Flow.OPENING:
                     # The response's id is sent only when its owner is stored.
                     self._await_owner()
                 elif attempt.held_size > exchange.runtime.settings.limits.stream_event:
-                    self._overflow(now)
+                    self._overflow()
                 return
-            self._commit(now)
-        if not translator.finished:
+            self._commit()
+        if flow is not _BROUGHT_END:
             exchange.write(out)
             return
         self._end_with(out)
@@ -289,10 +292,10 @@ class StreamDelivery:
         else:
             exchange.limits.ending()
 
-    def _overflow(self, now: float) -> None:
+    def _overflow(self) -> None:
         """Hold no more of a stream without content: its opening is sent; blank lines and comments are a failure."""
         if self.translator.started is not None:
-            self._commit(now)
+            self._commit()
             return
         self.attempt.held = []
         self.attempt.error_form = self.translator.fail(_NO_EVENTS)
@@ -314,21 +317,22 @@ class StreamDelivery:
         is_own = failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native)
         return is_own and self._is_relay and _NATIVE_FAILURE in out
 
-    def _hold(self, out: bytes, now: float) -> None:
+    def _hold(self, out: bytes, flow: Flow) -> None:
         """Hold what comes behind the last frames, which nothing has searched for secrets."""
         self.attempt.held.append(self.exchange.clean(out))
 
-    def _write_behind(self, out: bytes, now: float) -> None:
+    def _write_behind(self, out: bytes, flow: Flow) -> None:
         """On the relay, send what comes behind the end."""
         if self._is_relay:
             self.exchange.write(self.exchange.clean(out))
 
-    def _ignore(self, out: bytes, now: float) -> None:
+    def _ignore(self, out: bytes, flow: Flow) -> None:
         """Ignore a chunk of a response that has failed or is over."""
 
-    def _commit(self, now: float) -> None:
+    def _commit(self) -> None:
         """Send the first content, behind what was held."""
         exchange, attempt = self.exchange, self.attempt
+        now = exchange.limits.received_at
         exchange.open(first=now)
         exchange.sent = _CONTENT
         attempt.first = now
@@ -444,7 +448,8 @@ class StreamDelivery:
             if failure is not None or not translator.is_past_opening:
                 attempt.error_form = out
                 return unsent(exchange, attempt, failure or EMPTY, has_content=translator.answered)
-            self._commit(self._clock())
+            exchange.limits.received_at = self._clock()
+            self._commit()
         self._end_with(out)
         if self.phase is _FINALIZING:
             self.phase = Phase.STORING
@@ -476,7 +481,7 @@ class StreamDelivery:
         """Nothing is left to do."""
 
 
-_ON_CHUNK: dict[Phase, Callable[[StreamDelivery, bytes, float], None]] = {
+_ON_CHUNK: dict[Phase, Callable[[StreamDelivery, bytes, Flow], None]] = {
     Phase.STREAMING: StreamDelivery._stream,
     Phase.FAILED: StreamDelivery._ignore,
     Phase.FINALIZING: StreamDelivery._hold,
