@@ -42,8 +42,11 @@ def figures_of(case: Case, counts: Counted) -> Figures:
 MEASURED = (
     _counted("S1", exchanges=100, warm_up=40),
     _counted("S2", exchanges=100, warm_up=40),
+    _counted("S3", exchanges=20, warm_up=16),
     _counted("S4", exchanges=20, warm_up=16),
+    _counted("S5", exchanges=20, warm_up=16),
     _counted("S6", exchanges=20, warm_up=16),
+    _counted("S7", exchanges=20, warm_up=16),
     _counted("S8", exchanges=100, warm_up=40),
     Measured(name="calls", measure=lambda: {"S1 Python calls": float(count_calls("S1"))}),
 )
