@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dragoman.store import Expedite, Store, StoreBusy, StoreError, Tables
-from dragoman.store.async_store import BUSY_TIMEOUT
 from dragoman.store.errors import is_busy, store_error
 from tests.store.asked import Lost
 
@@ -26,20 +25,19 @@ class InPlace(Store):
         # What is still to be done, each True when it is: one after the other, as it was asked for.
         self._line: deque[Callable[[], bool]] = deque()
 
-    def write(  # Whatever else is said of a unit is of no account here.
+    def _submit(  # Whatever else is said of a unit is of no account here.
         self,
         work: Callable[[Tables], T],
-        timeout: float | None = None,
+        timeout: float,
         *,
         expedite: Expedite | None = None,
         counts: bool = True,
         writes: bool = True,
         **_: object,
     ) -> asyncio.Future[T]:
-        """Do it at once, or as soon as another process lets it be done."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        until = loop.time() + (BUSY_TIMEOUT if timeout is None else timeout)
+        until = loop.time() + timeout
 
         def attempt() -> bool:
             try:
@@ -73,7 +71,7 @@ class InPlace(Store):
 
     def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
         """Do it, and say if it was lost."""
-        self.write(work, 1e9).add_done_callback(self._posted)
+        self._submit(work, 1e9).add_done_callback(self._posted)
 
     def _posted(self, future: asyncio.Future[object]) -> None:
         error = future.exception()
