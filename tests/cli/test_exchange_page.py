@@ -12,7 +12,7 @@ from dragoman.records.journal_entry import CandidateEntry, JournalEntry
 from dragoman.records.rows import details_of
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import zone_of
-from dragoman.store.record_queries import RecordRow
+from dragoman.store.records import RecordRow
 from tests.cli.recorded_file import HOSTILE, MONEY
 from tests.records.invented import entry, row_of
 from tests.screen import fits

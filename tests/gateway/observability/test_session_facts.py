@@ -11,9 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, RouteRule, Settings, Storage
+from dragoman.gateway.forwarding.provider_request import glance_at
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.session_facts import SessionFacts
+from dragoman.gateway.paths import api_path_of
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.records.journal_directory import directory_of
 from dragoman.records.journal_ingest import ingest_all
@@ -65,10 +67,10 @@ def lines_of(house: House) -> list[JsonObject]:
     return [line for line in lines if line["event"] == "exchange"]
 
 
-def heard_of(asked: Asked, listener: SessionFacts, *, key: str = "", size: int = 0) -> ExchangeFacts:
+def heard_of(asked: Asked, listener: SessionFacts, *, key: str = "") -> ExchangeFacts:
     record = Record(id="r", client_protocol=asked.protocol, path="", started=0, time=0, key=key)
-    body = {**asked.body, "padding": "x" * size} if size else asked.body
-    return listener.extractor(record)(json.dumps(body).encode())
+    glance, _ = glance_at(json.dumps(asked.body).encode(), api_path_of(PATHS[asked.protocol]))
+    return listener.extract(record, glance)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import mmap
 import os
 import time
 
-from dragoman.gateway.workers import shared_memory, supervisor, watchdog
+from dragoman.gateway.processes import supervisor, watchdog
+from dragoman.gateway.workers import shared_memory
 
 CLOCK = "clock"
 _BYTES = 8
