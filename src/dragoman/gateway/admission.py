@@ -251,12 +251,15 @@ class Admission:
         self._clock = clock
         self._rng = rng
         self._gates: dict[str, _Gate] = {}
+        # The providers that have a limit.
+        self.limited: frozenset[str] = frozenset()
 
     def set_limits(self, limits: Mapping[str, AdmissionLimits]) -> None:
         """Set the limits, by the names of the providers; the others have none. More room lets in who waits.
 
         Who has a slot, or waits already, keeps it, also where there are to be fewer.
         """
+        self.limited = frozenset(limits)
         for name, gate in list(self._gates.items()):
             gate.limits = limits.get(name)
             gate.serve()
@@ -274,11 +277,6 @@ class Admission:
         if gate is None:
             gate = self._gate(provider)
         return gate.enter(key, deadline)
-
-    def limits(self, provider: str) -> bool:
-        """Whether a provider has a limit at all."""
-        gate = self._gates.get(provider)
-        return gate is not None and gate.limits is not None
 
     def busy(self, providers: Iterable[str]) -> list[str]:
         """Those of some providers to whom no call could be made at once."""

@@ -132,7 +132,8 @@ class App:
             return
         named_launch = given(LAUNCH)
         launch = "" if named_launch is None else launch_name(named_launch)
-        builder = runtime.builder_of(self._record(request, api_path, key.name if key is not None else "", launch))
+        record = self._record(request, api_path, key.name if key is not None else "", launch)
+        builder = RecordBuilder(record, runtime.clock, runtime.finish)
         if runtime.usage_recorder.waits:
             builder.on_finalized = partial(self._hold, runtime, request)
         key_slot: KeySlot | None = None

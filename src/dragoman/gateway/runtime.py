@@ -19,6 +19,7 @@ from dragoman.gateway.admission import Admission, AdmissionLimits, Slot, divided
 from dragoman.gateway.byte_budget import ByteBudget
 from dragoman.gateway.check_cache import CheckCache
 from dragoman.gateway.forwarding.redaction import Redactor
+from dragoman.gateway.forwarding.target_settings import TargetSettings, compute_settings
 from dragoman.gateway.model_list_cache import ModelListCache
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.observability.costs import Costs
@@ -47,6 +48,9 @@ from dragoman.routing.health import HealthReport
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.rotation import Rotation
 from dragoman.routing.target import Target
+
+# Settings of so many targets are cached: names of models come from outside.
+_MAX_TARGETS = 1024
 
 
 class ResetResult(Struct, frozen=True, kw_only=True):
@@ -129,6 +133,8 @@ class Runtime:
         metrics.may_name = self.may_name
         self.admission.set_limits(_limits(settings))
         self._redactors: dict[str, Redactor] = {}
+        # By the identity of their targets, which they hold.
+        self._target_settings: dict[int, TargetSettings] = {}
         self.listed: ModelListCache = ModelListCache(settings.callable, former.listed if former is not None else None)
         self.routes.listed = self._models_listed
         self.checks = CheckCache(self.clock)
@@ -228,12 +234,24 @@ class Runtime:
             cached = self._redactors[provider.name] = Redactor(provider)
         return cached
 
+    def target_settings(self, target: Target) -> TargetSettings:
+        """What all calls to a target have in common."""
+        cached = self._target_settings.get(id(target))
+        if cached is None:
+            if len(self._target_settings) >= _MAX_TARGETS:
+                self._target_settings.clear()
+            provider, pooled_limits = target.provider, self.settings.server.forward_pooled_rate_limits
+            cached = self._target_settings[id(target)] = compute_settings(
+                target, self.rotation(provider), self.redactor(provider), pooled_limits=pooled_limits
+            )
+        return cached
+
     async def admitted(self, provider: str, record: Record) -> Slot | None:
         """A place among the calls of a provider, None if those are not counted; `Overloaded` if none comes in time.
 
         The time of the exchange goes on while it is waited for.
         """
-        if not self.admission.limits(provider):
+        if provider not in self.admission.limited:
             return None
         slot = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.effective_total)
         return slot if isinstance(slot, Slot) else await slot

@@ -54,26 +54,27 @@ def render_place(place: Place) -> str:
 class Ledger(Struct, eq=False):
     """The losses of one translation, in the order they happened; they are written out when somebody asks for them."""
 
-    _entries: list[tuple[Fate, Feature, Place, str]] = []
+    # None for most translations.
+    entries: list[tuple[Fate, Feature, Place, str]] = []
 
     @property
     def losses(self) -> tuple[Loss, ...]:
         """The lines of the ledger."""
-        if not self._entries:
+        if not self.entries:
             return ()
-        return tuple([Loss(fate, feature, render_place(at), note) for fate, feature, at, note in self._entries])
+        return tuple([Loss(fate, feature, render_place(at), note) for fate, feature, at, note in self.entries])
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     @property
     def changes(self) -> int:
         """How many of the losses change the response; the others are bookkeeping."""
-        return sum([weight_of(entry[1]._value_) == "changes_response" for entry in self._entries])
+        return sum([weight_of(entry[1]._value_) == "changes_response" for entry in self.entries])
 
     def refused_by(self, strict: Strict) -> tuple[Loss, ...]:
         """The losses that strict mode refuses."""
-        if not strict or not self._entries:
+        if not strict or not self.entries:
             return ()
         if strict == "all":
             return self.losses
@@ -81,15 +82,15 @@ class Ledger(Struct, eq=False):
 
     def dropped(self, feature: Feature, at: Place, note: str) -> None:
         """Record that something was left out."""
-        self._entries.append((_DROPPED, feature, at, note))
+        self.entries.append((_DROPPED, feature, at, note))
 
     def approximated(self, feature: Feature, at: Place, note: str) -> None:
         """Record that something was said in another way."""
-        self._entries.append((_APPROXIMATED, feature, at, note))
+        self.entries.append((_APPROXIMATED, feature, at, note))
 
     def invented(self, feature: Feature, at: Place, note: str) -> None:
         """Record that something was said that nobody had said."""
-        self._entries.append((_INVENTED, feature, at, note))
+        self.entries.append((_INVENTED, feature, at, note))
 
 
 _DROPPED, _APPROXIMATED, _INVENTED = Fate.DROPPED, Fate.APPROXIMATED, Fate.INVENTED

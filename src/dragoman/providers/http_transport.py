@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -47,8 +48,22 @@ _FULL: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encodin
 
 
 def request_of(order: Order) -> UpstreamRequest:
-    """The request of a call in the protocol's own custom."""
-    url, headers = _usual(order) if not order.path and not order.provider.headers else _written(order)
+    """The request of a call in the protocol's own custom.
+
+    Of a conversation nothing but the protocol's own headers changes from call to call: the rest is cached.
+    """
+    if order.path or order.provider.headers:
+        url, headers = _written(order)
+    else:
+        cached = _CACHE.get((id(order.endpoint), order.key, order.stream, not order.body))
+        if cached is None or cached[0] is not order.provider:
+            cached = _cache(order)
+        _, url, headers, names = cached
+        if order.headers:
+            if names.isdisjoint(dict(order.headers)):
+                headers = headers + order.headers
+            else:
+                url, headers = _written(order)
     if order.query:
         url = f"{url}?{order.query}"
     return UpstreamRequest(order.method, url, headers, order.body)
@@ -68,26 +83,21 @@ def _written(order: Order) -> tuple[str, HeaderList]:
     return url, headers_of(order, credentials)
 
 
-def _usual(order: Order) -> tuple[str, HeaderList]:
-    """The same for a conversation, where nothing but the protocol's own headers changes from call to call."""
-    key = (id(order.endpoint), order.key, order.stream, bool(order.body))
-    cached = _USUAL.get(key)
-    if cached is None or cached[0] is not order.provider:
-        url, headers = _written(replace(order, headers=[]))
-        if len(_USUAL) >= _USUAL_LIMIT:
-            _USUAL.clear()
-        cached = _USUAL[key] = (order.provider, url, headers, frozenset(name for name, _ in headers))
-    _, url, headers, names = cached
-    if not order.headers:
-        return url, headers
-    if names.isdisjoint(name for name, _ in order.headers):
-        return url, headers + order.headers
-    return _written(order)
+def _cache(order: Order) -> _Cached:
+    """Cache the address and the headers of a call, but for the protocol's own."""
+    url, headers = _written(replace(order, headers=[]))
+    if len(_CACHE) >= _CACHE_LIMIT:
+        _CACHE.clear()
+    cached = order.provider, url, headers, frozenset(dict(headers))
+    _CACHE[id(order.endpoint), order.key, order.stream, not order.body] = cached
+    return cached
 
 
-# Addresses and headers of providers at hand, by the identity of their endpoints; what is kept knows whose it is.
-_USUAL: dict[tuple[int, str | None, bool, bool], tuple[Provider, str, HeaderList, frozenset[bytes]]] = {}
-_USUAL_LIMIT = 256
+# A provider, and of calls to it the address, the headers and their names.
+_Cached: TypeAlias = tuple[Provider, str, HeaderList, frozenset[bytes]]
+# By the identity of the endpoint, which the provider holds, the key, and whether it is a stream and has no body.
+_CACHE: dict[tuple[int, str | None, bool, bool], _Cached] = {}
+_CACHE_LIMIT = 256
 
 
 def filled(base_url: str, provider: Provider, defaults: Mapping[str, str] = MappingProxyType({})) -> str:

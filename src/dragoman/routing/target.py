@@ -7,6 +7,8 @@ from functools import cached_property
 from msgspec import Struct
 
 from dragoman.model.losses import Strict
+from dragoman.protocols.codec import Codec
+from dragoman.protocols.registry import codec_of
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.rules.capabilities import Capabilities, capabilities_of
 
@@ -24,6 +26,11 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
     def id(self) -> str:
         """What health, prices and pins know it by."""
         return f"{self.provider.name}/{self.model}"
+
+    @cached_property
+    def codec(self) -> Codec:
+        """The codec of its protocol."""
+        return codec_of(self.endpoint.protocol)
 
     @cached_property
     def denies(self) -> frozenset[str]:

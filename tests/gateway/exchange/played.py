@@ -163,7 +163,7 @@ class Played:
     """One exchange, and the calls that it makes."""
 
     def __init__(self, service: Runtime, *, headers: HeaderList | None = None, protocol: str = CHAT) -> None:
-        self.client_request = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=headers or [])
+        self.client_request = ClientRequest(api_path_of(PATHS[protocol]), headers or [], dict(headers or []))
         self.builder = service.builder_of(
             Record(id="req_1", client_protocol=protocol, path="", started=service.clock(), time=0)
         )

@@ -580,7 +580,7 @@ def test_only_a_cloud_forbids_by_its_credentials_alone(transport: str, kind: Att
     async def story(service: Runtime) -> None:
         known = target_of(service.routes, "chat/served", CHAT)
         target = replace(known, provider=replace(known.provider, transport=transport))
-        tried = attempt.Attempt(target, service.rotation(known.provider))
+        tried = attempt.Attempt(target, service.target_settings(target))
         assert tried.kind_of(Failure(kind=FailureKind.FORBIDDEN, status=403, message="no")) is kind
 
     played_by(story)
@@ -662,7 +662,7 @@ def test_an_answer_in_tiny_pieces_takes_no_more_than_a_few_times_its_size() -> N
     async def read(house: House) -> tuple[int, int]:
         service = house.app.runtime
         record = Record(id="req_1", client_protocol=CHAT, path="", started=service.clock(), time=0)
-        asked = ClientRequest(api_path=api_path_of(PATHS[CHAT]), headers=[])
+        asked = ClientRequest(api_path_of(PATHS[CHAT]), [], {})
         exchange = Exchange(service, asked, DetachedClient(), service.builder_of(record))
         exchange.call = Crumbs(count)
         tracemalloc.start()

@@ -78,7 +78,7 @@ def test_a_call_that_could_not_be_made_is_one_too() -> None:
     async def story(service: Runtime) -> None:
         account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
-        attempt = Attempt(target, service.rotation(target.provider))
+        attempt = Attempt(target, service.target_settings(target))
         assert calls.ended(attempt, AttemptOutcome.GATEWAY_ERROR) == ()
         calls.begin()
         account.record.attempts = calls.ended(attempt, AttemptOutcome.CONNECTION_LOST)
@@ -93,7 +93,7 @@ def test_a_call_that_waits_for_a_place_is_none_until_it_has_one() -> None:
     async def story(service: Runtime) -> None:
         account = service.builder_of(Record(id="req_1", client_protocol=CHAT, path="", started=0.0, time=0))
         calls, target = Calls(service, account), target_of(service.routes, "chat/served", CHAT)
-        attempt = Attempt(target, service.rotation(target.provider))
+        attempt = Attempt(target, service.target_settings(target))
         calls.begin()
         calls.queued()
         assert calls.ended(attempt, AttemptOutcome.QUEUE_FULL) == () and calls.count == 0

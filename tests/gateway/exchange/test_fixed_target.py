@@ -40,7 +40,7 @@ def _lined(settings: Settings) -> Settings:
 def _fixed(house: House, name: str, text: str = "Hello.") -> str:
     path = api_path_of("/v1/messages")
     body = json.dumps({"model": name, "messages": [{"role": "user", "content": text}]}).encode()
-    asked = ClientRequest(api_path=path, headers=[])
+    asked = ClientRequest(path, [], {})
     return house.run(fixed_target(house.app.runtime, asked, body, parse_request(body, path))).id
 
 
@@ -58,7 +58,7 @@ def test_a_picture_fills_no_window() -> None:
     path = api_path_of("/v1/messages")
     body = json.dumps({"model": "fallback", "messages": [{"role": "user", "content": [picture]}]}).encode()
     with running((), lambda port: _lined(settings_for(port))) as house:
-        asked = ClientRequest(api_path=path, headers=[])
+        asked = ClientRequest(path, [], {})
         assert house.run(fixed_target(house.app.runtime, asked, body, parse_request(body, path))).id == "all/tiny"
 
 

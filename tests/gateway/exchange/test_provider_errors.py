@@ -36,9 +36,8 @@ def reader(client: str, protocol: str, keys: int = 1) -> ErrorReader:
     if client == RESPONSES:
         said = {"model": "m", "input": "x"}
     translated = translate_request(said, source=client, target=protocol)
-    return ErrorReader(
-        ProviderRequest(target, client, client, False, False, translated, []), 429, [], Redactor(provider)
-    )
+    prepared = ProviderRequest(target, client, client, False, False, translated, [], relay=client == protocol)
+    return ErrorReader(prepared, 429, [], Redactor(provider))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

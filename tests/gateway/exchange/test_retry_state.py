@@ -11,6 +11,8 @@ from dragoman.config.settings import Routing, Timeouts
 from dragoman.errors import ClientError, StrictError
 from dragoman.gateway.exchange.attempt import Attempt, Missed
 from dragoman.gateway.exchange.retry_state import MAX_UPSTREAM_CALLS, RetryState
+from dragoman.gateway.forwarding.redaction import Redactor
+from dragoman.gateway.forwarding.target_settings import TargetSettings, compute_settings
 from dragoman.gateway.routing_state import RoutingState
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
@@ -44,6 +46,11 @@ def windows(outline: RouteSummary) -> list[int | None]:
     return [WINDOWS.get(found.model) for _, found, _, _ in outline.leaves]
 
 
+def _settings_of(aim: Target) -> TargetSettings:
+    rotation = Rotation("p", (), Health(), lambda: 0.0)
+    return compute_settings(aim, rotation, Redactor(aim.provider), pooled_limits=False)
+
+
 def course_of(*models: str, routing: Routing | None = None, retries: int = 0) -> RetryState:
     route = Route(name="line", members=tuple(map(target, models)), retries=retries)
     planned = plan(route, Requirements(size=1), Told(windows_of=windows), RandomDraws())
@@ -55,7 +62,7 @@ def missed(course: RetryState, kind: AttemptOutcome, headers: HeaderList | None 
     aim = course.next()
     assert aim is not None
     course.tries += 1
-    attempt = Attempt(aim, Rotation("p", (), Health(), lambda: 0.0))
+    attempt = Attempt(aim, _settings_of(aim))
     attempt.headers = headers or []
     found = Missed(failure=Failure(kind=FailureKind.OTHER, message=aim.model), attempt=attempt, kind=kind)
     course.miss(found)

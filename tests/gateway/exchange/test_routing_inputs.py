@@ -50,7 +50,7 @@ def _route(house: House, name: str) -> Route:
 
 
 def _wants(house: House, name: str, body: bytes, *, pinned: bool = False, protocol: str = CHAT) -> RequiredFeatures:
-    asked = ClientRequest(api_path=api_path_of(PATHS[protocol]), headers=[])
+    asked = ClientRequest(api_path_of(PATHS[protocol]), [], {})
     return required_features(body, asked, _route(house, name), has_affinities=pinned)
 
 
@@ -95,7 +95,7 @@ def test_losses_are_counted_for_each_target() -> None:
     body = _body(seed=7, logit_bias={"1": 2})
     with running((), lambda port: _lined(settings_for(port))) as house:
         route = _route(house, "faithful")
-        asked = ClientRequest(api_path=API_PATH, headers=[])
+        asked = ClientRequest(API_PATH, [], {})
         seen = seen_in(body, asked, parse_request(body, API_PATH), route, RequiredFeatures(losses=True))
         assert seen.losses["chat/m"].all == 0 < seen.losses["messages/m"].changes
         assert not seen.refused
@@ -109,7 +109,7 @@ def test_what_some_provider_keeps_is_seen() -> None:
     with running((), lambda port: _lined(settings_for(port))) as house:
         assert not _wants(house, "two", _body()).request_features
         for body, alone in ((kept, True), (declared, False)):
-            route, asked = _route(house, "two"), ClientRequest(api_path=API_PATH, headers=[])
+            route, asked = _route(house, "two"), ClientRequest(API_PATH, [], {})
             wants = _wants(house, "two", body)
             assert wants.request_features
             assert seen_in(body, asked, parse_request(body, API_PATH), route, wants).alone is alone
@@ -135,7 +135,7 @@ def test_each_protocol_has_members_of_its_own_for_what_is_kept(protocol: str, me
 def test_seals_are_looked_for_only_where_somebody_speaks_another_protocol() -> None:
     body = _body(messages=[{"role": "user", "content": "rsv1.x"}])
     with running((), lambda port: _lined(settings_for(port))) as house:
-        asked = ClientRequest(api_path=API_PATH, headers=[])
+        asked = ClientRequest(API_PATH, [], {})
         route = house.app.runtime.routes.route
         found = [
             required_features(body, asked, route(name, CHAT), has_affinities=False).issuer
@@ -170,7 +170,7 @@ def test_pitfall_359_who_sealed_the_reasoning_of_a_request_is_seen(seals: list[s
     body = _body(messages=[{"role": "user", "content": 'a "rsv1.x" b'}, *said])
     with running((), lambda port: _lined(settings_for(port))) as house:
         route = house.app.runtime.routes.route("kept", RESPONSES)
-        asked = ClientRequest(api_path=API_PATH, headers=[])
+        asked = ClientRequest(API_PATH, [], {})
         wants = required_features(body, asked, route, has_affinities=False)
         assert wants.issuer and not _wants(house, "turns", body, pinned=True).issuer
         assert seen_in(body, asked, parse_request(body, API_PATH), route, wants).issuer == issuer
@@ -213,7 +213,7 @@ def test_pitfall_359_reasoning_is_taken_to_whoever_sealed_it_and_left_out_elsewh
 
 def test_a_conversation_is_known_by_its_session_or_its_beginning_and_never_to_others() -> None:
     def known(body: bytes, headers: HeaderList | None = None, line: str = "fast") -> str:
-        asked = ClientRequest(api_path=API_PATH, headers=headers or [])
+        asked = ClientRequest(API_PATH, headers or [], dict(headers or []))
         with running((), lambda port: _lined(settings_for(port))) as house:
             seen = seen_in(
                 body,

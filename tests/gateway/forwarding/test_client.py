@@ -39,8 +39,8 @@ class Wire:
     def too_much(self) -> None: ...
 
 
-def test_the_first_of_several_headers_counts() -> None:
-    asked = ClientRequest(api_path=api_path_of("/v1/messages"), headers=[(b"a", b"1"), (b"a", b"2")])
+def test_a_header_is_found_by_its_name() -> None:
+    asked = ClientRequest(api_path_of("/v1/messages"), [(b"a", b"1"), (b"a", b"2")], {b"a": b"1"})
     assert (asked.header(b"a"), asked.header(b"b")) == (b"1", None)
 
 

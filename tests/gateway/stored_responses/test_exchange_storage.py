@@ -26,7 +26,7 @@ from tests.sdk.digging import Object
 from tests.store.asked import Gate
 
 PLACE = api_path_of("/v1/responses")
-ASKED = ClientRequest(api_path=PLACE, headers=[])
+ASKED = ClientRequest(PLACE, [], {})
 # It speaks Responses, and keeps nothing.
 RELAY = "echo/text@openai-responses"
 

@@ -58,7 +58,7 @@ async def compact(
     body = await receive(runtime, request, name)
     looked = await offload(partial(parse_request, body, api_path), len(body), name)
     builder.record.requested_model, builder.record.size = looked.model, len(body)
-    client_request = ClientRequest(api_path=api_path, headers=request.headers, key=key)
+    client_request = ClientRequest(api_path, request.headers, request.table, key=key)
     choice = await compaction_targets(runtime, client_request, body, looked, builder)
     if isinstance(choice, RetryState):
         if choice.decision is not None:

@@ -87,7 +87,7 @@ async def count_tokens(
     body = await receive(runtime, request, name)
     parsed = await offload(partial(parse_request, body, api_path), len(body), name)
     builder.record.requested_model, builder.record.size = parsed.model, len(body)
-    client_request = ClientRequest(api_path=api_path, headers=request.headers, key=key)
+    client_request = ClientRequest(api_path, request.headers, request.table, key=key)
     target = await fixed_target(runtime, client_request, body, parsed)
     builder.record.set_target(target)
     references, size = None, len(body)

@@ -119,7 +119,7 @@ async def forward(
         return
     target = targets[0]
     record.set_target(target)
-    attempt = Attempt(target, runtime.rotation(target.provider))
+    attempt = Attempt(target, runtime.target_settings(target))
     attempt.begin_request(b"")
     order = ordered(target, attempt.key)
     # There is nobody else to ask, however this one fares.

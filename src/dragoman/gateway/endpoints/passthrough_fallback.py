@@ -72,7 +72,7 @@ class SameModel:
             # What an earlier target failed with is not this one's.
             record.failure = record.refusal = record.advice = ""
             record.losses = ()
-            attempt = Attempt(target, self._runtime.rotation(target.provider))
+            attempt = Attempt(target, self._runtime.target_settings(target))
             try:
                 missed = await self._try(attempt, order_of, on_response)
             except RefusedError as refused:

@@ -123,7 +123,7 @@ async def explained(
     key = own
     if question.key and (own is None or question.key != own.name):
         key = next((each for each in runtime.settings.keys if each.name == question.key), None)
-    client_request = ClientRequest(api_path=api_path, headers=question.headers, key=key)
+    client_request = ClientRequest(api_path, question.headers, dict(reversed(question.headers)), key=key)
     parsed = await offload(partial(parse_request, body, api_path), len(body), asker)
     parsed = replace(parsed, model=question.model or parsed.model)
     route = runtime.routes.route(parsed.model, api_path.protocol)

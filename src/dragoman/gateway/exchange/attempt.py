@@ -13,19 +13,18 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.advice import Advice
 from dragoman.gateway.exchange.usage_estimate import Counting, Passed
 from dragoman.gateway.forwarding.provider_request import ProviderRequest
+from dragoman.gateway.forwarding.target_settings import TargetSettings
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.response import Response, Usage
 from dragoman.protocols.registry import codec_of
-from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Unframer
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.cooldown import Cooldown
 from dragoman.routing.failure_classification import kind_of
 from dragoman.routing.health import ANY_MODEL
 from dragoman.routing.health_entry import Permit
-from dragoman.routing.rotation import Rotation
 from dragoman.routing.target import Target
 from dragoman.rules.pauses import beyond
 from dragoman.rules.refused_reasoning import Remedy, remedy_for
@@ -147,13 +146,12 @@ class Attempt(_ResponseState, eq=False):
     """One target, and how far its answer has come. Most have one answer, which comes to its end at once."""
 
     target: Target
-    _rotation: Rotation
+    settings: TargetSettings
     # The digest of the key that goes before its turn.
     _preferred: str = ""
     # The request as the target gets it, if `is_prepared`; what translates its stream, if `has_translator`.
     prepared: ProviderRequest = None  # type: ignore[assignment]  # nobody asks for it before
     translator: StreamPipeline = None  # type: ignore[assignment]  # the same
-    is_prepared: bool = False
     # The right to try a target that rested.
     permit: Permit | None = None
     # Whether the client kept it waiting.
@@ -176,9 +174,10 @@ class Attempt(_ResponseState, eq=False):
         for name in _ResponseState.__struct_fields__:
             setattr(self, name, getattr(none, name))
 
-    def put(self, prepared: ProviderRequest) -> None:
-        """Know the request as the target gets it."""
-        self.prepared, self.is_prepared = prepared, True
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the request is written for the target."""
+        return self.prepared is not None
 
     @property
     def prepared_or_none(self) -> ProviderRequest | None:
@@ -187,7 +186,7 @@ class Attempt(_ResponseState, eq=False):
 
     def key_digest(self) -> str:
         """What the key is known by wherever it is not used."""
-        return "" if self.key is None else self._rotation.digest(self.key)
+        return "" if self.key is None else self.settings.rotation.digest(self.key)
 
     def let_go(self) -> None:
         """Keep no more than it takes to tell how it failed: others are asked, and each has a request of its own."""
@@ -252,7 +251,7 @@ class Attempt(_ResponseState, eq=False):
         """Whether what it took is to be counted here: nothing final was told, and nothing was counted yet."""
         if self.estimate is not None or self.is_uncountable:
             return False
-        usage = self.own_cost
+        usage = self.usage if self.before is None and not self.has_translator else self.own_cost
         return usage is None or bool(usage.unreported) or (self.has_translator and not self.is_final)
 
     @property
@@ -297,17 +296,19 @@ class Attempt(_ResponseState, eq=False):
 
     def begin_request(self, body: bytes, *, anew: bool = True) -> None:
         """Ask something: all keys may be tried, and all remedies unless it is one."""
-        self._others = self._rotation.count - 1
+        self._others = self.settings.rotation.count - 1
         self._refused = ()
         if anew:
             self._tried = ()
         self.body = body
-        self.key = self._rotation.next(preferred=self._preferred, model=self.target.model)
+        self.key = self.settings.rotation.next(preferred=self._preferred, model=self.target.model)
 
     def use_key(self, body: bytes) -> None:
         """Take the key whose turn it is."""
         self.body = body
-        self.key = self._rotation.next(preferred=self._preferred, model=self.target.model, without=self._refused)
+        self.key = self.settings.rotation.next(
+            preferred=self._preferred, model=self.target.model, without=self._refused
+        )
 
     @property
     def tried_keys(self) -> tuple[str, ...]:
@@ -330,7 +331,7 @@ class Attempt(_ResponseState, eq=False):
         """Leave the key alone for a while, for this model or for all; `hint` is how long its provider said."""
         if self.key is not None and len(self.target.model) <= _MAX_MODEL_LENGTH:
             model = ANY_MODEL if cooldown.every_model else self.target.model
-            self._rotation.cool(self.key, cooldown.seconds, model, kind, hint)
+            self.settings.rotation.cool(self.key, cooldown.seconds, model, kind, hint)
 
     # Remedies.
 
@@ -360,14 +361,12 @@ def _relieved(remedy: Remedy, body: bytes, prepared: ProviderRequest) -> bytes |
 
 def is_stream(call: UpstreamCall) -> bool:
     """Whether an answer is a stream that everybody reads."""
-    kind = header(call.headers, b"content-type")
-    return kind is not None and kind.lower().startswith(b"text/event-stream")
+    for name, value in call.headers:
+        if name == b"content-type":
+            return value.lower().startswith(b"text/event-stream")
+    return False
 
 
-def unframer_of(prepared: ProviderRequest, call: UpstreamCall) -> Unframer | None:
+def unframer_of(unframe: Callable[[], Unframer], call: UpstreamCall) -> Unframer | None:
     """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
-    transport = prepared.target.provider.transport
-    unframe = transport_of(transport).unframe if transport != "echo" else None
-    if unframe is None or (header(call.headers, b"content-type") or b"").lower().startswith(_UNFRAMED):
-        return None
-    return unframe()
+    return None if (header(call.headers, b"content-type") or b"").lower().startswith(_UNFRAMED) else unframe()

@@ -18,7 +18,7 @@ An attempt returns None if the client was answered, or how it failed. Errors are
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, Re
 from dragoman.gateway.exchange.exchange import Exchange, Paused, UnderstoodRequest, Unsent
 from dragoman.gateway.exchange.failing import changes_key, missed_of
 from dragoman.gateway.exchange.full_delivery import collect_stream, deliver_full, read_continuation
+from dragoman.gateway.exchange.provider_errors import error_reader
 from dragoman.gateway.exchange.response_reader import read_error
 from dragoman.gateway.exchange.states import SentState
 from dragoman.gateway.exchange.stream_delivery import StreamDelivery
@@ -37,6 +38,7 @@ from dragoman.gateway.forwarding.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.forwarding.header_forwarding import traced
 from dragoman.gateway.forwarding.provider_request import ProviderRequest, able
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
+from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import UpstreamCall
 from dragoman.model.failure import Failure
@@ -60,29 +62,44 @@ class LeftOut(Exception):
 # The request, as one target gets it.
 
 
-async def try_target(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Missed | None:
-    """Prepare a request for a target, call it, and deliver its response."""
-    target = able(target, request.parsed.glance.members)
+async def prepare_target(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Attempt | None:
+    """Begin an attempt, with the request as the target gets it; None if its response runs in the background."""
+    parsed, client_request, storage = request.parsed, exchange.client_request, exchange.storage
+    if "reasoning_effort" in parsed.glance.members:
+        target = able(target, parsed.glance.members)
     if exchange.attempt is not None:
-        exchange.storage.retarget()
+        storage.retarget()
     attempt = begin(exchange, request, target)
     _record_attempt(exchange, request, target)
-    prepared = await _prepare(exchange, request, attempt)
-    attempt.put(prepared)
-    if request.parsed.references is not None:
-        prepared = await exchange.storage.begin(exchange.client_request.key, prepared)
-        attempt.put(prepared)
-        if exchange.storage.in_background:
+    body, size, references = request.body, len(request.body), None
+    if parsed.references is not None or target.endpoint.protocol != client_request.api_path.protocol:
+        references = await _looked_up(exchange, request, target)
+        size += storage.turns_size if references is None else storage.turns_size + references.size
+    strict = strictest(target.strict, exchange.strict) if target.strict else exchange.strict
+    try:
+        if size <= INLINE:
+            prepared = storage.prepare(client_request, body, parsed, references, target, strict)
+        else:
+            given = (client_request, body, parsed, references, target, strict)
+            prepared = await exchange.work(size, storage.prepare, *given)
+    except (StrictError, RefusedError) as error:
+        if request.retry_state.leave_out(target, error):
+            raise LeftOut from None
+        raise
+    attempt.prepared = prepared
+    if parsed.references is not None:
+        attempt.prepared = prepared = await storage.begin(client_request.key, prepared)
+        if storage.in_background:
             await _detach(exchange, request, prepared)
             return None
-    return await call_target(exchange, request, attempt, prepared.translated.body)
+    return attempt
 
 
 def begin(exchange: Exchange, request: UnderstoodRequest, target: Target) -> Attempt:
     """Begin an attempt: everything that is a target's own is made afresh."""
     affinity = request.retry_state.affinity
     preferred = affinity.key if affinity is not None and affinity.target == target.id else ""
-    exchange.attempt = attempt = Attempt(target, exchange.runtime.rotation(target.provider), preferred)
+    exchange.attempt = attempt = Attempt(target, exchange.runtime.target_settings(target), preferred)
     return attempt
 
 
@@ -100,25 +117,14 @@ def _record_attempt(exchange: Exchange, request: UnderstoodRequest, target: Targ
         record.set_route(retry_state.decision)
 
 
-async def _prepare(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> ProviderRequest:
-    storage, client_request, target = exchange.storage, exchange.client_request, attempt.target
-    body, parsed, references = request.body, request.parsed, request.references
-    size = len(body)
-    if parsed.references is not None or target.endpoint.protocol != client_request.api_path.protocol:
-        if references is None or not target.stored_here:
-            references = None
-            if storage.needs_lookup(client_request.key, body, parsed, target):
-                references = await resolve_references(exchange, body, parsed, target)
-        size += storage.turns_size if references is None else storage.turns_size + references.size
-    strict = strictest(target.strict, exchange.strict) if target.strict else exchange.strict
-    try:
-        if size <= INLINE:
-            return storage.prepare(client_request, body, parsed, references, target, strict)
-        return await exchange.work(size, storage.prepare, client_request, body, parsed, references, target, strict)
-    except (StrictError, RefusedError) as error:
-        if request.retry_state.leave_out(target, error):
-            raise LeftOut from None
-        raise
+async def _looked_up(exchange: Exchange, request: UnderstoodRequest, target: Target) -> ResolvedReferences | None:
+    """What the request refers to, for this target; what routing looked up is for targets whose responses are stored."""
+    if request.references is not None and target.stored_here:
+        return request.references
+    storage, client_request, parsed = exchange.storage, exchange.client_request, request.parsed
+    if storage.needs_lookup(client_request.key, request.body, parsed, target):
+        return await resolve_references(exchange, request.body, parsed, target)
+    return None
 
 
 async def _detach(exchange: Exchange, request: UnderstoodRequest, prepared: ProviderRequest) -> None:
@@ -178,65 +184,50 @@ def _hand_on_request(exchange: Exchange) -> Callable[[], None]:
 # Calls.
 
 
-async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt, body: bytes) -> Missed | None:
+async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> Missed | None:
     """Call a target until it has answered, or nothing can be done about how it failed."""
-    attempt.begin_request(body)
+    runtime, retry_state, record = exchange.runtime, request.retry_state, exchange.builder.record
+    target, prepared = attempt.target, attempt.prepared
+    attempt.begin_request(prepared.translated.body)
     while True:
-        call = await _call(exchange, request, attempt)
-        if call.status >= 300:
-            outcome: Unsent | Paused | None = await _refuse(exchange, attempt, call)
-        else:
-            outcome = await _deliver(exchange, attempt, call)
+        exchange.calls.begin()
+        if attempt.permit is None and retry_state.permitted is not None:
+            attempt.permit = retry_state.use_permit()
+        if target.provider.name in runtime.admission.limited and exchange.slot is None:
+            exchange.calls.queued()
+            exchange.slot = await runtime.admitted(target.provider.name, record)
+            exchange.calls.admitted()
+        runtime.usage_recorder.open(record, target, len(attempt.body))
+        headers, share = prepared.headers, runtime.sample_ratio
+        if record.trace or share is not None:
+            headers = traced(headers, record, share)
+        endpoint, query = target.endpoint, prepared.query
+        order = Order(
+            target.provider, endpoint, target.model, prepared.streams, attempt.body, headers, attempt.key, query=query
+        )
+        exchange.call = call = runtime.open_at_once(order) or await runtime.open(order)
+        exchange.limits.follow(call, retry_state.first_byte)
+        await call.head()
+        attempt.status, attempt.headers = call.status, call.headers
+        outcome = await (_refuse(exchange, attempt, call) if call.status >= 300 else _deliver(exchange, attempt, call))
         if outcome is None:
             return None
         if isinstance(outcome, Paused):
             attempt.begin_request(await _continued(exchange, attempt, outcome))
         elif outcome.failure is None or not await _relieve(exchange, attempt, outcome.missed, outcome.failure):
             return outcome.missed
-
-
-async def _call(exchange: Exchange, request: UnderstoodRequest, attempt: Attempt) -> UpstreamCall:
-    """Call the target, and wait for the response head."""
-    runtime, prepared, target = exchange.runtime, attempt.prepared, attempt.target
-    retry_state, record = request.retry_state, exchange.builder.record
-    attempt.status, attempt.headers, attempt.passed = 0, [], Passed()
-    exchange.calls.begin()
-    if attempt.permit is None and retry_state.permitted is not None:
-        attempt.permit = retry_state.use_permit()
-    if exchange.call is not None:
+        attempt.status, attempt.headers, attempt.passed = 0, [], Passed()
         exchange.hang_up()
-    if exchange.slot is None and runtime.admission.limits(target.provider.name):
-        exchange.calls.queued()
-        exchange.slot = await runtime.admitted(target.provider.name, record)
-        exchange.calls.admitted()
-    runtime.usage_recorder.open(record, target, len(attempt.body))
-    headers = prepared.headers
-    if record.trace or runtime.sample_ratio is not None:
-        headers = traced(headers, record, runtime.sample_ratio)
-    order = Order(
-        target.provider,
-        target.endpoint,
-        target.model,
-        prepared.streams,
-        attempt.body,
-        headers,
-        attempt.key,
-        query=prepared.query,
-    )
-    exchange.call = call = runtime.open_at_once(order) or await runtime.open(order)
-    exchange.limits.follow(call, retry_state.first_byte)
-    await call.head()
-    attempt.status, attempt.headers = call.status, call.headers
-    return call
 
 
-async def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Unsent | Paused | None:
-    """Deliver a response. Its content type decides how it is read, not what was requested (S12)."""
-    prepared = attempt.prepared
-    attempt.unframer = unframer_of(prepared, call) if prepared.streams else None
+def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Awaitable[Unsent | Paused | None]:
+    """Choose how a response is delivered: by its content type, not by what was requested (S12)."""
+    prepared, unframe = attempt.prepared, attempt.settings.unframe
+    attempt.unframer = unframer_of(unframe, call) if unframe is not None and prepared.streams else None
     is_full = attempt.unframer is None and not is_stream(call)
     if attempt.mode is _UNKNOWN:
-        exchange.record_losses(attempt)
+        if (translated := prepared.translated).ledger.entries:
+            exchange.builder.record.losses = translated.losses
         if is_full:
             attempt.mode = _FULL
         else:
@@ -247,12 +238,14 @@ async def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> 
     if attempt.mode is _STREAM:
         if exchange.stream is None or exchange.stream.translator is not attempt.translator:
             exchange.stream = StreamDelivery(exchange, attempt)
-        return await exchange.stream.deliver(call)
+        return exchange.stream.deliver(call)
     if attempt.mode is _COLLECTED:
-        return await collect_stream(exchange, attempt)
-    if not attempt.earlier:
-        return await deliver_full(exchange, attempt)
-    return await read_continuation(exchange, attempt, is_full=is_full)
+        return collect_stream(exchange, attempt)
+    return (
+        deliver_full(exchange, attempt)
+        if not attempt.earlier
+        else read_continuation(exchange, attempt, is_full=is_full)
+    )
 
 
 # Refusals.
@@ -260,7 +253,7 @@ async def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> 
 
 async def _refuse(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Unsent:
     """Read an error of a provider."""
-    reader = exchange.error_reader(attempt)
+    reader = error_reader(attempt)
     body = await read_error(call, exchange.limits, exchange.runtime.clock)
     response: ErrorResponse = await exchange.work(reader.work(len(body)), reader.read, body, paid=True)
     if attempt.status < 400:

@@ -94,38 +94,33 @@ class ClientResponses(Struct, eq=False):
         losses: Sequence[LossLine] | None = None,
     ) -> HeaderList:
         """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
-        record, target, retry_state = self._builder.record, prepared.target, self.retry_state
-        policy, attempts = "", 0
+        record, retry_state = self._builder.record, self.retry_state
+        settings = self._runtime.target_settings(prepared.target)
+        route = settings.route_header
         if retry_state is not None and (retry_state.policy or retry_state.may_retry):
-            policy, attempts = retry_state.policy, retry_state.tries
-        provider, protocol = target.provider.name, target.endpoint.protocol
+            target, policy, attempts = prepared.target, retry_state.policy, retry_state.tries
+            name, model, protocol = target.provider.name, target.printable_model, target.endpoint.protocol
+            route = error_responses.route_header(name, model, protocol, policy, attempts)
         if losses is None:
             losses = record.losses
-        return [
+        headers = [
             *kind,
             error_responses.id_header(prepared.client, record.id),
-            error_responses.route_header(provider, target.printable_model, protocol, policy, attempts),
+            route,
             error_responses.losses_header(losses) if losses else error_responses.NO_LOSSES,
-            *self._limits(prepared, provider_headers),
-            *self._runtime.guard.greeting(self._client_request),
         ]
+        if prepared.relay:
+            headers += header_forwarding.returned(provider_headers, limits=settings.returns_limits)
+        else:
+            headers += _translated_limits(prepared, provider_headers, limits=settings.returns_limits)
+        if b"origin" in self._client_request.table:
+            headers += self._runtime.guard.greeting(self._client_request)
+        return headers
 
     def pending(self) -> HeaderList:
         """The headers of a stream of which nobody knows yet who will answer, and what that loses."""
         id_header = error_responses.id_header(self._client_request.api_path.protocol, self._builder.record.id)
         return [*EVENT_STREAM, id_header, error_responses.PENDING, *self._runtime.guard.greeting(self._client_request)]
-
-    def _limits(self, prepared: ProviderRequest, provider_headers: HeaderList) -> HeaderList:
-        provider, source = prepared.target.provider, prepared.target.endpoint.protocol
-        # Where keys take turns, the limits of one of them say nothing about the next call.
-        own = len(provider.keys) <= 1 or self._runtime.settings.server.forward_pooled_rate_limits
-        if prepared.client == source:
-            return header_forwarding.returned(provider_headers, limits=own)
-        limits = header_forwarding.limits_of(provider_headers, limits=own)
-        if not limits:
-            return []
-        now = int(time.time())
-        return header_forwarding.written(translate_headers(limits, source=source, target=prepared.client, now=now))
 
     def read(self, advice: Advice) -> str:
         """An advice, as whoever asks may read it."""
@@ -224,6 +219,15 @@ class ClientResponses(Struct, eq=False):
             mint=mint,
         )
         return translator.fail(failure)
+
+
+def _translated_limits(prepared: ProviderRequest, provider_headers: HeaderList, *, limits: bool) -> HeaderList:
+    """The provider's headers as the client's protocol names them."""
+    reported = header_forwarding.limits_of(provider_headers, limits=limits)
+    if not reported:
+        return []
+    source, now = prepared.target.endpoint.protocol, int(time.time())
+    return header_forwarding.written(translate_headers(reported, source=source, target=prepared.client, now=now))
 
 
 def _few(provider_headers: HeaderList) -> HeaderList:

@@ -28,7 +28,6 @@ from dragoman.gateway.byte_budget import ReaderCharge
 from dragoman.gateway.exchange.attempt import UNNAMED, Attempt, Missed, ResponseMode
 from dragoman.gateway.exchange.call_log import Calls
 from dragoman.gateway.exchange.client_responses import ClientResponse, ClientResponses
-from dragoman.gateway.exchange.provider_errors import ErrorReader
 from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import conversation_of, thread_of
 from dragoman.gateway.exchange.states import SentState
@@ -51,7 +50,6 @@ from dragoman.http.upstream_call import UpstreamCall
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.losses import Strict
 from dragoman.protocols.registry import codec_of
 from dragoman.records.journal_entry import CallEntry
 from dragoman.routing.affinity_key import response_key
@@ -137,14 +135,13 @@ class Exchange:
         # Whether the store takes a failed stream before its error form is sent; whether nothing is sent any more.
         self.is_breaking = False
         self.is_over = False
-        self._strict: Strict | None = None
+        # Strict mode as server, key and client state it; a route may add to it.
+        self.strict = strict_mode(runtime.settings.server, client_request)
 
-    @property
-    def strict(self) -> Strict:
-        """Strict mode as server, key and client state it; a route may add to it."""
-        if self._strict is None:
-            self._strict = strict_mode(self.runtime.settings.server, self.client_request)
-        return self._strict
+    def set_request(self, request: UnderstoodRequest) -> None:
+        """Serve this request."""
+        request.retry_state.has_client_keys = bool(self.runtime.settings.keys)
+        self.request, self.responses.retry_state = request, request.retry_state
 
     # Work on bytes.
 
@@ -193,12 +190,6 @@ class Exchange:
             self.request.retry_state.give_back()
         if self.attempt is not None and self.calls.runs:
             record_calls(self.builder.record, self.calls.abandoned(self.attempt))
-
-    def record_losses(self, attempt: Attempt) -> None:
-        """Record what the translation of the request lost."""
-        translated = attempt.prepared.translated
-        if len(translated.ledger):
-            self.builder.record.losses = translated.losses
 
     def record_stream(self) -> None:
         """Record usage and losses of a stream."""
@@ -306,17 +297,10 @@ class Exchange:
     def clean(self, out: bytes) -> bytes:
         """Bytes without the provider's secrets."""
         assert self.attempt is not None
-        return self.runtime.redactor(self.attempt.target.provider).clean(out)
-
-    def error_reader(self, attempt: Attempt) -> ErrorReader:
-        """Reads errors of the present call."""
-        redactor = self.runtime.redactor(attempt.target.provider)
-        return ErrorReader(attempt.prepared, attempt.status, attempt.headers, redactor)
+        return self.attempt.settings.redactor.clean(out)
 
     def cache_turn(self, attempt: Attempt) -> None:
         """Cache a turn with sealed reasoning before the client can send it back."""
-        if attempt.fold is None and attempt.response is None:
-            return
         turn = attempt.turn
         if turn is not None and is_sealed(turn):
             self.storage.cache_turn(self.client_request.key, attempt.prepared, turn)
@@ -335,7 +319,7 @@ class Exchange:
             limit=self.runtime.settings.limits.stream_event,
             resumes=RESUMES,
             tap=None if attempt.fold is None else Tap(events=attempt.fold.take),
-            cleaned=self.runtime.redactor(prepared.target.provider).clean_failure,
+            cleaned=attempt.settings.redactor.clean_failure,
             altered=codec_of(prepared.client).withhold_usage if prepared.metered and not collect else None,
         )
 
@@ -487,6 +471,7 @@ class Exchange:
             self.discharge()
         if self.reference_charge is not None:
             self.forget_references()
-        self.storage.end()
+        if self.storage.is_begun:
+            self.storage.end()
         # The delivery refers back to its exchange.
         self.stream = None

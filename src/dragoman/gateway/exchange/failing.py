@@ -192,12 +192,18 @@ def _is_cut(exchange: Exchange) -> bool:
 
 async def next_target(exchange: Exchange) -> Target | None:
     """The next target; if there is none, the client gets the decisive failure."""
+    assert exchange.request is not None
+    target = exchange.request.retry_state.next()
+    if target is None:
+        await return_decisive(exchange)
+    return target
+
+
+async def return_decisive(exchange: Exchange) -> None:
+    """Send the decisive failure of a request that no target is left for."""
     request = exchange.request
     assert request is not None
     retry_state = request.retry_state
-    target = retry_state.next()
-    if target is not None:
-        return target
     decisive = retry_state.decisive()
     if decisive is None:
         record = exchange.builder.record
@@ -210,7 +216,6 @@ async def next_target(exchange: Exchange) -> Target | None:
         assert failure is not None
         decisive = missed_of(exchange, failure, error=error)
     await return_failure(exchange, decisive)
-    return None
 
 
 async def follow_up(exchange: Exchange, missed: Missed) -> Target | None:
@@ -291,7 +296,8 @@ def _respond(exchange: Exchange, missed: Missed) -> None:
     responses, advice, attempt = exchange.responses, missed.advice, missed.attempt
     if missed.response is not None:
         assert attempt is not None
-        exchange.record_losses(attempt)
+        if (translated := attempt.prepared.translated).ledger.entries:
+            exchange.builder.record.losses = translated.losses
         exchange.respond(responses.refusal(attempt.prepared, missed.response, advice), missed.kind)
         return
     text = None if advice is None else FailureText(responses.read(advice), alone=missed.broke)

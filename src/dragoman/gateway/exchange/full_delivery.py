@@ -1,8 +1,8 @@
 """Delivery of a response that is sent at once: a full response, or a stream for a client that wants none.
 
     step        waits for                                       then
-    gather      all of the body                                 judge on the relay; translate; feed if it is events
-    judge       a thread, for a large body                      name; an error in spite of its status: Unsent
+    gather      all of the body                                 relay; translate; collect if it is events
+    relay       a thread, for a large body                      name; an error in spite of its status: Unsent
     translate   a thread, for a large body                      name; Paused; Unsent
     collect     all of a stream                                 conclude
     conclude    a thread, for a large stream                    name; Paused; Unsent
@@ -16,10 +16,11 @@ A response that continues after a pause is read by `read_continuation` and trans
 from __future__ import annotations
 
 from dragoman.errors import BadResponse, DragomanError, Oversized
-from dragoman.gateway.exchange.attempt import Attempt, ResponseMetadata, ResponseMode
+from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES, Attempt, ResponseMetadata, ResponseMode
 from dragoman.gateway.exchange.exchange import Exchange, Paused, Unsent
 from dragoman.gateway.exchange.failing import EMPTY, may_go_on, missed_of, unsent
-from dragoman.gateway.exchange.full_response import has_content
+from dragoman.gateway.exchange.full_response import Relayed, has_content, relayed_response
+from dragoman.gateway.exchange.provider_errors import error_reader
 from dragoman.gateway.exchange.response_reader import TOO_LARGE, Collect, GatheredCall, collect, read_full
 from dragoman.gateway.forwarding.error_responses import EVENT_STREAM, JSON
 from dragoman.gateway.forwarding.provider_request import ProviderRequest
@@ -56,9 +57,21 @@ async def deliver_full(exchange: Exchange, attempt: Attempt) -> Unsent | Paused 
         attempt.size = len(raw)
         attempt.collected.append(await exchange.work(len(raw), attempt.translator.feed, raw, paid=True))
         return await _conclude(exchange, attempt)
-    if prepared.relay and not prepared.stream:
-        return await _judge(exchange, attempt, raw)
-    return await _translate(exchange, attempt)
+    if not prepared.relay or prepared.stream:
+        return await _translate(exchange, attempt)
+    codec = attempt.target.codec
+    if len(raw) <= INLINE:
+        relayed = relayed_response(raw, codec)
+    else:
+        relayed = await exchange.work(len(raw), relayed_response, raw, codec, paid=True)
+    attempt.usage, attempt.has_worked = relayed.usage, relayed.has_content
+    attempt.seen = ResponseMetadata(relayed.id, relayed.model, relayed.stop)
+    if relayed.failure is not None or relayed.own is not None:
+        failed = await _failed(exchange, attempt, relayed)
+        if failed is not None:
+            return failed
+    await _send(exchange, attempt, raw)
+    return None
 
 
 async def _read(exchange: Exchange) -> bytes:
@@ -68,16 +81,18 @@ async def _read(exchange: Exchange) -> bytes:
     body = call.take_complete()
     if body is None:
         return await read_full(_reading(exchange))
+    if len(body) > _UNCHARGED or len(body) > exchange.runtime.settings.limits.response_body:
+        await _check(exchange, body)
+    return body
+
+
+async def _check(exchange: Exchange, body: bytes) -> None:
+    """Refuse a body that is too large, or holds too many values; it is charged to the budget of its key."""
     size = len(body)
     if size > exchange.runtime.settings.limits.response_body:
         raise Oversized(TOO_LARGE)
-    if size > _UNCHARGED:
-        exchange.open_charge().add(size)
-    if size <= INLINE:
-        check_response_values(body)
-    else:
-        await exchange.work(size, check_response_values, body, paid=True)
-    return body
+    exchange.open_charge().add(size)
+    await exchange.work(size, check_response_values, body, paid=True)
 
 
 def _reading(exchange: Exchange) -> GatheredCall:
@@ -87,31 +102,23 @@ def _reading(exchange: Exchange) -> GatheredCall:
     return GatheredCall(call, exchange.limits, runtime.clock, max_bytes, key, exchange.open_charge())
 
 
-async def _judge(exchange: Exchange, attempt: Attempt, raw: bytes) -> Unsent | None:
-    """Relay a response, unless it is an error in spite of its status."""
-    reader = exchange.error_reader(attempt)
-    several = exchange.request is not None and exchange.request.retry_state.several
-    size = reader.work_of(raw)
-    judged = (
-        reader.judge(raw, several)
-        if size <= INLINE
-        else await exchange.work(size, reader.judge, raw, several, paid=True)
-    )
-    relayed = judged.relayed
-    attempt.usage, failure, own = relayed.usage, relayed.failure, relayed.own
-    attempt.seen = ResponseMetadata(relayed.id, relayed.model, relayed.stop)
-    attempt.has_worked = relayed.has_content
+async def _failed(exchange: Exchange, attempt: Attempt, relayed: Relayed) -> Unsent | None:
+    """A relayed response that is a failure in spite of its status; None if it is relayed as the response that it is."""
+    raw, reader = attempt.raw, error_reader(attempt)
+    own, failure = relayed.own, relayed.failure
     if own is not None:
-        if judged.error is not None and may_go_on(exchange, attempt, own):
+        several = exchange.request is not None and exchange.request.retry_state.several
+        if several and may_go_on(exchange, attempt, own):
+            error = await exchange.work(reader.work(len(raw)), reader.read, raw, paid=True)
             # It is relayed as the response that it is, if nothing comes of that.
-            return Unsent(missed_of(exchange, own, judged.error), own)
+            return Unsent(missed_of(exchange, own, error), own)
         attempt.own_failure = own
-    if failure is None:
-        await _send(exchange, attempt, raw)
         return None
-    if judged.error is None or attempt.remedy(failure) is not None:
+    assert failure is not None
+    if len(raw) > MAX_ERROR_BYTES or attempt.remedy(failure) is not None:
         return unsent(exchange, attempt, failure)
-    return Unsent(missed_of(exchange, failure, judged.error), failure)
+    error = await exchange.work(reader.work(len(raw)), reader.read, raw, failure.status, paid=True)
+    return Unsent(missed_of(exchange, failure, error), failure)
 
 
 async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | None:
@@ -160,7 +167,8 @@ async def _send(exchange: Exchange, attempt: Attempt, body: bytes, *, is_named: 
     response = exchange.responses.full_response(prepared, attempt.headers, kind, body, attempt.losses)
     if attempt.usage is not None:
         exchange.builder.record.usage = attempt.usage
-    exchange.cache_turn(attempt)
+    if attempt.response is not None or attempt.fold is not None:
+        exchange.cache_turn(attempt)
     attempt.first = exchange.runtime.clock()
     outcome = _ANSWERED
     if own is not None:

@@ -7,24 +7,17 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import WireError
-from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES, ErrorResponse
-from dragoman.gateway.exchange.full_response import Relayed, is_envelope, relayed_response
+from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse
+from dragoman.gateway.exchange.full_response import is_envelope
 from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.forwarding.redaction import Redactor
-from dragoman.gateway.thread_offload import INLINE, offload
+from dragoman.gateway.thread_offload import offload
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure
 from dragoman.protocols.registry import codec_of
 from dragoman.rules.failures import bounded, error_body
 from dragoman.rules.retry_delays import delay_of
 from dragoman.wire.json import decode_object
-
-
-class Judged(Struct, frozen=True):
-    """What a relayed answer says; if it failed, as an error answer."""
-
-    relayed: Relayed
-    error: ErrorResponse | None = None
 
 
 class ErrorReader(Struct, frozen=True):
@@ -47,7 +40,7 @@ class ErrorReader(Struct, frozen=True):
         except WireError:
             read, readable = error_body(body), False
         prepared = self.prepared
-        failure = bounded(codec_of(prepared.target.endpoint.protocol).decode_failure(status, read))
+        failure = bounded(prepared.target.codec.decode_failure(status, read))
         # A cloud around a model has an envelope of its own, which nobody reads.
         passes = readable and (prepared.target.provider.transport == "http" or is_envelope(read, prepared.client))
         # What is longer than is searched for secrets is told by its beginning.
@@ -61,22 +54,10 @@ class ErrorReader(Struct, frozen=True):
             body=self.redactor.clean(body) if passes else None,
         )
 
-    def work_of(self, raw: bytes) -> int:
-        """The work of `judge`, which is more if there may be an error: those have one of two words in them."""
-        work = self.work(len(raw))
-        if work <= INLINE or raw.find(b'"error"') >= 0 or raw.find(b'"failed"') >= 0:
-            return work
-        return len(raw)
 
-    def judge(self, raw: bytes, several: bool) -> Judged:
-        """What a whole answer says on the relay; `several` if other targets may be asked in its place."""
-        relayed = relayed_response(raw, codec_of(self.prepared.target.endpoint.protocol))
-        failure = relayed.failure
-        if relayed.own is not None and several:
-            return Judged(relayed, self.read(raw))
-        if failure is not None and len(raw) <= MAX_ERROR_BYTES:
-            return Judged(relayed, self.read(raw, failure.status))
-        return Judged(relayed)
+def error_reader(attempt: Attempt) -> ErrorReader:
+    """Reads the errors of the present call of an attempt."""
+    return ErrorReader(attempt.prepared, attempt.status, attempt.headers, attempt.settings.redactor)
 
 
 class PlainError(Struct, frozen=True):

@@ -102,6 +102,9 @@ class RetryState:
             # Where there is no choice nobody is looked at.
             self._lead, self._others = targets[0], ()
         self._route = route
+        if route is not None and route.plain:
+            self._retries, self.first_byte, self.may_retry = route.retries, route.first_byte, route.retries > 0
+            self._fallback_on_refusal = route.fallback_on_refusal
         self._plan = plan
         self._replays = routing.max_billed_retries
         if plan is not None and route is not None:
@@ -121,7 +124,8 @@ class RetryState:
             self.give_back()
         if self._lead is not None:
             target, self._lead = self._lead, None
-            self._turn_to(target)
+            if self._route is not None and not self._route.plain:
+                self._turn_to(target)
             return target
         while others := self._remaining():
             target, self._others = others[0], others[1:]

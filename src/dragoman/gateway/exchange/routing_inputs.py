@@ -116,7 +116,7 @@ def seen_in(
     if references is not None and parsed.references is not None:
         weighed = resolve_request(body, parsed.references, references).body
         check_request_values(weighed)
-        glance = glance_again(weighed, client_request.api_path)
+        glance = glance_again(weighed, parsed.source)
     if required.losses:
         for target in route.targets:
             try:
@@ -124,6 +124,7 @@ def seen_in(
                     client_request,
                     weighed,
                     glance,
+                    parsed.source,
                     able(target, glance.members),
                     renamed=target.model != parsed.model,
                     strict=False,

@@ -8,14 +8,14 @@ from collections.abc import Awaitable
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.gateway.exchange.calling import LeftOut, begin, call_target, try_target
+from dragoman.gateway.exchange.attempt import Missed
+from dragoman.gateway.exchange.calling import LeftOut, begin, call_target, prepare_target
 from dragoman.gateway.exchange.exchange import Exchange, UnderstoodRequest
-from dragoman.gateway.exchange.failing import disconnect, failed, follow_up, next_target, send_broken
+from dragoman.gateway.exchange.failing import disconnect, failed, follow_up, next_target, return_decisive, send_broken
 from dragoman.gateway.exchange.understanding import understand
 from dragoman.gateway.forwarding.provider_request import ProviderRequest
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.exchange_storage import ExchangeStorage
-from dragoman.routing.target import Target
 
 
 class Begun(Struct, frozen=True):
@@ -29,15 +29,42 @@ class Begun(Struct, frozen=True):
 async def serve(exchange: Exchange, request: bytes | Awaitable[bytes] | Begun) -> None:
     """Serve a request by its body, which may still have to arrive, or one that was begun before."""
     try:
-        await _serve(exchange, request)
-    except asyncio.CancelledError:
+        target = missed = None
         try:
-            await exchange.last_moments()
-            if not isinstance(exchange.client, DetachedClient):
-                # The cancellation of a response in the background waits for its end, and has its conversation.
-                await exchange.count_unfinished()
-        finally:
-            await _disconnect(exchange)
+            if isinstance(request, Begun):
+                missed = await _call_begun(exchange, request)
+                if missed is None:
+                    return
+            else:
+                body = request if isinstance(request, bytes) else await request
+                understood = await understand(exchange, body)
+                exchange.set_request(understood)
+                target = understood.retry_state.next()
+        except DragomanError as error:
+            missed = failed(exchange, error)
+            if missed is None:
+                return
+        if missed is not None:
+            target = await follow_up(exchange, missed)
+        elif target is None:
+            await return_decisive(exchange)
+        while target is not None:
+            try:
+                assert exchange.request is not None
+                attempt = await prepare_target(exchange, exchange.request, target)
+                if attempt is None:
+                    return
+                missed = await call_target(exchange, exchange.request, attempt)
+            except LeftOut:
+                target = await next_target(exchange)
+                continue
+            except DragomanError as error:
+                missed = failed(exchange, error)
+            if missed is None:
+                return
+            target = await follow_up(exchange, missed)
+    except asyncio.CancelledError:
+        await _cancelled(exchange)
         raise
     except Exception:
         # An error of the gateway itself; the provider has worked all the same.
@@ -47,44 +74,24 @@ async def serve(exchange: Exchange, request: bytes | Awaitable[bytes] | Begun) -
         exchange.end()
 
 
-async def _serve(exchange: Exchange, request: bytes | Awaitable[bytes] | Begun) -> None:
-    target: Target | None = None
-    missed = None
+async def _call_begun(exchange: Exchange, begun: Begun) -> Missed | None:
+    """Call the target of a request that was begun before."""
+    exchange.storage.follow_up(begun.storage)
+    exchange.set_request(begun.request)
+    attempt = begin(exchange, begun.request, begun.prepared.target)
+    attempt.prepared = begun.prepared
+    return await call_target(exchange, begun.request, attempt)
+
+
+async def _cancelled(exchange: Exchange) -> None:
+    """End an exchange whose client disconnected, or under which the gateway stops."""
     try:
-        if isinstance(request, Begun):
-            exchange.storage.follow_up(request.storage)
-            _set_request(exchange, request.request)
-            attempt = begin(exchange, request.request, request.prepared.target)
-            attempt.put(request.prepared)
-            missed = await call_target(exchange, request.request, attempt, request.prepared.translated.body)
-            if missed is None:
-                return
-        else:
-            body = request if isinstance(request, bytes) else await request
-            _set_request(exchange, await understand(exchange, body))
-    except DragomanError as error:
-        missed = failed(exchange, error)
-        if missed is None:
-            return
-    target = await (next_target(exchange) if missed is None else follow_up(exchange, missed))
-    while target is not None:
-        missed = None
-        try:
-            assert exchange.request is not None
-            missed = await try_target(exchange, exchange.request, target)
-        except LeftOut:
-            target = await next_target(exchange)
-            continue
-        except DragomanError as error:
-            missed = failed(exchange, error)
-        if missed is None:
-            return
-        target = await follow_up(exchange, missed)
-
-
-def _set_request(exchange: Exchange, request: UnderstoodRequest) -> None:
-    request.retry_state.has_client_keys = bool(exchange.runtime.settings.keys)
-    exchange.request, exchange.responses.retry_state = request, request.retry_state
+        await exchange.last_moments()
+        if not isinstance(exchange.client, DetachedClient):
+            # The cancellation of a response in the background waits for its end, and has its conversation.
+            await exchange.count_unfinished()
+    finally:
+        await _disconnect(exchange)
 
 
 async def _disconnect(exchange: Exchange) -> None:

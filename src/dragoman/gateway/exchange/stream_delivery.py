@@ -369,7 +369,8 @@ class StreamDelivery:
     def _send_end(self, out: bytes) -> None:
         """Finalize the record, then send the last frames."""
         exchange, attempt, failure = self.exchange, self.attempt, self.translator.failure
-        exchange.cache_turn(attempt)
+        if attempt.fold is not None:
+            exchange.cache_turn(attempt)
         outcome = AttemptOutcome.ANSWERED if failure is None else attempt.kind_of(failure)
         exchange.record_stream()
         exchange.finalize(outcome)

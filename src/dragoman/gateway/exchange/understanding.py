@@ -53,25 +53,20 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
         parsed = parse_request(body, client_request.api_path, extract)
     else:
         parsed = await exchange.work(len(body), parse_request, body, client_request.api_path, extract)
-    if client_request.target is not None:
-        return _only(exchange, body, parsed, client_request.target)
-    try:
-        route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
-    except DragomanError:
-        _record(exchange, body, parsed)
-        raise
-    if route.only is None:
-        return await _among(exchange, body, parsed, route)
-    if len(route.only.provider.keys) > 1 and route.sticky:
-        # Where there is no choice, none is made; but of several keys a conversation keeps one.
-        return await _with_key(exchange, body, parsed, route, route.only)
-    return _only(exchange, body, parsed, route.only, route)
-
-
-def _only(
-    exchange: Exchange, body: bytes, parsed: ParsedRequest, target: Target, route: Route | None = None
-) -> UnderstoodRequest:
-    runtime = exchange.runtime
+    target: Target | None = client_request.target
+    route: Route | None = None
+    if target is None:
+        try:
+            route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
+        except DragomanError:
+            _record(exchange, body, parsed)
+            raise
+        target = route.only
+        if target is None:
+            return await _among(exchange, body, parsed, route)
+        if len(target.provider.keys) > 1 and route.sticky:
+            # Where there is no choice, none is made; but of several keys a conversation keeps one.
+            return await _with_key(exchange, body, parsed, route, target)
     retry_state = RetryState((target,), runtime.settings.routing, route, routing_state=runtime.routing_state)
     return UnderstoodRequest(body, parsed, retry_state)
 

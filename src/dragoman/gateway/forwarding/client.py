@@ -15,7 +15,7 @@ from dragoman.config.settings import Key
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.paths import ApiPath
 from dragoman.http.body import ByteCharge
-from dragoman.http.upstream_call import HeaderList, header
+from dragoman.http.upstream_call import HeaderList
 from dragoman.routing.target import Target
 
 
@@ -24,8 +24,8 @@ class ClientRequest(Struct, frozen=True):
 
     api_path: ApiPath
     headers: HeaderList
-    # The same by their names, where they were looked up before.
-    table: dict[bytes, bytes] | None = None
+    # The same by their names: of several the first.
+    table: dict[bytes, bytes]
     query: str = ""
     key: Key | None = None
     # Whom it goes to, where that was decided before.
@@ -35,7 +35,7 @@ class ClientRequest(Struct, frozen=True):
 
     def header(self, name: bytes) -> bytes | None:
         """The first value under a lower-case name."""
-        return header(self.headers, name) if self.table is None else self.table.get(name)
+        return self.table.get(name)
 
 
 class Client(Protocol):

@@ -58,7 +58,10 @@ _PROVIDER_REQUEST_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requ
 
 def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
     """The client's headers that a provider of the same protocol gets; `owner` tells gateway keys apart."""
+    is_messages = target.endpoint.protocol == MESSAGES
     passed: HeaderList = []
+    if not is_messages and _COMMON.issuperset(dict(headers)):
+        return passed
     once = b""
     for name, value in headers:
         if name in _COMMON or not name.startswith(_LOOKED_AT):
@@ -74,7 +77,7 @@ def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
             passed.append((name, value))
     if once:
         passed.append((_IDEMPOTENCY, _scoped_idempotency_key(once, target, owner)))
-    if target.endpoint.protocol == MESSAGES and all(name != _VERSION for name, _ in passed):
+    if is_messages and all(name != _VERSION for name, _ in passed):
         passed.append((_VERSION, _DEFAULT_VERSION))
     return passed
 
@@ -119,6 +122,8 @@ def written(headers: Mapping[str, str]) -> HeaderList:
 def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
     returned_headers: HeaderList = []
+    if _COMMON.issuperset(dict(headers)):
+        return returned_headers
     for name, value in headers:
         if (
             name not in _COMMON
@@ -132,7 +137,8 @@ def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
 
 def limits_of(headers: HeaderList, *, limits: bool) -> dict[str, str]:
     """The same as text, to be translated for a client of another protocol."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in returned(headers, limits=limits)}
+    passed = returned(headers, limits=limits)
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in passed} if passed else {}
 
 
 def provider_request_id(headers: HeaderList) -> str:

@@ -79,11 +79,8 @@ class ProviderRequest(Struct, frozen=True):
     metered: bool = False
     # Strict mode, which also forbids remedies that lose something.
     strict: Strict = False
-
-    @property
-    def relay(self) -> bool:
-        """Whether the answer is in the client's own protocol already."""
-        return self.client == self.target.endpoint.protocol
+    # Whether the response is in the client's own protocol already.
+    relay: bool = False
 
 
 # Silence within a body is limited by the server; a body that trickles in for longer than this is nobody's work either.
@@ -127,8 +124,11 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
     return body
 
 
-def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str]:
-    """Read a request as far as routing needs it, and the model's name; refuse one that readers may take differently."""
+def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str, str]:
+    """Read a request as far as routing needs it: a glance, the model's name and the protocol that it is written in.
+
+    A request that readers may take differently is refused.
+    """
     if len(body) > MAX_REQUEST_VALUES:
         check_request_values(body)
     try:
@@ -143,17 +143,17 @@ def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str]:
     member = ambiguous(body, members, DECISIVE, _JOINED)
     if member is not None:
         raise _ambiguous(member)
-    return _glance(body, api_path, members), name
+    source = api_path.protocol
+    if "input" in members and source == CHAT and members["input"] != NULL and members.get("messages", NULL) == NULL:
+        # Some editors send Responses bodies on the Chat path (pitfall 207).
+        source = RESPONSES
+    return codec_of(source).glance(members, members.get("stream") == TRUE, is_crowded(body)), name, source
 
 
-def glance_again(body: bytes, api_path: ApiPath) -> RequestGlance:
+def glance_again(body: bytes, source: str) -> RequestGlance:
     """A glance at a request in which the input stands for references."""
-    return _glance(body, api_path, OBJECT.decode(body))
-
-
-def _glance(body: bytes, api_path: ApiPath, members: Mapping[str, Raw]) -> RequestGlance:
-    codec = codec_of(source_of(api_path, members))
-    return codec.glance(members, members.get("stream") == TRUE, is_crowded(body))
+    members = OBJECT.decode(body)
+    return codec_of(source).glance(members, members.get("stream") == TRUE, is_crowded(body))
 
 
 def check_unambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
@@ -241,9 +241,7 @@ def strict_mode(server: Server, request: ClientRequest) -> Strict:
     """Strict mode as the server, the client's key and its header state it."""
     key = request.key
     configured = strictest(server.strict, key.strict) if key is not None and key.strict else server.strict
-    return (
-        configured if request.header(_STRICT_HEADER) is None else strictest(configured, requested_strictness(request))
-    )
+    return strictest(configured, requested_strictness(request)) if _STRICT_HEADER in request.table else configured
 
 
 _NO_TOOLS = (None, NULL, Raw(b"[]"))
@@ -264,14 +262,6 @@ def able(target: Target, members: Mapping[str, Raw]) -> Target:
     return msgspec.structs.replace(target, endpoint=other)
 
 
-def source_of(api_path: ApiPath, members: Mapping[str, Raw]) -> str:
-    """The protocol of a request: some editors send Responses bodies on the Chat path (pitfall 207)."""
-    protocol = api_path.protocol
-    if "input" not in members or protocol != CHAT:
-        return protocol
-    return RESPONSES if members["input"] != NULL and members.get("messages", NULL) == NULL else protocol
-
-
 # What a provider is asked for, whatever its client wants.
 _STREAMS = {"always": True, "never": False}
 
@@ -280,16 +270,16 @@ def prepare(
     client_request: ClientRequest,
     body: bytes,
     glance: RequestGlance,
+    source: str,
     target: Target,
     *,
     renamed: bool,
     strict: Strict,
     owner: bytes,
 ) -> ProviderRequest:
-    """Write a request for the provider it leads to; `owner` is whose it is."""
-    api_path = client_request.api_path
-    source, usage = source_of(api_path, glance.members), None
-    if source != api_path.protocol:
+    """Write a request for the provider it leads to; `source` is the protocol of the body, `owner` whose it is."""
+    client, usage = client_request.api_path.protocol, None
+    if source != client:
         body, usage = _without_options(body)
     stream = glance.stream
     streams = _STREAMS.get(target.provider.streaming, stream)
@@ -300,8 +290,8 @@ def prepare(
             body, glance, target, renamed=renamed, set_stream=None if streams is stream else streams, strict=strict
         )
         calls = (
-            codec_of(protocol).include_usage(translated.body)
-            if streams and target.provider.include_usage and api_path.protocol == protocol
+            target.codec.include_usage(translated.body)
+            if streams and target.provider.include_usage and client == protocol
             else None
         )
         if calls is not None:
@@ -319,14 +309,14 @@ def prepare(
         )
         passed = header_forwarding.written(translated.headers)
     if usage is not None:
-        read_by = translation_context(translated, codec_of(protocol))
+        read_by = translation_context(translated, target.codec)
         request = msgspec.structs.replace(read_by.request, include_usage=usage)
         translated = msgspec.structs.replace(translated, context=msgspec.structs.replace(read_by, request=request))
         metered = protocol == CHAT and streams and not usage
     query = "beta=true" if source == protocol == MESSAGES and client_request.query == "beta=true" else ""
     # By their places, here and wherever a value is made for every exchange: names take longer than all the rest.
     return ProviderRequest(
-        target, api_path.protocol, source, stream, streams, translated, passed, query, metered, strict
+        target, client, source, stream, streams, translated, passed, query, metered, strict, client == protocol
     )
 
 
@@ -341,10 +331,9 @@ def _relayed(
     body: bytes, glance: RequestGlance, target: Target, *, renamed: bool, set_stream: bool | None, strict: Strict
 ) -> TranslatedRequest:
     """The same protocol on both sides: the bytes as they are, but for the closed list of repairs (mapping.md §1)."""
-    protocol = target.endpoint.protocol
-    codec = codec_of(protocol)
+    codec, provider = target.codec, target.provider
     translated = same_request(body, protocol=codec.name, model=target.model if renamed else None)
-    provider, ledger, sent = target.provider, translated.ledger, translated.body
+    ledger, sent = translated.ledger, translated.body
     capabilities, vendor = target.capabilities, provider.vendor or provider.name
     if glance.needs_repair(capabilities, vendor):
         sent = codec.relay_request(sent, capabilities, vendor, ledger)

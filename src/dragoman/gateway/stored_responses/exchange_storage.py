@@ -34,7 +34,6 @@ from dragoman.gateway.forwarding.provider_request import (
     glance_again,
     glance_at,
     prepare,
-    source_of,
 )
 from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.observability.record_builder import RecordBuilder
@@ -75,6 +74,8 @@ class ParsedRequest(Struct, frozen=True):
 
     glance: RequestGlance
     model: str
+    # The protocol that it is written in.
+    source: str
     references: References | None
     # What it shows of its session, where that is recorded or routed by.
     facts: ExchangeFacts = NOTHING
@@ -84,12 +85,12 @@ def parse_request(
     body: bytes, api_path: ApiPath, extract: Callable[[RequestGlance], ExchangeFacts] | None = None
 ) -> ParsedRequest:
     """Read a request's body, once."""
-    glance, model = glance_at(body, api_path)
-    refers = source_of(api_path, glance.members) == RESPONSES
+    glance, model, source = glance_at(body, api_path)
     return ParsedRequest(
         glance,
         model,
-        references_in(glance.members) if refers else None,
+        source,
+        references_in(glance.members) if source == RESPONSES else None,
         NOTHING if extract is None else extract(glance),
     )
 
@@ -119,6 +120,8 @@ class ExchangeStorage:
     writer: ResponseWriter | None = None
     # Whether an answer was there, and could not be kept in time.
     gave_up = False
+    # Whether there is anything to end.
+    is_begun = False
 
     def __init__(self, runtime: Runtime, api_path: ApiPath, key: str = "") -> None:
         self._runtime = runtime
@@ -190,13 +193,14 @@ class ExchangeStorage:
             self._resolved = resolve_request(body, looked.references, resolved)
             body = self._resolved.body
             check_request_values(body)
-            glance = glance_again(body, client_request.api_path)
+            glance = glance_again(body, looked.source)
         if self._turns is not None:
             body = self._turns.restored(body, target)
         prepared = prepare(
             client_request,
             body,
             glance,
+            looked.source,
             target,
             renamed=target.model != looked.model,
             strict=strict,
@@ -210,6 +214,7 @@ class ExchangeStorage:
         self._task = task = self._storage_task(key, prepared)
         if task is None:
             return prepared
+        self.is_begun = True
         state = self._runtime.state
         # What only refers back leaves nothing, and waits for nobody.
         if task.writes:
@@ -231,7 +236,7 @@ class ExchangeStorage:
         """Be the memory of a response that was left to the background: its conversation is had by whoever runs it."""
         self._shared_writer = self.writer = storage.writer
         self._response_id = storage._response_id
-        self._is_detached, self._release = True, nothing
+        self._is_detached, self._release, self.is_begun = True, nothing, True
 
     def retarget(self) -> None:
         """Begin again with another target: nothing that was recalled for the last one, or kept of it, is this one's."""
