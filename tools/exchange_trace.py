@@ -181,6 +181,8 @@ def exchange(name: str) -> Case:
 EXCHANGES = {
     "S1": "Chat client, Chat provider",
     "S2": "Chat client, Messages provider",
+    "S8": "fallback of two",
+    "S9": "fastest of four",
     "S7": "Messages client and provider, a stream of 8 chunks",
     "S4": "Chat client, Messages provider, a stream of 8 chunks",
 }

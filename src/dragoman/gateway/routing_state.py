@@ -26,7 +26,7 @@ from dragoman.routing.health_entry import Permit
 from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
 from dragoman.routing.output_length import UNMEASURED_OUTPUT, Outputs, rounded
-from dragoman.routing.plan import Affinity, Plan, PlanInputs, RandomDraws, Why, plan
+from dragoman.routing.plan import Affinity, Plan, PlanInputs, RandomDraws, Why, plan, plan_behind
 from dragoman.routing.retry_budget import TargetRetryBudgets
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary
@@ -86,6 +86,26 @@ class RoutingState:
         if made.why is _EXPLORED and made.first is not None:
             self.speeds.explore(made.first.id, requirements.size)
         return made
+
+    def leads(self, route: Route, size: int, target_info: TargetInfo) -> bool:
+        """Whether the leader of a route takes a request of so many bytes without a plan; the request takes its turn."""
+        summary, turn = route.summary, self._turns.get(route.name, 0)
+        if (
+            len(self.affinities)
+            or not self.health.are_healthy(summary.subjects)
+            or not target_info.are_all_available(summary, size)
+        ):
+            return False
+        if turn or len(self._turns) < _MAX_ROUTES:
+            self._turns[route.name] = turn + 1
+        return True
+
+    def plan_behind(self, leader: Target, route: Route, requirements: Requirements, target_info: TargetInfo) -> Plan:
+        """The plan of a request that went to the leader of a route without one."""
+        inputs = _PlanInputs(
+            self.clock(), None, 0, routing_state=self, target_info=target_info, among=UNMEASURED_OUTPUT
+        )
+        return plan_behind(leader, route, requirements, inputs)
 
     def glance(
         self, route: Route, requirements: Requirements, target_info: TargetInfo, *, conversation: str = ""

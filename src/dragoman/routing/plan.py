@@ -48,6 +48,7 @@ __all__ = [
     "Why",
     "explain",
     "plan",
+    "plan_behind",
 ]
 
 # A nested route's chance is in the digits that its parent's choice left alone.
@@ -74,9 +75,7 @@ def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: Ra
     ) and inputs.are_all_available(summary, requirements.size - requirements.request_features.media)
     lead = _lead(summary, requirements, inputs, draws) if all_available else None
     if lead is not None:
-        first, why = lead
-        later = _DeferredRanking(first, summary, requirements, inputs, draws)
-        return Plan(first, written, policy, why, rule, requirements, inputs.now, later, held, inputs.affinity)
+        return _led(summary, lead, requirements, inputs, draws, rule, held)
     if all_available:
         able = looked_at = _all_healthy(summary, requirements, inputs)
     else:
@@ -86,6 +85,27 @@ def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: Ra
     # Nobody stays with whoever is asked for want of anybody else.
     held = "" if why is Why.NO_TARGET or why is Why.WAKES else held
     return Plan(leader, written, policy, why, rule, requirements, inputs.now, ranked, held, inputs.affinity)
+
+
+def plan_behind(leader: Target, route: Route, requirements: Requirements, inputs: PlanInputs) -> Plan:
+    """The plan of a request that went to the leader of a route without one, while all targets were healthy."""
+    return _led(route.summary, (leader, _POLICY), requirements, inputs, RandomDraws())
+
+
+def _led(
+    summary: RouteSummary,
+    lead: tuple[Target, Why],
+    requirements: Requirements,
+    inputs: PlanInputs,
+    draws: RandomDraws,
+    rule: str = "",
+    held: str = "",
+) -> Plan:
+    """A plan with a leader, which ranks the other targets if the leader fails."""
+    first, why = lead
+    later = _DeferredRanking(first, summary, requirements, inputs, draws)
+    policy = summary.policy.name
+    return Plan(first, summary.written, policy, why, rule, requirements, inputs.now, later, held, inputs.affinity)
 
 
 def _lead(

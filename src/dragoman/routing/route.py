@@ -118,6 +118,14 @@ class Route(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @cached_property
+    def leader(self) -> Target | None:
+        """The target that leads every request while all targets are healthy, free and large enough; None if a request
+        may have to be looked at first. It holds as long as no conversation has an affinity."""
+        if self.ruled or self.summary.weighs or self.required_features[0] != RequiredFeatures():
+            return None
+        return self.summary.leader
+
+    @cached_property
     def plain(self) -> bool:
         """Whether all that it may come to are targets of its own."""
         return not self.rules and all(isinstance(member, Target) for member in self.members)

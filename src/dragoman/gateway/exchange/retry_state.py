@@ -7,6 +7,7 @@ itself: what follows is in the table of `routing/attempt_outcome.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -75,6 +76,9 @@ class RetryState:
     affinity: Affinity | None = None
     # Those that rest, and that somebody else is trying.
     _unavailable: tuple[Target, ...] = ()
+    # The plan, and how it is made if the leader of the route was called without one and failed.
+    _plan: Plan | None = None
+    _later: Callable[[], Plan] | None = None
     # The first of a calm plan, or the only one, who need not be looked at again.
     _lead: Target | None = None
     # The attempts that failed, and whom it was done without, with the reasons.
@@ -89,7 +93,7 @@ class RetryState:
         targets: tuple[Target, ...] | None,
         routing: Routing,
         route: Route | None = None,
-        plan: Plan | None = None,
+        plan: Plan | Callable[[], Plan] | None = None,
         routing_state: RoutingState | None = None,
         timeouts: Timeouts = _USUAL,
     ) -> None:
@@ -105,16 +109,18 @@ class RetryState:
         if route is not None and route.plain:
             self._retries, self.first_byte, self.may_retry = route.retries, route.first_byte, route.retries > 0
             self._fallback_on_refusal = route.fallback_on_refusal
-        self._plan = plan
         self._replays = routing.max_billed_retries
-        if plan is not None and route is not None:
-            # Whether the line has several targets, of whom this request may have one alone.
-            self.several = len(route.targets) > 1
-            self.policy, self.rule = plan.policy, plan.held
-            self.stays, self.is_sticky = route.summary.follows, route.summary.sticky
-            self.is_unranked = plan.is_unranked
-            if targets is None and self.is_unranked:
-                self._lead = plan.first
+        if plan is None or route is None:
+            return
+        # Whether the route has several targets, of which this request may have one alone.
+        self.several, self.is_sticky = len(route.targets) > 1, route.summary.sticky
+        if not isinstance(plan, Plan):
+            self._lead, self._later, self.policy = route.leader, plan, route.summary.policy.name
+            return
+        self._plan, self.policy, self.rule = plan, plan.policy, plan.held
+        self.stays, self.is_unranked = route.summary.follows, plan.is_unranked
+        if targets is None and self.is_unranked:
+            self._lead = plan.first
 
     # Targets.
 
@@ -150,9 +156,18 @@ class RetryState:
     def _remaining(self) -> tuple[Target, ...]:
         """Those that were not asked yet."""
         if self._others is None:
-            assert self._plan is not None
-            self._others = self._plan.order[1:] if self._plan.is_unranked else self._plan.order
+            plan = self._made_plan()
+            assert plan is not None
+            self._others = plan.order[1:] if plan.is_unranked else plan.order
         return self._others
+
+    def _made_plan(self) -> Plan | None:
+        """The plan, if there is one."""
+        if self._later is not None and self._route is not None:
+            self._plan, self._later = self._later(), None
+            # A request that its leader answers has no affinity to record.
+            self.stays = self._route.summary.follows
+        return self._plan
 
     def _may_call(self, target: Target) -> bool:
         """Whether a target is well, or this request may find out; no outage is multiplied by those that come after."""
@@ -222,7 +237,7 @@ class RetryState:
         if self._unavailable and self._routing_state is not None:
             wait = max(1, math.ceil(min(self._routing_state.wakes_in(target) for target in self._unavailable)))
             return Overloaded(f"all targets of {printable(self.name)} are in cooldown", waited=0.0, retry_after=wait)
-        plan = self._plan
+        plan = self._made_plan()
         candidates = () if plan is None else [(each.target, reason(each, plan)) for each in plan.candidates]
         filters = [(target, why) for target, why in candidates if why]
         reasons = [
@@ -301,9 +316,8 @@ class RetryState:
 
     def _windows(self) -> dict[str, int | None]:
         """How much each target takes in, as far as that is known."""
-        return (
-            {} if self._plan is None else {candidate.target.id: candidate.window for candidate in self._plan.candidates}
-        )
+        plan = self._made_plan()
+        return {} if plan is None else {candidate.target.id: candidate.window for candidate in plan.candidates}
 
     def decisive(self) -> Missed | None:
         """The failure that is told of all that there were; None if nobody was asked."""

@@ -37,7 +37,7 @@ _ENVELOPE = b'"rsv1'
 _TRIES = 4
 
 # Bytes up to which a request fits into the smallest of windows, whatever of it is media.
-_FITS_ALL = 32 * 1024
+FITS_ALL = 32 * 1024
 
 
 _NO_FEATURES = RequestFeatures()
@@ -67,20 +67,24 @@ def required_features(
     body: bytes, client_request: ClientRequest, route: Route, *, has_affinities: bool
 ) -> RequiredFeatures:
     """What a line asks of a request, by the bytes of that; `has_affinities` if any conversation is anywhere."""
-    protocol, size = client_request.api_path.protocol, len(body)
+    size = len(body)
     # What is large is looked at beside the loop now, or never.
     usual = route.required_features[has_affinities or size > INLINE]
-    # It may refer to what a provider keeps beside responses and conversations: its signs tell.
+    refers, sealed = markers_in(body, client_request.api_path.protocol, route)
+    if not refers and not sealed and size <= FITS_ALL:
+        return usual
+    # An image is far longer in bytes than in tokens, and a window is of tokens.
+    needs_features = usual.request_features or refers or size > FITS_ALL
+    return RequiredFeatures(needs_features, usual.conversation_start, usual.losses, sealed)
+
+
+def markers_in(body: bytes, protocol: str, route: Route) -> tuple[bool, bool]:
+    """Whether a request may refer to what a provider stores beside responses and conversations, and whether it may
+    carry reasoning that a target of the route sealed for a client of another protocol."""
     refers = False
     for marker in codec_of(protocol).reference_keys:
         refers = refers or body.find(marker) >= 0
-    # It may carry reasoning that a target sealed which is asked in another protocol.
-    sealed = route.common_protocol != protocol and route.summary.sticky and _ENVELOPE in body
-    if not refers and not sealed and size <= _FITS_ALL:
-        return usual
-    # An image is far longer in bytes than in tokens, and a window is of tokens.
-    needs_features = usual.request_features or refers or size > _FITS_ALL
-    return RequiredFeatures(needs_features, usual.conversation_start, usual.losses, sealed)
+    return refers, route.common_protocol != protocol and route.summary.sticky and _ENVELOPE in body
 
 
 def needs_references(parsed: ParsedRequest, required: RequiredFeatures) -> bool:

@@ -21,9 +21,11 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.exchange.exchange import Exchange, UnderstoodRequest
 from dragoman.gateway.exchange.retry_state import RetryState
 from dragoman.gateway.exchange.routing_inputs import (
+    FITS_ALL,
     NOTHING_SEEN,
     Seen,
     conversation_of,
+    markers_in,
     needs_references,
     required_features,
     requirements_of,
@@ -40,6 +42,7 @@ from dragoman.gateway.stored_responses.stored_state import locate_provider
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.routing.explanation import candidate_entries
 from dragoman.routing.needs import RequiredFeatures
+from dragoman.routing.plan import Plan, Why
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.sessions.classes import class_of
@@ -63,6 +66,8 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
             raise
         target = route.only
         if target is None:
+            if route.leader is not None and (led := _led(exchange, body, parsed, route, route.leader)) is not None:
+                return led
             return await _among(exchange, body, parsed, route)
         if len(target.provider.keys) > 1 and route.sticky:
             # Where there is no choice, none is made; but of several keys a conversation keeps one.
@@ -83,6 +88,30 @@ async def _with_key(
     if conversation:
         retry_state.affinity = runtime.routing_state.affinities.lookup(conversation, runtime.clock())
     retry_state.stays = bool(conversation)
+    return UnderstoodRequest(body, parsed, retry_state, route)
+
+
+def _led(
+    exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route, leader: Target
+) -> UnderstoodRequest | None:
+    """The request, for the leader of its route; None if a plan must be made first. It is made if the leader fails."""
+    runtime, client_request, size = exchange.runtime, exchange.client_request, len(body)
+    if parsed.references is not None or size > FITS_ALL:
+        return None
+    refers, sealed = markers_in(body, client_request.api_path.protocol, route)
+    if refers or sealed or not runtime.routing_state.leads(route, size, runtime.target_info):
+        return None
+
+    def plan() -> Plan:
+        record = exchange.builder.record
+        requirements = requirements_of(client_request, size, NOTHING_SEEN, record.program, record.key, exchange.strict)
+        return runtime.routing_state.plan_behind(leader, route, requirements, runtime.target_info)
+
+    settings = runtime.settings
+    retry_state = RetryState(None, settings.routing, route, plan, runtime.routing_state, settings.timeouts)
+    retry_state.decision = RouteDecision(route.name, route.summary.policy.name, Why.POLICY._value_)
+    if parsed.glance.stream:
+        _hold_heartbeats(exchange)
     return UnderstoodRequest(body, parsed, retry_state, route)
 
 
@@ -151,11 +180,17 @@ def _plan(
     # `value` of an enumeration is a slow way to `_value_`.
     candidates, more = ((), None) if retry_state.is_unranked else candidate_entries(plan, route.missed)
     retry_state.decision = RouteDecision(route.name, plan.policy, plan.why._value_, candidates, more)
-    if _waits_for_a_stream(parsed):
-        exchange.has_early_heartbeats = True
-        exchange.limits.alive = exchange.heartbeat_due
-        exchange.limits.hold(routing.heartbeat_after)
+    if parsed.glance.stream and not (parsed.references is not None and parsed.references.background):
+        # A client whose response runs in the background follows it, and waits for no events here.
+        _hold_heartbeats(exchange)
     return retry_state
+
+
+def _hold_heartbeats(exchange: Exchange) -> None:
+    """Have a client that waits for events receive heartbeats while targets are tried."""
+    exchange.has_early_heartbeats = True
+    exchange.limits.alive = exchange.heartbeat_due
+    exchange.limits.hold(exchange.runtime.settings.routing.heartbeat_after)
 
 
 def _record(exchange: Exchange, body: bytes, parsed: ParsedRequest) -> None:
@@ -178,9 +213,3 @@ async def resolve_references(
         charge.take(resolved.size if resolved is not None else 0)
     exchange.reference_charge = charge
     return resolved
-
-
-def _waits_for_a_stream(parsed: ParsedRequest) -> bool:
-    """Whether a client waits for events; one whose response runs in the background follows it."""
-    in_background = parsed.references is not None and parsed.references.background
-    return parsed.glance.stream and not in_background
