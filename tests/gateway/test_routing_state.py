@@ -310,3 +310,27 @@ def test_a_target_in_any_cooldown_is_asked_when_all_others_have_failed_the_reque
         told = house.post(PATHS[CHAT], question(CHAT, CHAT, model="pair"))
         assert told.status == 200, told.body
         assert [received.target for received in house.provider.received] == [PATHS[MESSAGES], PATHS[CHAT]]
+
+
+def test_a_leader_leads_without_a_plan_while_targets_are_healthy_free_and_without_affinities() -> None:
+    with running(settings=lambda port: _lined(settings_for(port))) as house:
+        two, fast, abroad = (_Line(house, name) for name in ("two", "fast", "abroad"))
+        info, traffic = two.service.target_info, two.traffic
+        assert two.route.leader is two.first
+        # A policy that ranks has no leader.
+        assert fast.route.leader is None
+        assert abroad.route.leader is abroad.first
+        assert traffic.leads(two.route, 100, info)
+        # The request took its turn, as with a plan.
+        before = traffic._turns["two"]
+        assert traffic.leads(two.route, 100, info)
+        assert traffic._turns["two"] == before + 1
+        traffic.set_affinity("", "conversation", Affinity(two.second.id))
+        assert not traffic.leads(two.route, 100, info)
+        traffic.affinities = type(traffic.affinities)()
+        assert traffic.leads(two.route, 100, info)
+        for _ in range(9):
+            two.ended(two.second, AttemptOutcome.UNREACHABLE)
+        assert not traffic.leads(two.route, 100, info)
+        # The same target is in cooldown in another route, too.
+        assert not traffic.leads(abroad.route, 100, info)

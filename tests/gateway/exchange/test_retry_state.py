@@ -22,7 +22,7 @@ from dragoman.routing.candidate import Deprioritized
 from dragoman.routing.health import CONSECUTIVE_FAILURES, Health
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import RandomDraws, plan
+from dragoman.routing.plan import Plan, RandomDraws, plan, plan_behind
 from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.rotation import Rotation
 from dragoman.routing.route import Route
@@ -297,3 +297,29 @@ def test_who_was_left_out_by_a_filter_is_named_with_the_reason_in_words() -> Non
         "no target of `line` can take this request: p/small: its window is too small; "
         "p/dear: it is dearer than max_cost; p/strange: its price is unknown, and there is a max_cost"
     )
+
+
+def test_a_leader_is_called_without_a_plan_which_is_made_when_it_fails() -> None:
+    route = Route(name="line", members=tuple(map(target, ("a", "b", "c"))))
+    made = plan(route, Requirements(size=1), Told(windows_of=windows), RandomDraws())
+    plans: list[Plan] = []
+
+    def make() -> Plan:
+        plans.append(plan_behind(route.targets[0], route, Requirements(size=1), Told(windows_of=windows)))
+        return plans[-1]
+
+    led = RetryState(None, Routing(), route, make)
+    planned = RetryState(None, Routing(), route, made)
+    assert (led.policy, led.several, led.is_sticky, led.is_unranked) == (
+        planned.policy,
+        planned.several,
+        planned.is_sticky,
+        planned.is_unranked,
+    )
+    missed(led, AttemptOutcome.UNREACHABLE)
+    assert (plans, led.moved(route.targets[0]), led.stays) == ([], False, False)
+    missed(planned, AttemptOutcome.UNREACHABLE)
+    others = [led.next(), led.next(), led.next()]
+    assert others == [planned.next(), planned.next(), planned.next()] == [*route.targets[1:], None]
+    assert (len(plans), led.moved(route.targets[1]), led.stays) == (1, True, True)
+    assert (plans[0].order, plans[0].candidates, plans[0].why) == (made.order, made.candidates, made.why)
