@@ -98,6 +98,8 @@ SAID: dict[str, bytes] = {
     "empty lines": repeated(b"\r\n"),
     "tiny chunks": repeated(b"1\r\nx\r\n", CHUNKED, b"0\r\n\r\n"),
     "tiny chunks with extensions": repeated(b"1;a=b\r\nx\r\n", CHUNKED, b"0\r\n\r\n"),
+    "a chunk of empty lines": CHUNKED + b"%x\r\n" % SIZE + b"\r\n" * (SIZE // 2) + b"\r\n0\r\n\r\n",
+    "chunks of empty lines": repeated(b"4\r\n\r\n\r\n\r\n", CHUNKED, b"0\r\n\r\n"),
     "an extension without end": CHUNKED + b"1;" + b"a" * SIZE,
     "trailers without end": repeated(b"a: b\r\n", CHUNKED + b"0\r\n"),
     "headers without end": repeated(b"a: b\r\n", HEAD),

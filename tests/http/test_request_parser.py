@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.http.request import ServerRequest
-from dragoman.http.request_parser import RefusedMessage, RequestParser
+from dragoman.http.request_parser import MAX_EMPTY_LINES, RefusedMessage, RequestParser
 from dragoman.http.server import HttpServer
 from tests.http.raw import LIMITS, Run, echo, on_both_loops, refuse, serving
 
@@ -308,6 +308,26 @@ def test_any_cut_of_any_bytes_is_understood_alike(pieces: list[bytes], noise: by
     data = b"".join(pieces)
     data = data[:at] + noise + data[at:]
     assert understood([data[start : start + size] for start in range(0, len(data), size)]) == understood([data])
+
+
+def test_what_follows_chunks_is_found_behind_so_many_empty_lines_and_refused_behind_more() -> None:
+    follower = b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n"
+
+    def paths(lines: int, rest: bytes, cuts: int = 1) -> list[object]:
+        body = b"\r\n\r\n" * lines
+        data = CHUNKED + b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n"
+        found = understood([data + rest] if cuts == 1 else [data, rest])
+        assert found[0][0] == "/p"
+        assert found[0][2] == (body if found[0][4] is None else b"")
+        return [found[0][4], *(message[0] for message in found[1:])]
+
+    few, many = MAX_EMPTY_LINES - 2, MAX_EMPTY_LINES + 2
+    assert paths(few, follower) == [None, "/next"]
+    assert paths(many, b"") == paths(many, b"\r\n\r\n") == [None]
+    assert paths(many, follower, cuts=2) == [None, "/next"]
+    # Where its head begins is not known.
+    assert paths(many, follower) == [400]
+    assert paths(many, follower[:-3]) == [None, 400]
 
 
 def test_a_refusal_of_a_head_request_has_no_body() -> None:

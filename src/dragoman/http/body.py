@@ -108,16 +108,25 @@ class Body(Struct, eq=False):
     waiter: asyncio.Future[None] | None = None
     charge: ByteCharge | None = None
 
-    def feed(self, data: bytes) -> None:
-        """Take a piece from the parser."""
+    def feed(self, data: bytes, last: bool) -> None:
+        """Take a piece from the parser, and note whether it has seen the end."""
         self.size += len(data)
         self.expects = False
         if self.mode is not UNWANTED:
-            self.pieces.append(data)
+            if self.pieces.size:
+                self.pieces.append(data)
+            else:
+                self.pieces = ByteBuffer(len(data), [data])
         if self.charge is not None:
             self.charge.add(len(data))
         if self.size > self.threshold:
             self._pass_threshold()
+        if last:
+            self.complete = True
+            if self.charge is not None:
+                self.charge.complete()
+            if self.waiter is not None:
+                self._wake()
 
     def _pass_threshold(self) -> None:
         """Do what the table above says."""
@@ -128,14 +137,6 @@ class Body(Struct, eq=False):
                 self.fail(ClientError(413, "the request body is too large"))
             case Mode.UNWANTED:
                 self.source.too_much()
-
-    def finish(self) -> None:
-        """Note that the parser has seen the end."""
-        self.complete = True
-        self.expects = False
-        if self.charge is not None:
-            self.charge.complete()
-        self._wake()
 
     def fail(self, error: ClientError) -> None:
         """Give up: whoever reads gets this error, and what still comes is thrown away."""

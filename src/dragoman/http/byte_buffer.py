@@ -37,7 +37,8 @@ class ByteBuffer(Struct, eq=False):
         if self._small is not None:
             self._flush_small(self._small)
         pieces, self._pieces, self.size = self._pieces, [], 0
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        # One piece is not copied.
+        return b"".join(pieces)
 
     def clear(self) -> None:
         """Forget what came."""

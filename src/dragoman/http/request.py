@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
 
+from msgspec import Struct
+
 from dragoman.errors import ClientError
 from dragoman.http.body import Body, ByteAccount, ByteCharge
 from dragoman.http.deferred_output import DeferredOutput
@@ -61,70 +63,39 @@ class RequestTarget:
         self.path, _, self.query = text.partition("?")
 
 
-class ServerRequest:
+class ServerRequest(Struct, eq=False):
     """A message whose head is complete, and the reply to it: either `respond`, or `start`, `write` … and `end`."""
 
-    __slots__ = (
-        "_channel",
-        "chunked",
-        "closes",
-        "content",
-        "ended",
-        "head",
-        "headers",
-        "held",
-        "method",
-        "modern",
-        "mute",
-        "on_pause",
-        "on_resume",
-        "path",
-        "paused",
-        "peer",
-        "query",
-        "resumed",
-        "started",
-        "table",
-    )
+    _channel: ResponseOutput
+    method: str
+    path: str
+    query: str
+    headers: HeaderList
+    # The same by their lower-case names; the first of several values is the one that counts.
+    table: dict[bytes, bytes]
+    content: Body
+    peer: str
+    # HTTP/1.1 rather than 1.0.
+    modern: bool
+    # Whether the connection ends with the reply.
+    closes: bool
+    started: bool = False
+    ended: bool = False
+    # The head of a streamed reply until it is sent.
+    head: bytes = b""
+    chunked: bool = False
+    # Whether the reply has no body, whatever is written.
+    mute: bool = False
+    paused: bool = False
+    resumed: asyncio.Future[None] | None = None
+    # What is waited for before anything more is sent.
+    held: asyncio.Future[None] | None = None
+    on_pause: Callable[[], None] | None = None
+    on_resume: Callable[[], None] | None = None
 
-    def __init__(
-        self,
-        channel: ResponseOutput,
-        *,
-        method: str,
-        target: RequestTarget,
-        headers: HeaderList,
-        content: Body,
-        peer: str,
-        modern: bool,
-        closes: bool,
-    ) -> None:
-        self._channel = channel
-        self.method = method
-        self.path = target.path
-        self.query = target.query
-        self.headers = headers
-        # The same by their lower-case names; the first of several values is the one that counts.
-        self.table = dict(reversed(headers))
-        self.peer = peer
-        # HTTP/1.1 rather than 1.0.
-        self.modern = modern
-        # Whether the connection ends with the reply.
-        self.closes = closes
-        self.content = content
-        self.started = False
-        self.ended = False
-        # The head of a streamed reply until it is sent.
-        self.head = b""
-        self.chunked = False
-        # Whether the reply has no body, whatever is written.
-        self.mute = False
-        self.paused = False
-        self.resumed: asyncio.Future[None] | None = None
-        # What is waited for before anything more is sent.
-        self.held: asyncio.Future[None] | None = None
-        self.on_pause: Callable[[], None] | None = None
-        self.on_resume: Callable[[], None] | None = None
+    def __repr__(self) -> str:
+        # Neither credentials nor what was said may reach a log.
+        return f"ServerRequest(method={self.method!r}, path={self.path!r})"
 
     @property
     def gone(self) -> bool:

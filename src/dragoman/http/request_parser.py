@@ -2,11 +2,15 @@
 
 The parser is strict by itself: bare line feeds, folded lines, blanks before a colon, control characters, several
 lengths, a length beside a transfer coding and bad chunks are errors there. What it lets through is checked here.
+
+It is fed a head, a body of known length, or chunks up to an empty line, each by itself: a message ends nowhere else.
+So a head begins where something that is fed begins, and its lines are read from its bytes, all at once.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from httptools import (
@@ -20,17 +24,18 @@ from msgspec import Struct
 
 from dragoman.errors import ClientError
 from dragoman.http.body import Body, BodySource
+from dragoman.http.header_lines import EMPTY_LINE, LINE_END, HeaderLines
 from dragoman.http.request import RequestTarget, ResponseOutput, ServerRequest
 from dragoman.http.upstream_call import HeaderList
 
 if TYPE_CHECKING:
     from dragoman.http.server import HttpServer
 
+# How many empty lines are looked for in the chunks of one piece. Behind more of them no message may follow in the same.
+MAX_EMPTY_LINES = 64
 # Longer targets are refused even where longer headers are not.
 URL_BYTES = 16 * 1024
-# Headers that decide how a message is read.
-DECISIVE = frozenset({b"content-length", b"expect", b"host", b"transfer-encoding", b"upgrade"})
-NO_VALUES: list[bytes] = []
+BEHIND_CHUNKS = "nothing may follow at once on chunks with so many empty lines"
 
 
 class Owner(ResponseOutput, BodySource, Protocol):
@@ -44,6 +49,15 @@ class RefusedMessage(Struct, frozen=True, kw_only=True):
     message: str
     path: str = ""
     mute: bool = False
+
+
+class RequestLine(Struct, frozen=True):
+    """The first line of a head, as it stands and taken apart; `modern` is HTTP/1.1 rather than 1.0."""
+
+    line: bytes
+    method: str
+    target: RequestTarget
+    modern: bool
 
 
 class RequestParser:
@@ -66,43 +80,116 @@ class RequestParser:
         self._pieces: list[bytes] = []
         self.piece_count = 0
         self.on_body = self._pieces.append
+        # The same for the target of a head.
+        self._url: list[bytes] = []
+        self.on_url = self._url.append
+        # The same for the end of a message.
+        self._ends: list[None] = []
+        self.on_message_complete = partial(self._ends.append, None)
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
         # Why a callback stopped the parser: status and words. The error itself would know the frames it went through.
         self._failure: tuple[int, str] | None = None
-        self._upgrading = False
         self._replaying = False
         # Bytes that have come since the parser last told something other than a piece of a head.
         self._unreported = 0
-        self._url = b""
+        # A head of which a part has come, and the line feeds in it.
+        self._partial_head = bytearray()
+        self._line_feeds = 0
+        # What is being fed of a head that is not complete.
+        self._fed = b""
+        # The end of the chunks that were fed last: an empty line may begin in it.
+        self._chunks_tail = b""
         self._path = ""
-        self._headers: HeaderList = []
-        self._head_size = 0
+        # What this connection brought before: most of it comes again with its next message.
+        self._request_line: RequestLine | None = None
+        self._header_of = HeaderLines().__getitem__
 
     def feed(self, data: bytes) -> None:
         """Read on."""
-        if self.final and self.incoming is None:
-            self.stray = True
-            return
-        self._unreported += len(data)
-        self._parse(data)
-        self._hand_on()
-        limits = self.server.limits
-        if self._unreported > limits.header_bytes and (self.in_head or self.incoming is not None):
-            self._break(ClientError(431, "the headers are too large"))
-        elif self.in_head and len(self._headers) > limits.header_count:
-            self._break(ClientError(431, "too many headers"))
+        at, end, empty_lines = 0, len(data), 0
+        while at < end and (parser := self._parser) is not None:
+            request = self.incoming
+            if request is not None and (length := request.content.length) is not None:
+                cut = at + length - request.content.size
+            elif request is not None:
+                empty_lines += 1
+                cut = after_empty_line(self._chunks_tail, data, at) if empty_lines <= MAX_EMPTY_LINES else end
+                tail = (self._chunks_tail + data[max(at, cut - 3) : cut])[-3:]
+                self._chunks_tail = b"" if tail == EMPTY_LINE[1:] else tail
+            elif self.final:
+                self.stray = at == 0 or bool(data[at:].lstrip(LINE_END))
+                break
+            elif self.in_head:
+                cut = after_empty_line(self._partial_head[-3:], data, at)
+            elif data[at] in LINE_END:
+                # Line ends before a message are none of it.
+                data, at = data[at:].lstrip(LINE_END), 0
+                end = len(data)
+                continue
+            else:
+                cut = data.find(EMPTY_LINE, at) + len(EMPTY_LINE)
+                if cut < len(EMPTY_LINE):
+                    cut = end
+            piece = data if at == 0 and cut >= end else data[at:cut]
+            at = cut
+            self._unreported += len(piece)
+            if request is None:
+                self._fed = piece
+            try:
+                parser.feed_data(piece)
+            except HttpParserUpgrade:
+                self._replay()
+            except HttpParserError as error:
+                self._stop(parser, error)
+            if self._fed:
+                self._keep_head(piece)
+            elif self._ends:
+                self._ends.clear()
+                self._hand_on(True)
+                if empty_lines > MAX_EMPTY_LINES and not self.final and not piece.endswith(EMPTY_LINE):
+                    self._break(ClientError(400, BEHIND_CHUNKS))
+        if self._pieces:
+            self._hand_on(False)
+        if self._unreported:
+            self._check_unreported()
 
-    def _hand_on(self) -> None:
-        """Hand on what has come of a body, as one piece."""
-        pieces = self._pieces
-        if not pieces:
-            return
+    def _keep_head(self, piece: bytes) -> None:
+        """Note a part of a head."""
+        self._fed = b""
+        self.in_head = True
+        self._partial_head += piece
+        self._line_feeds += piece.count(b"\n")
+        if len(self._url) > 1:
+            self._url[:] = [b"".join(self._url)]
+
+    def _check_unreported(self) -> None:
+        """See whether more has come of a head, or around chunks, than is allowed."""
+        limits = self.server.limits
+        if self.in_head:
+            if self._is_long_target():
+                self._break(ClientError(414, "the request target is too long"))
+            elif self._unreported > limits.header_bytes:
+                self._break(ClientError(431, "the headers are too large"))
+            elif self._line_feeds > limits.header_count + 1:
+                self._break(ClientError(431, "too many headers"))
+        elif self.incoming is not None and self._unreported > limits.header_bytes:
+            self._break(ClientError(431, "the headers are too large"))
+
+    def _is_long_target(self) -> bool:
+        return sum(map(len, self._url)) > min(URL_BYTES, self.server.limits.header_bytes)
+
+    def _hand_on(self, last: bool) -> None:
+        """Hand on what has come of a body, as one piece, and the end of the message if it was the last."""
+        pieces, request = self._pieces, self.incoming
         self._unreported = 0
         self.piece_count += len(pieces)
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = b"".join(pieces)
         pieces.clear()
-        if self.incoming is not None:
-            self.incoming.content.feed(data)
+        if request is not None:
+            if last:
+                self.incoming = None
+                self.final = request.closes
+            request.content.feed(data, last)
 
     def owed(self) -> int:
         """How many bytes of the body at hand are known to be still to come."""
@@ -119,41 +206,37 @@ class RequestParser:
             self.incoming = None
         del self.owner
 
-    def _parse(self, data: bytes) -> None:
-        if self._parser is None:
-            return
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade as upgrade:
-            self._replay(data[upgrade.args[0] :])
-        except HttpParserCallbackError:
+    def _stop(self, parser: HttpRequestParser, error: HttpParserError) -> None:
+        """Break with what the parser, or a callback of it, did not accept."""
+        if isinstance(error, HttpParserCallbackError):
             if self._failure is None:
-                raise
+                raise error
             self._break(ClientError(*self._failure))
-        except HttpParserError as error:
-            if isinstance(error, HttpParserInvalidURLError):
-                # How much of it was told depends on how the bytes were cut.
-                self._url = b""
-            if self.final and self.incoming is None:
-                self.stray = True
-            elif self._parser.get_method() == b"PRI":
-                self._break(ClientError(505, "only HTTP/1.1 is spoken here"))
-            else:
-                self._break(ClientError(400, f"malformed HTTP message: {error}"))
+            return
+        if isinstance(error, HttpParserInvalidURLError):
+            # How much of it was told depends on how the bytes were cut.
+            self._url.clear()
+        if self.incoming is None and self._is_long_target():
+            self._break(ClientError(414, "the request target is too long"))
+        elif parser.get_method() == b"PRI":
+            self._break(ClientError(505, "only HTTP/1.1 is spoken here"))
+        else:
+            self._break(ClientError(400, f"malformed HTTP message: {error}"))
 
-    def _replay(self, rest: bytes) -> None:
+    def _replay(self) -> None:
         """Go on after an upgrade that is not made: the parser left the body out, so a fresh one is told of it."""
         request = self.incoming
         if request is None:
             return
+        # That one took the head for the whole message.
+        self._ends.clear()
         length = request.content.length
         framing = b"transfer-encoding: chunked" if length is None else b"content-length: %d" % length
         self._parser = HttpRequestParser(self)
-        self._upgrading = False
         self._replaying = True
         self._parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n\r\n")
         self._replaying = False
-        self._parse(rest)
+        self._url.clear()
 
     def _break(self, error: ClientError) -> None:
         """Stop reading for good: the message at hand is refused, or its handler told if it is already at work."""
@@ -167,8 +250,10 @@ class RequestParser:
             request.content.fail(error)
         else:
             # A head that is too large or malformed further down still says where it was to go.
-            path = self._path or self._url.decode("latin-1").partition("?")[0]
+            path = self._path or b"".join(self._url).decode("latin-1").partition("?")[0]
             self.queue.append(RefusedMessage(status=error.status, message=error.message, path=path, mute=mute))
+        self._fed = b""
+        self._partial_head.clear()
         self.in_head = False
 
     def _refused(self, status: int, message: str) -> ClientError:
@@ -178,129 +263,124 @@ class RequestParser:
 
     # What the parser calls.
 
-    def on_message_begin(self) -> None:
-        """Begin a head."""
-        if self._replaying:
-            return
-        self.in_head = True
-        self._url = b""
-        self._path = ""
-        self._headers = []
-        self._head_size = 0
-
-    def on_url(self, url: bytes) -> None:
-        """Take a piece of the target."""
-        if self._replaying:
-            return
-        self._url += url
-        self._head_size += len(url)
-        if len(self._url) > min(URL_BYTES, self.server.limits.header_bytes):
-            raise self._refused(414, "the request target is too long")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; those after a body are counted and left out."""
-        if self.in_head:
-            self._head_size += len(name) + len(value) + 4
-            self._headers.append((name.lower(), value.strip(b" \t")))
-        elif not self._replaying:
-            self._head_size += len(name) + len(value) + 4
-            if self._head_size > self.server.limits.header_bytes:
-                raise self._refused(431, "the headers are too large")
-
     def on_headers_complete(self) -> None:
-        """Make a request of a complete head."""
-        self._unreported = 0
-        if self._replaying or self._parser is None:
+        """Make a request of a complete head, without its offer to upgrade."""
+        parser = self._parser
+        if self._replaying or parser is None:
             return
-        parser, headers, limits = self._parser, self._headers, self.server.limits
-        if self._head_size > limits.header_bytes:
+        if not self._fed:
+            raise self._refused(400, BEHIND_CHUNKS)
+        head = bytes(self._partial_head) + self._fed if self.in_head else self._fed
+        lines = head.split(LINE_END)
+        line = lines.pop(0)
+        # The ends of the last header and of the empty line.
+        del lines[-2:]
+        self._unreported = 0
+        limits = self.server.limits
+        first = self._request_line
+        if first is not None and first.line != line:
+            first = None
+        if first is None and self._is_long_target():
+            raise self._refused(414, "the request target is too long")
+        if len(head) > limits.header_bytes:
             raise self._refused(431, "the headers are too large")
-        if len(headers) > limits.header_count:
+        if len(lines) > limits.header_count:
             raise self._refused(431, "too many headers")
-        version = parser.get_http_version()
-        if version not in ("1.1", "1.0"):
-            raise self._refused(505, "only HTTP/1.1 is spoken here")
-        request = self._request(parser, version == "1.1")
-        self._upgrading = parser.should_upgrade()
-        self.in_head = False
-        self.incoming = request
-        self.queue.append(request)
-
-    def on_message_complete(self) -> None:
-        """Note the end of a message."""
-        self._hand_on()
-        self._unreported = 0
-        request = self.incoming
-        if request is None or self._upgrading:
-            return
-        self.incoming = None
-        self.final = request.closes
-        request.content.finish()
+        if first is None:
+            first = self._request_line = self._read_request_line(parser, line)
+        self._url.clear()
+        self._path = first.target.path
+        headers = list(map(self._header_of, lines))
+        table = dict(reversed(headers))
+        # Whether some stand there more than once.
+        repeated = len(table) < len(headers)
+        if b"host" not in table:
+            if first.modern:
+                raise self._refused(400, "exactly one Host header is needed")
+        elif repeated and len(values_of(b"host", headers)) > 1:
+            raise self._refused(400, "exactly one Host header is needed")
+        length: int | None = None
+        if b"transfer-encoding" in table:
+            self._check_codings(headers, table, first.modern)
+        else:
+            length = int(table.get(b"content-length", b"0"))
+        expects = b"expect" in table and first.modern and expects_proceed(headers)
+        if first.target.authority or b"upgrade" in table:
+            headers = own_headers(headers, first.target)
+            table = dict(reversed(headers))
+        self.incoming = ServerRequest(
+            self.owner,
+            method=first.method,
+            path=first.target.path,
+            query=first.target.query,
+            headers=headers,
+            table=table,
+            content=Body(self.owner, length, expects),
+            peer=self.peer,
+            modern=first.modern,
+            closes=not parser.should_keep_alive(),
+        )
+        self.queue.append(self.incoming)
+        self._fed = b""
+        self._path = ""
+        if self.in_head:
+            self.in_head = False
+            self._partial_head.clear()
+            self._line_feeds = 0
 
     # Checks of a head.
 
-    def _request(self, parser: HttpRequestParser, modern: bool) -> ServerRequest:
-        """The request that a head makes, without its offer to upgrade."""
-        headers = self._headers
+    def _read_request_line(self, parser: HttpRequestParser, line: bytes) -> RequestLine:
+        """The line of a message that may be served."""
+        version = parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise self._refused(505, "only HTTP/1.1 is spoken here")
         method = parser.get_method().decode("ascii")
-        target = self._target(method)
-        decisive = decisive_in(headers)
-        self._check_host(decisive.get(b"host", NO_VALUES), modern)
-        if target.authority:
-            # The target's own host wins over the header's.
-            headers = [header for header in headers if header[0] != b"host"]
-            headers.append((b"host", target.authority.encode("latin-1")))
-        if b"upgrade" in decisive:
-            headers = [header for header in headers if header[0] != b"upgrade"]
-        expects = modern and any(value.lower() == b"100-continue" for value in decisive.get(b"expect", NO_VALUES))
-        return ServerRequest(
-            self.owner,
-            method=method,
-            target=target,
-            headers=headers,
-            content=Body(self.owner, self._length(decisive, modern), expects),
-            peer=self.peer,
-            modern=modern,
-            closes=not parser.should_keep_alive(),
-        )
-
-    def _target(self, method: str) -> RequestTarget:
         if method == "CONNECT":
             raise self._refused(405, "this is no proxy")
         try:
-            target = RequestTarget(self._url)
+            target = RequestTarget(b"".join(self._url))
         except ClientError as error:
             self._failure = (error.status, error.message)
             raise
         if target.path == "*" and method != "OPTIONS":
             raise self._refused(400, "the request target is neither a path nor an http URL")
-        self._path = target.path
-        return target
+        return RequestLine(line, method, target, version == "1.1")
 
-    def _check_host(self, hosts: list[bytes], modern: bool) -> None:
-        if len(hosts) > 1 or (modern and not hosts):
-            raise self._refused(400, "exactly one Host header is needed")
-
-    def _length(self, decisive: dict[bytes, list[bytes]], modern: bool) -> int | None:
-        """The length the head declares, None for a chunked body."""
-        codings = decisive.get(b"transfer-encoding")
-        lengths = decisive.get(b"content-length")
-        if codings is None:
-            return int(lengths[0]) if lengths else 0
-        if lengths:
+    def _check_codings(self, headers: HeaderList, table: dict[bytes, bytes], modern: bool) -> None:
+        """Refuse every transfer coding but chunked, whose length is known only at its end."""
+        codings = values_of(b"transfer-encoding", headers)
+        if b"content-length" in table:
             raise self._refused(400, "Content-Length and Transfer-Encoding exclude each other")
         if not modern:
             raise self._refused(400, "HTTP/1.0 has no transfer codings")
         if len(codings) != 1 or codings[0].lower() != b"chunked":
             raise self._refused(501, "the only transfer coding known here is chunked")
-        return None
 
 
-def decisive_in(headers: HeaderList) -> dict[bytes, list[bytes]]:
-    """All values of the headers that decide how a message is read."""
-    table = dict(headers)
-    values = {name: [table[name]] for name in DECISIVE.intersection(table)}
-    if len(table) < len(headers):
-        # Some stand there more than once.
-        values = {name: [value for key, value in headers if key == name] for name in values}
-    return values
+def after_empty_line(before: bytes | bytearray, data: bytes, at: int) -> int:
+    """Where the first empty line from `at` on ends, else the end of the data; it may begin in the bytes before."""
+    found = (before + data[at : at + 3]).find(EMPTY_LINE)
+    if found >= 0:
+        return at + found + len(EMPTY_LINE) - len(before)
+    found = data.find(EMPTY_LINE, at)
+    return found + len(EMPTY_LINE) if found >= 0 else len(data)
+
+
+def values_of(name: bytes, headers: HeaderList) -> list[bytes]:
+    """All values under a lower-case name."""
+    return [value for key, value in headers if key == name]
+
+
+def expects_proceed(headers: HeaderList) -> bool:
+    """Whether the client waits to be told that it may send the body."""
+    return any(value.lower() == b"100-continue" for value in values_of(b"expect", headers))
+
+
+def own_headers(headers: HeaderList, target: RequestTarget) -> HeaderList:
+    """The headers without an offer to upgrade; a target's own host wins over the header's."""
+    headers = [header for header in headers if header[0] != b"upgrade"]
+    if target.authority:
+        headers = [header for header in headers if header[0] != b"host"]
+        headers.append((b"host", target.authority.encode("latin-1")))
+    return headers

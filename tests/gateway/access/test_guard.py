@@ -14,7 +14,7 @@ from dragoman.gateway.access.guard import Guard, credential, hostname
 from dragoman.gateway.workers.protection import Protection
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.body import Body
-from dragoman.http.request import RequestTarget, ServerRequest
+from dragoman.http.request import ServerRequest
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 OURS = "localhost:8484"
@@ -45,11 +45,14 @@ class Nobody:
 
 def asked(*headers: tuple[str, str], host: str = OURS) -> ServerRequest:
     """A request with these headers."""
+    listed = [(name.encode(), value.encode("latin-1")) for name, value in (("host", host), *headers)]
     return ServerRequest(
         Nobody(),
         method="POST",
-        target=RequestTarget(b"/v1/messages"),
-        headers=[(name.encode(), value.encode("latin-1")) for name, value in (("host", host), *headers)],
+        path="/v1/messages",
+        query="",
+        headers=listed,
+        table=dict(reversed(listed)),
         content=Body(Nobody(), 0, False),
         peer="127.0.0.1",
         modern=True,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dragoman.gateway.forwarding.client import Client, ClientRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.http.body import Body
-from dragoman.http.request import RequestTarget, ServerRequest
+from dragoman.http.request import ServerRequest
 
 
 class Wire:
@@ -47,12 +47,14 @@ def test_a_header_is_found_by_its_name() -> None:
 def test_an_http_request_is_a_client() -> None:
     wire = Wire()
     body = Body(wire, 0, False)
-    body.finish()
+    body.feed(b"", True)
     client: Client = ServerRequest(
         wire,
         method="POST",
-        target=RequestTarget(b"/v1/messages"),
+        path="/v1/messages",
+        query="",
         headers=[],
+        table={},
         content=body,
         peer="127.0.0.1",
         modern=True,

@@ -1,0 +1,27 @@
+"""Header lines: the lines of a head as names and values, each line of a connection taken apart once."""
+
+from __future__ import annotations
+
+LINE_END = b"\r\n"
+EMPTY_LINE = b"\r\n\r\n"
+# How many lines a connection remembers, and how long they are at most: some differ in every message.
+MAX_LINES = 64
+MAX_LINE_BYTES = 512
+
+
+class HeaderLines(dict[bytes, tuple[bytes, bytes]]):
+    """The header lines that a connection brought: most come again with its next message.
+
+    Only lines that a strict parser has accepted are looked up.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, line: bytes) -> tuple[bytes, bytes]:
+        name, _, value = line.partition(b":")
+        header = (name.lower(), value.strip(b" \t"))
+        if len(line) <= MAX_LINE_BYTES:
+            if len(self) >= MAX_LINES:
+                self.clear()
+            self[line] = header
+        return header
