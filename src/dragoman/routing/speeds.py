@@ -91,32 +91,32 @@ class _Averages:
         """Add an answer."""
         self.successes += 1.0
         measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
-        if first is not None and not 0.0 <= first < _LIMIT:
-            return
-        # What is measured otherwise than the averages says nothing of them.
-        if measured and self.samples and (first is None) != (self.streams > 0.0):
-            duration = seconds if first is None else seconds + first
-            pace, rate = self._pace()
-            expected = pace + tokens / (rate if rate > 0.0 else USUAL_RATE)
-            if expected - _APART < duration < expected + _APART or expected / FAR < duration < expected * FAR:
-                self.far, self.in_doubt = 0, False
-            else:
-                self._doubt(slower=duration > expected)
-        if first is not None:
+        if first is None:
+            if measured:
+                # What is measured otherwise than the averages says nothing of them.
+                if self.samples and not self.streams:
+                    self._compare(seconds, tokens)
+                self.samples += 1
+                self.full_tokens += tokens
+                self.full_seconds += seconds
+        elif 0.0 <= first < _LIMIT:
+            if measured and self.samples and self.streams:
+                self._compare(seconds + first, tokens)
             self.samples += 1
             self.streams += 1.0
             self.first += first
             if measured:
                 self.tokens += tokens
                 self.seconds += seconds
-        elif measured:
-            self.samples += 1
-            self.full_tokens += tokens
-            self.full_seconds += seconds
 
-    def _doubt(self, *, slower: bool) -> None:
-        """Doubt the averages, from which a sample is far, and begin anew if several were, on the same side."""
-        self.far = max(self.far, 0) + 1 if slower else min(self.far, 0) - 1
+    def _compare(self, duration: float, tokens: float) -> None:
+        """Doubt the averages, if a sample is far from them, and begin anew if several were, on the same side."""
+        first, rate = self._pace()
+        expected = first + tokens / (rate or USUAL_RATE)
+        if expected / FAR < duration < expected * FAR or expected - _APART < duration < expected + _APART:
+            self.far, self.in_doubt = 0, False
+            return
+        self.far = max(self.far, 0) + 1 if duration > expected else min(self.far, 0) - 1
         self.in_doubt = abs(self.far) < _CHANGE
         if not self.in_doubt:
             self.far = 0
@@ -184,16 +184,25 @@ class Speeds:
         `seconds` are those after it in which the provider was read, without those in which the client was waited for;
         of an answer that came whole, all of them. Values that cannot be are left out.
         """
-        averages = self._faded(target, size, now)
+        large = size >= LARGE
+        averages = self._averages[large].get(target)
+        if averages is None:
+            averages = self._begin(target, large, now)
+        else:
+            self._averages[large].move_to_end(target)
+        averages.fade(now)
         averages.add(seconds, tokens, first)
         if averages.in_doubt:
-            self._doubted.add((target, size >= LARGE))
+            self._doubted.add((target, large))
         elif self._doubted:
-            self._doubted.discard((target, size >= LARGE))
+            self._doubted.discard((target, large))
 
     def record_failure(self, target: str, size: int, now: float) -> None:
         """Note a failure of the target's own."""
-        self._faded(target, size, now)
+        large = size >= LARGE
+        averages = self._averages[large].get(target) or self._begin(target, large, now)
+        self._averages[large].move_to_end(target)
+        averages.fade(now)
 
     def speed(self, target: str, size: int, now: float) -> Speed | None:
         """How fast a target is for requests of about this size; None if nothing was measured."""
@@ -228,17 +237,11 @@ class Speeds:
                 place, least = index, seconds
         return place if place >= 0 else max(unknown, 0)
 
-    def _faded(self, target: str, size: int, now: float) -> _Averages:
-        """The averages of a target for one more sample; the target that was heard of last stands last."""
-        by_target = self._averages[size >= LARGE]
-        averages = by_target.get(target)
-        if averages is None:
-            if len(self._averages[0]) + len(self._averages[1]) >= self._max_targets:
-                self._make_room()
-            averages = by_target[target] = _Averages(now)
-        else:
-            by_target.move_to_end(target)
-        averages.fade(now)
+    def _begin(self, target: str, large: bool, now: float) -> _Averages:
+        """The averages of a target that is heard of for the first time; the one that was heard of last stands last."""
+        if len(self._averages[0]) + len(self._averages[1]) >= self._max_targets:
+            self._make_room()
+        averages = self._averages[large][target] = _Averages(now)
         return averages
 
     def _make_room(self) -> None:
