@@ -40,6 +40,8 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
 _TRIES = 8
 
 _encode = msgspec.json.Encoder().encode
+# The entry in the line of one that is open.
+_OPENED = slice(len('01234567 ["open",'), -len("]\n"))
 
 
 class Journal:
@@ -67,6 +69,7 @@ class Journal:
         self._retire = retire
         self._descriptor = -1
         self._number = 0
+        # Lines of the entries that are open, by their ids.
         self._open: dict[str, bytes] = {}
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
@@ -108,11 +111,9 @@ class Journal:
 
     def open(self, entry: JournalEntry) -> None:
         """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
-        encoded = _encoded(entry)
-        self._open[entry.id] = encoded
+        line = self._open[entry.id] = _entry_line("open", entry)
         if self._descriptor < 0 or self._waiting or self._torn:
             return
-        line = _line(b'["open",' + encoded + b"]")
         try:
             written = self._write(self._descriptor, line)
         except OSError as error:
@@ -126,7 +127,7 @@ class Journal:
     def finalize(self, entry: JournalEntry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
         self._open.pop(entry.id, None)
-        line = _line(b'["exchange",' + _encoded(entry) + b"]")
+        line = _entry_line("exchange", entry)
         if not self._waiting and not self._torn and self._descriptor >= 0:
             try:
                 written = self._write(self._descriptor, line)
@@ -250,7 +251,10 @@ class Journal:
                 self.problem = _message(error)
             return False
         before = self.path.name if self.path is not None and self._descriptor >= 0 else ""
-        line = _line(b'["begun",%d,"%b",[%b]]' % (VERSION, before.encode(), b",".join(self._open.values())))
+        line = _line(
+            b'["begun",%d,"%b",[%b]]'
+            % (VERSION, before.encode(), b",".join([line[_OPENED] for line in self._open.values()]))
+        )
         try:
             written = self._write(descriptor, line)
         except OSError as error:
@@ -300,12 +304,13 @@ class Journal:
         raise FileExistsError("no name is left for a journal")
 
 
-def _encoded(entry: JournalEntry) -> bytes:
+def _entry_line(what: str, entry: JournalEntry) -> bytes:
     try:
-        return _encode(entry)
+        body = _encode((what, entry))
     except UnicodeEncodeError:
         # A client may call itself anything.
-        return _encode(sanitize_entry(entry))
+        body = _encode((what, sanitize_entry(entry)))
+    return b"".join((hexlify(crc32(body).to_bytes(4, "big")), b" ", body, b"\n"))
 
 
 def _line(body: bytes) -> bytes:

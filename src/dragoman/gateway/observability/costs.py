@@ -53,7 +53,8 @@ class _Simple(Struct, frozen=True, gc=False):
     output: int
     cache_read: int | None
     cache_write: int | None
-    max_input: int
+    # Of input and output together: more has prices of its own, or costs more than is recorded.
+    max_tokens: int
     # What goes with the amounts: what has no price, and where the prices are from.
     unpriced: tuple[str, ...]
     version: str
@@ -64,24 +65,21 @@ class _Simple(Struct, frozen=True, gc=False):
         """What counts took and cost that tell nothing else; None if these are not so simple."""
         total, output, thinking = usage.input, usage.output, usage.thinking or 0
         read, written = usage.cache_read or 0, usage.cache_write or 0
-        if usage.web_searches or total > self.max_input or total + output > _MAX_TOKENS:
-            return None
-        if read < 0 or written < 0 or read + written > total or not 0 <= thinking <= output:
+        plain = total - read - written
+        if usage.web_searches or total + output > self.max_tokens or not 0 <= thinking <= output or plain < 0:
             return None
         cache_read_cost = cache_write_cost = 0
         # As `nano`, which would be a call for each.
         if read:
-            if self.cache_read is None:
+            if read < 0 or self.cache_read is None:
                 return None
             cache_read_cost = (read * self.cache_read + _HALF) // PICO
         if written:
-            if self.cache_write is None:
+            if written < 0 or self.cache_write is None:
                 return None
             cache_write_cost = (written * self.cache_write + _HALF) // PICO
-        input_cost = ((total - read - written) * self.input + _HALF) // PICO
+        input_cost = (plain * self.input + _HALF) // PICO
         output_cost = (output * self.output + _HALF) // PICO
-        if input_cost + output_cost + cache_read_cost + cache_write_cost > _MAX_COST:
-            return None
         breakdown = CostBreakdown(
             input_cost,
             output_cost,
@@ -183,9 +181,11 @@ class Costs:
         rates = ladder.base
         if rates.input is None or rates.output is None or rates.thinking is not None or rates.request:
             return None
-        max_input = ladder.steps[0].above if ladder.steps else _MAX_TOKENS
         read, written = rates.cache_read, rates.cache_write
-        return _Simple(rates.input, rates.output, read, written, max_input, (), version, cost.entry, tier)
+        # Each of the four amounts is rounded up by less than one.
+        affordable = (_MAX_COST - 4) * PICO // max(rates.input, rates.output, read or 0, written or 0, 1)
+        max_tokens = min(ladder.steps[0].above if ladder.steps else _MAX_TOKENS, affordable, _MAX_TOKENS)
+        return _Simple(rates.input, rates.output, read, written, max_tokens, (), version, cost.entry, tier)
 
     def _find(
         self, target: Target, response_model: str, tier: str, now: float
