@@ -11,9 +11,9 @@ PER_MILLION, PER_PIECE = 10**6, 10**12
 def in_units(amount: int, unit: int) -> str:
     """An amount in units that are a power of ten, without the noughts that say nothing."""
     whole, part = divmod(abs(amount), unit)
+    sign = "-" if amount < 0 else ""
     # With its unit before it a part has all its noughts.
-    decimals = str(unit + part)[1:].rstrip("0")
-    return f"{'-' if amount < 0 else ''}{whole}{'.' if decimals else ''}{decimals}"
+    return f"{sign}{whole}.{str(unit + part)[1:].rstrip('0')}" if part else f"{sign}{whole}"
 
 
 def short_dollars(nano: int) -> str:

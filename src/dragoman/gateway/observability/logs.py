@@ -251,7 +251,7 @@ def _as_json(entry: JournalEntry, details: LogDetails) -> bytes:
     except UnicodeEncodeError:
         members = zip(line.__struct_fields__, astuple(line), strict=True)
         return _json_line({name: to_builtins(value) for name, value in members if value is not UNSET})
-    return written + b"\n" if _is_plain(written) else _escaped(written.decode())
+    return _escaped(written)
 
 
 def _seconds(microseconds: int) -> float:
@@ -318,15 +318,15 @@ def _json_line(line: JsonObject) -> bytes:
     except WireError:
         # A lone surrogate, as in the name of a file that is not UTF-8.
         written = encode({name: _mended(value) for name, value in line.items()})
-    return written + b"\n" if _is_plain(written) else _escaped(written.decode())
+    return _escaped(written)
 
 
-def _is_plain(written: bytes) -> bool:
-    """Whether nothing is to be escaped: all other control characters are already."""
-    return written.isascii() and _DELETE not in written
-
-
-def _escaped(text: str) -> bytes:
+def _escaped(written: bytes) -> bytes:
+    """A line in which nothing is left that could act on a terminal."""
+    # All other control characters are escaped already.
+    if written.isascii() and _DELETE not in written:
+        return written + b"\n"
+    text = written.decode()
     return _encode_line(text if text.isprintable() else _unprintable(_escape, text))
 
 

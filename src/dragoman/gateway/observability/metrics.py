@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from operator import add
 
 import msgspec
 from msgspec import Struct
@@ -172,11 +173,17 @@ class Metrics:
             if entry.first_content:
                 cell.time_to_first_token.add(entry.first_content)
             if (tokens := entry.tokens) is not None:
-                counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write, tokens.thinking)
-                for kind, count in enumerate(counts):
-                    if count:
-                        # Counters never go down.
-                        cell.tokens[kind] += count if 0 < count <= _MAX_TOKENS else min(max(0, count), _MAX_TOKENS)
+                counts: tuple[int, ...] = (
+                    tokens.input,
+                    tokens.output,
+                    tokens.cache_read,
+                    tokens.cache_write,
+                    tokens.thinking,
+                )
+                if min(counts) < 0 or max(counts) > _MAX_TOKENS:
+                    # Counters never go down.
+                    counts = tuple([min(max(0, count), _MAX_TOKENS) for count in counts])
+                cell.tokens = list(map(add, cell.tokens, counts))
             if cost is not None:
                 cell.cost += cost.total
                 if cost.unpriced:
