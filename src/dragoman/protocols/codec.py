@@ -151,6 +151,11 @@ class RequestGlance(Protocol):
     """A request as far as it must be known before it is translated or relayed; each member is read once."""
 
     @property
+    def protocol(self) -> str:
+        """The protocol that the request is in."""
+        ...
+
+    @property
     def members(self) -> Mapping[str, Raw]:
         """The members of the body by their names."""
         ...

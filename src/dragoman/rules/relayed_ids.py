@@ -58,12 +58,11 @@ def refuses(ids: Sequence[str], rule: IdRule, times: int = 1) -> bool:
     """Whether a rule refuses one of the ids of results, or one of them stands more often than `times`."""
     if rule is ANY:
         return False
-    distinct = ids if len(ids) == 1 else set(ids)
+    distinct = set(ids)
     # Nearly always each stands once, which is known without counting.
     if len(distinct) != len(ids) and max(Counter(ids).values()) > times:
         return True
-    fits = rule.pattern.fullmatch
-    return any([fits(one) is None for one in distinct])
+    return not all(map(rule.pattern.fullmatch, distinct))
 
 
 def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:

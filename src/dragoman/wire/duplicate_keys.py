@@ -22,6 +22,8 @@ _SHORT = 4096
 MAX_MEMBERS = 4096
 _NONE: Mapping[str, str] = {}
 _encode = msgspec.json.Encoder().encode
+# Bytes around a member: its quotes, its colon, and the comma or the brace behind it.
+_AROUND = len(b'"":,')
 # Names that no reader takes for another one: without capitals they are their own folding.
 _PLAIN: set[str] = set()
 _MAX_PLAIN, _REMEMBERED = 1024, 64
@@ -41,12 +43,17 @@ def ambiguous(
         for name in members:
             if name not in _PLAIN and _is_other(name, names, others):
                 return name
-    # Most bodies are written without white space, or all with the same: such a text of all members is the body.
-    if _encode(members) == body:
-        return None
+    # Most bodies are written without white space, or all with the same.
     if len(body) < _SHORT:
+        if _encode(members) == body:
+            return None
         pairs = [b'"%b": %b' % (name.encode(), value) for name, value in members.items()]
         if body == b"{" + b", ".join(pairs) + b"}":
+            return None
+    else:
+        # One that is no longer than its members without white space says nothing beside them.
+        written = len("".join(members)) + sum([memoryview(value).nbytes for value in members.values()])
+        if written + _AROUND * len(members) + 1 == len(body):
             return None
     seen: set[str] = set()
     # Those that repeat a name are not in `members`, and may be any number.

@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -45,6 +45,8 @@ _MIN_REPEATED, _MAX_REPEATED = 32, 16 * 1024
 REMINDER, _CLOSE = "<system-reminder>", "</system-reminder>"
 # What stands between the pieces of a message.
 SEPARATOR = "\x1f"
+# What stands behind each message in a digest.
+_RECORD = "\x1e"
 _digits = re.compile(r"\d+").sub
 # The two forms by which results name the session of an agent.
 _task = re.compile(r'\s*(?:task_id: |<task id=")(ses_[0-9A-Za-z]{1,124})').match
@@ -115,8 +117,8 @@ def joined(sign: str, pieces: list[str]) -> str:
 
 def is_crowded(body: bytes) -> bool:
     """Whether a request holds more objects than one with content has: to look at all of them would take too long."""
-    # To split at the first few objects is many times faster than to count all of them.
-    if len(body) < _SPARSE or len(body.split(b"{", _FEW + 1)) <= _FEW + 1:
+    # To leave them out is many times faster than to count them.
+    if len(body) < _SPARSE or len(body) - len(body.replace(b"{", b"", _FEW + 1)) <= _FEW:
         return False
     return body.count(b"{") * _SMALLEST > len(body)
 
@@ -157,7 +159,7 @@ def without_repeated(text: str, instructions: str) -> str:
 
 
 def session_hints_in(
-    turns: Iterable[Turn],
+    turns: Sequence[Turn],
     query: HintQuery,
     *,
     instructions: str = "",
@@ -182,14 +184,8 @@ def session_hints_in(
     begun: dict[str, CallOrResult] = {}
     outputs: dict[str, Raw | str] = {}
     spawning, insertions = query.spawning, query.insertions
-    messages, first, opened, in_response, is_acknowledged = 0, "", 0, False, False
+    messages, first, opened, in_response, is_acknowledged = len(turns), "", 0, False, False
     for role, text, words, entries in turns:
-        if role is INSTRUCTION:
-            # Those that come after the first message are the client's, and change nothing.
-            if not history:
-                instructions += words
-            continue
-        messages += 1
         if role is USER:
             if words:
                 if words in insertions.inserted:
@@ -201,38 +197,44 @@ def session_hints_in(
                     first, opened = words, len(history)
             if entries:
                 results += entries
-                for call_id, _, content in entries if begun else ():
-                    if call_id in begun:
-                        outputs[call_id] = content
+                if begun:
+                    for call_id, _, content in entries:
+                        if call_id in begun:
+                            outputs[call_id] = content
             if text:
                 in_response = False
                 history.append(text)
-            continue
-        if is_acknowledged and text[1:] == insertions.acknowledged:
+        elif role is INSTRUCTION:
+            messages -= 1
+            # Those that come after the first message are the client's, and change nothing.
+            if not history:
+                instructions += words
+        elif is_acknowledged and text[1:] == insertions.acknowledged:
             is_acknowledged = False
-            continue
-        if not in_response:
-            if not entries and text[1:] in insertions.replies:
-                if history:
-                    history.pop()
-                if opened >= len(history):
-                    first = ""
-                continue
-            in_response = True
-            starts.append(len(history))
-            calls, results = [], []
-        for call in entries:
-            calls.append(call)
-            if call[1] in spawning:
-                begun[call[0]] = call
-        if text:
-            history.append(text)
+        else:
+            if not in_response:
+                if not entries and text[1:] in insertions.replies:
+                    if history:
+                        history.pop()
+                    if opened >= len(history):
+                        first = ""
+                    continue
+                in_response = True
+                starts.append(len(history))
+                calls, results = [], []
+            if entries:
+                calls += entries
+                for call in entries:
+                    if call[1] in spawning:
+                        begun[call[0]] = call
+            if text:
+                history.append(text)
     if history and not in_response and len(instructions) >= _MIN_REPEATED and history[-1][-1] == instructions[-1]:
         history[-1] = without_repeated(history[-1], instructions)
         if len(history) == 1:
             first = history[0][1:]
     count, telling = tools
-    hashers = _hashers_of(query.key)
+    hashers = _HASHERS.get(query.key) or _hashers_of(query.key)
     opening = head = first_prompt = first_call = ""
     before = prompts = tasks = agents = _NONE
     if first:
@@ -240,21 +242,22 @@ def session_hints_in(
         if count:
             # A request without tools is of no agent.
             first_prompt = asked
-        opening = asked[:_SIZE] + _head_digest(query.key, instructions[:_HEAD])[:_SIZE]
+        opening = head = asked[:_SIZE] + _head_digest(query.key, instructions[:_HEAD])[:_SIZE]
         at = opened + 1
         if opened or len(history[0]) != len(first) + 1:
             # It begins with more than one text of the user.
-            opening = _digested(hashers["history"], "\x1e".join((opening, *history[:at])))
-        head, before = (
-            (opening, _NONE) if len(history) == at else _digests(hashers["history"], opening, history, at, starts)
-        )
+            opening = head = _digested(hashers["history"], _RECORD.join((opening, *history[:at])))
+        if len(history) > at:
+            heads = _digests(hashers["history"], opening, history, at, starts)
+            head, before = heads[0], heads[1:]
         if calls and len(history) > 1:
             if not is_named:
                 first_call = _digested(hashers["call"], calls[0][0])
-            spawned = [call for call in calls if call[1] in spawning][:_MAX_ENTRIES] if begun else []
-            if spawned:
-                prompts, agents = _prompts(spawned, query)
-                tasks = _tasks_in(results[:_MAX_ENTRIES], {call_id for call_id, _, _ in spawned})
+            if begun:
+                spawned = [call for call in calls if call[1] in spawning][:_MAX_ENTRIES]
+                if spawned:
+                    prompts, agents = _prompts(spawned, query)
+                    tasks = _tasks_in(results[:_MAX_ENTRIES], {call_id for call_id, _, _ in spawned})
     return SessionHints(
         len(instructions),
         count,
@@ -277,26 +280,26 @@ def session_hints_in(
     )
 
 
-def _digests(
-    keyed: blake2b, opening: str, history: list[str], at: int, starts: list[int]
-) -> tuple[str, tuple[str, ...]]:
+def _digests(keyed: blake2b, opening: str, history: list[str], at: int, starts: list[int]) -> tuple[str, ...]:
     """Digests of a history and of it before each of its latest answers, the last one first.
 
     `opening` is the digest of the messages before `at`. Each message has a separator behind it.
     """
     hasher, latest, pieces = keyed.copy(), opening, [opening]
-    before: list[str] = []
-    for start in starts[-LOOKED_BACK:]:
-        if start >= at:
-            if start > at:
-                hasher.update("\x1e".join((*pieces, *history[at:start], "")).encode("utf-8", "surrogatepass"))
-                latest, at, pieces = hasher.hexdigest(), start, []
-            before.append(latest)
-    if at < len(history):
-        hasher.update("\x1e".join((*pieces, *history[at:], "")).encode("utf-8", "surrogatepass"))
-        latest = hasher.hexdigest()
-    before.reverse()
-    return latest, tuple(before)
+    heads: list[str] = []
+    for start in (*starts[-LOOKED_BACK:], len(history)):
+        if start < at:
+            continue
+        if start > at:
+            pieces += history[at:start]
+            pieces.append("")
+            text = _RECORD.join(pieces)
+            # One message that is wide makes all of them slow to encode together.
+            hasher.update(text.encode() if text.isascii() else _RECORD.encode().join([*map(str.encode, pieces)]))
+            latest, at, pieces = hasher.hexdigest(), start, []
+        heads.append(latest)
+    heads.reverse()
+    return tuple(heads)
 
 
 def _prompts(spawned: list[CallOrResult], query: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:

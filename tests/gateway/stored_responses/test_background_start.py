@@ -37,12 +37,11 @@ def _question(protocol: str = CHAT, **more: object) -> ProviderRequest:
     provider = Provider(name="p", endpoints=(endpoint,), auth="none")
     target = Target(provider=provider, endpoint=endpoint, model="m", strict=False)
     api_path = api_path_of("/v1/responses")
-    glance, _, source = glance_at(body, api_path)
+    glance, _ = glance_at(body, api_path)
     return prepare(
         ClientRequest(api_path, [], {}),
         body,
         glance,
-        source,
         target,
         renamed=False,
         strict=False,

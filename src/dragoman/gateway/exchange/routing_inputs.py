@@ -120,7 +120,7 @@ def seen_in(
     if references is not None and parsed.references is not None:
         weighed = resolve_request(body, parsed.references, references).body
         check_request_values(weighed)
-        glance = glance_again(weighed, parsed.source)
+        glance = glance_again(weighed, glance.protocol)
     if required.losses:
         for target in route.targets:
             try:
@@ -128,7 +128,6 @@ def seen_in(
                     client_request,
                     weighed,
                     glance,
-                    parsed.source,
                     able(target, glance.members),
                     renamed=target.model != parsed.model,
                     strict=False,

@@ -124,8 +124,8 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
     return body
 
 
-def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str, str]:
-    """Read a request as far as routing needs it: a glance, the model's name and the protocol that it is written in.
+def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str]:
+    """Read a request as far as routing needs it: a glance and the model's name.
 
     A request that readers may take differently is refused.
     """
@@ -147,7 +147,7 @@ def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str, str]:
     if "input" in members and source == CHAT and members["input"] != NULL and members.get("messages", NULL) == NULL:
         # Some editors send Responses bodies on the Chat path (pitfall 207).
         source = RESPONSES
-    return codec_of(source).glance(members, members.get("stream") == TRUE, is_crowded(body)), name, source
+    return codec_of(source).glance(members, members.get("stream") == TRUE, is_crowded(body)), name
 
 
 def glance_again(body: bytes, source: str) -> RequestGlance:
@@ -270,15 +270,14 @@ def prepare(
     client_request: ClientRequest,
     body: bytes,
     glance: RequestGlance,
-    source: str,
     target: Target,
     *,
     renamed: bool,
     strict: Strict,
     owner: bytes,
 ) -> ProviderRequest:
-    """Write a request for the provider it leads to; `source` is the protocol of the body, `owner` whose it is."""
-    client, usage = client_request.api_path.protocol, None
+    """Write a request for the provider it leads to; `owner` is whose it is."""
+    client, source, usage = client_request.api_path.protocol, glance.protocol, None
     if source != client:
         body, usage = _without_options(body)
     stream = glance.stream

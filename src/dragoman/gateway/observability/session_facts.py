@@ -49,9 +49,9 @@ class SessionFacts:
 
     def extract(self, record: Record, glance: RequestGlance) -> ExchangeFacts:
         """The facts of a request, those of its headers included, if they are recorded or routed by."""
-        if not (self.is_recorded or self.is_required):
-            return record.facts
-        return self._with_body(record.facts, record.key, glance)
+        return (
+            self._with_body(record.facts, record.key, glance) if self.is_recorded or self.is_required else record.facts
+        )
 
     def facts(self, headers: Iterable[tuple[bytes, bytes]], key: str, glance: RequestGlance) -> ExchangeFacts:
         """The facts of a request, whether they are recorded or not."""
@@ -60,8 +60,8 @@ class SessionFacts:
     def _with_body(self, facts: ExchangeFacts, key: str, glance: RequestGlance) -> ExchangeFacts:
         if glance.is_crowded:
             return facts
-        is_named = facts.thread != "" and facts.session != ""
-        return body_facts(facts, glance.session_hints(self._query_of(key), is_named=is_named))
+        query = self._queries.get(key) or self._query_of(key)
+        return body_facts(facts, glance.session_hints(query, is_named=facts.thread != "" and facts.session != ""))
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
         """Who speaks, with what its answer is known by in later requests: its first call, and its id.

@@ -74,8 +74,6 @@ class ParsedRequest(Struct, frozen=True):
 
     glance: RequestGlance
     model: str
-    # The protocol that it is written in.
-    source: str
     references: References | None
     # What it shows of its session, where that is recorded or routed by.
     facts: ExchangeFacts = NOTHING
@@ -85,14 +83,9 @@ def parse_request(
     body: bytes, api_path: ApiPath, extract: Callable[[RequestGlance], ExchangeFacts] | None = None
 ) -> ParsedRequest:
     """Read a request's body, once."""
-    glance, model, source = glance_at(body, api_path)
-    return ParsedRequest(
-        glance,
-        model,
-        source,
-        references_in(glance.members) if source == RESPONSES else None,
-        NOTHING if extract is None else extract(glance),
-    )
+    glance, model = glance_at(body, api_path)
+    references = references_in(glance.members) if glance.protocol == RESPONSES else None
+    return ParsedRequest(glance, model, references, NOTHING if extract is None else extract(glance))
 
 
 def may_resolve_references(api_path: ApiPath) -> bool:
@@ -193,14 +186,13 @@ class ExchangeStorage:
             self._resolved = resolve_request(body, looked.references, resolved)
             body = self._resolved.body
             check_request_values(body)
-            glance = glance_again(body, looked.source)
+            glance = glance_again(body, glance.protocol)
         if self._turns is not None:
             body = self._turns.restored(body, target)
         prepared = prepare(
             client_request,
             body,
             glance,
-            looked.source,
             target,
             renamed=target.model != looked.model,
             strict=strict,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -110,6 +111,7 @@ _TELEMETRY = TELEMETRY.encode()
 class MessagesGlance(Struct):
     """A Messages request by its members; the messages are read when they are first asked for."""
 
+    protocol: ClassVar[str] = NAME
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
@@ -177,7 +179,7 @@ class MessagesGlance(Struct):
         texts = [system] if isinstance(system, str) else [block.text or "" for block in system or ()]
         user = (metadata.user_id or "") if metadata is not None else ""
         return session_hints_in(
-            map(_turn, messages),
+            [*map(_turn, messages)],
             query,
             instructions="".join(map(without_telemetry, texts)),
             tools=tools,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -106,6 +107,7 @@ _NO_FUNCTION = _Function()
 class ChatGlance(Struct):
     """A Chat request by its members; the messages are read when they are first asked for."""
 
+    protocol: ClassVar[str] = NAME
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
@@ -188,7 +190,9 @@ class ChatGlance(Struct):
                 return True
             if message.tool_call_id:
                 result_ids.append(message.tool_call_id)
-        return self._is_odd or (bool(result_ids) and refuses(result_ids, ID_RULES[NAME, capabilities.call_ids]))
+        if not result_ids:
+            return self._is_odd
+        return self._is_odd or refuses(result_ids, ID_RULES[NAME, capabilities.call_ids])
 
 
 def _tool_names(tools: Raw) -> list[str]:
@@ -207,17 +211,17 @@ def _turns(messages: Sequence[_Message]) -> list[Turn]:
         if role == "tool":
             result = message.tool_call_id or ""
             turns.append((USER, f"uresult {result}", "", ((result, "", content),)))
-        elif role in _INSTRUCTING:
+        elif role == "system" or role == "developer":
             turns.append((INSTRUCTION, "", content, ()))
         else:
             if REMINDER in content:
                 content = without_reminders(content)
             if role != "assistant":
-                turns.append((USER, f"u{content}" if content else "", content, ()))
+                turns.append((USER, "u" + content if content else "", content, ()))
             elif message.tool_calls:
                 turns.append(_calling_turn([content] if content else [], message.tool_calls))
             else:
-                turns.append((ASSISTANT, f"a{content}" if content else "", "", ()))
+                turns.append((ASSISTANT, "a" + content if content else "", "", ()))
     return turns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -122,6 +123,7 @@ _NOTHING: Turn = (INSTRUCTION, "", "", ())
 class ResponsesGlance(Struct):
     """A Responses request by its members; the items of its input are read when they are first asked for."""
 
+    protocol: ClassVar[str] = NAME
     members: Mapping[str, Raw]
     stream: bool = False
     is_crowded: bool = False
@@ -207,7 +209,7 @@ class ResponsesGlance(Struct):
             return NO_HINTS
         metadata = members.get("client_metadata", NULL)
         return session_hints_in(
-            map(_turn, items),
+            [*map(_turn, items)],
             query,
             instructions=instructions,
             tools=tools,
