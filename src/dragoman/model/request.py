@@ -15,6 +15,9 @@ from dragoman.model.tools import ToolChoice, ToolSpec
 class Role(Enum):
     """Who speaks. Tool results are spoken by the user's side."""
 
+    # It is looked up for every message, and the usual hash of a member is a call.
+    __hash__ = object.__hash__
+
     USER = "user"
     ASSISTANT = "assistant"
     SYSTEM = "system"

@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from operator import attrgetter
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -65,23 +66,12 @@ def arrange(
     restore: Restore | None = None,
 ) -> list[Turn]:
     """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages)."""
-    turns = _collect(messages, ledger, blank_is_empty, restore)
-    return _pair(turns, ledger)
-
-
-# Members of enumerations by name cost a look-up each time; the loops below run for every part of a request.
-_ASSISTANT, _USER = Role.ASSISTANT, Role.USER
-_OTHER_KINDS = {"user": TurnKind.USER, "system": TurnKind.SYSTEM, "developer": TurnKind.DEVELOPER}
-_ASSISTANT_TURN, _USER_TURN, _RESULTS_TURN = TurnKind.ASSISTANT, TurnKind.USER, TurnKind.RESULTS
-
-
-def _collect(
-    messages: tuple[Message, ...], ledger: Ledger, blank_is_empty: bool, restore: Restore | None
-) -> list[Turn]:
     turns: list[Turn] = []
+    # The assistant turn to which the next message of an assistant is added.
     open_turn: Turn | None = None
     # Found when somebody asks, which few do.
     last_user: int | None = None
+    has_pairs = False
     for index, message in enumerate(messages):
         if message.transient:
             if last_user is None:
@@ -96,25 +86,50 @@ def _collect(
         role = message.role
         if role is not _ASSISTANT:
             open_turn = None
-            turn = Turn(_USER_TURN if role is _USER else _OTHER_KINDS[role._value_], [], [], message)
-            _add_message(turn, index, message, ledger, blank_is_empty)
+            turn = Turn(_KINDS[role], [], [], message)
             turns.append(turn)
-            continue
-        turn = open_turn or Turn(_ASSISTANT_TURN, [], [], message, False, message.turn is not None)
-        if message.turn is None or not _restored(turn, index, message, ledger, restore, blank_is_empty):
-            _add_message(turn, index, message, ledger, blank_is_empty)
-            if turn.exact and turn.places and turn.places[-1][1] == index:
+        elif open_turn is not None:
+            turn = open_turn
+        else:
+            turn = Turn(_ASSISTANT_TURN, [], [], message, False, message.turn is not None)
+        if message.turn is not None and _restored(turn, index, message, ledger, restore, blank_is_empty):
+            has_pairs = has_pairs or turn.pairs
+        else:
+            parts, places = turn.parts, turn.places
+            for number, part in enumerate(message.parts):
+                sort = type(part)
+                if sort is Text:
+                    text = part.text  # type: ignore[union-attr]  # `sort` is its type; isinstance would cost as much
+                    if not text or (blank_is_empty and text.isspace()):
+                        # Rare enough to begin the message again, so that others need not be looked through before.
+                        del parts[len(parts) - number :], places[len(places) - number :]
+                        _add_without_blanks(turn, index, message, ledger, blank_is_empty)
+                        has_pairs = has_pairs or turn.pairs
+                        break
+                elif sort is ToolCall or sort is ToolResult:
+                    turn.pairs = has_pairs = True
+                parts.append(part)
+                places.append(("messages", index, "parts", number))
+            if turn.exact and places and places[-1][1] == index:
                 turn.exact = False
-        if open_turn is None and turn.parts:
+        if open_turn is None and role is _ASSISTANT and turn.parts:
             open_turn = turn
             turns.append(turn)
-    return turns
+    return _pair(turns, ledger) if has_pairs else turns
+
+
+# Members of enumerations by name cost a look-up each time; the loops here run for every part of a request.
+_ASSISTANT, _USER = Role.ASSISTANT, Role.USER
+_KINDS = {Role.USER: TurnKind.USER, Role.SYSTEM: TurnKind.SYSTEM, Role.DEVELOPER: TurnKind.DEVELOPER}
+_ASSISTANT_TURN, _RESULTS_TURN = TurnKind.ASSISTANT, TurnKind.RESULTS
 
 
 def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger) -> None:
     """Report the members of messages that only their own protocol knows."""
     # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
     neutral: Extras | None = None
+    if not any(map(_extras_of, messages)):
+        return
     for index, message in enumerate(messages):
         extras = message.extras
         if extras is not None and extras is not neutral:
@@ -123,6 +138,7 @@ def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger) -> None:
             neutral = extras if len(ledger) == before else None
 
 
+_extras_of = attrgetter("extras")
 _BLANK = "text of white space only is refused by the provider"
 
 
@@ -147,35 +163,21 @@ def _restored(
     return True
 
 
-def _add_message(
-    turn: Turn,
-    index: int,
-    message: Message,
-    ledger: Ledger,
-    blank_is_empty: bool,
-    numbered_parts: list[tuple[int, Part]] | None = None,
-) -> None:
-    """Add a message to a turn, without its empty text; `numbered_parts` are its parts where white space was put
-    elsewhere."""
-    parts, places = turn.parts, turn.places
-    before = len(parts) if blank_is_empty else 0
-    for number, part in numbered_parts if numbered_parts is not None else enumerate(message.parts):
+def _add_without_blanks(turn: Turn, index: int, message: Message, ledger: Ledger, blank_is_empty: bool) -> None:
+    """Add a message to a turn, without its empty text; its white space may move to the text that follows (T7)."""
+    moves = blank_is_empty and len(message.parts) > 1 and any(map(is_blank, message.parts))
+    for number, part in with_blanks(message.parts) if moves else enumerate(message.parts):
         sort = type(part)
         if sort is Text:
-            text = part.text  # type: ignore[union-attr]  # `sort` is its type; isinstance would cost as much again
+            text = part.text  # type: ignore[union-attr]  # `sort` is its type
             if not text or (blank_is_empty and text.isspace()):
                 if text:
-                    if numbered_parts is None and len(message.parts) > 1 and any(map(is_blank, message.parts)):
-                        # Rare enough to begin again, so that nobody else has to be asked.
-                        del parts[before:], places[before:]
-                        _add_message(turn, index, message, ledger, blank_is_empty, with_blanks(message.parts))
-                        return
                     ledger.dropped(Feature.EMPTY_TEXT, ("messages", index, "parts", number), _BLANK)
                 continue
         elif sort is ToolCall or sort is ToolResult:
             turn.pairs = True
-        parts.append(part)
-        places.append(("messages", index, "parts", number))
+        turn.parts.append(part)
+        turn.places.append(("messages", index, "parts", number))
 
 
 def _is_same_turn(sealed: tuple[Part, ...], echoed: tuple[Part, ...]) -> bool:
@@ -204,27 +206,26 @@ def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
 
 
 def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
+    """The turns with the results of calls as turns of their own, directly after the calls (T2, T3)."""
     paired: list[Turn] = []
     ids = _Ids()
-    position, count = 0, len(turns)
-    while position < count:
-        turn = turns[position]
-        position += 1
-        if turn.kind is not _ASSISTANT_TURN:
-            paired.append(_without_results(turn, ledger) if turn.pairs else turn)
-            continue
-        paired.append(turn)
-        if not turn.pairs:
-            continue
-        start = position
-        while position < count and turns[position].kind is not _ASSISTANT_TURN:
-            position += 1
-        following = turns[start:position]
-        results = _match_in_order(turn, following, ids)
-        if results is not None:
-            paired.append(results)
+    # The last turn with calls, and what was said since.
+    calling: Turn | None = None
+    following: list[Turn] = []
+    for turn in turns:
+        if turn.kind is _ASSISTANT_TURN:
+            if calling is not None:
+                _add_results(paired, calling, following, ids, ledger)
+                calling = None
+            paired.append(turn)
+            if turn.pairs:
+                calling, following = turn, []
+        elif calling is not None:
+            following.append(turn)
         else:
-            paired += _match_results(turn, following, ids, ledger)
+            paired.append(_without_results(turn, ledger) if turn.pairs else turn)
+    if calling is not None:
+        _add_results(paired, calling, following, ids, ledger)
     return paired
 
 
@@ -264,28 +265,50 @@ class _Ids:
 _is_counted = re.compile(r"(functions\..+:)(\d{1,9})", re.DOTALL | re.ASCII).fullmatch
 
 
-def _match_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | None:
-    """The results of calls that are answered one by one and by nothing else, as nearly all are; None for others."""
-    results: list[Part] = []
-    places: list[Place] = []
-    for after in following:
-        if not after.pairs:
-            return None
-        results += after.parts
-        places += after.places
-    remaining = iter(results)
-    fresh: list[str] = []
+def _add_results(paired: list[Turn], turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> None:
+    """Add the results of a turn's calls, and what else was said before the next assistant turn."""
+    if (results := _results_in_order(turn, following, ids)) is None:
+        paired += _match_results(turn, following, ids, ledger)
+        return
+    paired.append(results)
+    if len(following) > 1:
+        paired += [after for after in following if not after.pairs]
+
+
+def _results_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | None:
+    """The results of calls that are answered one by one before anything else, as nearly all are; None for others."""
+    if not following or not following[0].pairs:
+        return None
+    results, places = following[0].parts, following[0].places
+    if len(following) > 1:
+        results, places = [*results], [*places]
+        is_over = False
+        for after in following[1:]:
+            if not after.pairs:
+                is_over = True
+            elif is_over:
+                return None
+            else:
+                results += after.parts
+                places += after.places
+    seen = ids.seen
+    answered, count = 0, len(results)
     for call in turn.parts:
         if type(call) is ToolCall:
-            result = next(remaining, None)
-            if type(result) is not ToolResult or result.call_id != call.call_id or result.form is not call.form:
-                return None
-            fresh.append(call.call_id)
-    # An id that stood before has to be told apart.
-    if len(fresh) != len(results) or len(set(fresh)) != len(fresh) or not ids.seen.isdisjoint(fresh):
-        return None
-    ids.seen.update(fresh)
-    return Turn(_RESULTS_TURN, results, places, None, True)
+            call_id = call.call_id
+            # An id that stood before has to be told apart.
+            if answered == count or call_id in seen:
+                break
+            result = results[answered]
+            if type(result) is not ToolResult or result.call_id != call_id or result.form is not call.form:
+                break
+            seen.add(call_id)
+            answered += 1
+    else:
+        if answered == count:
+            return Turn(_RESULTS_TURN, results, places, None, True)
+    seen.difference_update([result.call_id for result in results[:answered] if type(result) is ToolResult])
+    return None
 
 
 def _match_results(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> list[Turn]:
