@@ -37,8 +37,7 @@ from dragoman.rules.stop_sequences import StopScanner
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.rules.tool_table import MAX_CALLS, TOO_MANY_CALLS, ToolTable
 from dragoman.wire.json import decode_object, encode, to_bytes
-from dragoman.wire.json_spans import with_member
-from dragoman.wire.splice import replace_text
+from dragoman.wire.json_spans import replace_text, with_member
 
 # Failures that do not go away by asking again.
 _FINAL = frozenset({FailureKind.UPSTREAM_AUTH, FailureKind.PERMANENT})

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from dragoman.mint import system_mint
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES
-from dragoman.mock.app import MockApp
+from dragoman.mock.app import MockApp, serve_until
 from dragoman.mock.recorder import Recorder
-from dragoman.mock.server import serve_until
 from dragoman.model.request import Request
 from dragoman.protocols.registry import codec_of
 from dragoman.wire.json import decode_object

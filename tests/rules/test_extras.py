@@ -10,7 +10,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, Foreign
 from dragoman.model.request import Demand, Request
-from dragoman.rules.extras import drop_extras, foreign_text, refuse_demands
+from dragoman.rules.extras import UnknownFields, drop_extras, foreign_text, part_place, refuse_demands
 
 
 def test_every_member_left_out_is_reported_at_its_place() -> None:
@@ -65,3 +65,38 @@ def test_labels_of_a_client_are_metadata() -> None:
     ledger = Ledger()
     drop_extras(Extras(origin="openai-responses", fields={"client_metadata": {"turn": "1"}}), (), ledger)
     assert [loss.feature for loss in ledger.losses] == [Feature.METADATA]
+
+
+def test_a_name_is_reported_once_at_its_place() -> None:
+    ledger = Ledger()
+    unknowns = UnknownFields(ledger, "openai-chat")
+    for _ in range(3):
+        assert unknowns.members({"id": "a", "new": 1, "audio": {"data": ""}}, {"id"})
+        assert unknowns.members({"new": 2}, (), part_place(4))
+    assert [(loss.feature, loss.at) for loss in ledger.losses] == [
+        (Feature.UNKNOWN_FIELD, "extras.new"),
+        (Feature.MODALITIES, "extras.audio"),
+        (Feature.UNKNOWN_FIELD, "parts[4].extras.new"),
+    ]
+    assert ledger.losses[0].note == "only openai-chat knows 'new'"
+
+
+def test_a_member_that_says_nothing_may_say_something_later() -> None:
+    ledger = Ledger()
+    unknowns = UnknownFields(ledger, "openai-chat")
+    assert not unknowns.members({"new": None}, ())
+    assert not unknowns.members({"status": "completed"}, ())
+    assert len(ledger) == 0
+    assert unknowns.members({"new": 1}, ())
+    assert [loss.at for loss in ledger.losses] == ["extras.new"]
+
+
+def test_an_event_is_reported_by_its_name() -> None:
+    ledger = Ledger()
+    assert UnknownFields(ledger, "openai-responses").name("response.new.thing")
+    assert [loss.at for loss in ledger.losses] == ["extras.response.new.thing"]
+
+
+def test_a_part_that_was_not_announced_has_no_place() -> None:
+    assert part_place(None) == part_place(-1) == ()
+    assert part_place(0) == ("parts", 0)

@@ -33,9 +33,8 @@ def run(options: argparse.Namespace) -> int:
 
     from dragoman.gateway.processes.listen_socket import bind
     from dragoman.mint import system_mint
-    from dragoman.mock.app import MockApp
+    from dragoman.mock.app import MockApp, serve
     from dragoman.mock.recorder import Recorder
-    from dragoman.mock.server import serve
 
     recorder = Recorder(Path(options.record)) if options.record is not None else None
     try:

@@ -21,13 +21,20 @@ from msgspec.structs import replace
 
 from dragoman.errors import WireError
 from dragoman.http.upstream_call import UpstreamRequest
-from dragoman.mock.answers.delivery import TimedBytes, deliver
+from dragoman.mock.answers.delivery import (
+    NOWHERE,
+    MockHttpResponse,
+    Outcome,
+    TimedBytes,
+    deliver,
+    http_response,
+    not_allowed,
+    unreadable,
+)
 from dragoman.mock.answers.embeddings import EMBEDDING_MODEL, embed
 from dragoman.mock.answers.last_turn import orphan, read_last_turn
-from dragoman.mock.answers.model_list import listed, one_listed
-from dragoman.mock.answers.models import ECHO_MODELS
-from dragoman.mock.answers.replies import NOWHERE, MockHttpResponse, Outcome, http_response, not_allowed, unreadable
-from dragoman.mock.answers.response import CREATED, build_response
+from dragoman.mock.answers.models import CREATED, ECHO_MODELS, listed, one_listed
+from dragoman.mock.answers.response import build_response
 from dragoman.mock.answers.signatures import CHAT, MESSAGES, RESPONSES, check
 from dragoman.mock.answers.tokens import counted
 from dragoman.model.failure import Failure, FailureKind

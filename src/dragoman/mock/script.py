@@ -26,7 +26,7 @@ from dragoman.model.request import Message, Request, Role
 from dragoman.model.tools import FunctionTool, TextTool
 
 WORDS = frozenset({"think", "say", "call", "json", "empty", "refuse", "fail", "overflow", "break", "pause"})
-# Letters of a call's id that all calls of one turn share (see `reasoning`), with the prefix before them.
+# Letters of a call's id that all calls of one turn share (see `turn`), with the prefix before them.
 TURN_LETTERS = 16
 
 # What the content of a compaction says before the number of turns that it stands for.

@@ -1,17 +1,30 @@
 """Repairs of a relayed request: what its provider would refuse for ever is cut out, every other byte stays.
 
 The relay passes bytes on as they came; a short closed list of repairs is the exception (mapping.md §1, rule 1). Each is
-found by a scan of the bytes, so that a body that needs none is not even taken apart. What is refused on each wire, and
-where it stands there, is known in its room (`relay.py`).
+found by a scan of the bytes, so that a body that needs none is not even taken apart. What each protocol's providers
+refuse, and where it stands, is in the protocol package (`relay.py`).
+
+The ids of calls are a repair of all protocols (N2). A client keeps the ids that its providers gave, and may go on with
+another provider in the middle of a tool loop. An id that this one would refuse for ever is changed as on translation,
+and so is an id that some servers give in every turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from msgspec import Struct
+
+from dragoman.errors import WireError
+from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonValue
+from dragoman.model.losses import Ledger
 from dragoman.rules.envelope import is_envelope
+from dragoman.rules.ids import ANY, IdRule, call_id
+from dragoman.wire.json import decode, encode
 from dragoman.wire.json_spans import JsonSpan, elements_of, gaps, replaced
 
 # Whether the bytes between two places may need a repair.
@@ -51,3 +64,95 @@ def has_envelope(body: bytes, start: int, end: int) -> bool:
 def is_ours(token: JsonValue) -> bool:
     """Whether a member that proves something holds an envelope of ours, or what claims to be one."""
     return isinstance(token, str) and is_envelope(token)
+
+
+class Ids(Struct, frozen=True):
+    """Where a wire has them: the list of entries, the member by which a result names its call, and all in an entry.
+
+    Of the spans in an entry those of calls come first, then those of results.
+    """
+
+    entries: str
+    results: Callable[[bytes], list[bytes]]
+    spans: Callable[[bytes], tuple[list[JsonSpan], list[JsonSpan]]]
+    # How often that member says an id: calls may have it, too.
+    times: int = 1
+
+
+def finder_of(name: bytes) -> Callable[[bytes], list[bytes]]:
+    """What finds the values of a member by its name in quotes, wherever it stands."""
+    value_at = re.compile(rb'[ \t\n\r]*+:[ \t\n\r]*+("(?!")[^"\\]*+(?:\\.[^"\\]*+)*+")', re.DOTALL).match
+    length = len(name)
+
+    def values_in(body: bytes) -> list[bytes]:
+        values: list[bytes] = []
+        # A plain search reads four times as fast as a regular expression that begins with the name.
+        start = body.find(name)
+        while start >= 0:
+            value = value_at(body, start + length)
+            if value is not None:
+                values.append(value[1])
+            start = body.find(name, start + length)
+        return values
+
+    return values_in
+
+
+def refuses(ids: Sequence[str], rule: IdRule, times: int = 1) -> bool:
+    """Whether a rule refuses one of the ids of results, or one of them stands more often than `times`."""
+    if rule is ANY:
+        return False
+    distinct = set(ids)
+    # Nearly always each stands once, which is known without counting.
+    if len(distinct) != len(ids) and max(Counter(ids).values()) > times:
+        return True
+    return not all(map(rule.pattern.fullmatch, distinct))
+
+
+def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
+    """The body with another id for every one that the rule refuses, or that an earlier call had.
+
+    The same bytes if there is none.
+    """
+    # Every call has its result, so looking for these is enough, and there are few.
+    if rule is ANY or not refuses([one for one in map(_read, ids.results(body)) if one], rule, ids.times):
+        return body
+    calls: Counter[str] = Counter()
+    results: Counter[str] = Counter()
+
+    def rewrite(entry: bytes, number: int) -> list[bytes] | None:
+        edits: list[tuple[JsonSpan, bytes]] = []
+        for spans, count in zip(ids.spans(entry), (calls, results), strict=True):
+            for span in spans:
+                original = _read(entry[span.start : span.end])
+                if not original:
+                    # An empty one is none, and stays the client's.
+                    continue
+                count[original] += 1
+                which = count[original] if count is calls else min(count[original], calls[original])
+                if which > 1 and count is calls:
+                    note = "this id stood before, and is not taken twice"
+                    ledger.approximated(Feature.CALL_ID, ("messages", number), note)
+                given = original if which < 2 else f"{original}_{which}"
+                if which > 1 or not _fits(given, rule):
+                    edits.append((span, encode(call_id(given, rule))))
+        return [replaced(entry, edits)] if edits else None
+
+    return rewritten(body, ids.entries, _may_have_some, rewrite) or body
+
+
+def _fits(candidate: str, rule: IdRule) -> bool:
+    return not candidate or rule.pattern.fullmatch(candidate) is not None
+
+
+def _read(value: bytes) -> str:
+    """The id that a value is; what is no text is the provider's to judge."""
+    try:
+        text = decode(value) if value.startswith(b'"') else None
+    except WireError:
+        return ""
+    return text if isinstance(text, str) else ""
+
+
+def _may_have_some(body: bytes, start: int, end: int) -> bool:
+    return body.find(b'id"', start, end) >= 0

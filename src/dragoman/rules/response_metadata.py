@@ -1,15 +1,18 @@
-"""Labels: what an answer says about itself beside what was said (N4): its id, its model, its time.
+"""Response metadata: id, model and time of a response (N4), and members whose values the client's types list (U7).
 
-No client acts on them, so one that cannot be read is no reason to fail an answer that can be: it counts as not given.
+No client acts on id, model and time, so one that cannot be read counts as not given and fails no response.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
+
+from msgspec import Struct
 
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonValue, Number
-from dragoman.model.losses import Ledger
+from dragoman.model.losses import Ledger, Place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 
@@ -53,3 +56,43 @@ def seconds_of(value: JsonValue) -> int | None:
 
 def _report(key: str, value: JsonValue, ledger: Ledger) -> None:
     ledger.dropped(Feature.UNKNOWN_FIELD, (key,), f"what an answer says about itself cannot be read: {kind_of(value)}")
+
+
+class EnumValues(Struct, frozen=True, kw_only=True):
+    """Values of one member as the types of the official SDK list them; any other would fail a client that checks.
+
+    A vendor's own value is mapped by `others`, one that is not known to `unknown`.
+    """
+
+    feature: Feature
+    legal: frozenset[str]
+    others: Mapping[str, str] = {}
+    # None leaves the member out.
+    unknown: str | None = None
+
+    def map_value(self, value: JsonValue, at: Place, ledger: Ledger | None) -> str | None:
+        """The word as the client is told it; a word that is lost is reported."""
+        if value is None:
+            return None
+        if type(value) is str:
+            mapped = self.others.get(value, value)
+            if mapped in self.legal:
+                return mapped
+        if ledger is not None:
+            note = f"no word of this protocol: {str(value)[:40]!r}"
+            if self.unknown is None:
+                ledger.dropped(self.feature, at, note)
+            else:
+                ledger.approximated(self.feature, at, f"{note}; told as {self.unknown!r}")
+        return self.unknown
+
+
+# Tiers that OpenAI answers with; what other vendors call their ordinary one is the default.
+ORDINARY_TIERS = {
+    "standard": "default",
+    "batch": "default",
+    "standard_only": "default",
+    # https://console.groq.com/docs/service-tiers
+    "on_demand": "default",
+    "performance": "priority",
+}

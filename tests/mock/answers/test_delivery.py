@@ -6,7 +6,19 @@ import json
 
 import pytest
 
-from dragoman.mock.answers.delivery import Delivery, at_once, deliver
+from dragoman.errors import WireError
+from dragoman.http.upstream_call import header
+from dragoman.mock.answers.delivery import (
+    NOWHERE,
+    Delivery,
+    MockHttpResponse,
+    Outcome,
+    at_once,
+    deliver,
+    http_response,
+    not_allowed,
+    unreadable,
+)
 from dragoman.mock.answers.models import Ending
 from dragoman.mock.answers.response import build_response
 from dragoman.mock.answers.signatures import MESSAGES
@@ -69,3 +81,48 @@ def test_what_fails_says_so_before_it_is_whole(protocol: str, text: str) -> None
     assert isinstance(streamed, Delivery) and not streamed.breaks
     told = check_stream(protocol, b"".join(piece for _, piece in streamed.pieces))
     assert told.error is not None and "Overloaded" in told.error
+
+
+def replied(outcome: Outcome, protocol: str) -> MockHttpResponse:
+    return http_response(outcome, protocol, "req_1", derived_mint(b""))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_body_is_sent_as_json_with_an_id_and_limits(protocol: str) -> None:
+    reply = replied({"a": 1}, protocol)
+    assert (reply.status, reply.delivery.body) == (200, b'{"a":1}')
+    assert header(reply.headers, b"content-type") == b"application/json"
+    assert header(reply.headers, b"request-id" if protocol == MESSAGES else b"x-request-id") == b"req_1"
+    limit = "anthropic-ratelimit-requests-remaining" if protocol == MESSAGES else "x-ratelimit-remaining-requests"
+    assert header(reply.headers, limit.encode()) == b"999"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_stream_is_sent_as_one(protocol: str) -> None:
+    delivery = Delivery(pieces=((0.0, b"data: 1"),), streamed=True)
+    reply = replied(delivery, protocol)
+    assert (reply.status, reply.delivery) == (200, delivery)
+    assert header(reply.headers, b"content-type") == b"text/event-stream; charset=utf-8"
+
+
+@pytest.mark.parametrize("status", [400, 429, 503, 529])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_error_keeps_the_status_that_was_meant_and_says_when_to_try_again(protocol: str, status: int) -> None:
+    reply = replied(Failure(kind=FailureKind.OTHER, status=status, message="No."), protocol)
+    assert reply.status == status
+    assert header(reply.headers, b"retry-after") == (None if status == 400 else b"1")
+    assert json.loads(reply.delivery.body)["error"]["message"] == "No."
+
+
+def test_what_cannot_be_read_or_found_is_refused() -> None:
+    wrong = unreadable(WireError("/messages/0", "object", "array"))
+    assert (wrong.kind, wrong.param, wrong.message) == (
+        FailureKind.INVALID,
+        "messages.0",
+        "messages[0]: expected an object, found a list",
+    )
+    outcomes = (wrong, unreadable(RecursionError()), NOWHERE, not_allowed("PUT" * 10))
+    found = [replied(outcome, MESSAGES) for outcome in outcomes]
+    assert [reply.status for reply in found] == [400, 400, 404, 405]
+    assert b"bounded depth" in found[1].delivery.body
+    assert b"PUTPUTPUTPUTPUTPUTPU." in found[3].delivery.body

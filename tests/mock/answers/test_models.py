@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
+from anthropic.types import ModelInfo
+from openai.types import Model
 
 from dragoman.mock.answers.last_turn import LastTurn, ToolOutput
-from dragoman.mock.answers.models import ECHO_MODELS, MAX_OUTPUT_TOKENS, echo_models
+from dragoman.mock.answers.models import ECHO_MODELS, MAX_OUTPUT_TOKENS, echo_models, listed, one_listed
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.request import OutputFormat, OutputKind
 from dragoman.model.tools import FunctionTool, Namespace, TextTool
+from tests.sdk.names import CHAT, MESSAGES, RESPONSES
 
 CITY = FunctionTool(name="weather", parameters={"type": "object", "properties": {"city": {"type": "string"}}})
 NEWS = FunctionTool(name="news", namespace=Namespace(name="press"))
@@ -137,3 +140,25 @@ def test_the_number_chooses_the_error(words: str, status: int, kind: FailureKind
     failure = ECHO_MODELS["error"].respond(LastTurn(text=words))
     assert isinstance(failure, Failure)
     assert (failure.status, failure.kind) == (status, kind)
+
+
+MODELS = {"first": "says one thing", "second": "says another"}
+
+
+def test_a_messages_client_can_read_the_list() -> None:
+    page = listed(MODELS, MESSAGES)
+    assert (page["first_id"], page["last_id"], page["has_more"]) == ("first", "second", False)
+    assert page["data"] == [one_listed(name, words, MESSAGES) for name, words in MODELS.items()]
+    for name, words in MODELS.items():
+        found = ModelInfo.model_validate(one_listed(name, words, MESSAGES))
+        assert (found.id, found.type, found.created_at.year) == (name, "model", 2026)
+        assert found.display_name == words
+
+
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
+def test_an_openai_client_can_read_the_list(protocol: str) -> None:
+    page = listed(MODELS, protocol)
+    data = page["data"]
+    assert isinstance(data, list) and page["object"] == "list"
+    assert [Model.model_validate(one).id for one in data] == ["first", "second"]
+    assert one_listed("x", "a word", protocol)["object"] == "model"

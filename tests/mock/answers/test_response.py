@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.mock.answers.models import echo_models
-from dragoman.mock.answers.response import CREATED
+from dragoman.mock.answers.models import CREATED, echo_models
 from tests.mock.calling import (
     PROTOCOLS,
     Json,

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from dragoman.mock.answers.signatures import MESSAGES
-from dragoman.mock.reasoning import sign
 from dragoman.mock.strict.checks import record_response
 from dragoman.mock.strict.common import Issued
 from dragoman.mock.strict.thinking import merged, model_named
+from dragoman.mock.turn import sign
 from dragoman.wire.json import decode_object
 from tests.mock.judging import judged
 from tests.sdk.digging import Object

@@ -105,3 +105,26 @@ def test_a_role_and_content_are_read_alike_with_and_without_another_member(conte
 def test_rare_members_do_not_change_how_common_ones_are_read() -> None:
     common: JsonObject = {**BASE, "system": "s", "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}
     assert replace(CODEC.decode_request({**common, "speed": "fast"}), speed=None) == CODEC.decode_request(common)
+
+
+CALLING: JsonObject = {"role": "assistant", "tool_calls": []}
+
+
+@pytest.mark.parametrize(
+    ("body", "ours"),
+    [
+        (BASE, True),
+        ({**BASE, "system": "s"}, True),
+        ({"messages": [], "tools": [{"name": "f", "input_schema": {}}]}, True),
+        ({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}]}, True),
+        ({"messages": [{"role": "user", "content": "hi"}]}, False),
+        ({"messages": [{"role": "system", "content": "s"}], "max_tokens": 5}, False),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "max_tokens": 5}, False),
+        ({**BASE, "messages": [CALLING]}, False),
+        ({**BASE, "messages": [{"role": "tool", "content": "r"}]}, False),
+        ({"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}, False),
+        ({"input": "hi"}, False),
+    ],
+)
+def test_bodies_are_recognised(body: JsonObject, ours: bool) -> None:
+    assert CODEC.recognises(body) is ours

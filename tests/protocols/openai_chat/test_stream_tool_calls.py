@@ -12,7 +12,7 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.openai_chat.stream_tool_calls import CallAssembly
-from dragoman.rules.unknown_fields import UnknownFields
+from dragoman.rules.extras import UnknownFields
 from tests.protocols.openai_chat.room import ask, losses, mint
 
 

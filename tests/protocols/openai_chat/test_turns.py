@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import (
     CacheBreakpoint,
     Compaction,
@@ -30,8 +30,15 @@ from dragoman.model.parts import (
 )
 from dragoman.model.request import Message, OutputFormat, OutputKind, Request, Role
 from dragoman.protocols.openai_chat.shapes import JSON_ONLY
+from dragoman.protocols.openai_chat.turns import AssistantText, joined_content
 from dragoman.rules.capabilities import capabilities_of
 from tests.protocols.openai_chat.room import A, R, assistant, dig, losses, objects, said, target, user, written
+from tests.protocols.openai_chat.second_turn import (
+    CLIENTS,
+    THOUGHT,
+    Conversation,
+    lost,
+)
 
 PNG = Image(source=Inline(media_type="image/png", data="AAAA"))
 PNG_WIRE: JsonObject = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -483,3 +490,28 @@ def test_item_6_instructions_after_an_answer_are_the_users_to_mistral() -> None:
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user", "user"]
     assert "be brief" in str(sent[4]["content"])
     assert ("approximated", "mid_conversation_system", "messages[4].parts[0]") in losses(ledger)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_item_3_thinking_and_text_keep_their_places(client: str) -> None:
+    other: JsonObject = {"type": "thinking", "thinking": [{"type": "text", "text": "I see"}]}
+    content: JsonList = [THOUGHT, {"type": "text", "text": "Hm."}, other, {"type": "text", "text": "Rain."}]
+    conversation = Conversation(client, "magistral-medium-latest", "mistral")
+    conversation.hears({"content": content}, finish="stop")
+    conversation.says("thanks")
+    assert conversation.messages()[1]["content"] == content
+    assert lost(conversation) == []
+
+
+def test_item_3_parts_keep_text_apart_by_themselves() -> None:
+    spoken = AssistantText()
+    spoken.add({"type": "text", "text": "a"}, ("messages", 1, "parts", 0))
+    spoken.put([dict(THOUGHT)])
+    spoken.add({"type": "text", "text": "b"}, ("messages", 2, "parts", 0))
+    assert spoken.content() == [{"type": "text", "text": "a"}, THOUGHT, {"type": "text", "text": "b"}]
+
+
+def test_plain_texts_are_joined_as_paragraphs() -> None:
+    assert joined_content([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]) == "a\n\nb"
+    marked: JsonObject = {"type": "text", "text": "b", "prompt_cache_breakpoint": {"mode": "explicit"}}
+    assert joined_content([{"type": "text", "text": "a"}, marked]) == [{"type": "text", "text": "a"}, marked]

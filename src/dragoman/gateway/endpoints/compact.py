@@ -43,7 +43,7 @@ from dragoman.records.ids import response_suffix
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object, encode
-from dragoman.wire.splice import replace_text
+from dragoman.wire.json_spans import replace_text
 
 _TRIGGER: JsonObject = {"type": COMPACTION_TRIGGER}
 # What is not the summary's: state that is resolved here, and forms of an answer that this endpoint does not have.

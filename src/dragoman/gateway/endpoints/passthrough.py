@@ -51,9 +51,8 @@ from dragoman.routing.route import FALLBACK
 from dragoman.routing.target import Target
 from dragoman.streaming.relay import has_data
 from dragoman.wire.duplicate_keys import OBJECT
-from dragoman.wire.json_spans import JsonSpan, replace_value
+from dragoman.wire.json_spans import JsonSpan, replace_text, replace_value
 from dragoman.wire.multipart import field_span, is_form
-from dragoman.wire.splice import replace_text
 
 _OPENAI = ("openai-chat", "openai-responses")
 _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})

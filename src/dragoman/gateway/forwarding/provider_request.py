@@ -29,9 +29,8 @@ from dragoman.translate import TranslatedRequest, check_strict, same_request, tr
 from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined
 from dragoman.wire.history_digest import is_crowded
 from dragoman.wire.json import decode_object, kind_of
-from dragoman.wire.json_spans import object_members, without
+from dragoman.wire.json_spans import named, object_members, with_stream, without
 from dragoman.wire.peek import NULL, TRUE
-from dragoman.wire.splice import named, with_stream
 
 if TYPE_CHECKING:
     from dragoman.gateway.runtime import Runtime

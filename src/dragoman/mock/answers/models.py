@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from itertools import cycle, islice
 from typing import TypeAlias
@@ -12,7 +12,9 @@ from msgspec import Struct
 
 from dragoman.mock.answers.last_turn import LastTurn, ToolOutput
 from dragoman.mock.answers.schema_samples import sample, sample_object
+from dragoman.mock.answers.signatures import MESSAGES
 from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.parts import InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.request import OutputKind
 from dragoman.model.tools import FunctionTool, TextTool
@@ -197,3 +199,29 @@ ECHO_MODELS: dict[str, EchoModel] = {
 def echo_models() -> tuple[str, ...]:
     """The names of the models, as `provider/model` has them after the slash."""
     return tuple(ECHO_MODELS)
+
+
+# The time of every response of echo, and of every model: the first second of 2026, also as RFC 3339 writes it.
+CREATED, _CREATED_AT = 1_767_225_600, "2026-01-01T00:00:00Z"
+
+
+def listed(models: Mapping[str, str], protocol: str) -> JsonObject:
+    """All models, by their names; to each belong the words that are shown where a protocol shows any."""
+    data: JsonList = [one_listed(name, words, protocol) for name, words in models.items()]
+    if protocol != MESSAGES:
+        return {"object": "list", "data": data}
+    names = list(models)
+    return {"data": data, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+
+
+def one_listed(name: str, words: str, protocol: str) -> JsonObject:
+    if protocol == MESSAGES:
+        return {
+            "type": "model",
+            "id": name,
+            "display_name": words,
+            "created_at": _CREATED_AT,
+            "lifecycle": "active",
+            "max_tokens": MAX_OUTPUT_TOKENS,
+        }
+    return {"id": name, "object": "model", "created": CREATED, "owned_by": "dragoman"}

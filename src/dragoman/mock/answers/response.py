@@ -25,8 +25,6 @@ from dragoman.rules.ids import legacy_call_id
 from dragoman.rules.stop_sequences import StopScanner, watched
 from dragoman.rules.tool_table import ToolTable
 
-# The time of every answer of echo, and of every model: the first second of 2026.
-CREATED = 1_767_225_600
 VENDOR = "echo"
 
 _ID_PREFIXES = {"anthropic-messages": "msg_", "openai-chat": "chatcmpl-", "openai-responses": "resp_"}

@@ -8,8 +8,7 @@ GET, DELETE /conversations/{id}/items/{}   one item
 
 from __future__ import annotations
 
-from dragoman.mock.stored.memory import MockConversation, MockStore
-from dragoman.mock.stored.pages import missing, named, page
+from dragoman.mock.stored.memory import MockConversation, MockStore, missing, named, page
 from dragoman.mock.strict.common import objects
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dragoman.mock.answers.signatures import encrypted
 from dragoman.mock.script import COMPACTED, turns_of
 from dragoman.mock.stored.conversations import name_of
-from dragoman.mock.stored.memory import MockResponse, MockStore
-from dragoman.mock.stored.pages import missing, named, page
+from dragoman.mock.stored.memory import MockResponse, MockStore, missing, named, page
 from dragoman.mock.strict.common import listed, objects
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue

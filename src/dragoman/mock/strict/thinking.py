@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from dragoman.mock.reasoning import is_signed
 from dragoman.mock.strict.common import Issued, objects, repeated
+from dragoman.mock.turn import is_signed
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 _LEAST_BUDGET = 1024

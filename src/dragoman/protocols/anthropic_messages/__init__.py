@@ -9,7 +9,6 @@ from __future__ import annotations
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.anthropic_messages.missing_reasoning import repair_reasoning
 from dragoman.protocols.anthropic_messages.models import encode_model, encode_models
-from dragoman.protocols.anthropic_messages.recognition import recognises
 from dragoman.protocols.anthropic_messages.relay import (
     include_usage,
     plain_end,
@@ -18,7 +17,7 @@ from dragoman.protocols.anthropic_messages.relay import (
     withhold_usage,
     without_reasoning,
 )
-from dragoman.protocols.anthropic_messages.request_decoder import decode_request
+from dragoman.protocols.anthropic_messages.request_decoder import decode_request, recognises
 from dragoman.protocols.anthropic_messages.request_encoder import encode_request
 from dragoman.protocols.anthropic_messages.request_glance import REFERENCE_KEYS, TIERS, MessagesGlance
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn

@@ -17,8 +17,17 @@ from dragoman.model.losses import Ledger
 from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.effort import effort_for, nearest
 from dragoman.wire.json import decode, encode
-from dragoman.wire.json_spans import JsonSpan, Member, elements_of, object_members, replaced, with_member, without
-from dragoman.wire.splice import named
+from dragoman.wire.json_spans import (
+    JsonSpan,
+    Member,
+    elements_of,
+    last_value,
+    named,
+    object_members,
+    replaced,
+    with_member,
+    without,
+)
 
 _SEALED = frozenset({"thinking", "redacted_thinking"})
 _ADAPTIVE_TOO = ("display", "block_binding")
@@ -42,7 +51,7 @@ def repair_reasoning(
         return body
     lacks_thinking = _loop_lacks_thinking if intact else _turn_lacks_thinking
     thinking = named(object_members(body), "thinking")
-    settings = _value(body, thinking[-1]) if thinking else None
+    settings = last_value(body, thinking)
     mode = settings.get("type") if isinstance(settings, dict) else None
     if mode == "disabled" or not (demanded or (mode == "enabled" and lacks_thinking(body))):
         return body
@@ -119,7 +128,7 @@ def _adaptive(body: bytes, thinking: list[Member], settings: JsonObject, capabil
     configs = named(object_members(body), "output_config")
     if not configs:
         return with_member(body, "output_config", b'{"effort":' + effort + b"}")
-    config = _value(body, configs[-1])
+    config = last_value(body, configs)
     if not isinstance(config, dict) or config.get("effort") is not None:
         return body
     return with_member(body, "effort", effort, configs[-1].value_end)
@@ -127,7 +136,7 @@ def _adaptive(body: bytes, thinking: list[Member], settings: JsonObject, capabil
 
 def _without_clearing(body: bytes, ledger: Ledger) -> bytes:
     for member in reversed(named(object_members(body), "context_management")):
-        management = _value(body, member)
+        management = last_value(body, [member])
         edits = management.get("edits") if isinstance(management, dict) else None
         if not isinstance(edits, list):
             continue
@@ -150,7 +159,3 @@ def _put(body: bytes, members: list[Member], value: JsonObject) -> bytes:
 
 def _type(block: JsonValue) -> JsonValue:
     return block.get("type") if isinstance(block, dict) else None
-
-
-def _value(body: bytes, member: Member) -> JsonValue:
-    return decode(body[member.value_start : member.value_end])

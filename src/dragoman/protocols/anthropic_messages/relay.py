@@ -29,12 +29,19 @@ from dragoman.protocols.anthropic_messages.synthetic_citations import may_be_syn
 from dragoman.rules.capabilities import ID_RULES, Capabilities
 from dragoman.rules.instructions import TELEMETRY
 from dragoman.rules.instructions import without_telemetry as strip_telemetry
-from dragoman.rules.relayed_ids import Ids, finder_of, rename_ids
-from dragoman.rules.repairs import has_envelope, is_ours, rewritten
+from dragoman.rules.repairs import Ids, finder_of, has_envelope, is_ours, rename_ids, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.json_spans import JsonSpan, array_elements, elements_of, object_members, replaced, without
-from dragoman.wire.splice import named
+from dragoman.wire.json_spans import (
+    JsonSpan,
+    array_elements,
+    elements_of,
+    last_value,
+    named,
+    object_members,
+    replaced,
+    without,
+)
 
 _find_blank = re.compile(rb'"text"[ \t\n\r]*+:[ \t\n\r]*+"(?:[ ]|\\[nrt]|\\u00[0-9a-fA-F]{2})*+"').search
 _find_unsigned = re.compile(rb'"signature"[ \t\n\r]*+:[ \t\n\r]*+""').search
@@ -280,8 +287,7 @@ def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
     id_spans: tuple[list[JsonSpan], list[JsonSpan]] = [], []
     for _, span in elements_of(message, "content"):
         members = object_members(message, span.start, span.end) if message[span.start] == _BRACE else []
-        types = named(members, "type")
-        kind = decode(message[types[-1].value_start : types[-1].value_end]) if types else None
+        kind = last_value(message, named(members, "type"))
         for spans, (of, name) in zip(id_spans, _NAMING, strict=True):
             spans += [member.value for member in named(members, name)] if kind == of else []
     return id_spans
@@ -299,8 +305,7 @@ _SEARCHES = {"server_tool_use": "id", "web_search_tool_result": "tool_use_id"}
 
 
 def _is_assistant(message: bytes) -> bool:
-    roles = named(object_members(message), "role") if message.startswith(b"{") else []
-    return bool(roles) and decode(message[roles[-1].value_start : roles[-1].value_end]) == "assistant"
+    return message.startswith(b"{") and last_value(message, named(object_members(message), "role")) == "assistant"
 
 
 def _has_sealed_source(block: JsonObject) -> bool:

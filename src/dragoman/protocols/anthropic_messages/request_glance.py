@@ -13,8 +13,7 @@ from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.protocols.anthropic_messages.shapes import NAME, VENDOR
 from dragoman.rules.capabilities import ID_RULES, Capabilities
 from dragoman.rules.instructions import TELEMETRY, without_telemetry
-from dragoman.rules.relayed_ids import refuses
-from dragoman.rules.repairs import ENVELOPE
+from dragoman.rules.repairs import ENVELOPE, refuses
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,

@@ -32,9 +32,9 @@ from dragoman.protocols.anthropic_messages.response import report_bent, unwrappe
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.argument_assembly import ArgumentAssembler
+from dragoman.rules.extras import UnknownFields, part_place
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.seals import from_envelope, issued_by
-from dragoman.rules.unknown_fields import UnknownFields, part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_lenient, encode_text, kind_of
 

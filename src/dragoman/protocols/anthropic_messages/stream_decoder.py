@@ -53,11 +53,11 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
 )
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
 from dragoman.protocols.codec import Mint, TranslationContext
+from dragoman.rules.extras import part_place
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.stop_reasons import at_cap, finalize_stop, stated_reason
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.rules.text_runs import TextFrames
-from dragoman.rules.unknown_fields import part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import Frame

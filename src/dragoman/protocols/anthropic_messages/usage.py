@@ -10,7 +10,7 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.rules import counts
-from dragoman.rules.enum_values import EnumValues
+from dragoman.rules.response_metadata import EnumValues
 from dragoman.wire.fields import Fields
 
 # Tiers of other protocols in this one's words (U7).

@@ -7,6 +7,7 @@ are known again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -14,6 +15,8 @@ from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.parts import (
     Extras,
+    Image,
+    Inline,
     InputForm,
     Part,
     Refusal,
@@ -22,12 +25,14 @@ from dragoman.model.parts import (
     Thinking,
     ToolCall,
     ToolResult,
+    Url,
 )
 from dragoman.model.request import Message, Role
 from dragoman.model.tools import TextTool, ToolSpec
-from dragoman.protocols.openai_chat.anthropic_blocks import decode_content_with_blocks
 from dragoman.protocols.openai_chat.parts import (
+    decode_cache,
     decode_content,
+    decode_part,
     encode_native_content,
     merge_extras,
     unmodelled,
@@ -325,3 +330,76 @@ def write_call(call_id: str, name: str, arguments: str, form: InputForm) -> Json
     if form is InputForm.TEXT:
         return {"id": call_id, "type": "custom", "custom": {"name": name, "input": arguments}}
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def decode_content_with_blocks(message: Fields, *kinds: str) -> tuple[Part, ...]:
+    """The content of a message that may hold blocks of the Messages protocol, of these kinds; others are an error.
+
+    Cursor writes so to Claude's models, at the Chat address that it was given
+    (https://forum.cursor.com/t/wrong-tools-handling-on-openai-compatible-endpoint/145588,
+    https://github.com/router-for-me/CLIProxyAPI/issues/3805). A relay leaves the bytes to the server.
+    """
+    value = message.value.get("content")
+    if not isinstance(value, list) or not any(isinstance(item, dict) and _is_block(item) for item in value):
+        return decode_content(message)
+    message.skip("content")
+    path = (message.path, "content")
+    parts: list[Part] = []
+    for index, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise WireError(render_path((path, index)), "object", kind_of(item))
+        part = Fields(item, (path, index))
+        kind = item.get("type")
+        decode = _BLOCKS.get(kind) if isinstance(kind, str) else None
+        if decode is None:
+            parts.append(decode_part(part))
+        elif kind not in kinds:
+            raise part.wrong("type", "a part that this message may hold", repr(kind))
+        else:
+            parts.append(decode(part))
+    return tuple(parts)
+
+
+def _is_block(item: JsonObject) -> bool:
+    kind = item.get("type")
+    return isinstance(kind, str) and kind in _BLOCKS
+
+
+def _decode_call(part: Fields) -> ToolCall:
+    part.skip("type")
+    return ToolCall(
+        call_id=part.text("id"),
+        name=part.text("name"),
+        arguments=encode_text(part.optional_object("input") or {}),
+        cache=decode_cache(part),
+        extras=unmodelled(part),
+    )
+
+
+def _decode_result(part: Fields) -> ToolResult:
+    part.skip("type")
+    return ToolResult(
+        call_id=part.text("tool_use_id"),
+        parts=decode_content_with_blocks(part, "image"),
+        is_error=part.optional_flag("is_error") or False,
+        cache=decode_cache(part),
+        extras=unmodelled(part),
+    )
+
+
+def _decode_image(part: Fields) -> Image:
+    part.skip("type")
+    source = part.fields("source")
+    media: Inline | Url
+    if source.choice("type", ("base64", "url")) == "base64":
+        media = Inline(media_type=source.text("media_type"), data=source.text("data"))
+    else:
+        media = Url(url=source.text("url"))
+    return Image(source=media, cache=decode_cache(part), extras=unmodelled(part))
+
+
+_BLOCKS: dict[str, Callable[[Fields], Part]] = {
+    "tool_use": _decode_call,
+    "tool_result": _decode_result,
+    "image": _decode_image,
+}

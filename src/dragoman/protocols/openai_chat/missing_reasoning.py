@@ -13,8 +13,7 @@ from dragoman.model.losses import Ledger
 from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.repairs import rewritten
 from dragoman.wire.json import decode
-from dragoman.wire.json_spans import object_members, replaced, with_member
-from dragoman.wire.splice import named
+from dragoman.wire.json_spans import last_value, named, object_members, replaced, with_member
 
 _OFF = b'{"type":"disabled"}'
 
@@ -46,7 +45,7 @@ def repair_reasoning(
     if filled is not None:
         return filled
     thinking = named(object_members(body), "thinking")
-    settings = decode(body[thinking[-1].value_start : thinking[-1].value_end]) if thinking else None
+    settings = last_value(body, thinking)
     if isinstance(settings, dict) and settings.get("type") == "disabled":
         return body
     ledger.approximated(Feature.THINKING, ("reasoning",), "off, because the reasoning of earlier turns is not there")

@@ -33,11 +33,20 @@ from dragoman.protocols.openai_chat.shapes import (
     THINKING_PARTS,
 )
 from dragoman.rules.capabilities import ID_RULES, NO_CALL_SIGNATURE, Capabilities
-from dragoman.rules.relayed_ids import Ids, finder_of, rename_ids
-from dragoman.rules.repairs import ENVELOPE, is_ours, rewritten
+from dragoman.rules.repairs import ENVELOPE, Ids, finder_of, is_ours, rename_ids, rewritten
 from dragoman.wire.json import decode, decode_lenient, encode
-from dragoman.wire.json_spans import JsonSpan, Member, elements_of, gaps, object_members, replaced, with_member, without
-from dragoman.wire.splice import named
+from dragoman.wire.json_spans import (
+    JsonSpan,
+    Member,
+    elements_of,
+    gaps,
+    last_value,
+    named,
+    object_members,
+    replaced,
+    with_member,
+    without,
+)
 from dragoman.wire.sse import SseReader
 
 
@@ -78,7 +87,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
         ]
         edits = [(span, _STAND_IN) for _, call in _calls(message) for span in _signatures(message, call)]
         for member in named(object_members(message), BESIDE):
-            remaining = _without_signatures(_value(message, member))
+            remaining = _without_signatures(last_value(message, [member]))
             if remaining is not None:
                 edits += [(member.value, encode(remaining))] if remaining else []
                 cut += [] if remaining else [member.whole]
@@ -120,11 +129,11 @@ def include_usage(body: bytes) -> bytes | None:
     """The body of a streamed request, asking for usage; None if it asks already, or does not stream."""
     members = object_members(body)
     stream, options = named(members, "stream"), named(members, "stream_options")
-    if not stream or _value(body, stream[-1]) is not True:
+    if last_value(body, stream) is not True:
         return None
     if not options:
         return with_member(body, "stream_options", _INCLUDE_USAGE)
-    value = _value(body, options[-1])
+    value = last_value(body, options)
     if value is None:
         return replaced(body, [(member.value, _INCLUDE_USAGE) for member in options])
     if not isinstance(value, dict) or value.get("include_usage") is True:
@@ -346,7 +355,3 @@ def _unless_empty(message: bytes) -> list[bytes]:
 
 
 _NO_CONTENT = frozenset({"role", "name", "id"})
-
-
-def _value(body: bytes, member: Member) -> JsonValue:
-    return decode(body[member.value_start : member.value_end])

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.request import (
     CacheOptions,
@@ -18,7 +18,6 @@ from dragoman.model.request import (
     ThinkingMode,
 )
 from dragoman.protocols.codec import EncodedRequest, TargetModel
-from dragoman.protocols.openai_chat.sequential_tool_calls import split_parallel_calls
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
 from dragoman.protocols.openai_chat.tool_encoder import (
     EncodedTools,
@@ -367,3 +366,51 @@ class _RequestEncoder:
 
 # Messages' and Responses' tiers in this protocol's words.
 _TIERS = {"standard_only": "default", "ultrafast": "fast"}
+
+
+def split_parallel_calls(messages: JsonList, ledger: Ledger) -> JsonList:
+    """The same conversation, in which no message has two calls that both have results."""
+    sequence: JsonList = []
+    at = 0
+    while at < len(messages):
+        message = messages[at]
+        end = at + 1
+        while end < len(messages) and _result(messages[end]) is not None:
+            end += 1
+        calls = _calls(message)
+        results = {_result(messages[place]): messages[place] for place in range(at + 1, end)}
+        if (
+            isinstance(message, dict)
+            and len(calls) > 1
+            and results.keys() == calls.keys()
+            and len(calls) == end - at - 1
+        ):
+            ledger.approximated(
+                Feature.PARALLEL_CALLS, ("messages",), "calls made at once are told one after the other"
+            )
+            sequence += _pairs(message, calls, results)
+        else:
+            sequence += messages[at:end]
+        at = end
+    return sequence
+
+
+def _pairs(message: JsonObject, calls: dict[str, JsonValue], results: dict[str | None, JsonValue]) -> JsonList:
+    pairs: JsonList = []
+    for call_id, call in calls.items():
+        # What was said and thought before the calls is said once.
+        opening: JsonObject = {"role": "assistant", "content": None} if pairs else message
+        pairs += [{**opening, "tool_calls": [call]}, results[call_id]]
+    return pairs
+
+
+def _calls(message: JsonValue) -> dict[str, JsonValue]:
+    value = message.get("tool_calls") if isinstance(message, dict) else None
+    calls = value if isinstance(value, list) else []
+    return {str(call["id"]): call for call in calls if isinstance(call, dict)}
+
+
+def _result(message: JsonValue) -> str | None:
+    if isinstance(message, dict) and message.get("role") == "tool":
+        return str(message.get("tool_call_id"))
+    return None

@@ -12,7 +12,7 @@ from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules.capabilities import ID_RULES, Capabilities
-from dragoman.rules.relayed_ids import refuses
+from dragoman.rules.repairs import refuses
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,

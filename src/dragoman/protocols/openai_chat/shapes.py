@@ -6,7 +6,7 @@ from typing import Final
 
 from dragoman.model.features import Feature
 from dragoman.model.response import StopReason
-from dragoman.rules.enum_values import ORDINARY_TIERS, EnumValues
+from dragoman.rules.response_metadata import ORDINARY_TIERS, EnumValues
 
 NAME: Final = "openai-chat"
 VENDOR = ""

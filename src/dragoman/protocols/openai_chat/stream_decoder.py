@@ -46,13 +46,12 @@ from dragoman.protocols.openai_chat.shapes import (
 from dragoman.protocols.openai_chat.stream_deltas import NONE, USUAL, DeltaReader
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import updated_counts
-from dragoman.rules.extras import ECHOES
+from dragoman.rules.extras import ECHOES, UnknownFields
 from dragoman.rules.failures import ENDED_EARLY
 from dragoman.rules.response_metadata import seconds_of
 from dragoman.rules.stop_reasons import at_cap, broken_off, finalize_stop, reason_of, stated_reason
 from dragoman.rules.surrogates import UNREADABLE, SurrogateJoiner
 from dragoman.rules.text_runs import TextFrames
-from dragoman.rules.unknown_fields import UnknownFields
 from dragoman.wire.json import kind_of, read_json
 from dragoman.wire.sse import Frame
 

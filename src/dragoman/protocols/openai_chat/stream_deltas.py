@@ -39,7 +39,7 @@ from dragoman.protocols.openai_chat.shapes import (
 from dragoman.protocols.openai_chat.stream_reasoning import ThinkingRun
 from dragoman.protocols.openai_chat.stream_tool_calls import CallAssembly
 from dragoman.protocols.openai_chat.think_tags import INLINE, THOUGHT, InlineThinking
-from dragoman.rules.unknown_fields import UnknownFields
+from dragoman.rules.extras import UnknownFields
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import kind_of
 

@@ -37,9 +37,9 @@ from dragoman.protocols.openai_chat.stream_call_matching import (
 )
 from dragoman.rules.argument_assembly import ArgumentAssembler
 from dragoman.rules.arguments import Completeness, is_complete
+from dragoman.rules.extras import UnknownFields, part_place
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.tool_table import Wrapped
-from dragoman.rules.unknown_fields import UnknownFields, part_place
 from dragoman.wire.json import kind_of
 
 _INNER = frozenset({"name", "arguments", "input"})

@@ -27,8 +27,7 @@ from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC
 from dragoman.protocols.openai_chat.tool_decoder import MODE_NAMES, write_custom, write_search
 from dragoman.rules.extras import drop_extras
-from dragoman.rules.schema_branches import typed_branches
-from dragoman.rules.schemas import for_openai_strict, with_properties
+from dragoman.rules.schemas import DEPTH_LIMIT, for_openai_strict, with_properties
 from dragoman.rules.tool_table import ToolEntry, ToolTable, Wrapped
 from dragoman.wire.json import encode_text
 
@@ -269,3 +268,41 @@ def _wire_name(tool: JsonValue) -> str | None:
         case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
             return name
     return None
+
+
+# Members that hold values and not schemas.
+_VALUES = frozenset({"enum", "const", "default", "examples"})
+
+
+def typed_branches(schema: JsonObject) -> JsonObject:
+    """The same schema with every `type` inside the branches beside which it stood, and tuples as `prefixItems`."""
+    return _rewritten(schema, 0)
+
+
+def _rewritten(schema: JsonObject, depth: int) -> JsonObject:
+    if depth > DEPTH_LIMIT:
+        return schema
+    written: JsonObject = {}
+    for name, value in schema.items():
+        inner = value if name in _VALUES else _inner(value, depth)
+        written["prefixItems" if name == "items" and isinstance(value, list) else name] = inner
+    branches, kind = written.get("anyOf"), written.get("type")
+    if isinstance(branches, list) and isinstance(kind, str | list):
+        del written["type"]
+        written["anyOf"] = [_typed(branch, kind) for branch in branches]
+    return written
+
+
+def _inner(value: JsonValue, depth: int) -> JsonValue:
+    if isinstance(value, dict):
+        return _rewritten(value, depth + 1)
+    if isinstance(value, list):
+        return JsonList(_rewritten(item, depth + 1) if isinstance(item, dict) else item for item in value)
+    return value
+
+
+def _typed(branch: JsonValue, kind: JsonValue) -> JsonValue:
+    # A reference says its type where it leads, and a branch of branches in these.
+    if not isinstance(branch, dict) or branch.keys() & {"type", "$ref", "anyOf"}:
+        return branch
+    return {"type": kind, **branch}

@@ -32,8 +32,7 @@ from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.seals import opens
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode, encode_text
-from dragoman.wire.json_spans import JsonSpan, elements_of, object_members, replaced, with_member
-from dragoman.wire.splice import named
+from dragoman.wire.json_spans import JsonSpan, elements_of, named, object_members, replaced, with_member
 
 # What no such turn is without.
 MARKER = b'"tool_calls"'

@@ -12,9 +12,9 @@ from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem,
 from dragoman.protocols.openai_responses.output import report_bent
 from dragoman.protocols.openai_responses.shapes import CALL_MEMBERS, CUSTOM_CALL
 from dragoman.rules.arguments import Completeness
+from dragoman.rules.extras import part_place
 from dragoman.rules.input_wrapping import InputUnwrapper
 from dragoman.rules.tool_table import Wrapped
-from dragoman.rules.unknown_fields import part_place
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode_text
 

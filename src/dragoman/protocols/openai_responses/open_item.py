@@ -15,7 +15,7 @@ from dragoman.model.parts import Part, ToolCall
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses.output import OutputReader
 from dragoman.protocols.openai_responses.shapes import NAME
-from dragoman.rules.unknown_fields import UnknownFields, part_place
+from dragoman.rules.extras import UnknownFields, part_place
 from dragoman.wire.fields import Fields
 
 # How far is looked for what is not where it should be: a flood takes time by its length.

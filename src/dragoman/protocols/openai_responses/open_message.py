@@ -18,7 +18,7 @@ from dragoman.protocols.openai_responses.open_item import (
 from dragoman.protocols.openai_responses.output import message_members, with_members
 from dragoman.protocols.openai_responses.parts import decode_annotation, decode_part
 from dragoman.protocols.openai_responses.shapes import PART_MEMBERS
-from dragoman.rules.unknown_fields import part_place
+from dragoman.rules.extras import part_place
 from dragoman.wire.fields import Fields
 
 _TEXT, _REFUSAL, _FOREIGN = "text", "refusal", "foreign"

@@ -19,7 +19,7 @@ from dragoman.protocols.openai_responses.open_item import (
     paired,
 )
 from dragoman.protocols.openai_responses.shapes import PART_MEMBERS, REASONING_MEMBERS
-from dragoman.rules.unknown_fields import part_place
+from dragoman.rules.extras import part_place
 from dragoman.wire.fields import Fields
 
 

@@ -31,12 +31,10 @@ from dragoman.protocols.openai_responses.shapes import (
     SUMMARY_OPENING,
 )
 from dragoman.rules.capabilities import ID_RULES, Capabilities
-from dragoman.rules.relayed_ids import Ids, finder_of, rename_ids
-from dragoman.rules.repairs import ENVELOPE, has_envelope, is_ours, rewritten
+from dragoman.rules.repairs import ENVELOPE, Ids, finder_of, has_envelope, is_ours, rename_ids, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
-from dragoman.wire.json_spans import JsonSpan, object_members, replaced, with_member, without
-from dragoman.wire.splice import named
+from dragoman.wire.json_spans import JsonSpan, last_value, named, object_members, replaced, with_member, without
 
 _SEALED = "reasoning.encrypted_content"
 
@@ -89,7 +87,7 @@ def without_storage(body: bytes) -> bytes:
     members = object_members(body)
     edits = [(member.value, b"false") for member in named(members, "store")]
     include_members = named(members, "include")
-    wished = decode(body[include_members[-1].value_start : include_members[-1].value_end]) if include_members else None
+    wished = last_value(body, include_members)
     include = [*wished] if isinstance(wished, list) else []
     if _SEALED not in include:
         edits += [(member.value, encode([*include, _SEALED])) for member in include_members]
@@ -128,8 +126,7 @@ def _ids(item: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
     """Where the id of a call stands in an item, or that of its result."""
     members = object_members(item) if item.startswith(b"{") else []
     spans = [member.value for member in named(members, "call_id")]
-    types = named(members, "type")
-    kind = decode(item[types[-1].value_start : types[-1].value_end]) if types else None
+    kind = last_value(item, named(members, "type"))
     return ([], spans) if isinstance(kind, str) and kind.endswith("_output") else (spans, [])
 
 

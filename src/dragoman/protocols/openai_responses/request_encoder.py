@@ -35,9 +35,9 @@ from dragoman.protocols.openai_responses.tool_decoder import encode_format
 from dragoman.protocols.openai_responses.tool_encoder import ToolEncoder, encode_choice
 from dragoman.protocols.openai_responses.turns import TurnWriter
 from dragoman.rules.effort import DEFAULT, drop_sampling, effort_for, nearest
-from dragoman.rules.enum_values import ORDINARY_TIERS
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
+from dragoman.rules.response_metadata import ORDINARY_TIERS
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.stop_sequences import watched
 from dragoman.rules.updates import effective, placed_tools

@@ -12,8 +12,7 @@ from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.protocols.openai_responses.shapes import NAME
 from dragoman.rules.capabilities import ID_RULES, Capabilities
-from dragoman.rules.relayed_ids import refuses
-from dragoman.rules.repairs import ENVELOPE
+from dragoman.rules.repairs import ENVELOPE, refuses
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,

@@ -11,7 +11,7 @@ from dragoman.protocols.codec import TranslationContext
 from dragoman.protocols.openai_responses.shapes import IN_PROGRESS, NAME
 from dragoman.protocols.openai_responses.tool_decoder import encode_format, encode_native_choice, encode_native_tools
 from dragoman.protocols.openai_responses.usage import NO_IMAGES, encode_usage
-from dragoman.rules.enum_values import ORDINARY_TIERS, EnumValues
+from dragoman.rules.response_metadata import ORDINARY_TIERS, EnumValues
 
 # Efforts that Open Responses knows; the others are told as their neighbours.
 _EFFORTS = EnumValues(

@@ -55,7 +55,6 @@ from dragoman.model.response import Stop, StopReason, Usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses import hosted
 from dragoman.protocols.openai_responses.failure import failed_frames
-from dragoman.protocols.openai_responses.frames import FrameWriter
 from dragoman.protocols.openai_responses.output import (
     ItemBuilder,
     call_item,
@@ -88,7 +87,7 @@ from dragoman.protocols.openai_responses.shapes import (
     SUMMARY_PART_ADDED,
     SUMMARY_PART_DONE,
 )
-from dragoman.protocols.openai_responses.stream_message import MessageStream
+from dragoman.protocols.openai_responses.stream_message import FrameWriter, MessageStream
 from dragoman.rules.arguments import is_complete
 from dragoman.rules.extras import drop_choices
 from dragoman.wire.sse import DONE
