@@ -1,7 +1,5 @@
-"""The command line: thin. Each command is a module with `add` (its arguments) and `run` (its work).
-
-The exit statuses are in `parser.py`.
-"""
+"""The command line. Each command is a module with `add` (its arguments) and `run`. `parser.py` has the exit
+statuses."""
 
 from __future__ import annotations
 

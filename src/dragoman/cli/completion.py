@@ -1,8 +1,5 @@
-"""`dragoman completion`: a script by which a shell completes commands, options and what they may be.
-
-It is made from the parsers themselves, so that it knows what they know and nothing else. Names of models are asked for
-when they are needed (`dragoman models --names`).
-"""
+"""`dragoman completion`: a shell completion script, made from the parsers; `dragoman models --names` completes
+models."""
 
 from __future__ import annotations
 

@@ -33,10 +33,8 @@ def chunks(name: str) -> Iterator[bytes]:
 
 
 def complain(problem: str, command: str = "") -> None:
-    """Write a message to the standard error; a terminal obeys nothing in it.
-
-    It is wrapped at words on a terminal, and is one line elsewhere. A command to be copied follows on its own line.
-    """
+    """Write a message to the standard error, wrapped at words on a terminal, without control characters. A `command` to
+    be copied follows on its own line."""
     screen = screen_of(sys.stderr)
     lines = wrapped(screen, screen.displayable(f"dragoman: {printable(problem)}"), _INDENT, whole_words=True)
     if command:

@@ -1,8 +1,5 @@
-"""Exchange page: all that is known of one exchange, for people.
-
-Whatever came from outside is shown so that it cannot move a cursor or pose as another field: words that have blanks
-stand in quotes, which they cannot end.
-"""
+"""Exchange page: everything recorded of one exchange, for people. Text from outside cannot move a cursor or pose as
+another field: words with blanks stand in quotes, which they cannot end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`dragoman forget`: somebody's rows and names go out of every file of ours, and sums stay.
-
-Nothing is removed before it is said how much, and agreed to.
-"""
+"""`dragoman forget`: erase the rows and names of a key or a session, after a question; usage totals stay."""
 
 from __future__ import annotations
 

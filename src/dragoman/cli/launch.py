@@ -134,10 +134,8 @@ def _running(named: str | None, options: argparse.Namespace, settings: Settings)
 
 
 def _check_models(options: argparse.Namespace, settings: Settings) -> None:
-    """Refuse names that lead nowhere: some clients tell of them in words from which nobody learns what to do.
-
-    A gateway that runs may have another configuration.
-    """
+    """Refuse unknown models, which some clients report in useless words. A running gateway may have another
+    configuration."""
     # Here, so that the other commands start without a server's modules.
     from dragoman.gateway.model_resolver import ModelResolver, UnknownModel
     from dragoman.gateway.paths import MESSAGES
@@ -154,10 +152,8 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _gateway(options: argparse.Namespace, running: str | None, key: GivenKey) -> AbstractContextManager[str]:
-    """The gateway that runs, or one that runs as long as it is needed.
-
-    It looks for its configuration by itself: what was found here is not named to it as if the user had done so.
-    """
+    """The running gateway, or one that is started for this client. A configuration found here is not named to it: that
+    would trust the file as if the user had named it."""
     if running is not None:
         return nullcontext(running)
     named = ["--config", options.config] if options.config else []

@@ -1,7 +1,4 @@
-"""The parser: argparse with our manners.
-
-What is wrong is told with the usage of the very command it is wrong with, and with the name that was probably meant.
-"""
+"""The parser: argparse that prints the usage of the command at fault and suggests the nearest name."""
 
 from __future__ import annotations
 

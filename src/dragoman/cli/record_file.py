@@ -1,8 +1,4 @@
-"""Recorded: what commands share that show what went through the gateway: which file, what is in it, since when.
-
-They look at the file itself, whether a gateway runs or not. What is written in journals is moved there first, so that
-all is seen that was written before they began.
-"""
+"""Record file: what commands share that read records, whether a gateway runs or not. Journals are ingested first."""
 
 from __future__ import annotations
 
@@ -152,10 +148,8 @@ def name_of(text: str | None) -> str | None:
 
 
 def as_cell(text: str, *, full: bool = False) -> str:
-    """A name from outside as it may stand in a cell: no blank in it can pose as the end of a column.
-
-    Its beginning does, unless the `full` of it is wanted, as in a pipe.
-    """
+    """A name from outside as a cell, in quotes if a blank could pose as the end of a column; cut short unless
+    `full`."""
     text = text if full else text[:_MAX_NAME_LENGTH]
     return '"' + text.replace('"', "'") + '"' if " " in text or '"' in text else text
 

@@ -1,7 +1,5 @@
-"""`dragoman service`: a gateway that systemd or launchd starts, for this user (decision 28).
-
-Nothing is written, started or removed before it is said what, and agreed to.
-"""
+"""`dragoman service`: a gateway under systemd or launchd, for this user (decision 28). It asks before it changes
+anything."""
 
 from __future__ import annotations
 

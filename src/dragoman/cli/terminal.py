@@ -1,8 +1,5 @@
-"""The terminal: how tables, colours and progress are written for what a stream can show (`dragoman/terminal.py`).
-
-Each stream is judged by itself (decision 28): a table may go to a file while the screen hears of progress. For people
-tables fit the width, and long cells go on below; whoever reads them from a pipe gets whole values, separated by tabs.
-"""
+"""Terminal output: tables, colours and progress for what a stream can show (`dragoman/terminal.py`, decision 28). Each
+stream is judged by itself. On a terminal tables fit the width; elsewhere whole values are separated by tabs."""
 
 from __future__ import annotations
 
@@ -110,10 +107,8 @@ def screen_of(stream: TextIO, choice: Choice = AUTO, environ: Mapping[str, str] 
 
 
 def wrapped(screen: OutputScreen, text: str, indent: str = "", *, whole_words: bool = False) -> list[str]:
-    """A sentence as lines: on a terminal as many as it takes, elsewhere one; `indent` begins all but the first.
-
-    With `whole_words` addresses and paths wider than the screen are not cut, so that they can be copied.
-    """
+    """A sentence as lines on a terminal, as one line elsewhere; `indent` begins all but the first. `whole_words` keeps
+    long addresses and paths uncut, so that they can be copied."""
     if not screen.terminal:
         return [text]
     lines = textwrap.wrap(

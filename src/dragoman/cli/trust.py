@@ -54,10 +54,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def file_to_read(explicit: str | None) -> ConfigFile | None:
-    """The file that a command reads. On a terminal the user is asked about one that is not trusted.
-
-    Elsewhere, and if the answer is no, it is left to the reading to refuse it.
-    """
+    """The file that a command reads. On a terminal it asks whether to trust a found one; otherwise the reader refuses
+    that."""
     file = find_file(os.environ, explicit)
     if file is not None and file.origin is FileOrigin.FOUND and _on_a_terminal():
         content = file.read()

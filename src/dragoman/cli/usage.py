@@ -1,7 +1,4 @@
-"""`dragoman usage`: what went through the gateway came to: requests, tokens, money, in groups that add up to the total.
-
-It looks at the file itself, whether a gateway runs or not, after it has moved there what stands in journals.
-"""
+"""`dragoman usage`: requests, tokens and cost in groups that add up to the total, from the record file."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""Finding: which configuration file is read, and how it was come by, which decides whether it is believed.
-
-named   by `--config` or `DRAGOMAN_CONFIG`: somebody's decision
-own     in the user's configuration directory: likewise
-found   in the current directory: it may have come with a checkout, and has to be trusted first
-"""
+"""Configuration file: which one is read. One found in the current directory may have come with a checkout and must be
+trusted first; one named by option or variable, or in the user's configuration directory, is."""
 
 from __future__ import annotations
 
@@ -65,10 +61,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True):
 
 
 def find_file(environ: Mapping[str, str], explicit: str | Path | None = None) -> ConfigFile | None:
-    """The file to read: the one that was named, else the first that exists; None if there is none.
-
-    A named file is given whether it exists or not: that it does not is the reader's to tell.
-    """
+    """The file to read: the named one, whether it exists or not, else the first that exists; None if there is none."""
     named = explicit or environ.get(FILE_VARIABLE)
     if named:
         return ConfigFile(path=Path(named), origin=FileOrigin.NAMED)

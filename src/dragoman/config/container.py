@@ -22,11 +22,8 @@ def in_container() -> bool:
 
 
 def has_container_markers(root: Path) -> bool:
-    """Whether the marks of a container are below a root.
-
-    A virtual machine that was made of an image has the files of the image, but is a machine: its processes are in the
-    first namespace.
-    """
+    """Whether the marks of a container are below a root. A virtual machine made from an image has the image's files,
+    but its processes are in the first namespace."""
     try:
         if str((root / _NAMESPACE.lstrip("/")).readlink()) == _OF_MACHINE:
             return False

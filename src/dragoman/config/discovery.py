@@ -1,7 +1,4 @@
-"""Discovery: who is there without being written down.
-
-Those whose key is in the environment, the usual servers of one's own machine, and the echo provider.
-"""
+"""Discovery: providers whose key is in the environment, the usual local servers, and the echo provider."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""In force: every setting that is not as it is by default, and where it is from.
-
-Values of `[server]`, `[timeouts]`, `[routing]`, `[limits]` and `[storage]` are shown, since none of them is secret. Of
-everything else the name alone is told: tables of providers, keys and telemetry may hold secrets.
-"""
+"""Effective settings: every setting that is not default, and its source. Values are shown of `[server]`, `[timeouts]`,
+`[routing]`, `[limits]` and `[storage]`; tables of providers, keys and telemetry may hold secrets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Env file: variables for a service, which does not see those of the shell; `serve --env-file` reads it once.
 
-One `NAME=value` on each line, bare, in double quotes or in single ones; blank lines, and those that begin with `#` or
-`;`, say nothing. Only what systemd's `EnvironmentFile=` reads in the same way is read at all: elsewhere the two would
-disagree about a key, and nobody would see it. What is written is always in double quotes.
+One `NAME=value` per line, bare or in quotes; `#` and `;` begin comments. Only what systemd's `EnvironmentFile=` reads
+the same way is accepted, or the two would disagree about a key. Values are written in double quotes.
 https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#EnvironmentFile=
 """
 

@@ -1,8 +1,6 @@
-"""The tables of dragoman.toml as they stand in the file, and the type of value that each key takes.
-
-The comment above a member is its description in docs/configuration.md. What the file leaves out is None here; the
-values behind it are the catalogue's, the environment's or those of `Settings`.
-"""
+"""The tables of dragoman.toml as they stand in the file, and the value type of each key. The comment above a member is
+its description in docs/configuration.md. None is left out: the catalogue, the environment or `Settings` has the
+value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Key names: what a provider's keys are called where their text must not be told.
-
-A key has the name of its variable, or that of its place in the file; of several it says which.
-"""
+"""Key names: a provider's key in messages is the name of its variable, or its place in the file."""
 
 from __future__ import annotations
 

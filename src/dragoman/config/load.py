@@ -37,10 +37,8 @@ _CREDENTIALS = "credentials"
 def read_settings(
     file: ConfigFile | None, environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]
 ) -> Settings:
-    """The settings of a file, or of the environment alone; `ConfigErrors` holds all that cannot be used.
-
-    A file that was found has to be trusted, at every reading anew: it is refused with a `ConfigError`.
-    """
+    """The settings of a file, or of the environment alone; `ConfigErrors` holds all problems. A found file must be
+    trusted at every reading, or it is refused with a `ConfigError`."""
     name, content = "", b""
     if file is not None:
         name, content = str(file), file.read()

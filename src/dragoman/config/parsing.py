@@ -1,7 +1,4 @@
-"""Parsing: the bytes of a file to TOML values, or what is wrong with them in words that help.
-
-A file may be a stranger's: whatever it holds, parsing it ends soon.
-"""
+"""Parsing: the bytes of a file to TOML values, or a problem in words that help. A hostile file ends soon, too."""
 
 from __future__ import annotations
 

@@ -140,10 +140,8 @@ PRICE: dict[str, ValueType[object]] = {
 def read_overrides(
     section: ConfigTable, providers: Collection[str], catalogue: Collection[str], local: Collection[str] = ()
 ) -> dict[str, Override]:
-    """What the file says of prices, by `provider/model`; a provider of the catalogue need not be set up.
-
-    Those of `local` may not run, and are not offered.
-    """
+    """The overrides of the file, by `provider/model`; a provider of the catalogue need not be set up. Those of `local`
+    may not run, and are not suggested."""
     overrides = {}
     offered = ", ".join(name for name in providers if name not in local)
     for name, price_table in section.tables().items():

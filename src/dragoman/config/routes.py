@@ -287,13 +287,9 @@ def read_routes(
     discover: bool = True,
     local: Collection[str] = (),
 ) -> ReadRoutes:
-    """The lines of `[models]` in their order; `providers` and `keys` are the names that targets and rules may have.
-
-    Each provider has the protocols that it speaks, none if its table cannot be used. Those of `local` may not run, and
-    are not offered.
-
-    Those of the catalogue may be named, too, if a key in the environment is all it takes (`discover`).
-    """
+    """The routes of `[models]` in their order. `providers` have the protocols that they speak, none if the table cannot
+    be used; `keys` are names for rules. Those of `local` may not run, and are not suggested. With `discover`, a
+    provider of the catalogue may be named if it lacks nothing but a key in the environment."""
     reader = _Reader(models, providers, catalogue, keys, discover=discover, local=local)
     return ReadRoutes(routes=tuple(reader.routes()), absent=reader.absent)
 

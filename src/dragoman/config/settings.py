@@ -1,7 +1,5 @@
-"""Settings: everything an operator can say, as values. Defaults are here and nowhere else.
-
-The comment above a member is its description in docs/configuration.md.
-"""
+"""Settings: everything an operator can configure. Defaults are here alone. The comment above a member is its
+description in docs/configuration.md."""
 
 from __future__ import annotations
 
@@ -65,11 +63,8 @@ class RouteRule(Struct, frozen=True, kw_only=True):
 
 
 class RouteConfig(Struct, frozen=True, kw_only=True):
-    """One route of `[models]`, as it is written: names that match `pattern` go to `targets`.
-
-    A target is `provider/model`, where `*` stands for the same text as in the pattern, or the name of another route.
-    What is None is not said: it is as the route that names this one says, else as everywhere.
-    """
+    """One route of `[models]`, as written. `*` in a target stands for the same text as in the pattern; a target may be
+    the name of another route. None inherits from the route that names this one, else from the general settings."""
 
     pattern: str
     targets: tuple[str, ...]
@@ -299,10 +294,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
     def listed(self, local_servers: Sequence[Provider] = ()) -> list[Provider]:
-        """The providers to tell of: those that are set up, servers of this machine that were `local_servers`, and echo.
-
-        Echo steps back once there is another one, unless the file has a table of it; its names work as ever.
-        """
+        """The providers to list: configured ones, running `local_servers`, and echo. Echo is left out once there is
+        another one, unless the file has a table of it; its names work as ever."""
         others = [provider for provider in self.providers.values() if provider.transport != "echo"]
         echo = [provider for provider in self.providers.values() if provider.transport == "echo"]
         return [*others, *local_servers, *(echo if self.echo_table or not (others or local_servers) else ())]

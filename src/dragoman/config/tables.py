@@ -35,10 +35,8 @@ class Problems:
         return 0 if self._lines is None else self._lines.of(path)
 
     def add_missing(self, missing: Iterable[Missing]) -> None:
-        """Note what is missing, too, if anything is wrong: whoever mends the file is told everything at once.
-
-        A value that could not be read is told of already; that it is missing, too, is no news.
-        """
+        """Add what is missing if anything is wrong, so that all problems are reported at once; not for a value that has
+        a problem already."""
         reported_keys = self.keys()
         if reported_keys:
             self._errors += [each.as_error(self._file) for each in missing if each.key not in reported_keys]

@@ -1,7 +1,4 @@
-"""On which line of a TOML text a key stands; the standard reader gives values without places.
-
-The text has been read by `tomllib` before, so the scanner trusts it to be well formed and only walks over values.
-"""
+"""Line numbers of the keys of a TOML text, which `tomllib` does not give. The text is known to be well formed."""
 
 from __future__ import annotations
 

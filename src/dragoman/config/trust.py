@@ -1,9 +1,6 @@
-"""Trust: which found files the user has looked at, by absolute path and by content.
-
-There is one small file for each trusted one, in `dragoman/trusted` of the user's state directory. It is named
-after the path and holds the digest of the content, so that a change of either takes the trust away. Nothing but what
-this user alone can have written there is believed.
-"""
+"""Trust: which found files the user has looked at. A file in `dragoman/trusted` of the state directory is named after
+the path of a trusted one and holds the digest of its content, so that a change of either ends the trust. It counts only
+if this user alone can have written it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Description: what a file would do if it were used, in plain lines, for whoever is asked to trust it.
-
-It is told of the values as they are written, whether they can be used or not. What goes out comes first: where requests
-and keys are sent, and what of the environment is read. Keys that are written down are not repeated.
-"""
+"""Trust summary: what a file would do if it were used, in plain lines. It describes values as written, usable or not:
+first where requests and keys are sent and what is read from the environment. Keys are not repeated."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ _PLAIN = ("server", "storage", "timeouts", "routing", "limits", "prices")
 
 
 def describe(values: Mapping[str, object], catalogue: Mapping[str, CatalogueEntry]) -> list[str]:
-    """One thing a line, what goes out last, so that it stands before the question.
-
-    The texts are as the file has them, and may hold what a terminal obeys.
-    """
+    """One fact per line; what is sent out comes last, next to the question. The texts may hold control characters."""
     return [
         *(f"has {dotted((name,))}, which is not a known section" for name in values if name not in SECTIONS),
         *_plain(values),

@@ -1,8 +1,5 @@
-"""Values: one reader for each type of value that a configuration holds, with the type's name and an example.
-
-A reader raises `ConfigError` without a key; the caller adds the key. The errors of readers of possible secrets name the
-type of the value, never the value. Type names are those of TOML (https://toml.io/en/v1.0.0).
-"""
+"""Values: one reader for each type of value, with the type's name in TOML (https://toml.io/en/v1.0.0) and an example. A
+reader raises `ConfigError` without a key; the caller adds it. No error repeats a value that may be secret."""
 
 from __future__ import annotations
 

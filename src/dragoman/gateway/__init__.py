@@ -1,5 +1,2 @@
-"""The gateway: one endpoint that speaks every protocol, and takes any client to any provider.
-
-Here is the only place that knows sockets, clocks, keys and protocols at once. One exchange reads from the top in
-`exchange/`.
-"""
+"""The gateway: one endpoint that speaks every protocol, and connects any client to any provider. Sockets, clocks, keys
+and protocols meet here alone. Read `exchange/` first."""

@@ -1,11 +1,6 @@
-"""Admission: how many calls a provider has at a time, and who waits for a place.
-
-A call enters before it is made and has a slot until it is over. Who finds none waits in a bounded queue, in which
-gateway keys take turns. A full queue refuses at once: whom it hits is the key that has most waiting, so that nobody's
-pile-up keeps others out. Whoever gave up, or whose time is over, gets no slot any more.
-
-It outlives a reload: slots and places in the queue are kept by the provider's name, and limits may change meanwhile.
-"""
+"""Admission: how many calls a provider has at a time, and the queue for its slots. Gateway keys take turns in the
+queue. A full queue refuses the key that has most waiting, so that one key's pile-up keeps no other out. Slots and
+queues are kept by the provider's name over a reload, which may change the limits."""
 
 from __future__ import annotations
 
@@ -255,10 +250,8 @@ class Admission:
         self.limited: frozenset[str] = frozenset()
 
     def set_limits(self, limits: Mapping[str, AdmissionLimits]) -> None:
-        """Set the limits, by the names of the providers; the others have none. More room lets in who waits.
-
-        Who has a slot, or waits already, keeps it, also where there are to be fewer.
-        """
+        """Set the limits, by provider; others have none. A higher limit admits waiting calls; a lower one takes no slot
+        away."""
         self.limited = frozenset(limits)
         for name, gate in list(self._gates.items()):
             gate.limits = limits.get(name)
@@ -269,10 +262,8 @@ class Admission:
             self._gate(name).limits = limit
 
     def enter(self, provider: str, key: str, deadline: float = math.inf) -> Slot | QueuePlace:
-        """A slot for a call, at once if there is one; else what to await for it. `Overloaded` says that none will come.
-
-        The deadline is a moment by the clock. It ends the wait, and has nothing to say about the call.
-        """
+        """A slot for a call, or what to await for it until the deadline, a moment of the clock; `Overloaded` if none
+        will come."""
         gate = self._gates.get(provider)
         if gate is None:
             gate = self._gate(provider)

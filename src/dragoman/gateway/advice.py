@@ -1,8 +1,5 @@
-"""Advice: what is wrong, in words that say what to do about it (decision 29).
-
-It has two texts. The operator reads which address, variable or setting it is about; a client that has a gateway key
-reads the provider's name and nothing else of that. Neither has anything of a prompt, or of a key but its name.
-"""
+"""Advice: what is wrong and what to do about it (decision 29). The operator's text names address, variable or setting;
+the client's text only the provider. Neither holds anything of a prompt, or of a key but its name."""
 
 from __future__ import annotations
 
@@ -44,10 +41,8 @@ _PROVIDER = "the provider"
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """What is wrong and what to do: as the `operator` reads it, and as any `client` may.
-
-    It is `is_permanent` if to ask again within seconds can only fail again.
-    """
+    """What is wrong and what to do, for the operator and for any client; `is_permanent` if another try soon fails
+    alike."""
 
     operator: str
     client: str

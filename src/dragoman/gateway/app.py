@@ -1,4 +1,4 @@
-"""App: what the server calls for every request: who may ask, which endpoint is meant, who serves it.
+"""App: what the server calls for every request.
 
 request ─▶ admit (Host, Origin) ─▶ endpoint ─▶ identify (key) ─▶ exchange, count, listing, other path, or our own pages
 """

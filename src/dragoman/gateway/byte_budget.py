@@ -158,10 +158,8 @@ class ByteBudget:
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[ReaderCharge]:
-        """Wait until a reader of a key may read something of unknown size, which it charges within the block.
-
-        `OffloadBusy` if that takes too long. The charge is the caller's to close, unless the block fails.
-        """
+        """Wait until a reader of a key may read something of unknown size, which it charges within the block;
+        `OffloadBusy` if that takes too long. The caller closes the charge, unless the block fails."""
         turns = self._turns.get(key)
         if turns is None:
             turns = self._turns[key] = asyncio.Semaphore(_AT_ONCE)

@@ -1,7 +1,5 @@
-"""Kept checks: what was found of providers a moment ago, so that nobody has them asked again and again.
-
-Whoever may ask for a check makes calls with the operator's keys: to one place one at a time, and none again at once.
-"""
+"""Check cache: results of provider checks, for a moment. Checks call with the operator's keys: one at a time per
+place."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Claude names: what Claude Code does to names of models, taken back before they are looked up.
-
-By `[1m]` at the end its users say that a model takes a million tokens; that is not part of the name. In its choice of
-models it shows only names that have `claude` or `anthropic` in them; others are listed for it under one that has.
-"""
+"""Claude names: `[1m]`, by which Claude Code's users claim a million tokens, is taken off a model's name. It lists only
+names that contain `claude` or `anthropic`; others get an alias that does."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Cooldown persistence: cooldowns of targets and keys in the store, by the time of day, for the next start.
-
-Rows are posted without waiting: a kill may lose the last moment, which is then found out again. Only cooldowns are
-persisted; suspicion, probes and affinities are not. Without a file, nothing is.
-"""
+"""Cooldown persistence: cooldowns of targets and keys in the store, by the time of day, for the next start. Rows are
+posted without waiting. Suspicion, probes and affinities are not persisted."""
 
 from __future__ import annotations
 

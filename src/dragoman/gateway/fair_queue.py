@@ -1,8 +1,5 @@
-"""Fair queue: items that wait, key by key. Keys take turns, and the items of one key keep their order.
-
-The queue has no limit of its own and no lock. Admission and large work share it: the owner decides how much may wait,
-and refuses items of the key that has most waiting.
-"""
+"""Fair queue: keys take turns, and the items of one key keep their order. It has no lock and no limit: its owner
+refuses items of the key that has most waiting."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Name table: every name that a client may use, with all that is known of it, for `dragoman models` and for launches.
-
-Names of `[models]` come first, then `provider/model` of all providers, then patterns: those of `[models]`, and those of
-the catalogue for the providers at hand.
-"""
+"""Model directory: every name with its metadata, for `dragoman models` and launches: names of `[models]`,
+`provider/model` of all providers, then patterns of `[models]` and of the catalogue."""
 
 from __future__ import annotations
 
@@ -29,10 +26,8 @@ _WILD = frozenset("*?[")
 async def names_table(
     settings: Settings, match: str = "", names: Sequence[str] = (), *, live: bool = False
 ) -> tuple[list[DescribedName], dict[str, str]]:
-    """The table of a configuration that no gateway serves, and which providers could not be asked for their lists, why.
-
-    They are asked if it is to be `live`.
-    """
+    """The names of a configuration without a gateway, and the providers that could not be listed (asked only if
+    `live`)."""
     log = Log(io.StringIO())
     runtime = Runtime(settings, Metrics(), log, StoredState(Storage(store_responses=False), log))
     protocol = PROTOCOLS[0].name

@@ -1,8 +1,5 @@
-"""Kept lists: what providers said of their models, and until when that is believed.
-
-What is no longer fresh is still the best that is known of a model's sizes, so that nothing is forgotten before there is
-something newer.
-"""
+"""Model list cache: what providers listed, and until when it is fresh. A stale list is still the best source of
+sizes."""
 
 from __future__ import annotations
 

@@ -34,10 +34,8 @@ _NO_LIST = ": it lists no models, or base_url is not what its SDK takes"
 
 
 async def refresh_lists(runtime: Runtime, providers: Iterable[Provider], *, sizes: bool = False) -> dict[str, str]:
-    """See to it that what these list is known; give the names of those that could not say, and why.
-
-    Those whose models the configuration names are asked only if it is for what they say of them, their `sizes`.
-    """
+    """Refresh the model lists of these providers; give the names of those that failed, and why. Providers whose models
+    are configured are asked for `sizes` only."""
     queried = [provider for provider in providers if has_list(provider) and (sizes or provider.models is None)]
     errors = await asyncio.gather(*(_refresh_list(runtime, provider) for provider in queried))
     return {provider.name: why for provider, why in zip(queried, errors, strict=True) if why}
@@ -117,10 +115,7 @@ def describe_refusal(status: int, provider: Provider, endpoint: Endpoint, key: s
 async def fetch_list(
     runtime: Runtime, provider: Provider, endpoint: Endpoint, key: str | None = None, *, keyless: bool = False
 ) -> tuple[int, bytes]:
-    """What a provider answers when its list is asked for: status and body.
-
-    It is shown a key, or the one whose turn it is; none by who is `keyless`.
-    """
+    """Status and body of a provider's model list, asked with its key or the next of them; with none if `keyless`."""
     lists = codec_of(endpoint.protocol).models
     order = Order(
         provider=provider,

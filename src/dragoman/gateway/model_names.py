@@ -1,8 +1,5 @@
-"""Names: what a client may ask for, and what is known of each.
-
-Lines of `[models]` come first, then `provider/model` of every provider: those of the configuration, or what it listed
-itself. How much a name takes and says is the least of what its targets do, rules included.
-"""
+"""Model names: the names that clients may use, and their metadata: routes of `[models]`, then `provider/model` as
+configured or listed. Sizes are the least of all targets, rules included."""
 
 from __future__ import annotations
 
@@ -52,10 +49,7 @@ def names_of(runtime: Runtime, protocol: str) -> list[NamedRoute]:
 
 
 def listed_providers(runtime: Runtime) -> list[Provider]:
-    """The providers that lists tell of: servers of this machine without a table only if they answered.
-
-    The embedded one steps back once there is another, unless the file has a table of it; its names work as ever.
-    """
+    """The providers of lists: local servers only if they answered; echo only without another, unless it has a table."""
     settings = runtime.settings
     local = [provider for provider in settings.local.values() if models_of(runtime, provider)]
     return settings.listed(local)

@@ -1,9 +1,6 @@
-"""Routes: which providers and models a name means.
-
-In this order: the name itself in `[models]`, `provider/model` of a configured provider, the pattern of `[models]` with
-the longest literal prefix, and last what the catalogue says its providers serve. What a line names is resolved at once,
-down to targets: whoever chooses among them, counts or remembers never sees another name.
-"""
+"""Model resolver: the targets of a name. It looks for the name in `[models]`, for `provider/model`, for the pattern of
+`[models]` with the longest literal prefix, then for what the catalogue serves. Routes are resolved down to targets at
+once."""
 
 from __future__ import annotations
 
@@ -99,11 +96,8 @@ class ModelResolver:
         return cached
 
     def fixed(self, name: str, protocol: str, pinned: str | None, fills: Callable[[Target], float]) -> Target:
-        """Find the target of a name without dice and turns: that with the pinned id, else the one that is filled most.
-
-        `fills` says which share of a target's window a request takes. A pin chooses among the name's own targets, and
-        leads nowhere else. Those that fill alike are taken in order.
-        """
+        """The target of a name without random choice and turns: the one with the pinned id, else the one that is filled
+        most by `fills`, the share of a target's window; ties in order."""
         route = self.route(name, protocol)
         only = route.only
         if only is not None:
@@ -269,11 +263,9 @@ class ModelResolver:
 
 
 def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
-    """Model and provider of `model@protocol`: the provider then has the endpoint of that protocol alone.
-
-    Models of the embedded provider have no `@` in their names, so that a protocol it does not know is a slip. Without
-    one it speaks the protocol that it prefers, so that translation can be seen.
-    """
+    """Model and provider of `model@protocol`: the provider has that endpoint alone. Echo's models have no `@`, so an
+    unknown protocol is a slip there; without one it speaks the protocol that it prefers, so that translation can be
+    seen."""
     if provider.transport == "echo":
         model_name, _, wanted = model.partition("@")
         wanted = wanted or provider.protocols[0]
@@ -312,12 +304,9 @@ def _spelled(settings: Settings) -> Iterator[str]:
 
 
 def filled(pattern: str, model: str, name: str) -> str:
-    """The model that a target of a line gives for a name.
-
-    A model that is `*` alone is the name as the provider knows it: all of it (`"claude-*" = "anthropic/*"`), but for
-    the directories that the pattern spells out (`"local/*" = "local/*"`). In any other model `*` is what it matched.
-    A protocol behind the model (`"gpt-*" = "openai/*@openai-chat"`) stays there.
-    """
+    """The model that a target gives for a name: `*` alone is the whole name (`"claude-*" = "anthropic/*"`) without the
+    directories of the pattern (`"local/*" = "local/*"`); in any other model `*` is what it matched. A protocol
+    (`"gpt-*" = "openai/*@openai-chat"`) stays."""
     before, star, after = pattern.partition("*")
     written, protocol = split_protocol(model)
     if written == "*":

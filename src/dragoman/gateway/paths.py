@@ -1,7 +1,5 @@
-"""Paths: which endpoint a URL means, and which others are relayed with a provider's key.
-
-People paste base URLs in every form, so prefixes are stripped before looking.
-"""
+"""Paths: the endpoint that a URL means, and paths that are relayed with a provider's key. People paste base URLs in
+every form, so prefixes are stripped first."""
 
 from __future__ import annotations
 
@@ -165,10 +163,8 @@ def _read(path: str) -> ApiPath:
 
 
 def _hides_state(rest: str) -> bool:
-    """Whether some servers would find stored state at a path that does not look so: its owner must not be missed.
-
-    They decode a path before they take it apart, once or twice, take no notice of case, or cut parameters off.
-    """
+    """Whether some servers would find stored state at such a path, whose owner must be checked: they decode it once or
+    twice, ignore case, or cut parameters off."""
     decoded = [segment for segment in _split(unquote(unquote(rest)).lower()) if segment not in ("", "v1")]
     return bool(decoded) and f"/{decoded[0]}/" in _BELOW
 

@@ -1,9 +1,6 @@
-"""The other workers on the same port: asked for their counters when one of them is scraped, and told what comes up.
-
-Each worker listens on a port of its own, on loopback, which it notes in the page that they share. Whoever connects
-proves that it knows the token, which only they know (`handshake`), and then says what for: it gets the counters as
-JSON, or the tally of one launch, gets what `WorkerChannel` knows, or tells it something. Everybody else is hung up on.
-"""
+"""Peer workers: each listens on loopback, at a port noted in the shared page, for the other workers of the gateway. A
+caller proves that it knows their token (`handshake`), then gets counters, the tally of a launch or the state of
+`WorkerChannel`, or sends a message for it. Other callers are disconnected."""
 
 from __future__ import annotations
 

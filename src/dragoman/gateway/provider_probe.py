@@ -1,8 +1,5 @@
-"""Live check: does every provider answer and take our key? Nothing that is asked costs anything.
-
-It is asked for its list of models; a cloud that has none is asked for a conversation without a message, which it
-refuses as soon as it has taken the key.
-"""
+"""Provider probe: does every provider answer and accept our key, at no cost? It is asked for its model list; a cloud
+without one gets a conversation without a message, which it refuses once it has accepted the key."""
 
 from __future__ import annotations
 
@@ -32,10 +29,7 @@ _KEY_ACCEPTED_STATUSES = frozenset({200, 400, 404, 422, 429})
 
 
 class ProbeResponse(Struct, frozen=True, kw_only=True):
-    """What one endpoint of a provider answered, in words, and when it was by its own clock and by ours.
-
-    Its `status` is 0 if there was no answer.
-    """
+    """The result of probing one endpoint, with its time by both clocks; `status` is 0 without a response."""
 
     provider: str
     protocol: str

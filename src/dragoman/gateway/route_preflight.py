@@ -1,7 +1,5 @@
-"""Route check: whether the providers that a name leads to answer and take our key, now, for `dragoman launch`.
-
-Nothing that is asked costs anything, and nobody waits for long: a provider that takes its time is no reason to stop.
-"""
+"""Route preflight: whether the providers of a name answer and accept our key, for `dragoman launch`. It costs nothing
+and does not wait long: a slow provider is no reason to stop."""
 
 from __future__ import annotations
 

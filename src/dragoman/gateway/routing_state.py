@@ -128,10 +128,7 @@ class RoutingState:
         return self.outputs.among([target.id for target in route.targets], requirements.size)
 
     def cost(self, target: Target, requirements: Requirements, target_info: TargetInfo, among: float) -> int | None:
-        """What a request is estimated to cost, in nano-dollars, if its answer is as long as is usual there.
-
-        `among` is how long it is among all who might be asked.
-        """
+        """The estimated cost in nano-dollars; `among` is the usual length of output among all targets."""
         return target_info.cost(target, requirements, self.outputs.usual(target.id, requirements.size, among))
 
     def is_healthy(self, target: Target) -> bool:
@@ -149,10 +146,8 @@ class RoutingState:
         return self.health.state(target.id, now).is_last_resort(now)
 
     def may_try_next(self, target: Target) -> bool:
-        """Whether a request that failed elsewhere may go on to a target: to one that rests as its budget allows.
-
-        One that others are answered by takes whoever comes, or two that fail now and then could not help each other.
-        """
+        """Whether a failed request may go on to a target: to one in cooldown only as its budget allows, which others'
+        requests would use up otherwise."""
         health = self.health.state(target.id, self.clock())
         if health.prompt:
             # A prompt error costs less than no attempt.
@@ -163,10 +158,8 @@ class RoutingState:
         return health.level is not HealthLevel.COOLDOWN or self.budgets.spend(target.id)
 
     def permits(self, target: Target, seconds: float) -> Permit | None:
-        """Leave to ask a target, if it may be asked: one request at a time finds out whether one that rested is well.
-
-        It has some seconds for that, and says with its permit what became of it; of others nobody hears as long.
-        """
+        """A probe permit, if a target may be asked: one request at a time finds out whether a target is healthy again.
+        It reports with its permit within some seconds; reports of others count for nothing meanwhile."""
         return self.health.take_permit(target.id, self.clock(), seconds)
 
     def give_back(self, target: Target, permit: Permit | None) -> None:
@@ -197,10 +190,8 @@ class RoutingState:
         slowed: bool,
         permit: Permit | None = None,
     ) -> None:
-        """Learn from a call that ended; `charged` are the targets that the same exchange was a failure for.
-
-        `slowed` says that the client kept the provider waiting: then how fast it spoke says nothing of it.
-        """
+        """Learn from a call that ended. `charged` are targets that this exchange failed on already; `slowed` says that
+        the client was slow, so that the speed means nothing."""
         name, now = target.id, self.clock()
         if len(name) > _MAX_TARGET_LENGTH:
             return

@@ -1,8 +1,5 @@
-"""Routing state sync: a worker broadcasts what it learned of targets, keys and conversations to the others.
-
-An update may arrive late, twice and in any order. All times are of the machine's monotonic clock, and so mean the same
-to every worker. Cooldowns are persisted, too.
-"""
+"""Routing state sync: a worker broadcasts what it learned of targets, keys and conversations. An update may arrive
+late, twice and in any order. Times are of the machine's monotonic clock, the same in every worker."""
 
 from __future__ import annotations
 

@@ -61,10 +61,8 @@ class ResetResult(Struct, frozen=True, kw_only=True):
 
 
 class Runtime:
-    """The gateway's working parts. Metrics, log and state outlive a change of the configuration.
-
-    What was learned of the providers does, too: it is taken over from the `former` service.
-    """
+    """The gateway's working parts. Metrics, log, state and what was learned of providers (`former`) outlive a
+    reload."""
 
     def __init__(
         self,
@@ -141,10 +139,8 @@ class Runtime:
         self.target_info = TargetInfo(self.price_book, self.listed, self._rotations, self.admission, self.mint.now)
 
     def _forgive_changed(self, former: Settings) -> None:
-        """Hold nothing against a provider that is called elsewhere, or with other keys, than it was before.
-
-        A key that stays, at the same place, goes on resting.
-        """
+        """Forget failures of providers with other addresses or keys than before; a key at the same place stays in
+        cooldown."""
         now, health = self.clock(), self.routing_state.health
         changed: set[str] = set()
         for name, provider in self.settings.providers.items():
@@ -174,10 +170,8 @@ class Runtime:
         return health.state(target.id, self.clock()).level.value if health.has_target(target.id) else None
 
     def may_name(self, target: str) -> bool:
-        """Whether everybody who has a key may hear a target's name: not if it may be known to who asked for it alone.
-
-        What the configuration names, its provider lists or everybody can buy is no secret.
-        """
+        """Whether every key holder may see a target's name: it is configured, listed by its provider or in the
+        catalogue."""
         if len(self.settings.keys) < 2 and not self.settings.several_owners:
             return True
         name, _, model = target.partition("/")
@@ -247,10 +241,7 @@ class Runtime:
         return cached
 
     async def admitted(self, provider: str, record: Record) -> Slot | None:
-        """A place among the calls of a provider, None if those are not counted; `Overloaded` if none comes in time.
-
-        The time of the exchange goes on while it is waited for.
-        """
+        """A slot among the calls of a provider, None if they are not limited; `Overloaded` if none comes in time."""
         if provider not in self.admission.limited:
             return None
         slot = self.admission.enter(provider, record.key, record.started + self.settings.timeouts.effective_total)

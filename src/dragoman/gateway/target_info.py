@@ -1,8 +1,5 @@
-"""Knowledge: what a configuration knows of its targets before it asks them: prices, sizes, keys that rest, places.
-
-Unknown is None, and never free, endless or good. Sizes are those of the configuration, else what the provider listed,
-else the book's; the rules of translation know some caps.
-"""
+"""Target info: prices, sizes, cooldowns of keys and slots of targets. Unknown is None, and never free, endless or good.
+Sizes are the configuration's, else the provider's list's, else the price book's; translation rules cap some."""
 
 from __future__ import annotations
 
@@ -138,10 +135,8 @@ class TargetInfo:
 
 
 def _tier(target: Target, facts: ModelFacts, requested_tier: str) -> str:
-    """The tier at which a request will be paid there that asks for one, by its name in the book.
-
-    One that has no price is unknown where the vendor itself is asked; elsewhere nobody knows the word, or is told it.
-    """
+    """The service tier that a request will be billed at, by its name in the price book. At the vendor an unpriced tier
+    is unknown; elsewhere tiers do not apply."""
     name = codec_of(target.endpoint.protocol).tiers.get(requested_tier, STANDARD)
     if name in facts.tiers:
         return name

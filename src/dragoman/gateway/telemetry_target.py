@@ -1,7 +1,5 @@
-"""Collector: whom this gateway tells of its exchanges, by the configuration as it is now (decision 35).
-
-Nothing is begun before `follow`, which a worker calls after it was forked.
-"""
+"""Telemetry target: the collector of the present configuration (decision 35). Nothing starts before `follow`, which a
+worker calls after its fork."""
 
 from __future__ import annotations
 

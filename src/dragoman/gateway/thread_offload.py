@@ -188,11 +188,8 @@ _threads = _Threads()
 
 
 async def offload(work: Callable[[], T], size: int, key: str, *, paid: bool = False) -> T:
-    """Do work on so many bytes: at once if they are few, else in a thread; what it raises is raised here.
-
-    `key` is the name of the gateway key whose turn it takes. Where too much waits, or no thread is free in time,
-    `OffloadBusy` is raised, unless it is `paid` for.
-    """
+    """Do work on so many bytes: at once if few, else in a thread, in the turn of the gateway key named `key`; errors
+    are raised here. `OffloadBusy` if too much waits or no thread is free in time, unless it is `paid` for."""
     if size <= INLINE:
         return work()
     loop = asyncio.get_running_loop()

@@ -70,11 +70,8 @@ def _listed(names: str, host: str) -> str:
 
 
 class ClientRun:
-    """A client to be run, and the signals that come meanwhile; inside `with` none of them ends this process.
-
-    Before the client runs, a signal means that it shall not. It stays in our process group: the terminal is its own,
-    and a shell that stops or continues one of us means both.
-    """
+    """A client process; within the block, signals do not end this process. Before the client runs, a signal cancels its
+    start. It stays in our process group: the terminal is its own, and job control means both."""
 
     def __init__(self) -> None:
         self._pid: int | None = None
@@ -147,11 +144,8 @@ def _waited(pid: int) -> int:
 
 @contextmanager
 def _signal_pipe() -> Iterator[int]:
-    """A pipe that gets a byte for every signal, those of children included.
-
-    The kernel may give a signal to any thread. Only a system call of that thread is interrupted: a main thread that
-    blocks in `waitpid` would run the handlers when the client has ended, and SIGTERM would never reach the client.
-    """
+    """A pipe that gets a byte for every signal, SIGCHLD included: a main thread blocked in `waitpid` would run its
+    handlers too late, since the kernel may give a signal to another thread."""
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
     handler = signal.signal(signal.SIGCHLD, lambda number, frame: None)

@@ -272,12 +272,10 @@ def merged(below: JsonObject, above: JsonObject) -> JsonObject:
 
 
 def _opencode_model(name: str, sizes: Sizes) -> JsonObject:
-    """A model as OpenCode declares it, always with a limit; a context of 0 is an unknown one.
-
-    For titles OpenCode requests a thinking budget of half of `output`, less one, on top of `output` itself. Without a
-    limit that budget is -1, which Messages refuses. With one as large as the model's cap, both are more than the cap.
-    Where the budget would be below the least one of Messages, the model is declared without thinking.
-    """
+    """A model as OpenCode declares it, always with a limit; a context of 0 is an unknown one. For titles OpenCode
+    requests a thinking budget of half of `output`, less one, on top of `output`. Without a limit that is -1, which
+    Messages refuses; with the model's cap, both exceed it. Where the budget would be below the least of Messages, the
+    model is declared without thinking."""
     cap = sizes.cap if sizes.cap or sizes.window else _OPENCODE_OUTPUT
     output = sizes.output or _OPENCODE_OUTPUT
     if cap is not None and cap < _OPENCODE_OUTPUT + _OPENCODE_THINKING:

@@ -68,10 +68,7 @@ class _NamesPage(msgspec.Struct):
 
 
 def addresses_of(server: Server) -> list[str]:
-    """Where to look for the gateway that the configuration describes, the likeliest first: on this machine alone.
-
-    Where else it may listen is for others to know; whoever wants to go there says so.
-    """
+    """Where the configured gateway may listen on this machine, the likeliest address first."""
     hosts = reversed(_LOOPBACK) if server.host == "::1" else _LOOPBACK
     return [address_to_call(host, server.port) for host in hosts]
 

@@ -34,10 +34,8 @@ class GivenKey(Struct, frozen=True, kw_only=True):
 
 
 def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
-    """The key that a client of this gateway has to send.
-
-    One that is given is sent although the configuration at hand has no keys: the gateway that runs may have another.
-    """
+    """The key to send: a given one even if this configuration has no keys, since the running gateway may have
+    another."""
     given = _given(environ, file)
     if not given.text:
         if settings.keys:
@@ -56,10 +54,8 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
 
 
 def key_of_own(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
-    """The key for a gateway that is started for one client: the user's, if there are such, else a new one.
-
-    A port of this machine is within reach of all its users.
-    """
+    """The key for a gateway of one client: the user's, else a new one, since all users of the machine reach its
+    port."""
     if settings.keys and _given(environ, file).text:
         return find_key(settings, environ, file)
     return GivenKey(text=new_key(), is_new=True)

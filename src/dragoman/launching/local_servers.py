@@ -1,7 +1,5 @@
-"""Local servers: who answers on the usual ports of this machine, without a key and without being written down.
-
-What is sent there are prompts, so that a listener of another person is none of ours (decision 29).
-"""
+"""Local servers: listeners on the usual ports of this machine. Prompts are sent there, so another user's do not count
+(decision 29)."""
 
 from __future__ import annotations
 

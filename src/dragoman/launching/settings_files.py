@@ -1,9 +1,6 @@
-"""Settings files: how a launch wins over a client's own files without touching them (decision 30).
-
-Claude Code puts the variables of its settings over those of its environment, so it gets the same ones as settings, too:
-in a file, since whoever lists processes sees command lines, and keys in them. What stands in the user's files beside
-them stays in force. The file goes with the launch; if that is killed, the next one removes it.
-"""
+"""Settings files: how a launch overrides a client's own files without touching them (decision 30). Claude Code prefers
+the variables of its settings to its environment, so it gets them as settings, too, in a file: command lines are visible
+to other users. The user's other settings stay in force. The next launch removes the file of a killed one."""
 
 from __future__ import annotations
 

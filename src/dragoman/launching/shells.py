@@ -1,7 +1,5 @@
-"""Shells: a plan as lines that a shell can take in, such as `eval "$(dragoman env claude)"`.
-
-A key that is secret is not written out: the line names the variable or the file where the shell finds it.
-"""
+"""Shells: a launch plan as lines for `eval "$(dragoman env claude)"`. A secret key is not written out: the line names
+its variable or file."""
 
 from __future__ import annotations
 
@@ -88,12 +86,8 @@ def undo_lines(
     environ: Mapping[str, str],
     restored: Sequence[str] = (),
 ) -> list[str]:
-    """How to undo that, as comments for whoever reads the lines; they stand last, where they hide nothing.
-
-    A variable forgotten in a shell leads its client astray for weeks. Those in `restored` get their old value back;
-    what
-    others were is not written down, since it may be secret.
-    """
+    """How to undo that, as comments at the end: a forgotten variable leads its client astray for weeks. `restored`
+    variables get their old value back; the old values of others may be secret."""
     names = dict.fromkeys(plan.environment)
     if _key_value(key, shell) != shell.variable.format(name=plan.key_variable):
         names[plan.key_variable] = None

@@ -1,7 +1,5 @@
-"""The catalogue: providers that are known by name, read from catalogue.toml once, when somebody asks.
-
-The data is part of this package and checked by its tests, so that mistakes in it are ours and not an operator's.
-"""
+"""The catalogue: providers by name, read from catalogue.toml once. The data is part of this package and tested with
+it."""
 
 from __future__ import annotations
 

@@ -11,10 +11,8 @@ Value = TypeVar("Value")
 
 
 class Lease(Generic[Value]):
-    """Holds what `fetch` gave: a value and when it runs out, in seconds of `clock`. `fetch` may block.
-
-    It is fetched anew `margin` seconds before that, or halfway for a value that lives shorter.
-    """
+    """Caches what `fetch`, which may block, gives: a value and when it ends by `clock`. It is fetched anew `margin`
+    seconds before that, or halfway for a value that lives shorter."""
 
     __slots__ = ("_clock", "_fetch", "_fetching", "_margin", "_renewed_at", "_value")
 

@@ -37,11 +37,8 @@ class EventStreamMessage(Struct, frozen=True, gc=False):
 
 
 class EventStreamReader:
-    """Reads messages from bytes as they arrive.
-
-    Bytes that break the framing raise `BadAnswer`, once every message before them is delivered; from then on each call
-    raises it.
-    """
+    """Reads messages from bytes as they arrive. Broken framing raises `BadAnswer`, after all messages before it and
+    ever after."""
 
     __slots__ = ("_broken", "_held", "_limit", "_needed", "_seen", "_seen_headers")
 

@@ -1,9 +1,5 @@
-"""Plain HTTP: the protocol's own path below the base URL, the key in a header, server-sent events back.
-
-Here is also what the other transports share: how a base URL is filled in and joined with a path, which headers go out,
-and how a key is shown. Headers of the same name replace each other in this order: ours, the protocol's, the provider's
-own, the credentials.
-"""
+"""Plain HTTP: the protocol's path below the base URL, the key in a header, server-sent events back; and what other
+transports share. Later headers replace earlier ones: ours, the protocol's, the provider's, the credentials."""
 
 from __future__ import annotations
 
@@ -198,10 +194,8 @@ def encode_key(provider: Provider, key: str) -> bytes:
 
 
 def version_in_body(order: Order, classic: str) -> str:
-    """The version that clouds take in the body: what a request of the first version is called there, else its own.
-
-    The official SDK sends the newest version as it is; a request that was said in the first one keeps its meaning.
-    """
+    """The version that clouds take in the body: their name of the first version, which keeps the meaning of a request
+    in it; a newer one goes out as it is, as by the official SDK."""
     option = order.provider.options.get("anthropic_version")
     version = next((value for name, value in order.headers if name == b"anthropic-version"), _FIRST_VERSION)
     return option or (classic if version == _FIRST_VERSION else version.decode("latin-1"))

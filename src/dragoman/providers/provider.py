@@ -84,10 +84,8 @@ class Provider(Struct, frozen=True, kw_only=True):
 
 
 def split_protocol(model: str) -> tuple[str, str]:
-    """Model and protocol of `model@protocol`; without a known protocol behind the last `@`, all of it is the model.
-
-    Names of models have an `@` of their own: Vertex writes versions as `claude-opus-4-1@20250805`.
-    """
+    """Model and protocol of `model@protocol`. Model names may have an `@`, too (Vertex: `claude-opus-4-1@20250805`), so
+    only a known protocol counts."""
     name, _, protocol = model.rpartition("@")
     return (name, protocol) if protocol in _PROTOCOLS else (model, "")
 

@@ -1,8 +1,5 @@
-"""Order and Transport: what the gateway wants said to a provider, and what turns that into a call.
-
-The gateway reads `transport = transport_of(provider.transport)`, then `call = await transport.call(order)`. A streamed
-answer goes through `transport.unframe()` first, where there is one: what comes out is server-sent events.
-"""
+"""Order and Transport: a call to a provider, and what addresses, signs and frames it. `unframe`, if there is one, turns
+a streamed response into server-sent events."""
 
 from __future__ import annotations
 
@@ -16,11 +13,8 @@ from dragoman.providers.provider import Endpoint, Provider
 
 
 class Order(Struct, frozen=True):
-    """One thing to say to a provider: `body` is complete, in the endpoint's protocol; `headers` are the protocol's.
-
-    `headers` hold no credentials, and `key` is the one whose turn it is. A `path` names another path of the provider's
-    API, below the base URL, to which the body goes as it is.
-    """
+    """One call: `body` and `headers` are complete, in the endpoint's protocol and without credentials; `key` is the one
+    whose turn it is. A `path` names another path below the base URL."""
 
     provider: Provider
     endpoint: Endpoint

@@ -12,10 +12,8 @@ _SIZE = 32
 
 
 def secret_in(directory: Path) -> bytes:
-    """The secret of a folder; whoever comes first makes it, and all get the same.
-
-    It is written beside its place and given its name when it is whole: nobody reads half of it.
-    """
+    """The secret of a directory; the first process makes it. It is written beside its place and linked there when it is
+    whole: nobody reads half of it."""
     path = directory / NAME
     with suppress(FileNotFoundError):
         return _read(path)

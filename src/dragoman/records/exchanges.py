@@ -95,12 +95,9 @@ def after(tables: RecordTables, number: int, wanted: RecordFilter, most: int) ->
 
 
 def find(tables: RecordTables, text: str, directory: Path | None = None) -> RecordedExchange:
-    """The exchange that somebody calls so: by its own id or how that begins, the provider's, or that of its answer.
-
-    Translated, an answer has the id that its provider gave it but for how that begins, or, if that would not do, the
-    one of its exchange; one that is kept here has its own, which is found by a digest that the secret of a `directory`
-    leads to.
-    """
+    """The exchange with this id or prefix of its id, or with this id of the provider's or of its response. A translated
+    response has its provider's id with another prefix, or one made of the exchange's; a stored one has its own, found
+    by a digest with the secret of `directory`."""
     queries = RecordQueries(tables.connection)
     rows: list[RecordRow] = []
     for id_prefix in (text, exchange_of(text)):

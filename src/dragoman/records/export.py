@@ -1,8 +1,5 @@
-"""Export: everything that is recorded of exchanges, for other programs: a line of JSON or of CSV each.
-
-Figures are called as usage calls them. What begins like a formula is text in CSV, also for whoever opens it in a
-spreadsheet.
-"""
+"""Export: all records, as lines of JSON or CSV, under the names of `usage`. CSV cells that look like formulas become
+text."""
 
 from __future__ import annotations
 
@@ -162,10 +159,7 @@ def _cell(value: JsonValue) -> object:
 
 
 def csv_line(cells: Sequence[object]) -> bytes:
-    """One line of CSV; texts that begin like a formula have an apostrophe before them.
-
-    What a terminal would obey is a question mark: CSV has no other way to write it.
-    """
+    """One line of CSV. Texts that begin like a formula get an apostrophe; control characters become question marks."""
     written = io.StringIO()
     safe = [f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell for cell in cells]
     # By its ending the writer knows what has to stand in quotes.

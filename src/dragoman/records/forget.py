@@ -1,8 +1,5 @@
-"""Forget: somebody's rows go, with all that they were called, out of every file that is ours; sums stay.
-
-Journals hold lines that are in the tables already. Workers are asked to begin others, so that the old ones can be
-removed; what is not reached in time is told, and so is what is elsewhere.
-"""
+"""Forget: erase rows and names from every file of ours; usage totals stay. Workers start new journals, so that old ones
+can be removed; what remains is reported."""
 
 from __future__ import annotations
 
@@ -73,8 +70,7 @@ def forget(
     pause: Callable[[float], None] = time.sleep,
     report_progress: Callable[[str], None] = lambda step: None,
 ) -> ErasureResult:
-    """Remove all there is of somebody; `clock` tells microseconds, and `lock_timeout` is how long one lock is waited
-    for."""
+    """Erase a scope. `clock` gives microseconds; `lock_timeout` is for one lock."""
     timeout = TIMEOUT if timeout is None else timeout
     report_progress("asking workers to begin another journal …")
     remaining = _remove_journals(path, clock, timeout, pause)

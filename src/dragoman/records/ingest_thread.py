@@ -1,9 +1,6 @@
-"""Drain thread: in each worker, moves its journal and those of workers that are gone into the tables, every second.
-
-It waits for nobody who serves, and nobody waits for it: while the file is locked, full or away it tries again, later
-and later, and journals grow on the disk. It removes rows that are older than they are kept, and classes threads anew
-that older rules have classed, in small steps.
-"""
+"""Ingest thread: every second moves the journals of this and of ended workers into the tables. While the file is
+locked, full or away it retries with growing pauses. It also removes old rows and reclassifies threads, in small
+steps."""
 
 from __future__ import annotations
 
@@ -38,12 +35,9 @@ _HEAD_DAYS = 90.0
 
 
 class IngestThread:
-    """The thread. What it counts may be read at any time: bytes that wait, rows, wrong lines, exchanges that were lost
-    with a journal that somebody removed, and how often it failed.
-
-    `tend` has the journal tended by whoever writes it; `tell` hears what the operator has to know. `problem` says why
-    nothing can be moved at present.
-    """
+    """The thread. Its counters may be read at any time: waiting bytes, rows, damaged lines, exchanges lost with a
+    removed journal, errors. `tend` makes the writer look after its journal; `log` informs the operator; `problem` says
+    why ingestion fails at present."""
 
     def __init__(
         self,

@@ -1,7 +1,5 @@
-"""Examination: whether all that was written down is there and agrees: the file, its sums, and the journals beside it.
-
-Nothing is changed, nothing is locked, and nothing is moved from journals into the file.
-"""
+"""Integrity check: whether the file, its rollups and the journals are complete and agree. Nothing is changed or
+locked."""
 
 from __future__ import annotations
 

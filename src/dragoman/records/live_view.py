@@ -1,8 +1,5 @@
-"""Live: what is open now, by journals, and what the last minute came to, by rows; told again each second.
-
-What was opened and not settled is open as long as its worker holds its journal: the drain makes rows of what is left of
-others. Journals are read on from where they were left, so that to look again costs what was written since.
-"""
+"""Live view: open exchanges, from journals, and the last minute, from rows. An opened exchange is open while a worker
+holds its journal. Journals are read on from the last offset."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Old names: values that earlier versions stored under another name are read under the name they have today.
-
-Everything above this module knows today's names alone. Nothing is rewritten on disk: rows keep what they hold.
-"""
+"""Old names: values that earlier versions stored are read under today's names; nothing is rewritten on disk."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""Placing: which session and thread an exchange belongs to, found or begun while its line is drained (decision 33).
-
-What it comes to is decided by `sessions.assign`; here it is looked up and written. A `ThreadAssigner` is used within
-one
-transaction at a time: `finish` writes what changed, and forgets all that others might change after it. Where that is
-much it is written in between.
-"""
+"""Thread assignment: session and thread of an exchange, found or begun while it is ingested (decision 33).
+`sessions.assign` decides; this module reads and writes. A `ThreadAssigner` serves one transaction at a time: `finish`
+writes the changes and drops all caches; large ones are written in between."""
 
 from __future__ import annotations
 
@@ -89,10 +85,8 @@ class ThreadAssigner:
         self._repeats: dict[tuple[object, ...], AssignedThread] = {}
 
     def expect(self, entries: Iterable[JournalEntry]) -> None:
-        """Find out at once which ends of histories were never heard of, for exchanges that are about to be placed.
-
-        Of those that name no session, all is found by such ends, and most of them are new.
-        """
+        """Look up at once which history heads are absent, for exchanges that are about to be assigned: those without a
+        session are found by heads alone, and most are new."""
         # Whatever is said again is asked about once; who is left out here is asked about alone.
         unnamed = {facts.tip: facts for entry in entries if not (facts := entry.facts).session}
         self._expected = {head: (facts, needed_digests(facts, _UNNAMED, _UNKNOWN)) for head, facts in unnamed.items()}
@@ -445,10 +439,8 @@ class ThreadAssigner:
         return True
 
     def _link_followers(self) -> None:
-        """Link sessions that go on from what was placed here and were placed before it.
-
-        With several workers they may be in a journal that was moved first. All are looked up at once.
-        """
+        """Link sessions that continue from here but were assigned earlier: with several workers their journal may come
+        first."""
         ended = self._ended
         waiting = self._tables.stored_digests(ended) if ended else set()
         for digest in sorted(waiting.union(ended.keys() & self._heads.keys())):

@@ -1,9 +1,6 @@
-"""Trees: the threads of a session below those that began them, with what each came to, alone and with its children.
-
-Money belongs to exchanges, and those to threads: what a thread and its children came to is added up here, and stored
-nowhere. So the sum over a tree is what its session came to, whatever its threads say of their parents: one whose parent
-is not there hangs below the session with a mark, and a circle of parents is cut where its first thread began.
-"""
+"""Thread tree: the threads of a session below their parents, with figures of their own and with children. Figures
+belong to exchanges and are added up here, so that the total is right whatever the parents: a thread without its parent
+hangs below the session with a mark, and a circle of parents is cut at its first thread."""
 
 from __future__ import annotations
 
@@ -66,10 +63,8 @@ class Tree(Struct, frozen=True, kw_only=True):
 def tree_of(
     rows: Sequence[tuple[ThreadRow, SessionFigures]], *, fold: bool = True, elsewhere: Collection[int] = ()
 ) -> Tree:
-    """Hang threads below those that began them, in the order in which they began.
-
-    `elsewhere` are threads that are known and stand in no tree of these.
-    """
+    """Hang threads below their parents, in the order in which they began. `elsewhere` are known threads of other
+    trees."""
     threads = {thread.id: thread for thread, _ in rows}
     own = {thread.id: figures for thread, figures in rows}
     parents, issues = _parents(threads, elsewhere)

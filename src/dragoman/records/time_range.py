@@ -1,8 +1,5 @@
-"""Period: from when to when, as a person says it, in the zone that days are of.
-
-Sums are kept by quarters of an hour, which begin and end with every day of every zone in use; a period is widened to
-them. The clock is handed in.
-"""
+"""Time range: a period as a person writes it, in a time zone. It is widened to 15-minute buckets, which begin and end
+with every day of every zone in use."""
 
 from __future__ import annotations
 

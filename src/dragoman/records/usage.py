@@ -1,8 +1,5 @@
-"""Usage: what exchanges came to in a period, in groups that add up to the total, whatever they are made by.
-
-Figures are read from sums alone, so that they are the same before and after rows were removed. How they are called
-here is what programs may rely on (`dragoman usage --json`): members are added, and never renamed.
-"""
+"""Usage: figures of a period in groups that add up to the total, from rollups alone, so that they outlive rows.
+Programs rely on these names (`dragoman usage --json`): members are added, and never renamed."""
 
 from __future__ import annotations
 

@@ -40,11 +40,8 @@ _MAX_POST_BYTES = 8 * 1024 * 1024
 
 
 class Store:
-    """The store as one process asks it, from one loop.
-
-    `lost` is told in the loop why something was not kept that nobody waited for, and how many of it; `dropped` counts
-    the posts that found no room. `failed` says that a write did, and that no answer was kept since.
-    """
+    """The store of one process, used from one loop. `lost` gets the reason and the number of lost posts; `dropped`
+    counts posts that found no room; `failed`: a write failed, and no response was stored since."""
 
     def __init__(
         self,
@@ -84,15 +81,10 @@ class Store:
         on_abandoned: Callable[[T], object] | None = None,
         counts: bool = True,
     ) -> asyncio.Future[T]:
-        """Write something down.
-
-        Without `timeout` a busy store is waited for as long as anybody's transactions are committed, and `BUSY_TIMEOUT`
-        seconds longer; else for so many seconds and no more.
-        `response_size` gives the size of one that is written: only that shows whether others can be. `on_abandoned` is
-        given what
-        came of it in place of the future, if that was cancelled when all had begun. What does not count says nothing of
-        the store by failing. `expedite` is for whoever may lose its patience: see `expedite_now`.
-        """
+        """Write something. Without `timeout` a busy store is waited for while any process commits, and `BUSY_TIMEOUT`
+        longer. `response_size` gives the size of a stored response, whose success shows that others can be stored.
+        `on_abandoned` gets the result if the future was cancelled after the work began. If not `counts`, a failure says
+        nothing of the store. For `expedite` see `expedite_now`."""
         return self._submit(
             work,
             BUSY_TIMEOUT if timeout is None else timeout,

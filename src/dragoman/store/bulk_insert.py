@@ -1,8 +1,5 @@
-"""Addition: adds rows to a table, several with one statement as long as there are as many.
-
-A row that cannot be added takes the whole transaction back, which is what becomes of it anyway: of a statement that
-could fail alone, SQLite would copy each page before it changes it.
-"""
+"""Bulk insert: adds many rows with few statements. A row that fails rolls the transaction back: for a statement that
+could fail alone, SQLite would copy each page before it changes it."""
 
 from __future__ import annotations
 

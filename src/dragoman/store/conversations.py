@@ -115,11 +115,9 @@ class Conversations:
         return Item(row[0], row[1]) if row is not None else None
 
     def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
-        """Add items at the end; False for one that was deleted meanwhile, which stays so.
-
-        Of a `holder` only if nobody has taken the lease since, else `LeaseLost`: that it ran out does no harm. Without
-        one only while nobody has it, else `Leased`: an answer would stand behind what it has not heard.
-        """
+        """Add items at the end; False if the conversation was deleted meanwhile. A `holder` gets `LeaseLost` if another
+        one took the lease since; without one, a held lease raises `Leased`: the running response does not know the
+        items."""
         with Transaction(self._db):
             row = self._db.execute(
                 "SELECT busy, busy_until FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)

@@ -40,10 +40,7 @@ class StoredBytes(Struct, frozen=True, kw_only=True):
 
 
 class Tables:
-    """All that is in one open file.
-
-    `days` is how long responses and conversations are kept after something was last added to them.
-    """
+    """All tables of one file; `days` is how long responses and conversations are stored after the last addition."""
 
     def __init__(
         self,

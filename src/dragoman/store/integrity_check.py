@@ -52,8 +52,8 @@ _REFERENCES = {
 
 
 class Agreement(Struct, frozen=True, kw_only=True):
-    """How rows and sums stand to each other, in groups of a quarter and its names: those whose rows are all there and
-    come to the same, those that do not, and exchanges that are in sums alone, since their rows were removed."""
+    """How rows and rollups agree, in groups of a bucket and its names: complete and equal, unequal, and exchanges whose
+    rows were removed."""
 
     matching: int = 0
     wrong: int = 0

@@ -1,9 +1,5 @@
-"""Turn marks: who has kept turns of late, known to all processes of a file without asking for it.
-
-A page of memory beside the file: a byte for each of many groups of owners, with the hour in which one of them last
-kept a turn. It may say of somebody that there may be turns where there are none, never the opposite, and costs no look
-at the file. Each byte is written whole, so that nothing has to be locked.
-"""
+"""Recent turn owners: shared memory beside the file with the last hour in which owners of each group cached a turn,
+read without a query. It may claim turns where there are none, never the opposite. Single bytes need no lock."""
 
 from __future__ import annotations
 

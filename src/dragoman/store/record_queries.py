@@ -1,8 +1,5 @@
-"""Record questions: which exchanges there were, and one of them by its id.
-
-Lists go along an index and end after as many rows as were asked for: on time, or on a session and time. Only an id that
-says nothing of its time is looked for among all rows.
-"""
+"""Record queries: lists of exchanges, by an index on time or on session and time, and one by its id. Only an id without
+a time scans all rows."""
 
 from __future__ import annotations
 
@@ -70,8 +67,8 @@ class RecordQueries:
         )
 
     def anywhere(self, text: str, most: int, answers: Sequence[str] = ()) -> list[RecordRow]:
-        """Those that anybody calls so: we, the provider, or the client by the answer's id, which may have been another
-        one of some before it was translated. All rows are looked at."""
+        """Exchanges with this id: ours, the provider's, or that of the response, also before its translation. Scans all
+        rows."""
         answers = (text, *answers)
         return self._rows(
             f"FROM records WHERE id = ? OR upstream_id = ? OR response_id IN ({', '.join('?' * len(answers))})"
@@ -119,20 +116,14 @@ _AT_ONCE = 500
 
 
 class Exports:
-    """Rows in the order of their times, by a connection that may only read.
-
-    They are read some at a time, so that no reader holds on to the file while somebody else is slow to take them.
-    """
+    """Rows in the order of their times, read in batches, so that a slow consumer does not hold the file."""
 
     def __init__(self, db: sqlite3.Connection, at_once: int = _AT_ONCE) -> None:
         self._db = db
         self._at_once = at_once
 
     def rows(self, wanted: Sequence[str], since: int, until: int) -> Iterator[tuple[Any, ...]]:
-        """Some of `COLUMNS` and `NAMES` of all rows between two times (microseconds) that are there now.
-
-        What is written meanwhile is not among them.
-        """
+        """Some of `COLUMNS` and `NAMES` of all present rows between two times (microseconds)."""
         assert set(wanted) <= {*COLUMNS, *NAMES}
         columns = ", ".join(_NAMED.get(name, f"r.{name}") for name in wanted)
         statement = (

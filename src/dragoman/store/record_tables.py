@@ -1,8 +1,6 @@
-"""Account tables: what exchanges come to, in the file of `storage.path`; the connection waits for disks and locks.
-
-It belongs to a thread of its own, or to a command: nothing that serves anybody may wait with it. What it has committed
-is on the disk (`synchronous = FULL`), since the journal that it was read from may be removed then.
-"""
+"""Record tables: exchanges and their rollups, in the file of `storage.path`. The connection waits for disks and locks,
+so it belongs to a thread or a command that serves nobody. Commits are on the disk (`synchronous = FULL`), since their
+journal may be removed then."""
 
 from __future__ import annotations
 
@@ -38,11 +36,8 @@ class JournalOffsets:
         return {str(name): int(applied) for name, applied in self._db.execute("SELECT name, applied FROM journals")}
 
     def move(self, name: str, start: int, end: int, damaged: int = 0) -> bool:
-        """Move a mark in the present transaction; False if somebody else has moved it from there.
-
-        One that is not there is at the beginning. Whoever removes a journal removes its file first: where that was
-        still there in this transaction, no mark of it can have been removed.
-        """
+        """Move an offset in this transaction; False if another process moved it. An absent one is 0: offsets are
+        removed after their journals, which this transaction still found."""
         if start == 0:
             # A mark that is there is never at 0.
             return bool(
@@ -111,10 +106,7 @@ class RecordTables:
 
 
 def open_record_tables(path: str, *, read_only: bool = False, timeout: float = LOCK_TIMEOUT) -> RecordTables:
-    """Open or make the file; to read only, nothing is made: where there is no file, nothing is in it.
-
-    One thread at a time may use it, whichever that is.
-    """
+    """Open or make the file; to read only, a missing file is empty and not made. One thread at a time may use it."""
     try:
         db = _opened_to_read(path, timeout) if read_only else _opened(path, timeout)
     except (OSError, sqlite3.Error) as error:

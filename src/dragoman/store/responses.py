@@ -92,10 +92,8 @@ class Responses:
         input_items: Sequence[Item] = (),
         output_items: Sequence[Item] = (),
     ) -> bool:
-        """Keep a response with its items; the chain that it goes on from is kept as long as it is.
-
-        False if its id is taken: which response it means cannot be known any more, so that it is nobody's.
-        """
+        """Store a response with its items, and prolong the chain before it. False if its id is taken: it then belongs
+        to nobody."""
         expires = self._expiry()
         with Transaction(self._db):
             taken = self._db.execute("UPDATE responses SET owner = ? WHERE id = ?", (_NO_OWNER, response.id)).rowcount
@@ -129,10 +127,8 @@ class Responses:
             return True
 
     def record_owner(self, owner: bytes, response_id: str, provider: str, items: Sequence[str] = ()) -> None:
-        """Remember who made a response that its provider keeps, and the ids of what was said in it.
-
-        An id that a provider gave to two owners is nobody's, and one of a response that is kept here stays that.
-        """
+        """Record who made a response that its provider stores, and the ids of its items. An id that a provider gave to
+        two owners becomes nobody's; one of a response stored here stays that."""
         with Transaction(self._db):
             changed = self._db.execute(
                 "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, body)"
@@ -220,11 +216,8 @@ class Responses:
         ]
 
     def item(self, owner: bytes, item_id: str) -> bytes | None:
-        """An item by its id alone; empty if its provider keeps it.
-
-        Of up to `_MAX_COPIES` copies it is the one that is kept longest. An owner may store an id any number of times,
-        and refer to it as often: each lookup reads no more rows than that.
-        """
+        """An item by its id; empty if its provider stores it. Of up to `_MAX_COPIES` copies the one that lives longest:
+        an owner may store an id, and refer to it, any number of times."""
         row = self._db.execute(
             """
             SELECT body FROM (

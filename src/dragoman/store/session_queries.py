@@ -1,9 +1,5 @@
-"""Session questions: which sessions there were, their threads, and what each of those came to.
-
-Money and tokens belong to exchanges; here they are read from the totals of threads, which outlive the rows. Nothing in
-here looks at all records: sessions are found by when they were last heard of or by name, and the last exchange of a
-thread by its session and time.
-"""
+"""Session queries: sessions and threads with their figures, from thread totals, which outlive rows. All queries use
+indexes: sessions by time or name, the last exchange of a thread by session and time."""
 
 from __future__ import annotations
 

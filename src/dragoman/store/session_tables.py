@@ -171,11 +171,8 @@ class SessionTables:
         _SAVE_HEADS.run(self._db, rows)
 
     def remove_heads(self, before: int, most: int) -> int:
-        """Remove some tips from before a time; how many. What goes on from there later is a session of its own.
-
-        Each time a part of the table is looked at, and the next part once nothing is left of it: an index by time would
-        cost each of them more than that, though they are as many as exchanges.
-        """
+        """Remove some old history heads; how many. Each call looks at a part of the table, and moves on once nothing is
+        left there: an index by time would cost more, for as many heads as exchanges."""
         start = self._looked_until
         row = self._db.execute(_NEXT_DIGEST, (start, _LOOKED_AT)).fetchone()
         end = _BEYOND if row is None else str(row[0])

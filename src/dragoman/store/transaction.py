@@ -33,11 +33,8 @@ def _file_at(path: Path) -> tuple[int, int]:
 
 
 class Transaction:
-    """All or nothing; the right to write is taken first, so that nobody else's write comes between.
-
-    It waits for nobody: while another process writes it fails with an error that `is_busy`. Inside another one it is
-    kept if that is, and can be undone alone.
-    """
+    """All or nothing; the write lock is taken first. It waits for nobody: while another process writes it fails with an
+    error that `is_busy`. A nested one is a savepoint."""
 
     __slots__ = ("_db", "_outermost")
 

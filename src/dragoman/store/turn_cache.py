@@ -21,11 +21,8 @@ _AT_ONCE = 32
 
 
 class Turns:
-    """The table of turns: of an owner, by the id of the first call. `most` is how much all of them may come to.
-
-    Ids like `call_0` recur. Where a second turn comes under the same id that differs, which of them is meant cannot be
-    known any more: a row without a body says so, for as long as either might be asked for.
-    """
+    """The table of turns: of an owner, by the id of the first call, up to `max_bytes`. Ids like `call_0` recur: if a
+    different turn comes under the same id, a row without a body says that either may be meant."""
 
     def __init__(
         self,

@@ -1,9 +1,6 @@
-"""Usage questions: what exchanges came to between two quarters of an hour, by names, by thread, or quarter by quarter.
-
-All of it is read from sums, which outlive the rows. A long time is put together from whole days and hours and, at its
-edges, from quarters: what is left to add up is a few thousand rows, however much there was. Threads and sessions that
-lie within it have totals; only of those that began before it or go on behind it, quarters are added up.
-"""
+"""Usage queries: rollups between two 15-minute buckets, by names, by thread or by bucket. Long periods are made of
+whole days and hours, and of buckets at their edges: a few thousand rows at most. Threads and sessions within the period
+have totals; buckets are added up only for those across its edges."""
 
 from __future__ import annotations
 
@@ -45,10 +42,7 @@ _ACROSS = "(o.since < :start OR o.last >= :end)"
 
 
 class NamedUsage(Struct, frozen=True):
-    """Those that have names, each with its names first, and how many of them there were.
-
-    What belongs to no thread is not among them, and neither is who was forgotten.
-    """
+    """Rows of named threads or sessions, names first, and their number; without what has no thread or was forgotten."""
 
     rows: list[NamedRow]
     count: int

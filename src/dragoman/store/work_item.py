@@ -1,8 +1,5 @@
-"""Unit: one piece of work on the tables, on its way to the store's thread and back to the loop that asked for it.
-
-Nothing of it is left when it is done: what it raises leads to the frames of its work alone, never to the future that
-holds the error.
-"""
+"""Work item: one piece of work on its way to the store's thread and back to its loop. Nothing of it remains afterwards:
+its error leads to the frames of its work alone, never to the future that holds the error."""
 
 from __future__ import annotations
 
@@ -25,13 +22,9 @@ class Expedite(Struct, eq=False, kw_only=True):
 
 
 class WorkItem(Generic[T]):
-    """A function of the tables, who waits for it, and how long; a post has nobody.
-
-    A busy store is waited for until `timeout` seconds after the unit was `submitted` for. A unit that waits
-    `while_moving`
-    counts them from the last transaction that any process committed: then the store is slow, and not stuck.
-    `on_done` is called in the loop with what came of it; `at_last` says that it is done though nobody waits any more.
-    """
+    """A function of the tables and its waiting future; a post has none. A busy store is waited for until `timeout`
+    seconds after `submitted`, or, `while_moving`, after the last commit of any process: then it is slow, not stuck.
+    `on_done` is called in the loop; work is done `at_last` even if nobody waits any more."""
 
     __slots__ = (
         "at_last",
@@ -106,11 +99,8 @@ Outcome = tuple[WorkItem[object], object, BaseException | None]
 
 
 class Attempts:
-    """Does work on the tables, and gives what that gives or raises.
-
-    It is done in a generator, whose frame has no caller once it rests: the frames of an error lead to that one and no
-    further. Any other would lead to its callers, and by what these hold to the future that holds the error.
-    """
+    """Does work on the tables, in a generator: its frame has no caller while it rests, so the frames of an error lead
+    no further. Otherwise they would lead to the future that holds the error."""
 
     __slots__ = ("_came", "_work")
 

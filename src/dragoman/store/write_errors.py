@@ -1,7 +1,5 @@
-"""Writable: why a file cannot be written, in words that say who may not, and the line that mends it.
-
-Mostly it is a volume that belongs to root, and a process that is not root.
-"""
+"""Write errors: why a file cannot be written, who may, and the command that fixes it. Usually a volume belongs to
+root."""
 
 from __future__ import annotations
 
@@ -18,10 +16,8 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def not_writable(path: Path, error: OSError | sqlite3.Error, *, key: str, otherwise: str) -> ConfigError | None:
-    """What to say of a file that could not be opened or made; None if that has another reason than who we are.
-
-    `key` is the setting that names it, `otherwise` what can be done instead of mending it.
-    """
+    """The error for a file that could not be opened or made for want of rights, else None. `key` is the setting that
+    names it, `otherwise` another remedy."""
     directory = path.parent
     fixed = ConfigError(key=key, problem=f"{directory} is on a read-only file system", remedy=otherwise)
     if isinstance(error, OSError) and error.errno == errno.EROFS:

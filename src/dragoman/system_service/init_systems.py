@@ -1,8 +1,5 @@
-"""Managers: the init systems that can watch over a gateway of the user's own, as data, and how they are asked.
-
-Each is found by its program: launchctl, which macOS alone has, then systemctl. What they are told is in one table of
-commands; what they say is read by one function each.
-"""
+"""Init systems that can watch over a user's gateway, as data: each is found by its program, launchctl before systemctl,
+with one table of commands and one reader of its state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Units: the text by which an init system starts a gateway, and the command that is read back from it.
-
-No secret stands in a unit, which anybody may be shown (`systemctl cat`): variables are in a file of their own.
-"""
+"""Units: the text by which an init system starts a gateway, and its command read back. No secret stands in it
+(`systemctl cat`): variables have a file of their own."""
 
 from __future__ import annotations
 

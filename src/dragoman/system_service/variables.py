@@ -1,8 +1,5 @@
-"""Variables: those of the shell that a gateway needs, and that a service would not see.
-
-They are what the configuration names, and what counts without being named: keys of the catalogue, proxies,
-certificates, the clouds' own, and where the user keeps files.
-"""
+"""Variables of the shell that a service needs: those that the configuration names, keys of the catalogue, proxies,
+certificates, the clouds' own, and the user's directories."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Telemetry: tells a collector of exchanges that are in the database, by OTLP over HTTP (decision 35).
-
-Whoever hands over an exchange never waits: a queue takes it, or it is dropped and counted. A thread makes spans of what
-is there and sends them; what it meets is told once, and changes nothing for anybody else. The packages of the extra
-`otel` are imported in that thread, after the fork.
-"""
+"""Export queue: sends spans of recorded exchanges to a collector, by OTLP over HTTP (decision 35). `export` never
+blocks: without room an exchange is dropped and counted. Failures are logged rarely. The packages of the extra `otel`
+are imported in the thread, after the fork."""
 
 from __future__ import annotations
 
@@ -73,10 +70,8 @@ class Sender(Protocol):
 
 
 class TelemetryExporter:
-    """Takes exchanges from the drain, and sends spans of them in a thread of its own.
-
-    `places` tells who providers are, `tell` says what does not work, `count` counts exchanges by what became of them.
-    """
+    """Takes exchanges from ingestion, and sends their spans in a thread. `places` identifies providers, `log` gets
+    failures, `count` the outcomes."""
 
     def __init__(
         self,

@@ -1,9 +1,6 @@
-"""The words of OpenTelemetry's conventions for generative AI, as of November 2026, in one table.
-
-From https://github.com/open-telemetry/semantic-conventions-genai, where all of them have the status Development and no
-release is tagged; the constants of the package `opentelemetry-semantic-conventions` are deprecated, and not imported.
-What a backend must be able to rely on has a name of our own below.
-"""
+"""Attribute names of OpenTelemetry's conventions for generative AI, as of November 2026, from
+https://github.com/open-telemetry/semantic-conventions-genai (status Development, no release). The constants of
+`opentelemetry-semantic-conventions` are deprecated. Names of our own, below, are stable."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Spans: what a collector is told of an exchange, as values: one for the exchange, and below it one for each call.
-
-Nothing here was said by the user or the model. What is not known is left out, and never 0 (pitfall 455).
-"""
+"""Spans of an exchange, as values: one for it, and one for each call below. They hold no content; what is unknown is
+left out, and never 0 (pitfall 455)."""
 
 from __future__ import annotations
 

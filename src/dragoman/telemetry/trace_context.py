@@ -1,8 +1,6 @@
-"""Trace context: W3C's `traceparent` and `tracestate` as clients send them, read strictly, and the ids of spans.
-
-https://www.w3.org/TR/trace-context-2/. Ids follow from that of the exchange and the number of the call: whoever calls a
-provider, and whoever tells a collector of it later, agree on them without a word (decision 35).
-"""
+"""Trace context: `traceparent` and `tracestate` of clients, read strictly (https://www.w3.org/TR/trace-context-2/), and
+ids of spans. Ids follow from the exchange's id and the call's number, so that caller and exporter agree (decision
+35)."""
 
 from __future__ import annotations
 

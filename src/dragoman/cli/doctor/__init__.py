@@ -1,8 +1,5 @@
-"""`dragoman doctor`: everything that commonly goes wrong, looked at once, in one report to paste into an issue.
-
-Each file here collects one subject. Nothing is changed, made or paid for, and nothing secret is told: no value of the
-environment, no key.
-"""
+"""`dragoman doctor`: one report of common faults, to paste into an issue. Each file collects one subject. It changes
+and pays nothing; no key and no value of the environment is in it."""
 
 from __future__ import annotations
 

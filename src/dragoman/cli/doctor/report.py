@@ -1,8 +1,5 @@
-"""The report: sections of facts and findings, as text to paste into an issue and as JSON; headings of its help page.
-
-It holds names, counts, states and paths. No value of the environment and no key reaches it; paths below the home begin
-with `~`, since they may hold a user's name.
-"""
+"""Doctor report: sections of facts and findings, as text and as JSON, and the headings of its help page. It holds no
+value of the environment and no key; paths below the home begin with `~`, since they may hold a user's name."""
 
 from __future__ import annotations
 
@@ -35,10 +32,8 @@ _WIDEST_NAME = 24
 
 
 class DoctorFinding(Struct, frozen=True, kw_only=True):
-    """One thing to know: what was found, what to do, and under which heading of the troubleshooting page there is more.
-
-    What is not `wrong` is worth knowing, and keeps nothing from working.
-    """
+    """A finding: the problem, the remedy, and the heading of the troubleshooting page. Not `wrong` means only worth
+    knowing."""
 
     message: str
     advice: str

@@ -1,7 +1,5 @@
-"""`/responses/compact`: a provider that has it is asked, for others the model writes a summary (K1).
-
-On a route with several targets they are asked in turn, as for any request; what a provider keeps stays with it.
-"""
+"""`/responses/compact`: forwarded to a provider that has it; elsewhere the model writes a summary (K1). The targets of
+a route are tried in turn, as for any request; what a provider stores stays with it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""`/conversations`: their objects and items over HTTP. They are kept here, whoever answers in them.
-
-Which provider will is not known when one is made. `x-dragoman-provider` names one that keeps it instead.
-"""
+"""`/conversations`: objects and items over HTTP, stored here, since the provider of later responses is not known yet.
+`x-dragoman-provider` names a provider that stores it instead."""
 
 from __future__ import annotations
 

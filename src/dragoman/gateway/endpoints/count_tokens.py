@@ -196,10 +196,8 @@ async def _query_provider(
     ready: _Ready,
     owner: bytes,
 ) -> tuple[int, bytes | None, HeaderList]:
-    """The provider's own answer, or its error if the client reads that; None if an estimate must do.
-
-    With it come the headers that a client of the provider's protocol gets.
-    """
+    """Status, body and forwarded headers of the provider's response, or of an error that the client's protocol can
+    show; without a body an estimate must do."""
     protocol = target.endpoint.protocol
     if api_path.protocol == protocol:
         passed = header_forwarding.relayed(request.headers, target, owner)

@@ -1,8 +1,5 @@
-"""`GET /`: what this is, its state and the next step: a page for browsers, and JSON for everybody else.
-
-Programs know a gateway by the JSON. The page has no script and takes nothing from elsewhere. Where keys are asked for,
-whoever has none is told neither which providers there are nor what anything is called.
-"""
+"""`GET /`: state and next steps, as a page for browsers and as JSON, by which programs recognise a gateway. The page
+has no script and loads nothing. Where keys are required, it names no provider to a client without one."""
 
 from __future__ import annotations
 
@@ -68,10 +65,7 @@ def send_index_page(runtime: Runtime, request: ServerRequest, *, ready: bool) ->
 
 
 def prefers_html(accept: bytes | None) -> bool:
-    """Whether somebody wants HTML more than JSON; of what is taken equally, JSON is given.
-
-    https://www.rfc-editor.org/rfc/rfc9110#name-accept
-    """
+    """Whether a client prefers HTML to JSON, which wins a tie (https://www.rfc-editor.org/rfc/rfc9110#name-accept)."""
     if accept is None:
         return False
     qualities: dict[str, float] = {}

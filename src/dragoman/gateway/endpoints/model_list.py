@@ -1,7 +1,5 @@
-"""Model list: the models that can be asked for, in the shape that the caller's SDK expects (mapping.md §23).
-
-What a provider said of its models is told as far as the caller's protocol has a member for it.
-"""
+"""Model list: the available models in the shape of the client's protocol, with what providers reported (mapping.md
+§23)."""
 
 from __future__ import annotations
 

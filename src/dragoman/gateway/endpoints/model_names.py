@@ -1,10 +1,6 @@
-"""`GET /model-names` lists every name with all that is known of it, for each client that may use the gateway.
-
-It is a page of the gateway's own, for `dragoman launch`, `env` and `models`: no record and no line of the log is made.
-
-`?match=` chooses among them, by a pattern or a part of the name. `?name=`, once or more, asks for these alone, and only
-their providers are asked for their lists.
-"""
+"""`GET /model-names`: every name with its metadata, for `dragoman launch`, `env` and `models`; neither recorded nor
+logged. `?match=` filters by a pattern or a part of the name; `?name=`, repeatable, asks for these and their providers
+alone."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""Other paths that a provider offers (embeddings, audio, files, batches …), relayed unchanged.
+"""Passthrough: other paths of providers (embeddings, audio, files, batches …), relayed unchanged. `paths` and
+`server.passthrough_paths` list which, since a provider's key opens more than that.
 
-Which ones is said in `paths`, and opened further by `server.passthrough_paths`: a provider's key is good for more than
-that.
-
-The provider is that of the body's `model`, in JSON or in a form, and of a name with several targets the first that
-serves the first one's model, or where nothing but the model matters (embeddings) the next one that does; a body without
-one, or a request without a body, goes to the provider that `x-dragoman-provider` names, else to the only one of the
-path's family.
+The body's `model`, in JSON or in a form, selects the provider: of a route the first target that has the path, or, where
+nothing but the model matters (embeddings), any. Without a model it is the one that `x-dragoman-provider` names, else
+the only one of the path's family.
 """
 
 from __future__ import annotations
@@ -87,10 +84,8 @@ async def forward(
     target: Target | None = None,
     body: bytes | None = None,
 ) -> None:
-    """Relay a request as it is to the provider it belongs to, or to one that is known; `body` if it was read before.
-
-    `owner` is who asks, `target` the one of its model's where that is decided.
-    """
+    """Relay a request to the given provider or target, or to the one it belongs to, on behalf of `owner`; `body` if it
+    was read before."""
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
     check_relayed(runtime, request, api_path, builder)
@@ -312,10 +307,8 @@ def _refuse(request: ServerRequest, builder: RecordBuilder, status: int, headers
 
 
 def _serving(runtime: Runtime, name: str, api_path: ApiPath) -> tuple[Target, ...]:
-    """Whom a model's name leads to: of several targets the first that has the path, and all others if any will do.
-
-    All of them serve one model: what another one computes (embeddings above all) is not comparable.
-    """
+    """The targets of a name that have the path: the first one, or all where any will do. All serve one model: what
+    another one computes (embeddings above all) is not comparable."""
     targets = runtime.routes.alike(name, api_path.protocol)
     able = tuple(target for target in targets if _speaks(target.provider, api_path)) or targets
     return able if api_path.rest in PATHS else able[:1]

@@ -1,8 +1,5 @@
-"""Same model: a request that all providers of its model answer alike (embeddings above all) may go to any of them.
-
-What follows a failure is in the table of decision 25, as for conversations, and so are its caps; the model never
-changes, since what two models compute cannot be compared. A target is asked once: clients repeat by themselves.
-"""
+"""Passthrough fallback: a request that all providers of its model answer alike (embeddings above all) may go to any of
+them. Failures are handled by the table of decision 25; each target is tried once, and the model never changes."""
 
 from __future__ import annotations
 
@@ -37,8 +34,7 @@ _UNKNOWN = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provid
 
 
 class SameModel:
-    """One request, and the targets that it may go to; without a `retry_state` those of one model, the healthy ones
-    first."""
+    """One request and its targets: those of `retry_state`, else those of one model, the healthy ones first."""
 
     def __init__(
         self,

@@ -1,8 +1,5 @@
-"""`/responses/{id}` and below: GET, DELETE, cancel, input items, and listening to a response that runs.
-
-An id that is not kept here may be one that a provider keeps: it is asked, unless several keys are in use and it is not
-known that this one made it.
-"""
+"""`/responses/{id}` and below: GET, DELETE, cancel, input items, and following a running response. An id that is not
+stored here is looked up at providers, unless several keys are in use and this one is not known to have made it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""`POST /route`: why a request would go where it goes, for `dragoman route`. It goes nowhere, and is not logged.
-
-The body is the request; the query says the rest: `model`, and, where that is not the asker's own, `protocol`,
-`key` (the name of a gateway key) and `thread` (the class of a thread). No dice are rolled and no turn is
-taken. `check=1` asks the providers whether they can be used, which is told as `checked`.
-"""
+"""`POST /route`: explain the route of a request, for `dragoman route`; it is not sent and not logged. The body is the
+request; the query has `model` and, if they differ from the caller's, `protocol`, `key` (a name) and `thread` (a class).
+No random choice is made and no turn is taken. `check=1` probes the providers (`checked`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""`GET /status`: how providers and targets are doing, for `dragoman status`; `POST /status` ends a rest.
-
-Names and numbers alone: no key, no address, nothing that anybody said.
-"""
+"""`GET /status`: the state of providers and targets, for `dragoman status`; `POST /status` ends a cooldown. It shows
+names and numbers alone: no key, no address, no content."""
 
 from __future__ import annotations
 

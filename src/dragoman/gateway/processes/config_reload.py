@@ -1,8 +1,5 @@
-"""Followed configuration: what a running gateway goes by, and the file that it follows.
-
-The file is looked at by every worker, and by the supervisor for those that it starts later. One that has changed and
-rests is read and judged (`protection.py`); one that may not be applied is told of, and the old one stays.
-"""
+"""Configuration reload: every worker, and the supervisor for later workers, watch the file. A change that has settled
+is read and checked (`protection.py`); if it may not be applied, that is logged and the old one stays."""
 
 from __future__ import annotations
 

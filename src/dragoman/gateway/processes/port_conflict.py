@@ -1,8 +1,6 @@
-"""Port holder: who has the port that a gateway wants, and what can be done about it.
-
-A gateway is known by its own answer at `/`, where it tells nobody its process or its file; those the system tells, of
-processes of the same user. Of other programs only the name is said: their command lines are not ours to show.
-"""
+"""Port conflict: which process has the wanted port, and the remedy. A gateway is recognised by its response at `/`;
+process and file are the system's knowledge, for processes of the same user. Of other programs only the name is
+shown."""
 
 from __future__ import annotations
 

@@ -122,10 +122,8 @@ class WorkerProcess(Struct, frozen=True):
 
 
 class Supervisor:
-    """Starts the workers, starts anew those that die or stand still, follows the file for them, and passes signals on.
-
-    The workers hold one end of a pipe, the lifeline: it ends with this process, however that ends, and they with it.
-    """
+    """Starts workers, restarts those that die or hang, follows the file for them, and forwards signals. Workers hold
+    one end of a pipe, the lifeline: it ends with this process, and they with it."""
 
     def __init__(
         self,
@@ -354,10 +352,8 @@ class Supervisor:
             log_waiting(self._worker_settings, sum(reported), self._configuration.settings.timeouts.drain)
 
     def _stop(self, number: signal.Signals) -> None:
-        """Have the workers stop: at once at the second signal, and at SIGINT; at a further one they end what runs.
-
-        They count none themselves: a key that is pressed once tells them, too, and is passed on besides.
-        """
+        """Stop the workers: at once at the second signal, and at SIGINT; a further one ends running exchanges. Workers
+        count no signals themselves: a key press reaches them directly, too."""
         timeouts = self._configuration.settings.timeouts
         now, before = time.monotonic(), self._stop_sent_at
         if self._is_draining():

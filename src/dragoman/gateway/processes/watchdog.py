@@ -1,10 +1,6 @@
-"""Watchdog: ends a process whose loop stands still, with a traceback that says where.
-
-The loop notes each second that it turns, in the page that it shares with its supervisor. A worker among several is
-ended by the supervisor, whose clock knows when all of them slept; before that a signal asks it where it stands. A
-single one puts off its own end with each turn. What is said comes from `faulthandler`, which needs no interpreter:
-whatever holds the loop up may hold that up, too.
-"""
+"""Watchdog: ends a process whose loop hangs, with a traceback by `faulthandler`, which needs no interpreter. The loop
+notes each second in the shared page. The supervisor, whose clock knows of sleep, first signals a worker to show where
+it hangs, then ends it; a single process postpones its own end with each turn."""
 
 from __future__ import annotations
 
@@ -85,11 +81,9 @@ class Watchdog:
 
 
 def _without_waiting(out: int) -> int:
-    """A descriptor for the same output that never waits for its reader, if the system gives one.
-
-    The flag is the open file's, which others share: so it is opened once more. A file on a disk is left as it is, since
-    writers that have opened it apart would write over each other.
-    """
+    """A descriptor for the same output that never blocks, if the system gives one. The flag belongs to the open file,
+    which others share: so it is opened anew. A file on a disk stays as it is, or two writers would overwrite each
+    other."""
     try:
         kind = os.fstat(out).st_mode
         if not (stat.S_ISFIFO(kind) or stat.S_ISCHR(kind)) or not sys.platform.startswith("linux"):

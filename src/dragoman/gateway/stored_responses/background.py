@@ -98,11 +98,8 @@ class Background:
         return response_id not in self._tasks and broken(status, alive)
 
     def check(self, owner: bytes = b"", *, shared: bool = False) -> None:
-        """Refuse one more than may run.
-
-        Where several owners share the places, whoever has as many as are left gets no more: the first one may have
-        half of them, and there is always something left for whoever comes next.
-        """
+        """Refuse one more than may run. With several owners, one who has as many as are free gets no more: the first
+        may have half, and there is always something left for the next."""
         if self._stopping:
             raise ClientError(503, "the gateway is shutting down")
         left = self._max_running - len(self._tasks) - len(self._starting)

@@ -10,10 +10,8 @@ from dragoman.http.upstream_call import HeaderList
 
 
 class DetachedClient:
-    """Takes a reply: `status`, `headers` and `body` are a whole one, once there is one; see `forwarding/client.py`.
-
-    `behalf` is the client that waits for what comes of the reply, if there is one.
-    """
+    """Takes a response (`forwarding/client.py`): `status`, `headers` and `body` once it is whole. `behalf` is the
+    waiting client, if any."""
 
     __slots__ = (
         "behalf",

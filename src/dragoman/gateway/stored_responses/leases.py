@@ -1,9 +1,6 @@
-"""Leases: the conversations that responses of this process have for themselves.
-
-A lease lasts fifteen seconds and is renewed every three, all of them in one unit: those of a process that was killed
-end by themselves. Releases are posted: a busy store takes them as soon as it can, and before whatever is asked of it
-later. What is held here is had by nobody else here, whatever the store says.
-"""
+"""Leases: conversations that responses of this process have alone. A lease lasts 15 s; all are renewed every 3 s in one
+unit, so that those of a killed process run out. Releases are posted, ahead of later work. A conversation that is held
+here is refused here, whatever the store says."""
 
 from __future__ import annotations
 
@@ -45,11 +42,8 @@ class Leases:
     async def take(
         self, owner: bytes, conversation: str, holder: str, stored_weight: tuple[int, int]
     ) -> Callable[[], None]:
-        """Have a conversation alone, of which so much was `stored_weight`; give what lets others have it.
-
-        A conversation that is not kept here is its provider's, which knows its order. While another response is given
-        in it, or if one was since it was looked at, this one must not be answered without that.
-        """
+        """Take the lease of a conversation that had `stored_weight`; give the function that releases it. One that a
+        provider stores needs none. If it is leased, or has grown since it was read, the request is refused."""
         assert self._store is not None
         if self._held.get(conversation, holder) != holder:
             raise locked(conversation)

@@ -58,10 +58,8 @@ class _Room:
 
 
 class ResolvedRequest(Struct, frozen=True, kw_only=True):
-    """A request without references: `before` is what they stood for, `new_items` what it says itself.
-
-    `stored_weight` is how many items, and how many bytes, were found of a conversation.
-    """
+    """A request without references: `before` replaces them, `new_items` is its own input; `stored_weight` is the number
+    of items and bytes found of a conversation."""
 
     body: bytes
     before: tuple[Item, ...] = ()
@@ -79,10 +77,7 @@ class ResolvedRequest(Struct, frozen=True, kw_only=True):
 
 
 class ResolvedReferences(Struct, frozen=True, kw_only=True):
-    """What was found of it: `before` is said before the input, if anything is, and `own` is the input itself.
-
-    `stored_weight` is all that is kept of a conversation.
-    """
+    """What was found: `before` goes before the input, `own` is the input; `stored_weight` is all of a conversation."""
 
     before: list[Item] | None
     stored_weight: tuple[int, int]
@@ -110,12 +105,9 @@ def refers(references: References, *, native: bool) -> bool:
 def resolve_references(
     tables: Tables | None, *, owner: bytes, references: References, size: int, native: bool, shared: bool, limit: int
 ) -> ResolvedReferences | None:
-    """All that is looked up for one request, in one state of the store.
-
-    None if it is to go on as it is, and its answer is not kept here. `native` is said of a provider that keeps state of
-    its own, `shared` if several owners have theirs there. `size` is how many bytes the request has, `limit` how many it
-    may have.
-    """
+    """Everything that is looked up for one request of `size` bytes (`limit` at most), in one state of the store; None
+    if it goes on as it is and its response is not stored here. `native`: the provider has state of its own; `shared`:
+    several owners have theirs there."""
     if native:
         check_own(tables, owner, references, shared=shared)
     resolved = None if tables is None else find_references(tables, owner, references, size, native=native, limit=limit)
@@ -193,12 +185,8 @@ def resolve_request(body: bytes, references: References, resolved: ResolvedRefer
 def storing_provider_of(
     tables: Tables, owner: bytes, references: References, *, owners_recorded: bool = True
 ) -> str | None:
-    """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
-
-    Where answers are `owners_recorded` only a conversation can be that: whoever makes one elsewhere is not heard of.
-    Where they
-    are not, it is all that is not kept here.
-    """
+    """The provider that stores what a request refers to; "" if all of it is stored here, None if unknown. With
+    `owners_recorded` only a conversation can be unknown: those made elsewhere are not recorded."""
     responses, conversation = tables.responses, references.conversation
     if references.previous is not None and (provider := responses.storing_provider(owner, references.previous)):
         return provider
@@ -215,10 +203,8 @@ def storing_provider_of(
 
 
 def check_own(tables: Tables | None, owner: bytes, references: References, *, shared: bool) -> None:
-    """Refuse a response or conversation that a provider keeps unless it is known that this owner made it.
-
-    Where one owner alone has any there (not `shared`), what is known to be of an earlier one.
-    """
+    """Refuse a response or conversation at a provider unless this owner is known to have made it; unless `shared`, only
+    if it is known to be an earlier owner's."""
     previous, conversation = references.previous, references.conversation
     responses, conversations = (None, None) if tables is None else (tables.responses, tables.conversations)
     if previous is not None and not _may_be_own(responses, owner, previous, shared=shared):
@@ -331,11 +317,8 @@ def items_to_add(
     shared: bool,
     limit: int = _MAX_REQUEST_BYTES,
 ) -> tuple[Item, ...]:
-    """Items to be said in a conversation, with those in place of references.
-
-    `native` if there is a provider that keeps items, `shared` if several owners have theirs there. Nothing that may be
-    another's is referred to, or completed by its id; what goes to a provider is looked at again.
-    """
+    """Items to add to a conversation, with references resolved. `native`: a provider stores items; `shared`: several
+    owners have theirs there. No id refers to another owner's item; requests are checked again when they are sent."""
     referred = {api_path: name for api_path, body in enumerate(bodies) if (name := referred_in(body)) is not None}
     required_ids = [] if native and not shared else list(referred.values())
     if native and shared:

@@ -1,7 +1,5 @@
-"""References: what a Responses request refers to, as far as its own bytes tell: nothing is looked up here.
-
-A large request is taken apart in a thread, which has no business with the store.
-"""
+"""References: what a Responses request refers to, by its bytes alone. Large requests are parsed in a thread that must
+not touch the store."""
 
 from __future__ import annotations
 

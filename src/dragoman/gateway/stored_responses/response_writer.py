@@ -40,10 +40,8 @@ _nothing_before = re.compile(rb'"previous_response_id"\s*:\s*null').sub
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """What is to be kept: `response_id` is the answer's, "" where its provider keeps it.
-
-    `native` says that it does: then only who made it is noted. `holder` is by what name it has its conversation.
-    """
+    """What to store: `response_id`, "" where the provider stores it; with `native` only its owner is recorded. `holder`
+    is the name under which it holds the lease of its conversation."""
 
     store: Store
     owner: bytes
@@ -104,11 +102,9 @@ class ResponseWriter:
         return self._task.provider
 
     def named(self, out: bytes) -> bytes:
-        """Whole frames, or a whole answer, on the relay: of a provider that keeps nothing, under the names kept here.
-
-        Of one that does, whose the response is gets written down as soon as its id is known: its client may hang up and
-        come back for the rest. A busy store gets it with a later frame.
-        """
+        """Frames or a full response on the relay, with ids of ours where the provider stores nothing. Where it does,
+        the owner is recorded as soon as the id is known, so that a client may hang up and come back; a busy store gets
+        it with a later frame."""
         out = self.under_name(out)
         self.record_owner()
         return out
@@ -252,10 +248,7 @@ def _write(
     native: bool,
     there: str = "",
 ) -> bool:
-    """Write an answer down, and into its conversation; False if another one has its id.
-
-    `there` is the conversation of a provider that keeps both.
-    """
+    """Store a response, and add it to its conversation (`there`: the provider's); False if its id is taken."""
     if resolved is not None and resolved.conversation is not None:
         if is_part_of_conversation(taken.response):
             tables.conversations.append(

@@ -37,10 +37,8 @@ _LOOKING = 1.0
 
 
 class StoredState:
-    """The state of one process; several processes share the file. `store` is None where nothing is kept.
-
-    `clock` is what patience with a busy store is measured by, and `alarm` what wakes up by it: see `StoreThread`.
-    """
+    """The stored state of one process; several share the file. `store` is None where nothing is stored. `clock` and
+    `alarm` time the waiting for a busy store: see `StoreThread`."""
 
     def __init__(
         self,
@@ -150,10 +148,8 @@ async def look_up_references(
 async def locate_provider(
     state: StoredState, key: Key | None, references: References, *, owners_recorded: bool
 ) -> str | None:
-    """The provider that keeps what a request refers to; "" if all of it is kept here, None if nobody knows where.
-
-    `owners_recorded` says that it is written down where responses are kept (`must_record_owners`).
-    """
+    """The provider that stores what a request refers to, as `storing_provider_of`; `owners_recorded`: see
+    `must_record_owners`."""
     if state.store is None:
         return ""
     return await state.store.read(
@@ -192,9 +188,7 @@ def storing_providers(settings: Settings) -> list[str]:
 
 
 def must_record_owners(settings: Settings) -> bool:
-    """Whether it must be known who made a response that a provider keeps, and where.
-
-    It is noted for a single key, too: should there be another one later, what this one made is its own already.
-    """
+    """Whether to record who made a response that a provider stores; for a single key, too: there may be others
+    later."""
     providers = storing_providers(settings)
     return bool(providers) and (bool(settings.keys) or len(providers) > 1)

@@ -1,7 +1,5 @@
-"""Protection: whether a running gateway asks for keys. Settled at the start; a reload may only make it stricter.
-
-Nothing here is computed from how many keys there are now: all of them may have been revoked, or a file cut short.
-"""
+"""Protection: whether a running gateway requires keys, settled at the start; a reload may only make it stricter. The
+number of keys now is no measure: all may be revoked, or the file cut short."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""Channel: what one worker tells all the others, in small messages under a topic, without an answer.
-
-A message is told within a fifth of a second, together with all that came up meanwhile, over a connection to each of the
-others that is kept. Nobody waits for anybody: who does not listen, or has stopped reading, is skipped and loses what
-was said, as does one that is started anew; it asks the others once what they know (`catch_up`). So whatever is
-told must bear to be heard twice, late, in any order, or not at all.
-"""
+"""Worker channel: small messages under a topic from one worker to all others, without an answer. Messages are batched
+for 0.2 s and sent over pooled connections. A worker that does not listen or read loses them, as does a new one, which
+asks the others once (`catch_up`): messages must bear to arrive twice, late, in any order, or not at all."""
 
 from __future__ import annotations
 
