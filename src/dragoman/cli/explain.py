@@ -136,11 +136,7 @@ def _cost(version: Version) -> str:
 def _fit(line: str, size: int) -> list[str]:
     indent = len(line) - len(line.lstrip())
     return textwrap.wrap(
-        line,
-        size,
-        subsequent_indent=" " * min(indent + 2, size // 2),
-        drop_whitespace=True,
-        break_on_hyphens=False,
+        line, size, subsequent_indent=" " * min(indent + 2, size // 2), drop_whitespace=True, break_on_hyphens=False
     ) or [""]
 
 

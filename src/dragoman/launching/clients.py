@@ -179,10 +179,7 @@ def _claude(launch_options: LaunchOptions) -> LaunchPlan:
     if outputs and min(outputs) < _CLAUDE_OUTPUT:
         environment["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(min(outputs))
     return LaunchPlan(
-        key_variable="ANTHROPIC_AUTH_TOKEN",
-        environment=environment,
-        removed=_CLAUDE_ELSEWHERE,
-        settings="--settings",
+        key_variable="ANTHROPIC_AUTH_TOKEN", environment=environment, removed=_CLAUDE_ELSEWHERE, settings="--settings"
     )
 
 
@@ -222,10 +219,7 @@ _OPENCODE_AGENTS = ("build", "plan")
 _OPENCODE_OUTPUT, _OPENCODE_THINKING = 32_000, 16_000
 # Messages takes no smaller thinking budget.
 _LEAST_THINKING = 1024
-_OPENCODE_ABLE: JsonObject = {
-    "attachment": True,
-    "modalities": {"input": ["text", "image", "pdf"], "output": ["text"]},
-}
+_OPENCODE_ABLE: JsonObject = {"attachment": True, "modalities": {"input": ["text", "image", "pdf"], "output": ["text"]}}
 
 
 def _opencode(launch_options: LaunchOptions) -> LaunchPlan:

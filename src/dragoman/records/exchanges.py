@@ -145,10 +145,7 @@ def _build_exchanges(tables: RecordTables, rows: Iterable[RecordRow]) -> list[Re
     threads = queries.thread_rows(row.thread for row in rows if row.thread)
     return [
         RecordedExchange(
-            row=row,
-            details=details_of(row.details),
-            session=sessions.get(row.session),
-            thread=threads.get(row.thread),
+            row=row, details=details_of(row.details), session=sessions.get(row.session), thread=threads.get(row.thread)
         )
         for row in rows
     ]

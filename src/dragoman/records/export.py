@@ -204,12 +204,7 @@ def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ..
         elif upstream_id:
             yield (
                 CallId(
-                    provider=provider,
-                    id=upstream_id,
-                    time=instant(time),
-                    model=model,
-                    status=status,
-                    exchange=exchange,
+                    provider=provider, id=upstream_id, time=instant(time), model=model, status=status, exchange=exchange
                 ),
             )
         else:

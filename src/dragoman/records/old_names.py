@@ -12,13 +12,7 @@ if TYPE_CHECKING:
     from dragoman.records.rows import RecordDetails
 
 # Health levels of targets, in persisted cooldowns.
-LEVELS = {
-    "good": "healthy",
-    "resting": "cooldown",
-    "probed": "probing",
-    "ramping": "slow_start",
-    "keyless": "no_key",
-}
+LEVELS = {"good": "healthy", "resting": "cooldown", "probed": "probing", "ramping": "slow_start", "keyless": "no_key"}
 # Outcomes of attempts.
 OUTCOMES = {
     "no_money": "insufficient_quota",

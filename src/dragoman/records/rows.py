@@ -160,14 +160,7 @@ def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:
     if tokens is None:
         used: tuple[int, ...] = _NO_TOKENS
     else:
-        used = (
-            tokens.input,
-            tokens.cache_read,
-            tokens.cache_write,
-            tokens.output,
-            tokens.thinking,
-            tokens.searches,
-        )
+        used = (tokens.input, tokens.cache_read, tokens.cache_write, tokens.output, tokens.thinking, tokens.searches)
     # Times are those of requests.
     times = (0, 0, 0) if not counted[0] else (entry.duration, first, 1) if first > 0 else (entry.duration, 0, 0)
     bookkeeping = _bookkeeping(entry.losses)

@@ -206,9 +206,7 @@ class ThreadAssigner:
             named = self._thread(session.id, thread_key.thread) if thread_key.thread else None
             parent = self._thread(session.id, thread_key.parent) if thread_key.parent and named is None else None
             lookup = ThreadLookup(
-                session=session.id,
-                thread=0 if named is None else named.id,
-                parent=0 if parent is None else parent.id,
+                session=session.id, thread=0 if named is None else named.id, parent=0 if parent is None else parent.id
             )
         digests = needed_digests(facts, thread_key, lookup)
         return replace(lookup, heads=self._heads_by_digest(digests)) if digests else lookup

@@ -12,14 +12,7 @@ from msgspec import Struct
 from dragoman.errors import UsageError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.records.time_range import Period
-from dragoman.store.usage_queries import (
-    NAMES,
-    SESSION_NAMES,
-    THREAD_NAMES,
-    Measures,
-    NamedRow,
-    UsageQueries,
-)
+from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, Measures, NamedRow, UsageQueries
 
 SESSION, THREAD, DAY = "session", "thread", "day"
 # What may be asked for.

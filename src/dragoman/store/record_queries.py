@@ -134,16 +134,7 @@ class Exports:
         )
         last = fetch_all(self._db, "SELECT coalesce(max(number), 0) FROM records")[0][0]
         at = (since, -1)
-        while some := fetch_all(
-            self._db,
-            statement,
-            (
-                *at,
-                until,
-                last,
-                self._at_once,
-            ),
-        ):
+        while some := fetch_all(self._db, statement, (*at, until, last, self._at_once)):
             for row in some:
                 yield row[2:]
             at = some[-1][:2]

@@ -93,10 +93,7 @@ class UsageQueries:
         rows = fetch_all(
             self._db,
             f"SELECT quarter, {_COLUMNS} FROM quarter_sums WHERE quarter >= ? AND quarter < ? ORDER BY quarter",
-            (
-                start,
-                end,
-            ),
+            (start, end),
         )
         return [(row[0], row[1:]) for row in rows]
 
@@ -109,12 +106,7 @@ class UsageQueries:
             where = "sums WHERE quarter" if span == 1 else f"long_sums WHERE span = {span} AND start"
             time = "quarter" if span == 1 else "start"
             for row in fetch_all(
-                self._db,
-                f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ? GROUP BY {listed}",
-                (
-                    low,
-                    high,
-                ),
+                self._db, f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ? GROUP BY {listed}", (low, high)
             ):
                 group, measures = row[:count], row[count:]
                 before = measures_by_group.get(group)
@@ -124,14 +116,7 @@ class UsageQueries:
     def total(self, start: int, end: int) -> Measures:
         """What everybody came to together."""
         statement = f"SELECT {_SUMS} FROM quarter_sums WHERE quarter >= ? AND quarter < ?"
-        measures: Measures = fetch_all(
-            self._db,
-            statement,
-            (
-                start,
-                end,
-            ),
-        )[0]
+        measures: Measures = fetch_all(self._db, statement, (start, end))[0]
         return measures if measures[0] is not None else (0,) * len(MEASURES)
 
     def by_thread(self, start: int, end: int, most: int | None = None) -> NamedUsage:

@@ -41,11 +41,7 @@ class StoredState:
     `alarm` time the waiting for a busy store: see `StoreThread`."""
 
     def __init__(
-        self,
-        storage: Storage,
-        log: Log,
-        clock: Callable[[], float] = time.monotonic,
-        alarm: Alarm | None = None,
+        self, storage: Storage, log: Log, clock: Callable[[], float] = time.monotonic, alarm: Alarm | None = None
     ) -> None:
         self.storage = storage
         self._log = log
