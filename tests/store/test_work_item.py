@@ -33,8 +33,8 @@ def _unit(
     loop: asyncio.AbstractEventLoop, told: Told, future: asyncio.Future[object] | None = None
 ) -> WorkItem[object]:
     return WorkItem(
-        lambda tables: None,
-        lambda unit, done, error: told.append((done, error)),
+        work=lambda tables: None,
+        on_done=lambda unit, done, error: told.append((done, error)),
         writes=True,
         submitted=0.0,
         timeout=0.0,

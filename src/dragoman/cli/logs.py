@@ -28,7 +28,6 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.records.exchanges import RecordedExchange
-    from dragoman.records.journal_entry import JournalEntry
     from dragoman.store.record_queries import RecordFilter
 
 _USUAL = 50
@@ -170,6 +169,7 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
     from dragoman import terminal
     from dragoman.gateway.observability.log_columns import LogColumns
     from dragoman.gateway.observability.record import LogDetails
+    from dragoman.records.exchanges import entry_of
 
     screen = terminal.screen_of(sys.stdout, os.environ, options.color)
     columns = LogColumns(screen, all_losses=options.all_losses)
@@ -188,49 +188,3 @@ def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Ca
         documents.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
     return write_exchange
-
-
-def entry_of(exchange: RecordedExchange) -> JournalEntry:
-    """An exchange as the gateway's log has it."""
-    from dragoman.records.journal_entry import JournalEntry
-
-    row, details = exchange.row, exchange.details
-    return JournalEntry(
-        id=row.id,
-        time=row.time,
-        outcome=row.outcome,
-        kind=row.kind,
-        key=row.key,
-        client=row.client,
-        program=row.program,
-        address=row.address,
-        launch=row.launch,
-        client_protocol=row.dialect,
-        path=row.path,
-        stream=bool(row.stream),
-        requested_model=row.asked,
-        provider=row.provider,
-        model=row.model,
-        provider_protocol=row.served,
-        response_model=row.answered_by,
-        route=row.route,
-        policy=row.policy,
-        reason=row.reason,
-        status=row.status,
-        # Of those that crashed nobody was left to say so.
-        failure=row.failure or ("crashed" if row.outcome == "crashed" else ""),
-        refusal=details.refusal,
-        stop_reason=row.stop,
-        first_content=row.first or 0,
-        duration=row.took,
-        tokens=exchange.tokens,
-        estimated=bool(row.estimated),
-        cost=details.cost,
-        calls=details.calls,
-        queue_full=details.queue_full,
-        losses=details.losses,
-        provider_request_id=row.upstream_id,
-        response_id=row.response_id,
-        size=details.size,
-        facts=details.facts,
-    )

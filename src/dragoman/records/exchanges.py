@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import asdict, astuple
 
 from dragoman.errors import DragomanError
 from dragoman.model.features import weight_of
@@ -13,14 +14,21 @@ from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.digest_key import NAME as SECRET
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.ids import exchange_of, times_of
-from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, LossEntry, TokenCounts, known_cost
+from dragoman.records.journal_entry import (
+    CallEntry,
+    CandidateEntry,
+    CostBreakdown,
+    JournalEntry,
+    TokenCounts,
+    known_cost,
+)
 from dragoman.records.rows import RecordDetails, details_of
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import response_of
 from dragoman.store.record_queries import RecordFilter, RecordQueries
 from dragoman.store.record_tables import RecordTables
-from dragoman.store.records import RecordRow
+from dragoman.store.records import COLUMNS, EXPORT_NAMES, RecordRow
 from dragoman.store.session_queries import SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
 from dragoman.wire.history_digest import digest
@@ -50,21 +58,26 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
         row = self.row
         if row.input is None and row.output is None:
             return None
-        return TokenCounts(
-            row.input or 0,
-            row.cache_read or 0,
-            row.cache_write or 0,
-            row.cache_write_1h or 0,
-            row.output or 0,
-            row.thinking or 0,
-            row.searches or 0,
-        )
+        # Counts and columns have the same names.
+        return TokenCounts(*(getattr(row, name) or 0 for name in TokenCounts.__struct_fields__))
 
     @property
     def speed(self) -> float | None:
         """Tokens in a second between the first content and the end; None for what was not told as it came."""
         row = self.row
         return speed_of(row.output or 0, row.first or 0, row.took) if row.stream else None
+
+
+def entry_of(exchange: RecordedExchange) -> JournalEntry:
+    """An exchange as the gateway's log has it."""
+    row, details = exchange.row, exchange.details
+    # What exports call a column is what entries call it, but for these.
+    fields = dict(zip(EXPORT_NAMES, astuple(row)[1:], strict=True)) | asdict(details)
+    fields |= {"program": row.program, "first_content": row.first or 0, "duration": row.took}
+    fields |= {"stream": bool(row.stream), "estimated": bool(row.estimated), "tokens": exchange.tokens}
+    # A crashed worker left no failure.
+    fields["failure"] = row.failure or ("crashed" if row.outcome == "crashed" else "")
+    return JournalEntry(**{name: fields[name] for name in JournalEntry.__struct_fields__})
 
 
 def speed_of(output: int, first: int, ended: int) -> float | None:
@@ -191,7 +204,10 @@ def as_json(exchange: RecordedExchange) -> JsonObject:
         **_cost(details.cost),
         "cost_nano_usd": known_cost(row.cost, unpriced=bool(row.unpriced)),
         "unpriced": bool(row.unpriced),
-        "losses": [_lost(loss) for loss in details.losses],
+        "losses": [
+            {"feature": loss.feature, "fate": loss.fate, "weight": weight_of(loss.feature), "place": loss.place}
+            for loss in details.losses
+        ],
         "attempts": [_attempt(call) for call in details.calls],
         "provider_request_id": row.upstream_id,
         "response_id": row.response_id,
@@ -230,29 +246,12 @@ def _tokens(tokens: TokenCounts | None) -> JsonObject:
     """Counts by the names that usage has; what is uncached, read and written is the input."""
     if tokens is None:
         return dict.fromkeys(_COUNTED)
-    counts = (
-        tokens.input,
-        uncached_input_of(tokens),
-        tokens.cache_read,
-        tokens.cache_write,
-        tokens.cache_write_1h,
-        tokens.output,
-        tokens.thinking,
-        tokens.searches,
-    )
-    return dict(zip(_COUNTED, counts, strict=True))
+    counted, *rest = astuple(tokens)
+    return dict(zip(_COUNTED, (counted, uncached_input_of(tokens), *rest), strict=True))
 
 
-_COUNTED = (
-    "input_tokens",
-    "uncached_input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "thinking_tokens",
-    "searches",
-)
+_counts = [EXPORT_NAMES[COLUMNS.index(name)] for name in TokenCounts.__struct_fields__]
+_COUNTED = (_counts[0], "uncached_input_tokens", *_counts[1:])
 
 
 def _cost(cost: CostBreakdown | None) -> JsonObject:
@@ -270,31 +269,17 @@ def _cost(cost: CostBreakdown | None) -> JsonObject:
 
 def classes_of(cost: CostBreakdown) -> list[tuple[str, int]]:
     """What was paid for, in nano-dollars; together it is the total."""
-    return [
-        ("input", cost.input),
-        ("cache_read", cost.cache_read),
-        ("cache_write", cost.cache_write),
-        ("cache_write_1h", cost.cache_write_1h),
-        ("output", cost.output),
-        ("thinking", cost.thinking),
-        ("search", cost.search),
-        ("request", cost.request),
-    ]
+    return [(name, getattr(cost, name)) for name in _CLASSES]
 
 
-def _lost(loss: LossEntry) -> JsonValue:
-    return {"feature": loss.feature, "fate": loss.fate, "weight": weight_of(loss.feature), "place": loss.place}
+_CLASSES = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking", "search", "request")
 
 
 def _candidate(entry: CandidateEntry) -> JsonValue:
-    return {
-        "target": entry.target,
-        "why": entry.why,
-        "cost_nano_usd": entry.cost,
-        "losses": entry.losses,
-        "first_token_microseconds": entry.first_token,
-        "tokens_per_second": entry.rate,
-    }
+    return dict(zip(_CANDIDATE, astuple(entry), strict=True))
+
+
+_CANDIDATE = ("target", "why", "cost_nano_usd", "losses", "first_token_microseconds", "tokens_per_second")
 
 
 def _attempt(call: CallEntry) -> JsonValue:

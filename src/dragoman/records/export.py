@@ -16,57 +16,19 @@ from dragoman.records.exchanges import instant
 from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, known_cost
 from dragoman.records.rows import RecordDetails, details_of
 from dragoman.store.record_queries import Exports
+from dragoman.store.records import COLUMNS, EXPORT_NAMES
 
-# How a line calls what a row has, in the order in which it is told.
-FIELDS = {
-    "id": "id",
-    "time": "time",
-    "kind": "kind",
-    "outcome": "outcome",
-    "key": "key",
-    "client": "client",
-    "user_agent": "program",
-    "address": "address",
-    "launch": "launch",
-    "session": "session_name",
-    "session_id": "session",
-    "thread": "thread_name",
-    "thread_id": "thread",
-    "thread_class": "thread_class",
-    "client_protocol": "dialect",
-    "path": "path",
-    "stream": "stream",
-    "requested_model": "asked",
-    "provider": "provider",
-    "model": "model",
-    "provider_protocol": "served",
-    "response_model": "answered_by",
-    "route": "route",
-    "policy": "policy",
-    "reason": "reason",
-    "status": "status",
-    "failure": "failure",
-    "stop_reason": "stop",
-    "first_token_microseconds": "first",
-    "duration_microseconds": "took",
-    "input_tokens": "input",
-    "cache_read_tokens": "cache_read",
-    "cache_write_tokens": "cache_write",
-    "cache_write_1h_tokens": "cache_write_1h",
-    "output_tokens": "output",
-    "thinking_tokens": "thinking",
-    "searches": "searches",
-    "estimated": "estimated",
-    "cost_nano_usd": "cost",
-    "unpriced": "unpriced",
-    "reported_cost_nano_usd": "said_cost",
-    "price_version": "price",
-    "losses": "losses",
-    "bookkeeping_losses": "bookkeeping",
-    "provider_request_id": "upstream_id",
-    "response_id": "response_id",
-    "details": "details",
+# Names that stand before a column of the row: those of its session and thread, and of a later column.
+_BEFORE = {
+    "session": {"session": "session_name"},
+    "thread": {"thread": "thread_name"},
+    "dialect": {"thread_class": "thread_class"},
+    "upstream_id": {"bookkeeping_losses": "bookkeeping"},
 }
+# The columns of a line, by the names that it calls them, in its order.
+FIELDS: dict[str, str] = {}
+for _name, _column in zip(EXPORT_NAMES, COLUMNS, strict=True):
+    FIELDS |= {**_BEFORE.get(_column, {}), _name: _column}
 # Between `input_tokens` and what of it caches had.
 UNCACHED = "uncached_input_tokens"
 # As spreadsheets begin a formula: https://owasp.org/www-community/attacks/CSV_Injection
@@ -168,7 +130,7 @@ def csv_line(cells: Sequence[object]) -> bytes:
     return text.encode("utf-8", "surrogatepass") + b"\n"
 
 
-class CallId(Struct, frozen=True, kw_only=True):
+class CallId(Struct, frozen=True):
     """One call to a provider, by the provider's own id, to lay beside its invoice; "" if it told none."""
 
     provider: str
@@ -191,21 +153,9 @@ def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ..
             made = RecordDetails().calls
         if made:
             yield tuple(
-                CallId(
-                    provider=call.provider,
-                    id=call.provider_request_id,
-                    time=instant(time + call.started),
-                    model=call.model,
-                    status=call.status,
-                    exchange=exchange,
-                )
+                CallId(call.provider, call.provider_request_id, instant(time + call.started), *rest, exchange)
                 for call in made
-            )
-        elif upstream_id:
-            yield (
-                CallId(
-                    provider=provider, id=upstream_id, time=instant(time), model=model, status=status, exchange=exchange
-                ),
+                for rest in [(call.model, call.status)]
             )
         else:
-            yield ()
+            yield (CallId(provider, upstream_id, instant(time), model, status, exchange),) if upstream_id else ()

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, JournalEntry
-from dragoman.records.journal_reader import JournalUpdate, read_update
+from dragoman.records.journal_reader import read_update
 from dragoman.records.thread_status import Opened, ThreadStatus, status_of
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_queries import WRONG, RecordFilter, RecordQueries
@@ -75,15 +75,12 @@ class _Followed:
                 if update.end == self._at:
                     return
                 self._at = update.end
-                self._take(update)
+                self.opened.update(update.opened)
+                for name in update.finalized:
+                    self.opened.pop(name, None)
+                    self.finalized.add(name)
         finally:
             os.close(descriptor)
-
-    def _take(self, update: JournalUpdate) -> None:
-        self.opened.update(update.opened)
-        for name in update.finalized:
-            self.opened.pop(name, None)
-            self.finalized.add(name)
 
 
 class SessionPlace(Struct, frozen=True):
@@ -221,12 +218,7 @@ class LiveView:
             groups.setdefault(self._group(entry, place), _Group(entry, place)).add_open(entry)
         activities = [group.to_activity(now) for group in groups.values()]
         activities.sort(
-            key=lambda activity: (
-                -activity.opened,
-                -activity.figures.cost,
-                -activity.figures.requests,
-                -activity.status.since,
-            )
+            key=lambda each: (each.opened, each.figures.cost, each.figures.requests, each.status.since), reverse=True
         )
         total = sum((activity.figures for activity in activities), SessionFigures())
         return LiveSnapshot(now=now, opened=len(opened), activities=tuple(activities), total=total)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.records.journal_entry import CandidateEntry, JournalEntry
+from dragoman.records.journal_entry import JournalEntry
 
 if TYPE_CHECKING:
     from dragoman.records.rows import RecordDetails
@@ -74,9 +74,5 @@ def _renamed(stored: _Stored) -> _Stored:
         stored,
         calls=tuple([replace(call, kind=OUTCOMES.get(call.kind, call.kind)) for call in stored.calls]),
         losses=tuple([replace(loss, feature=FEATURES.get(loss.feature, loss.feature)) for loss in stored.losses]),
-        candidates=tuple([_candidate(candidate) for candidate in stored.candidates]),
+        candidates=tuple([replace(each, why=REASONS.get(each.why, each.why)) for each in stored.candidates]),
     )
-
-
-def _candidate(candidate: CandidateEntry) -> CandidateEntry:
-    return replace(candidate, why=REASONS.get(candidate.why, candidate.why))

@@ -95,10 +95,6 @@ def is_unpriced(entry: JournalEntry) -> bool:
     return False
 
 
-def _cost(entry: JournalEntry) -> int:
-    return 0 if entry.cost is None else entry.cost.total
-
-
 def _bookkeeping(losses: tuple[LossEntry, ...]) -> int:
     """How many losses are bookkeeping (decision 38)."""
     return sum([weight_of(loss.feature) == "bookkeeping" for loss in losses]) if losses else 0
@@ -178,7 +174,7 @@ class Batch:
         self._by_thread: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
 
     def add(self, entry: JournalEntry, assigned: AssignedThread) -> None:
-        cost, unpriced = _cost(entry), +is_unpriced(entry)
+        cost, unpriced = 0 if entry.cost is None else entry.cost.total, +is_unpriced(entry)
         thread = assigned.thread
         self.rows.append(_row(entry, assigned.session, thread, cost, unpriced))
         measures = _measures(entry, cost, unpriced)

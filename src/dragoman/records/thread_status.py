@@ -22,16 +22,8 @@ from dragoman.model.response import StopReason
 from dragoman.records.journal_entry import ANSWERED, CANCELLED
 from dragoman.store.session_queries import LastExchange
 
-STREAMING, STALLED, RUNNING_TOOLS, WAITING_FOR_USER, DONE, FAILED, DISCONNECTED, UNKNOWN = (
-    "streaming",
-    "stalled",
-    "running tools",
-    "waiting for user",
-    "done",
-    "failed",
-    "disconnected",
-    "unknown",
-)
+STREAMING, STALLED, RUNNING_TOOLS, WAITING_FOR_USER = "streaming", "stalled", "running tools", "waiting for user"
+DONE, FAILED, DISCONNECTED, UNKNOWN = "done", "failed", "disconnected", "unknown"
 # What is printed of tools that have run for longer than `PRESENT`.
 TOOL_RESULTS_OVERDUE = "tool results overdue"
 # What is younger than this, in microseconds, is taken for the present.
@@ -75,10 +67,8 @@ def format_status(status: ThreadStatus, now: int) -> str:
     if status.state == UNKNOWN:
         return "-"
     age = now - status.since
-    words = status.state
-    if words == RUNNING_TOOLS and age >= PRESENT:
-        words = TOOL_RESULTS_OVERDUE
-    return f"{words} {in_short(age)}"
+    is_overdue = status.state == RUNNING_TOOLS and age >= PRESENT
+    return f"{TOOL_RESULTS_OVERDUE if is_overdue else status.state} {in_short(age)}"
 
 
 def in_short(span: int) -> str:

@@ -101,7 +101,10 @@ def zone_of(name: str) -> Zone:
 
 def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int | None = None) -> Period:
     """What is meant by two texts; "" is now, and `all` from the `first` moment that is known."""
-    begins = _since(since, zone, now, first)
+    if since == ALL:
+        begins = min(now, now if first is None else first)
+    else:
+        begins = _read("--since", since, zone, now, end=False)
     ends = _read("--until", until, zone, now, end=True) if until else now
     if begins > ends or (until and begins == ends):
         shown = [zone.local(moment).isoformat(" ", "minutes") for moment in (begins, ends)]
@@ -114,12 +117,6 @@ def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int |
         requested_since=begins,
         requested_until=ends if until else (ends // BUCKET_SECONDS + 1) * BUCKET_SECONDS,
     )
-
-
-def _since(text: str, zone: Zone, now: int, first: int | None) -> int:
-    if text == ALL:
-        return min(now, now if first is None else first)
-    return _read("--since", text, zone, now, end=False)
 
 
 def _read(option: str, text: str, zone: Zone, now: int, *, end: bool) -> int:
@@ -138,11 +135,9 @@ def _moment(text: str, zone: Zone, now: int, *, end: bool) -> int | None:
     if ago := _AGO.fullmatch(text):
         return max(now - int(ago[1]) * _UNITS[ago[2]], _EARLIEST)
     today = zone.local(now).date()
-    if text in (TODAY, YESTERDAY):
-        day = today if text == TODAY else today - timedelta(days=1)
-        return zone.begin(day + timedelta(days=1) if end else day)
-    if _DAY.fullmatch(text):
-        day = date.fromisoformat(text)
+    if text in (TODAY, YESTERDAY) or _DAY.fullmatch(text):
+        named = {TODAY: today, YESTERDAY: today - timedelta(days=1)}
+        day = named.get(text) or date.fromisoformat(text)
         return zone.begin(day + timedelta(days=1) if end else day)
     if match := _TIME.fullmatch(text):
         shown = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3] or ':00'}")

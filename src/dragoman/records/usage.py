@@ -8,9 +8,9 @@ from operator import itemgetter, sub
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict, astuple
 
 from dragoman.errors import UsageError
-from dragoman.model.jsonvalue import JsonObject
 from dragoman.records.time_range import Period
 from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, Measures, NamedRow, UsageQueries
 
@@ -104,7 +104,7 @@ class UsageReport(Struct, frozen=True, kw_only=True):
             "rows": [row(*each) for each in self.rows],
         }
         if self.rest is not None:
-            document["rest"] = {"groups": self.rest.groups, **_members(self.rest.figures)}
+            document["rest"] = {"groups": self.rest.groups, **asdict(self.rest.figures)}
         document["total"] = self.total
         return _encode(document)
 
@@ -198,8 +198,7 @@ def _at_once(queries: UsageQueries, by: Sequence[str], start: int, end: int, mos
 
 def _by_session_or_thread(queries: UsageQueries, of: str, start: int, end: int, most: int | None) -> _GroupedUsage:
     """What sessions or threads came to, what belongs to none, and what was forgotten, which is one group."""
-    query = queries.by_session if of == SESSION else queries.by_thread
-    named_usage = query(start, end, most)
+    named_usage = (queries.by_session if of == SESSION else queries.by_thread)(start, end, most)
     rows, count, names = named_usage.rows, named_usage.count, _NAME_COLUMNS[of]
     total = figures_of(queries.total(start, end))
     none = queries.without_thread(start, end)
@@ -219,7 +218,7 @@ def _by_session_or_thread(queries: UsageQueries, of: str, start: int, end: int, 
 
 
 def _figures(measures: Measures) -> tuple[int, ...]:
-    return msgspec.structs.astuple(figures_of(measures))
+    return astuple(figures_of(measures))
 
 
 def _added(rows: Iterable[NamedRow]) -> UsageFigures:
@@ -229,9 +228,4 @@ def _added(rows: Iterable[NamedRow]) -> UsageFigures:
 
 def _without(total: UsageFigures, rows: Iterable[NamedRow]) -> tuple[int, ...]:
     """What is left of a total without some rows."""
-    return tuple(map(sub, msgspec.structs.astuple(total), msgspec.structs.astuple(_added(rows))))
-
-
-def _members(figures: UsageFigures) -> JsonObject:
-    members: JsonObject = msgspec.to_builtins(figures)
-    return members
+    return tuple(map(sub, astuple(total), astuple(_added(rows))))

@@ -66,15 +66,15 @@ class Store:
 
     def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
         """Look something up; `timeout` as for `write`."""
-        return self._submit(
-            work, BUSY_TIMEOUT if timeout is None else timeout, writes=False, while_moving=timeout is None
-        )
+        return self.write(work, timeout, writes=False)
 
     def write(
         self,
         work: Callable[[Tables], T],
         timeout: float | None = None,
         *,
+        writes: bool = True,
+        busy_timeout: float = BUSY_TIMEOUT,
         expedite: Expedite | None = None,
         at_last: bool = False,
         response_size: Callable[[], int] | None = None,
@@ -85,17 +85,29 @@ class Store:
         longer. `response_size` gives the size of a stored response, whose success shows that others can be stored.
         `on_abandoned` gets the result if the future was cancelled after the work began. If not `counts`, a failure says
         nothing of the store. For `expedite` see `expedite_now`."""
-        return self._submit(
-            work,
-            BUSY_TIMEOUT if timeout is None else timeout,
-            writes=True,
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        unit = WorkItem(
+            work=work,
+            on_done=self._deliver,
+            writes=writes,
+            submitted=self._clock(),
+            timeout=busy_timeout if timeout is None else timeout,
             while_moving=timeout is None,
-            expedite=expedite,
+            loop=loop,
+            future=future,
             at_last=at_last,
             response_size=response_size,
             on_abandoned=on_abandoned,
-            counts=counts,
+            expedite=expedite,
+            counts=counts and writes,
         )
+        try:
+            self._thread.submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
+        except StoreError as error:
+            # Told where everything else is told: many ask from a callback, in the middle of something.
+            future.set_exception(error.with_traceback(None))
+        return future
 
     def announce_turn(self, owner: bytes) -> None:
         """Let everybody know at once that somebody's turn is being kept."""
@@ -104,45 +116,6 @@ class Store:
     def may_have_turns(self, owner: bytes) -> bool:
         """Whether somebody may have turns, which the thread need not be asked for."""
         return self._turns.may_have(owner)
-
-    def _submit(
-        self,
-        work: Callable[[Tables], T],
-        timeout: float,
-        *,
-        writes: bool,
-        while_moving: bool = False,
-        expedite: Expedite | None = None,
-        at_last: bool = False,
-        response_size: Callable[[], int] | None = None,
-        on_abandoned: Callable[[T], object] | None = None,
-        counts: bool = True,
-    ) -> asyncio.Future[T]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        unit = WorkItem(
-            work,
-            self._deliver,
-            writes=writes,
-            submitted=self._clock(),
-            timeout=timeout,
-            while_moving=while_moving,
-            loop=loop,
-            future=future,
-            at_last=at_last,
-        )
-        unit.response_size, unit.on_abandoned, unit.expedite, unit.counts = (
-            response_size,
-            on_abandoned,
-            expedite,
-            counts and writes,
-        )
-        try:
-            self._thread.submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
-        except StoreError as error:
-            # Told where everything else is told: many ask from a callback, in the middle of something.
-            future.set_exception(error.with_traceback(None))
-        return future
 
     def expedite_now(self, expedite: Expedite) -> None:
         """Have units tried once more, now; a busy store is not waited for any longer."""
@@ -163,8 +136,9 @@ class Store:
             self._lost("the write queue was full", self._refused - 1)
         self._refused = 0
         loop = asyncio.get_running_loop()
-        unit = WorkItem(work, self._deliver, writes=True, submitted=0.0, timeout=math.inf, loop=loop)
-        unit.size = size
+        unit = WorkItem(
+            work=work, on_done=self._deliver, writes=True, submitted=0.0, timeout=math.inf, loop=loop, size=size
+        )
         try:
             self._thread.submit(unit)
         except StoreError as error:
@@ -231,7 +205,7 @@ class Store:
         # Two units, since only what was committed had room.
         size = self._trial_bytes
         for work in (partial(Tables.write_trial, size=size), Tables.remove_trial):
-            await self._submit(work, _LITTLE, writes=True, while_moving=True, counts=False)
+            await self.write(work, busy_timeout=_LITTLE, counts=False)
 
     def _tried(self, trying: asyncio.Task[None]) -> None:
         self._trying = None

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.store.responses import INPUT_SIDE, Item, add_items
-from dragoman.store.transaction import Transaction
+from dragoman.store.responses import INPUT_SIDE, ITEMS, Item, add_items
+from dragoman.store.transaction import Transaction, exists
 
 # How long a conversation is had alone unless that is renewed, in seconds: whoever was killed has it no longer, and
 # whoever waited for a busy store has it still.
@@ -24,7 +24,7 @@ class Leased(DragomanError):
     """A response is being given in the conversation."""
 
 
-class Conversation(Struct, frozen=True, kw_only=True):
+class Conversation(Struct, frozen=True):
     """A conversation as it is kept; `metadata` is JSON."""
 
     id: str
@@ -57,12 +57,11 @@ class Conversations:
             "SELECT id, created, metadata FROM conversations WHERE id = ? AND owner = ? AND expires > ?",
             (conversation_id, owner, self._now()),
         ).fetchone()
-        return Conversation(id=row[0], created=row[1], metadata=row[2]) if row is not None else None
+        return None if row is None else Conversation(*row)
 
     def is_anothers(self, owner: bytes, conversation_id: str) -> bool:
         """Whether the conversation is known as somebody else's."""
-        cursor = self._db.execute("SELECT 1 FROM conversations WHERE id = ? AND owner <> ?", (conversation_id, owner))
-        return cursor.fetchone() is not None
+        return exists(self._db, "SELECT 1 FROM conversations WHERE id = ? AND owner <> ?", (conversation_id, owner))
 
     def change(self, owner: bytes, conversation_id: str, metadata: bytes) -> None:
         with Transaction(self._db):
@@ -80,13 +79,8 @@ class Conversations:
 
     def items(self, conversation_id: str) -> list[Item]:
         """What was said in a conversation that was found, oldest first."""
-        return [
-            Item(row[0], row[1])
-            for row in self._db.execute(
-                "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position",
-                (conversation_id, INPUT_SIDE),
-            )
-        ]
+        rows = self._db.execute(ITEMS, (conversation_id, INPUT_SIDE))
+        return [Item(*row) for row in rows]
 
     def page(self, conversation_id: str, after: str, limit: int, *, newest_first: bool) -> list[Item] | None:
         """Items of a conversation that was found, behind one of them or from the start; None if that is not there."""
@@ -104,7 +98,7 @@ class Conversations:
             f"SELECT id, body FROM items WHERE holder = ? AND side = ?{bound} ORDER BY position {order} LIMIT ?",
             (conversation_id, INPUT_SIDE, *place, limit),
         )
-        return [Item(row[0], row[1]) for row in rows]
+        return [Item(*row) for row in rows]
 
     def item(self, conversation_id: str, item_id: str) -> Item | None:
         """One item of a conversation that was found, the first of that id."""
@@ -112,7 +106,7 @@ class Conversations:
             "SELECT id, body FROM items WHERE holder = ? AND side = ? AND id = ? ORDER BY position LIMIT 1",
             (conversation_id, INPUT_SIDE, item_id),
         ).fetchone()
-        return Item(row[0], row[1]) if row is not None else None
+        return None if row is None else Item(*row)
 
     def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
         """Add items at the end; False if the conversation was deleted meanwhile. A `holder` gets `LeaseLost` if another
@@ -138,20 +132,18 @@ class Conversations:
     def remove(self, conversation_id: str, item_id: str) -> bool:
         """Take an item out of a conversation that was found."""
         with Transaction(self._db):
-            return bool(
-                self._db.execute("DELETE FROM items WHERE holder = ? AND id = ?", (conversation_id, item_id)).rowcount
-            )
+            removed = self._db.execute("DELETE FROM items WHERE holder = ? AND id = ?", (conversation_id, item_id))
+        return bool(removed.rowcount)
 
     def lease(self, owner: bytes, conversation_id: str, holder: str) -> bool:
         """Have a conversation alone for a while; False while another one has it."""
         with Transaction(self._db):
-            return bool(
-                self._db.execute(
-                    "UPDATE conversations SET busy = ?, busy_until = ?"
-                    " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?)",
-                    (holder, self._now() + LEASE, conversation_id, owner, holder, self._now()),
-                ).rowcount
+            leased = self._db.execute(
+                "UPDATE conversations SET busy = ?, busy_until = ?"
+                " WHERE id = ? AND owner = ? AND (busy IN ('', ?) OR busy_until <= ?)",
+                (holder, self._now() + LEASE, conversation_id, owner, holder, self._now()),
             )
+        return bool(leased.rowcount)
 
     def renew(self, leases: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Have conversations for longer, each with its holder; give those that somebody else has by now."""
@@ -187,8 +179,7 @@ class Conversations:
 
     def has_outdated(self) -> bool:
         """Whether anything is out of date."""
-        cursor = self._db.execute("SELECT 1 FROM conversations WHERE expires <= ? LIMIT 1", (self._now(),))
-        return cursor.fetchone() is not None
+        return exists(self._db, "SELECT 1 FROM conversations WHERE expires <= ? LIMIT 1", (self._now(),))
 
     def remove_outdated(self, most: int) -> int:
         """Forget what is out of date, a part at a time."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from dragoman.store.errors import fetch_all, store_error
+from dragoman.store.errors import Queries, store_error
 from dragoman.store.transaction import Transaction
 
 # Rows of a session are removed so many at a time; for those of a key so many are looked at.
@@ -31,50 +31,47 @@ class ErasureCount(Struct, frozen=True, kw_only=True):
     heads: int = 0
 
 
-class Erasure:
+class Erasure(Queries):
     """What is asked and done to forget somebody, by a connection that deletes for good."""
 
     def __init__(self, db: sqlite3.Connection, at_once: int = _AT_ONCE, looked_at: int = _LOOKED_AT) -> None:
-        self._db = db
+        super().__init__(db)
         self._at_once = at_once
         self._looked_at = looked_at
 
     def has_key(self, key: str) -> bool:
         """Whether anything was ever added up under a key."""
-        return bool(fetch_all(self._db, "SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", (key,)))
+        return bool(self._rows("SELECT 1 FROM long_sums WHERE span = 96 AND key = ? LIMIT 1", (key,)))
 
     def sessions_of(self, key: str) -> list[NamedSession]:
-        return [
-            NamedSession(*row)
-            for row in fetch_all(self._db, "SELECT id, key, name FROM sessions WHERE key = ?", (key,))
-        ]
+        return [NamedSession(*row) for row in self._rows("SELECT id, key, name FROM sessions WHERE key = ?", (key,))]
 
     def sessions_named(self, name: str, key: str | None) -> list[NamedSession]:
         """The sessions that are called so, of one key or of any."""
-        rows = fetch_all(self._db, "SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", (name,))
+        rows = self._rows("SELECT id, key, name FROM sessions WHERE name = ? ORDER BY key", (name,))
         return [NamedSession(*row) for row in rows if key is None or row[1] == key]
 
     def amount_of_key(self, key: str) -> ErasureCount:
         """How much there is of a key; every row is looked at."""
-        rows = fetch_all(self._db, "SELECT count(*) FROM records WHERE key = ?", (key,))[0][0]
+        rows = self._number("SELECT count(*) FROM records WHERE key = ?", (key,))
         return self._amount(rows, "SELECT id FROM sessions WHERE key = ?", key)
 
     def amount_of_session(self, session: int) -> ErasureCount:
-        rows = fetch_all(self._db, "SELECT count(*) FROM records WHERE session = ?", (session,))[0][0]
+        rows = self._number("SELECT count(*) FROM records WHERE session = ?", (session,))
         return self._amount(rows, "SELECT id FROM sessions WHERE id = ?", session)
 
     def _amount(self, rows: int, sessions: str, given: str | int) -> ErasureCount:
         threads = f"SELECT id FROM threads WHERE session IN ({sessions})"
         return ErasureCount(
             rows=rows,
-            sessions=fetch_all(self._db, f"SELECT count(*) FROM ({sessions})", (given,))[0][0],
-            threads=fetch_all(self._db, f"SELECT count(*) FROM ({threads})", (given,))[0][0],
-            heads=fetch_all(self._db, f"SELECT count(*) FROM tips WHERE thread IN ({threads})", (given,))[0][0],
+            sessions=self._number(f"SELECT count(*) FROM ({sessions})", (given,)),
+            threads=self._number(f"SELECT count(*) FROM ({threads})", (given,)),
+            heads=self._number(f"SELECT count(*) FROM tips WHERE thread IN ({threads})", (given,)),
         )
 
     def remove_rows_of_key(self, key: str, after: int) -> tuple[int, int | None]:
         """Remove some rows behind a number: how many, and the number to go on from; None if that is all."""
-        last = fetch_all(self._db, "SELECT coalesce(max(number), 0) FROM records")[0][0]
+        last = self._number("SELECT coalesce(max(number), 0) FROM records")
         if after >= last:
             return 0, None
         until = after + self._looked_at
@@ -109,7 +106,7 @@ class Erasure:
 
     def wipe(self) -> bool:
         """Write what was removed over in the file itself, and empty the log beside it; False if others are reading."""
-        return not fetch_all(self._db, "PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
+        return not self._number("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _change(self, statements: Sequence[tuple[str, tuple[str | int, ...]]]) -> int:
         changed = 0

@@ -35,9 +35,19 @@ def store_error(error: BaseException) -> StoreError:
     return (StoreBusy if busy else StoreError)(str(error) or "the store failed")
 
 
-def fetch_all(db: sqlite3.Connection, statement: str, given: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
-    """All rows of a query; what SQLite raises is an error of the store."""
-    try:
-        return db.execute(statement, given).fetchall()
-    except sqlite3.Error as error:
-        raise store_error(error) from None
+class Queries:
+    """Queries of one connection; what SQLite raises is an error of the store."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def _rows(self, statement: str, given: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
+        """All rows of a query."""
+        try:
+            return self._db.execute(statement, given).fetchall()
+        except sqlite3.Error as error:
+            raise store_error(error) from None
+
+    def _number(self, statement: str, given: Sequence[object] = ()) -> int:
+        """The one number that a query gives."""
+        return int(self._rows(statement, given)[0][0])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from dragoman.store.errors import fetch_all
+from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
 
 # Tables of exchanges, and of whoever spoke.
@@ -51,6 +50,43 @@ _REFERENCES = {
 }
 
 
+_BY_BUCKET = f"SELECT quarter, {_ADDED} FROM sums GROUP BY quarter"
+_STORED = (("responses", "body"), ("items", "body"), ("conversations", "metadata"), ("events", "data"))
+_STORED_ROWS = " UNION ALL ".join(f"SELECT owner, 256 + length({column}) AS size FROM {of}" for of, column in _STORED)
+_THREAD_TOTALS = ", ".join(f"sum(o.{name})" for name in MEASURES)
+# Tables of rollups, each with two queries that give the same rows.
+_PAIRS = (
+    ("thread_sums", _BY_BUCKET, f"SELECT quarter, {_ADDED} FROM thread_sums GROUP BY quarter"),
+    ("quarter_sums", _BY_BUCKET, f"SELECT quarter, {_COLUMNS} FROM quarter_sums"),
+    *(
+        (
+            f"long_sums of {span} quarters",
+            f"SELECT quarter / {span} * {span} AS begins, {_NAMES}, {_ADDED} FROM sums GROUP BY begins, {_NAMES}",
+            f"SELECT start, {_NAMES}, {_COLUMNS} FROM long_sums WHERE span = {span}",
+        )
+        for span in (4, 96)
+    ),
+    (
+        "stored_bytes",
+        f"SELECT owner, sum(size) FROM ({_STORED_ROWS}) GROUP BY owner",
+        "SELECT owner, bytes FROM stored_bytes",
+    ),
+    (
+        "thread_totals",
+        f"SELECT thread, min(quarter), max(quarter), {_ADDED} FROM thread_sums WHERE thread <> 0 GROUP BY thread",
+        f"SELECT thread, since, last, {_COLUMNS} FROM thread_totals",
+    ),
+    (
+        # The threads of a forgotten session are unknown: all sessions together come to the same.
+        "session_totals",
+        f"SELECT t.session, min(o.since), max(o.last), {_THREAD_TOTALS} FROM thread_totals o JOIN threads t"
+        f" ON t.id = o.thread GROUP BY t.session UNION ALL SELECT 0, 0, 0, {_ADDED} FROM thread_totals",
+        f"SELECT session, since, last, {_COLUMNS} FROM session_totals WHERE session IN"
+        f" (SELECT session FROM threads) UNION ALL SELECT 0, 0, 0, {_ADDED} FROM session_totals",
+    ),
+)
+
+
 class Agreement(Struct, frozen=True, kw_only=True):
     """How rows and rollups agree, in groups of a bucket and its names: complete and equal, unequal, and exchanges whose
     rows were removed."""
@@ -68,37 +104,28 @@ class JournalOffset(Struct, frozen=True):
     damaged: int
 
 
-class IntegrityCheck:
-    """What is asked of a file to see whether it is whole, by a connection that may only read."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+class IntegrityCheck(Queries):
+    """Queries that find out whether a file is whole, by a connection that may only read."""
 
     def version(self) -> int:
-        return int(fetch_all(self._db, "PRAGMA user_version")[0][0])
+        return self._number("PRAGMA user_version")
 
     def problems(self) -> list[str]:
         """What SQLite itself finds wrong."""
-        return [
-            str(row[0]) for row in fetch_all(self._db, f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"
-        ]
+        return [str(row[0]) for row in self._rows(f"PRAGMA integrity_check({_MAX_PROBLEMS})") if row[0] != "ok"]
 
     def counts(self) -> dict[str, int]:
         """How many rows each table has."""
-        return {table: int(fetch_all(self._db, f"SELECT count(*) FROM {table}")[0][0]) for table in TABLES}
+        return {table: self._number(f"SELECT count(*) FROM {table}") for table in TABLES}
 
     def offsets(self) -> list[JournalOffset]:
-        return [
-            JournalOffset(*row)
-            for row in fetch_all(self._db, "SELECT name, applied, damaged FROM journals ORDER BY name")
-        ]
+        return [JournalOffset(*row) for row in self._rows("SELECT name, applied, damaged FROM journals ORDER BY name")]
 
     def agreement(self) -> Agreement:
         """Whether sums are those of their rows, where all rows are there."""
         measured = ", ".join(f"sum({_ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
         same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
-        rows = fetch_all(
-            self._db,
+        rows = self._rows(
             "SELECT count(*), coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
             f" coalesce(r.n = s.requests + s.cancelled + s.others AND {same}, 0) AS is_whole,"
             f" coalesce(r.n > s.requests + s.cancelled + s.others"
@@ -106,65 +133,20 @@ class IntegrityCheck:
             f" FROM (SELECT time / {_BUCKET_MICROSECONDS} AS quarter, {_NAMES}, count(*) AS n, {measured} FROM records"
             f" GROUP BY time / {_BUCKET_MICROSECONDS}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))",
         )
-        added = fetch_all(self._db, "SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")[0][0]
-        there = fetch_all(self._db, "SELECT count(*) FROM records")[0][0]
+        added = self._number("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")
+        there = self._number("SELECT count(*) FROM records")
         return Agreement(matching=rows[0][1], wrong=rows[0][2], without_row=max(added - there, 0))
 
     def mismatched_rollups(self) -> Iterator[tuple[str, int]]:
         """Tables of sums, and in how many places they do not come to the same as others."""
-        by_bucket = f"SELECT quarter, {_ADDED} FROM sums GROUP BY quarter"
-        yield (
-            "thread_sums",
-            self._differences(by_bucket, f"SELECT quarter, {_ADDED} FROM thread_sums GROUP BY quarter"),
-        )
-        yield "quarter_sums", self._differences(by_bucket, f"SELECT quarter, {_COLUMNS} FROM quarter_sums")
-        for span in (4, 96):
-            start = f"quarter / {span} * {span}"
-            yield (
-                f"long_sums of {span} quarters",
-                self._differences(
-                    f"SELECT {start}, {_NAMES}, {_ADDED} FROM sums GROUP BY {start}, {_NAMES}",
-                    f"SELECT start, {_NAMES}, {_COLUMNS} FROM long_sums WHERE span = {span}",
-                ),
-            )
-
-        held = (("responses", "body"), ("items", "body"), ("conversations", "metadata"), ("events", "data"))
-        rows = " UNION ALL ".join(f"SELECT owner, 256 + length({column}) AS size FROM {of}" for of, column in held)
-        yield (
-            "stored_bytes",
-            self._differences(
-                f"SELECT owner, sum(size) FROM ({rows}) GROUP BY owner", "SELECT owner, bytes FROM stored_bytes"
-            ),
-        )
-        yield (
-            "thread_totals",
-            self._differences(
-                f"SELECT thread, min(quarter), max(quarter), {_ADDED} FROM thread_sums WHERE thread <> 0"
-                " GROUP BY thread",
-                f"SELECT thread, since, last, {_COLUMNS} FROM thread_totals",
-            ),
-        )
-        # Of a session that was forgotten nobody knows which threads it had: all together they come to the same.
-        added = ", ".join(f"sum(o.{name})" for name in MEASURES)
-        yield (
-            "session_totals",
-            self._differences(
-                f"SELECT t.session, min(o.since), max(o.last), {added} FROM thread_totals o"
-                f" JOIN threads t ON t.id = o.thread GROUP BY t.session UNION ALL SELECT 0, 0, 0, {_ADDED}"
-                " FROM thread_totals",
-                f"SELECT session, since, last, {_COLUMNS} FROM session_totals WHERE session IN"
-                f" (SELECT session FROM threads) UNION ALL SELECT 0, 0, 0, {_ADDED} FROM session_totals",
-            ),
-        )
-
-    def _differences(self, one: str, other: str) -> int:
-        counts = [
-            fetch_all(self._db, f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")[0][0]
-            for these, those in ((one, other), (other, one))
-        ]
-        return max(map(int, counts))
+        for table, one, other in _PAIRS:
+            counts = [
+                self._number(f"SELECT count(*) FROM (SELECT * FROM ({these}) EXCEPT SELECT * FROM ({those}))")
+                for these, those in ((one, other), (other, one))
+            ]
+            yield table, max(counts)
 
     def orphans(self) -> Iterator[tuple[str, int]]:
         """What refers to something that is not there, and how many such rows there are."""
         for words, where in _REFERENCES.items():
-            yield words, int(fetch_all(self._db, f"SELECT count(*) FROM {where}")[0][0])
+            yield words, self._number(f"SELECT count(*) FROM {where}")

@@ -9,14 +9,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.store.errors import fetch_all
+from dragoman.store.errors import Queries
 from dragoman.store.records import COLUMNS, RecordRow
 
 # Outcomes of exchanges that went wrong.
 WRONG = ("refused", "failed", "crashed")
 _LATEST_TIME = (1 << 63) - 1
-
-
 _COLUMNS = ", ".join(RecordRow.__struct_fields__)
 
 
@@ -32,17 +30,14 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
     thread: int | None = None
 
 
-class RecordQueries:
-    """What is asked of records, by a connection that only reads."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+class RecordQueries(Queries):
+    """Queries of records, by a connection that only reads."""
 
     def latest(self, record_filter: RecordFilter, most: int) -> list[RecordRow]:
         """The latest ones, the newest first."""
         index = "records_by_time" if record_filter.session is None else "records_by_session"
         where, given = _conditions(record_filter)
-        return self._rows(
+        return self._records(
             f"FROM records INDEXED BY {index} WHERE {' AND '.join(where)} ORDER BY time DESC, number DESC LIMIT ?",
             [*given, most],
         )
@@ -52,15 +47,17 @@ class RecordQueries:
         where, given = _conditions(record_filter)
         # By their numbers, whatever else is asked of them: there are few.
         where = ["number > ?", *(f"+{each}" if each[0] != "(" else each for each in where)]
-        return self._rows(f"FROM records WHERE {' AND '.join(where)} ORDER BY number LIMIT ?", [number, *given, most])
+        return self._records(
+            f"FROM records WHERE {' AND '.join(where)} ORDER BY number LIMIT ?", [number, *given, most]
+        )
 
     def newest(self) -> int:
         """The number of the one that was written down last; 0 if there is none."""
-        return int(fetch_all(self._db, "SELECT coalesce(max(number), 0) FROM records")[0][0])
+        return self._number("SELECT coalesce(max(number), 0) FROM records")
 
     def between(self, text: str, low: int, high: int, most: int) -> list[RecordRow]:
         """Those of a time whose id begins so."""
-        return self._rows(
+        return self._records(
             "FROM records INDEXED BY records_by_time WHERE time BETWEEN ? AND ? AND substr(id, 1, ?) = ?"
             " ORDER BY time LIMIT ?",
             [low, high, len(text), text, most],
@@ -70,43 +67,34 @@ class RecordQueries:
         """Exchanges with this id: ours, the provider's, or that of the response, also before its translation. Scans all
         rows."""
         answers = (text, *answers)
-        return self._rows(
+        return self._records(
             f"FROM records WHERE id = ? OR upstream_id = ? OR response_id IN ({', '.join('?' * len(answers))})"
             " ORDER BY number DESC LIMIT ?",
             [text, text, *answers, most],
         )
 
-    def _rows(self, rest: str, given: Sequence[object]) -> list[RecordRow]:
-        return [RecordRow(*row) for row in fetch_all(self._db, f"SELECT {_COLUMNS} {rest}", given)]
+    def _records(self, rest: str, given: Sequence[object]) -> list[RecordRow]:
+        return [RecordRow(*row) for row in self._rows(f"SELECT {_COLUMNS} {rest}", given)]
 
 
 def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
     """What is asked of a row, and the values for it."""
-    where: list[str] = []
-    given: list[object] = []
-    if record_filter.session is not None:
-        where.append("session = ?")
-        given.append(record_filter.session)
-    where.append("time BETWEEN ? AND ?")
-    given += (record_filter.since, _LATEST_TIME)
-    if record_filter.thread is not None:
-        where.append("thread = ?")
-        given.append(record_filter.thread)
-    if record_filter.key is not None:
-        where.append("key = ?")
-        given.append(record_filter.key)
-    if record_filter.model is not None:
-        where.append("(asked GLOB ? OR model GLOB ? OR provider || '/' || model GLOB ? OR answered_by GLOB ?)")
-        given += [_pattern(record_filter.model)] * 4
-    if record_filter.errors:
-        where.append(f"outcome IN ({', '.join('?' * len(WRONG))})")
-        given += WRONG
-    return where, given
-
-
-def _pattern(text: str) -> str:
-    """A name as a pattern, in which nothing but `*` means something else."""
-    return "".join(f"[{letter}]" if letter in "[?" else letter for letter in text)
+    # In a pattern nothing but `*` means something else.
+    pattern = "".join(f"[{letter}]" if letter in "[?" else letter for letter in record_filter.model or "")
+    conditions: tuple[tuple[str, bool, tuple[object, ...]], ...] = (
+        ("session = ?", record_filter.session is not None, (record_filter.session,)),
+        ("time BETWEEN ? AND ?", True, (record_filter.since, _LATEST_TIME)),
+        ("thread = ?", record_filter.thread is not None, (record_filter.thread,)),
+        ("key = ?", record_filter.key is not None, (record_filter.key,)),
+        (
+            "(asked GLOB ? OR model GLOB ? OR provider || '/' || model GLOB ? OR answered_by GLOB ?)",
+            record_filter.model is not None,
+            (pattern,) * 4,
+        ),
+        (f"outcome IN ({', '.join('?' * len(WRONG))})", record_filter.errors, WRONG),
+    )
+    where = [condition for condition, applies, _ in conditions if applies]
+    return where, [value for _, applies, values in conditions if applies for value in values]
 
 
 # What is known of a row beside its own columns.
@@ -115,11 +103,11 @@ _NAMED = {"session_name": "s.name", "thread_name": "t.name", "thread_class": "t.
 _AT_ONCE = 500
 
 
-class Exports:
+class Exports(Queries):
     """Rows in the order of their times, read in batches, so that a slow consumer does not hold the file."""
 
     def __init__(self, db: sqlite3.Connection, at_once: int = _AT_ONCE) -> None:
-        self._db = db
+        super().__init__(db)
         self._at_once = at_once
 
     def rows(self, wanted: Sequence[str], since: int, until: int) -> Iterator[tuple[Any, ...]]:
@@ -132,9 +120,9 @@ class Exports:
             " WHERE (r.time, r.number) > (?, ?) AND r.time < ? AND r.number <= ?"
             " ORDER BY r.time, r.number LIMIT ?"
         )
-        last = fetch_all(self._db, "SELECT coalesce(max(number), 0) FROM records")[0][0]
+        last = self._number("SELECT coalesce(max(number), 0) FROM records")
         at = (since, -1)
-        while some := fetch_all(self._db, statement, (*at, until, last, self._at_once)):
+        while some := self._rows(statement, (*at, until, last, self._at_once)):
             for row in some:
                 yield row[2:]
             at = some[-1][:2]

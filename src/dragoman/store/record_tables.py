@@ -40,16 +40,15 @@ class JournalOffsets:
         removed after their journals, which this transaction still found."""
         if start == 0:
             # A mark that is there is never at 0.
-            return bool(
-                self._db.execute(
-                    "INSERT INTO journals (name, applied, damaged) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING",
-                    (name, end, damaged),
-                ).rowcount
+            moved = self._db.execute(
+                "INSERT INTO journals (name, applied, damaged) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING",
+                (name, end, damaged),
             )
-        moved = self._db.execute(
-            "UPDATE journals SET applied = ?, damaged = damaged + ? WHERE name = ? AND applied = ?",
-            (end, damaged, name, start),
-        )
+        else:
+            moved = self._db.execute(
+                "UPDATE journals SET applied = ?, damaged = damaged + ? WHERE name = ? AND applied = ?",
+                (end, damaged, name, start),
+            )
         return bool(moved.rowcount)
 
     def remove(self, name: str) -> None:

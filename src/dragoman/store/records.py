@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from dragoman.store.bulk_insert import BulkInsert
 from dragoman.store.migrations import MEASURES
 
 
 class RecordRow(Struct, frozen=True):
-    """One row of records, column by column; what is None is not known."""
+    """One row of records, column by column, each with its name in exports; None is not known."""
 
     number: int
     id: str
@@ -21,48 +21,50 @@ class RecordRow(Struct, frozen=True):
     outcome: str
     key: str
     client: str
-    program: str
+    program: str = field(name="user_agent")
     address: str
     launch: str
-    session: int
-    thread: int
-    dialect: str
+    session: int = field(name="session_id")
+    thread: int = field(name="thread_id")
+    dialect: str = field(name="client_protocol")
     path: str
     stream: int
-    asked: str
+    asked: str = field(name="requested_model")
     provider: str
     model: str
-    served: str
-    answered_by: str
+    served: str = field(name="provider_protocol")
+    answered_by: str = field(name="response_model")
     route: str
     policy: str
     reason: str
     status: int
     failure: str
-    stop: str
-    first: int | None
-    took: int
-    input: int | None
-    cache_read: int | None
-    cache_write: int | None
-    cache_write_1h: int | None
-    output: int | None
-    thinking: int | None
+    stop: str = field(name="stop_reason")
+    first: int | None = field(name="first_token_microseconds")
+    took: int = field(name="duration_microseconds")
+    input: int | None = field(name="input_tokens")
+    cache_read: int | None = field(name="cache_read_tokens")
+    cache_write: int | None = field(name="cache_write_tokens")
+    cache_write_1h: int | None = field(name="cache_write_1h_tokens")
+    output: int | None = field(name="output_tokens")
+    thinking: int | None = field(name="thinking_tokens")
     searches: int | None
     estimated: int
-    cost: int
+    cost: int = field(name="cost_nano_usd")
     unpriced: int
-    said_cost: int | None
-    price: str
+    said_cost: int | None = field(name="reported_cost_nano_usd")
+    price: str = field(name="price_version")
     losses: int
-    upstream_id: str
+    upstream_id: str = field(name="provider_request_id")
     response_id: str
     details: bytes
-    bookkeeping: int
+    bookkeeping: int = field(name="bookkeeping_losses")
 
 
 # The order in which rows are handed in; `number` is the file's own.
 COLUMNS = RecordRow.__struct_fields__[1:]
+# What exports call them.
+EXPORT_NAMES = RecordRow.__struct_encode_fields__[1:]
 _ADD = BulkInsert("records", COLUMNS)
 
 

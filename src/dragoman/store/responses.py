@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from dragoman.store.transaction import Transaction
+from dragoman.store.transaction import Transaction, exists
 
 # Which side of a response an item stands on.
 INPUT_SIDE, OUTPUT_SIDE = 0, 1
@@ -15,6 +15,7 @@ INPUT_SIDE, OUTPUT_SIDE = 0, 1
 RUNNING = ("queued", "in_progress")
 # Whoever has an id that two owners were given by a provider: neither of them.
 _NO_OWNER = b"\x00"
+ITEMS = "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position"
 # How much longer than asked for a chain is kept, in seconds, so that not every turn writes all of it again.
 _SPARE = 3600
 # Copies of an item among which one is chosen.
@@ -28,7 +29,7 @@ class Item(Struct, frozen=True):
     body: bytes
 
 
-class StoredResponse(Struct, frozen=True, kw_only=True):
+class StoredResponse(Struct, frozen=True):
     """A response as it is kept: `body` is its JSON, "" where its provider keeps it."""
 
     id: str
@@ -57,15 +58,7 @@ class Responses:
         ).fetchone()
         if row is None:
             return None
-        return StoredResponse(
-            id=row[0],
-            status=row[1],
-            previous=row[2],
-            background=bool(row[3]),
-            provider=row[4],
-            alive=row[5],
-            body=row[6],
-        )
+        return StoredResponse(row[0], row[1], row[2], bool(row[3]), row[4], row[5], row[6])
 
     def status_of(self, owner: bytes, response_id: str) -> tuple[str, int] | None:
         """The status of a response and until when it is looked after, without reading all of it."""
@@ -78,12 +71,11 @@ class Responses:
 
     def exists(self, response_id: str) -> bool:
         """Whether the response is anybody's."""
-        return self._db.execute("SELECT 1 FROM responses WHERE id = ?", (response_id,)).fetchone() is not None
+        return exists(self._db, "SELECT 1 FROM responses WHERE id = ?", (response_id,))
 
     def is_anothers(self, owner: bytes, response_id: str) -> bool:
         """Whether the response is known as somebody else's, or as nobody's."""
-        cursor = self._db.execute("SELECT 1 FROM responses WHERE id = ? AND owner <> ?", (response_id, owner))
-        return cursor.fetchone() is not None
+        return exists(self._db, "SELECT 1 FROM responses WHERE id = ? AND owner <> ?", (response_id, owner))
 
     def add(
         self,
@@ -101,19 +93,11 @@ class Responses:
                 return False
             root = self._root(response)
             self._db.execute(
-                "INSERT INTO responses"
-                " (id, owner, expires, previous, root, status, background, provider, body)"
+                "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, body)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
-                    response.id,
-                    owner,
-                    expires,
-                    response.previous,
-                    root,
-                    response.status,
-                    response.background,
-                    response.provider,
-                    response.body,
+                    *(response.id, owner, expires, response.previous, root),
+                    *(response.status, response.background, response.provider, response.body),
                 ),
             )
             if response.alive:
@@ -129,19 +113,14 @@ class Responses:
     def record_owner(self, owner: bytes, response_id: str, provider: str, items: Sequence[str] = ()) -> None:
         """Record who made a response that its provider stores, and the ids of its items. An id that a provider gave to
         two owners becomes nobody's; one of a response stored here stays that."""
+        named = {"id": response_id, "owner": owner, "expires": self._expiry()}
         with Transaction(self._db):
             changed = self._db.execute(
                 "INSERT INTO responses (id, owner, expires, previous, root, status, background, provider, body)"
                 " VALUES (:id, :owner, :expires, NULL, :id, '', 0, :provider, x'')"
                 " ON CONFLICT (id) DO UPDATE SET provider = excluded.provider, expires = excluded.expires,"
                 " owner = CASE owner WHEN excluded.owner THEN owner ELSE :nobody END WHERE body = x''",
-                {
-                    "id": response_id,
-                    "owner": owner,
-                    "expires": self._expiry(),
-                    "provider": provider,
-                    "nobody": _NO_OWNER,
-                },
+                {**named, "provider": provider, "nobody": _NO_OWNER},
             ).rowcount
             if changed:
                 add_items(self._db, owner, response_id, OUTPUT_SIDE, [Item(item, b"") for item in items])
@@ -204,16 +183,12 @@ class Responses:
             " ORDER BY way.depth DESC, items.side, items.position",
             named,
         )
-        return [Item(row[0], row[1]) for row in rows]
+        return [Item(*row) for row in rows]
 
     def items(self, response_id: str, side: int) -> list[Item]:
         """The items on one side of a response or conversation that was found."""
-        return [
-            Item(row[0], row[1])
-            for row in self._db.execute(
-                "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position", (response_id, side)
-            )
-        ]
+        rows = self._db.execute(ITEMS, (response_id, side))
+        return [Item(*row) for row in rows]
 
     def item(self, owner: bytes, item_id: str) -> bytes | None:
         """An item by its id; empty if its provider stores it. Of up to `_MAX_COPIES` copies the one that lives longest:
@@ -234,13 +209,7 @@ class Responses:
 
     def is_given(self, owner: bytes, item_id: str) -> bool:
         """Whether a provider that keeps items gave this id to this owner, who may say any id in words of its own."""
-        row = self._db.execute(
-            "SELECT 1 FROM items JOIN responses ON responses.id = items.holder"
-            " WHERE items.id = ? AND items.owner = ? AND items.body = x''"
-            " AND responses.owner = items.owner AND responses.expires > ?",
-            (item_id, owner, self._now()),
-        ).fetchone()
-        return row is not None
+        return exists(self._db, f"SELECT 1 {_GIVEN}", (item_id, owner, self._now()))
 
     def storing_provider(self, owner: bytes, response_id: str) -> str:
         """The provider that keeps a response of this owner's; "" if none is known to."""
@@ -253,9 +222,7 @@ class Responses:
     def item_storing_provider(self, owner: bytes, item_id: str) -> str:
         """The provider that gave the id of an item to this owner; "" if none is known to."""
         row = self._db.execute(
-            "SELECT responses.provider FROM items JOIN responses ON responses.id = items.holder"
-            " WHERE items.id = ? AND items.owner = ? AND items.body = x''"
-            " AND responses.owner = items.owner AND responses.expires > ? ORDER BY responses.expires DESC LIMIT 1",
+            f"SELECT responses.provider {_GIVEN} ORDER BY responses.expires DESC LIMIT 1",
             (item_id, owner, self._now()),
         ).fetchone()
         return row[0] if row is not None else ""
@@ -263,12 +230,8 @@ class Responses:
     def is_anothers_item(self, owner: bytes, item_id: str) -> bool:
         """Whether somebody else has an item of this id."""
         # Two ranges of the index: `<>` would read every copy that this owner has.
-        cursor = self._db.execute(
-            "SELECT 1 FROM items WHERE id = ?1 AND owner < ?2 UNION ALL"
-            " SELECT 1 FROM items WHERE id = ?1 AND owner > ?2 LIMIT 1",
-            (item_id, owner),
-        )
-        return cursor.fetchone() is not None
+        one, other = (f"SELECT 1 FROM items WHERE id = ?1 AND owner {beyond} ?2" for beyond in "<>")
+        return exists(self._db, f"{one} UNION ALL {other} LIMIT 1", (item_id, owner))
 
     def delete(self, owner: bytes, response_id: str) -> bool:
         """Forget a response and everything said in it."""
@@ -280,8 +243,7 @@ class Responses:
 
     def has_outdated(self) -> bool:
         """Whether anything is out of date."""
-        cursor = self._db.execute("SELECT 1 FROM responses WHERE expires <= ? LIMIT 1", (self._now(),))
-        return cursor.fetchone() is not None
+        return exists(self._db, "SELECT 1 FROM responses WHERE expires <= ? LIMIT 1", (self._now(),))
 
     def remove_outdated(self, most: int) -> int:
         """Forget what is out of date, a part at a time."""
@@ -293,6 +255,11 @@ class Responses:
         return len(rows)
 
 
+# Items of an id that providers gave to an owner.
+_GIVEN = (
+    "FROM items JOIN responses ON responses.id = items.holder WHERE items.id = ? AND items.owner = ?"
+    " AND items.body = x'' AND responses.owner = items.owner AND responses.expires > ?"
+)
 # From a response to the first one of its chain.
 _WAY = """
     WITH RECURSIVE way (id, previous, depth) AS (
@@ -345,7 +312,7 @@ class Events:
 
     def streamed(self, response_id: str) -> bool:
         """Whether there is a stream of a response, be it empty."""
-        return self._db.execute("SELECT 1 FROM events WHERE holder = ? LIMIT 1", (response_id,)).fetchone() is not None
+        return exists(self._db, "SELECT 1 FROM events WHERE holder = ? LIMIT 1", (response_id,))
 
     def after(self, response_id: str, number: int) -> list[tuple[int, bytes]]:
         """The next pieces behind a number, in order; none if there is none yet."""

@@ -3,15 +3,15 @@ indexes: sessions by time or name, the last exchange of a thread by session and 
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.store.errors import fetch_all
+from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
-from dragoman.store.session_tables import SessionRow, ThreadRow
+from dragoman.store.session_tables import SESSION_COLUMNS, THREAD_COLUMNS, SessionRow, ThreadRow
 
 # So many sessions are asked about in one question.
 _AT_ONCE = 500
@@ -71,28 +71,24 @@ class ClassTotals(Struct, frozen=True):
     figures: SessionFigures
 
 
-_SESSION = ", ".join(SessionRow.__struct_fields__)
-_THREAD = ", ".join("t.class" if name == "kind" else f"t.{name}" for name in ThreadRow.__struct_fields__)
 _THREAD_FIELDS = len(ThreadRow.__struct_fields__)
+_SESSION = ", ".join(SESSION_COLUMNS)
+_THREAD = ", ".join(f"t.{name}" for name in THREAD_COLUMNS[:_THREAD_FIELDS])
 _LAST = (
     "SELECT thread, time, took, outcome, stop FROM records INDEXED BY records_by_session WHERE session = ?"
     " AND time <= ? AND thread = ? AND kind = 'conversation' ORDER BY time DESC, number DESC LIMIT 1"
 )
 
 
-class SessionQueries:
-    """What is asked of sessions and threads, by a connection that only reads."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+class SessionQueries(Queries):
+    """Queries of sessions and threads, by a connection that only reads."""
 
     def newest(self, since: int, key: str | None, most: int) -> list[SessionRow]:
         """Those that were heard of since a time, the latest first, but for those of agents of another one."""
         named = "" if key is None else " AND key = ?"
         return [
             SessionRow(*row)
-            for row in fetch_all(
-                self._db,
+            for row in self._rows(
                 f"SELECT {_SESSION} FROM sessions s INDEXED BY sessions_by_last WHERE last >= ?{named}"
                 " AND (link <> ? OR NOT EXISTS (SELECT 1 FROM sessions o WHERE o.id = s.origin))"
                 " ORDER BY last DESC, id DESC LIMIT ?",
@@ -107,18 +103,16 @@ class SessionQueries:
         level = sorted(root)
         while level:
             next_level: list[int] = []
-            for some in _pieces(level):
-                for row in fetch_all(
-                    self._db,
-                    f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_origin"
-                    f" WHERE origin IN ({_placeholders(some)}) AND origin > 0 AND link = ?",
-                    [*some, SPAWNED],
-                ):
-                    child = SessionRow(*row)
-                    if child.id not in root:
-                        root[child.id] = root[child.origin]
-                        children.setdefault(root[child.origin], []).append(child)
-                        next_level.append(child.id)
+            for row in self._in(
+                f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_origin"
+                f" WHERE origin IN ({{}}) AND origin > 0 AND link = '{SPAWNED}'",
+                level,
+            ):
+                child = SessionRow(*row)
+                if child.id not in root:
+                    root[child.id] = root[child.origin]
+                    children.setdefault(root[child.origin], []).append(child)
+                    next_level.append(child.id)
             level = next_level
         return children
 
@@ -130,53 +124,29 @@ class SessionQueries:
 
     def of(self, numbers: Iterable[int]) -> dict[int, SessionRow]:
         """Sessions by their numbers, as far as there are such."""
-        sessions: dict[int, SessionRow] = {}
-        for some in _pieces(sorted(set(numbers))):
-            for row in fetch_all(
-                self._db, f"SELECT {_SESSION} FROM sessions WHERE id IN ({_placeholders(some)})", some
-            ):
-                sessions[row[0]] = SessionRow(*row)
-        return sessions
+        rows = self._in(f"SELECT {_SESSION} FROM sessions WHERE id IN ({{}})", sorted(set(numbers)))
+        return {row[0]: SessionRow(*row) for row in rows}
 
     def threads(self, *sessions: int) -> list[tuple[ThreadRow, SessionFigures]]:
         """The threads of sessions with what each came to, in the order in which they began."""
-        rows = [
-            row
-            for some in _pieces(sessions)
-            for row in fetch_all(
-                self._db, f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({_placeholders(some)})", some
-            )
-        ]
+        rows = self._in(f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({{}})", sessions)
         pairs = [(ThreadRow(*row[:_THREAD_FIELDS]), SessionFigures(*row[_THREAD_FIELDS:])) for row in rows]
         return sorted(pairs, key=lambda each: (each[0].started, each[0].id))
 
     def thread_rows(self, numbers: Iterable[int]) -> dict[int, ThreadRow]:
         """Threads by their numbers, as far as there are such."""
-        threads: dict[int, ThreadRow] = {}
-        for some in _pieces(sorted(set(numbers))):
-            for row in fetch_all(
-                self._db, f"SELECT {_THREAD} FROM threads t WHERE t.id IN ({_placeholders(some)})", some
-            ):
-                threads[row[0]] = ThreadRow(*row)
-        return threads
+        rows = self._in(f"SELECT {_THREAD} FROM threads t WHERE t.id IN ({{}})", sorted(set(numbers)))
+        return {row[0]: ThreadRow(*row) for row in rows}
 
     def by_class(self, sessions: Sequence[int]) -> list[ClassTotals]:
         """What the threads of sessions came to, by class."""
-        return [
-            ClassTotals(row[0], row[1], row[2], SessionFigures(*row[3:]))
-            for some in _pieces(sessions)
-            for row in fetch_all(
-                self._db,
-                f"SELECT t.session, t.class, count(*), {_SUMS}{_JOINED} WHERE t.session IN ({_placeholders(some)})"
-                " GROUP BY t.session, t.class",
-                some,
-            )
-        ]
+        select = f"SELECT t.session, t.class, count(*), {_SUMS}{_JOINED}"
+        rows = self._in(f"{select} WHERE t.session IN ({{}}) GROUP BY t.session, t.class", sessions)
+        return [ClassTotals(row[0], row[1], row[2], SessionFigures(*row[3:])) for row in rows]
 
     def without_session(self, bucket: int) -> SessionFigures:
         """What belongs to no session, since a quarter of an hour."""
-        row = fetch_all(
-            self._db,
+        row = self._rows(
             f"SELECT {_SUMS} FROM thread_sums s INDEXED BY thread_sums_by_thread WHERE s.thread = 0 AND s.quarter >= ?",
             [bucket],
         )[0]
@@ -186,39 +156,32 @@ class SessionQueries:
         """The last exchange of each thread, as far as its row is still there."""
         exchanges: dict[int, LastExchange] = {}
         for thread in threads:
-            for row in fetch_all(self._db, _LAST, [thread.session, thread.last, thread.id]):
+            for row in self._rows(_LAST, [thread.session, thread.last, thread.id]):
                 exchanges[thread.id] = LastExchange(*row)
         return exchanges
 
     def main_threads(self, sessions: Sequence[int]) -> list[ThreadRow]:
         """Of each session the thread that a person talks to, which was heard of last; any if it has none such."""
-        threads: dict[int, ThreadRow] = {}
-        for some in _pieces(sessions):
-            for row in fetch_all(
-                self._db,
-                f"SELECT {_THREAD} FROM threads t INDEXED BY threads_by_session"
-                f" WHERE t.session IN ({_placeholders(some)}) ORDER BY t.class = 'main', t.last, t.id",
-                some,
-            ):
-                threads[row[1]] = ThreadRow(*row)
-        return list(threads.values())
+        rows = self._in(
+            f"SELECT {_THREAD} FROM threads t INDEXED BY threads_by_session"
+            " WHERE t.session IN ({}) ORDER BY t.class = 'main', t.last, t.id",
+            sessions,
+        )
+        return list({row[1]: ThreadRow(*row) for row in rows}.values())
 
     def with_sessions(self) -> list[str]:
         """The keys that have sessions, by leaping along the index."""
-        rows = fetch_all(
-            self._db,
+        rows = self._rows(
             "WITH RECURSIVE k (key) AS (SELECT min(key) FROM sessions UNION ALL"
             " SELECT (SELECT min(key) FROM sessions WHERE key > k.key) FROM k WHERE k.key IS NOT NULL)"
-            " SELECT key FROM k WHERE key IS NOT NULL",
-            [],
+            " SELECT key FROM k WHERE key IS NOT NULL"
         )
         return [row[0] for row in rows]
 
     def _between(self, keys: Sequence[str], low: str, high: str, most: int) -> list[SessionRow]:
         sessions: list[SessionRow] = []
         for key in keys:
-            rows = fetch_all(
-                self._db,
+            rows = self._rows(
                 f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_name"
                 " WHERE key = ? AND name BETWEEN ? AND ? ORDER BY name LIMIT ?",
                 [key, low, high, most - len(sessions)],
@@ -228,10 +191,8 @@ class SessionQueries:
                 break
         return sessions
 
-
-def _pieces(numbers: Sequence[int]) -> Iterable[Sequence[int]]:
-    return (numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE))
-
-
-def _placeholders(numbers: Sequence[int]) -> str:
-    return ", ".join("?" * len(numbers))
+    def _in(self, statement: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The rows of a query with numbers in place of `{}`, some of them at a time."""
+        for at in range(0, len(numbers), _AT_ONCE):
+            some = numbers[at : at + _AT_ONCE]
+            yield from self._rows(statement.format(", ".join("?" * len(some))), some)

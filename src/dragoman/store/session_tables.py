@@ -55,10 +55,10 @@ class StoredThread(ThreadRow, gc=False):
 # A digest, a thread, its state and a time.
 HeadRow = tuple[str, int, int, int]
 
-_SESSION = "id, key, name, client, origin, link, started, last"
-_ADD_SESSIONS = BulkInsert("sessions", _SESSION.split(", "))
-_THREAD = "id, session, name, class, label, model, parent, rule, sure, rules, windows, started, last, facts"
-_ADD_THREADS = BulkInsert("threads", _THREAD.split(", "))
+SESSION_COLUMNS = SessionRow.__struct_fields__
+THREAD_COLUMNS = tuple("class" if name == "kind" else name for name in StoredThread.__struct_fields__)
+_SESSION, _THREAD = ", ".join(SESSION_COLUMNS), ", ".join(THREAD_COLUMNS)
+_ADD_SESSIONS, _ADD_THREADS = BulkInsert("sessions", SESSION_COLUMNS), BulkInsert("threads", THREAD_COLUMNS)
 _SAVE_HEADS = BulkInsert(
     "tips",
     ("digest", "thread", "state", "time"),

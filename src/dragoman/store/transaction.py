@@ -32,6 +32,11 @@ def _file_at(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def exists(db: sqlite3.Connection, statement: str, given: tuple[object, ...]) -> bool:
+    """Whether a query gives any row."""
+    return db.execute(statement, given).fetchone() is not None
+
+
 class Transaction:
     """All or nothing; the write lock is taken first. It waits for nobody: while another process writes it fails with an
     error that `is_busy`. A nested one is a savepoint."""

@@ -4,13 +4,12 @@ have totals; buckets are added up only for those across its edges."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.store.errors import fetch_all
+from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
 
 # What sums are kept by beside the time.
@@ -77,21 +76,17 @@ _SESSIONS = _UsageGroup(
 )
 
 
-class UsageQueries:
-    """What is asked of sums, by a connection that may only read."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+class UsageQueries(Queries):
+    """Queries of rollups, by a connection that may only read."""
 
     def first(self) -> int | None:
         """The first quarter in which there was anything; None if there never was."""
-        bucket = fetch_all(self._db, "SELECT min(quarter) FROM quarter_sums")[0][0]
-        return None if bucket is None else int(bucket)
+        bucket: int | None = self._rows("SELECT min(quarter) FROM quarter_sums")[0][0]
+        return bucket
 
     def by_bucket(self, start: int, end: int) -> list[tuple[int, Measures]]:
         """What everybody came to in each quarter, in their order."""
-        rows = fetch_all(
-            self._db,
+        rows = self._rows(
             f"SELECT quarter, {_COLUMNS} FROM quarter_sums WHERE quarter >= ? AND quarter < ? ORDER BY quarter",
             (start, end),
         )
@@ -105,8 +100,8 @@ class UsageQueries:
         for span, low, high in split_spans(start, end):
             where = "sums WHERE quarter" if span == 1 else f"long_sums WHERE span = {span} AND start"
             time = "quarter" if span == 1 else "start"
-            for row in fetch_all(
-                self._db, f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ? GROUP BY {listed}", (low, high)
+            for row in self._rows(
+                f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ? GROUP BY {listed}", (low, high)
             ):
                 group, measures = row[:count], row[count:]
                 before = measures_by_group.get(group)
@@ -116,7 +111,7 @@ class UsageQueries:
     def total(self, start: int, end: int) -> Measures:
         """What everybody came to together."""
         statement = f"SELECT {_SUMS} FROM quarter_sums WHERE quarter >= ? AND quarter < ?"
-        measures: Measures = fetch_all(self._db, statement, (start, end))[0]
+        measures: Measures = self._rows(statement, (start, end))[0]
         return measures if measures[0] is not None else (0,) * len(MEASURES)
 
     def by_thread(self, start: int, end: int, most: int | None = None) -> NamedUsage:
@@ -191,7 +186,7 @@ class UsageQueries:
         return bool(rows[0][0])
 
     def _named(self, statement: str, start: int, end: int) -> list[Any]:
-        return fetch_all(self._db, statement, {"start": start, "end": end})
+        return self._rows(statement, {"start": start, "end": end})
 
 
 def split_spans(start: int, end: int, spans: Sequence[int] = (_DAY, _HOUR, 1)) -> Iterator[tuple[int, int, int]]:

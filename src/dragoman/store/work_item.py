@@ -21,62 +21,31 @@ class Expedite(Struct, eq=False, kw_only=True):
     now: bool = False
 
 
-class WorkItem(Generic[T]):
+class WorkItem(Struct, Generic[T], eq=False, kw_only=True):
     """A function of the tables and its waiting future; a post has none. A busy store is waited for until `timeout`
     seconds after `submitted`, or, `while_moving`, after the last commit of any process: then it is slow, not stuck.
     `on_done` is called in the loop; work is done `at_last` even if nobody waits any more."""
 
-    __slots__ = (
-        "at_last",
-        "counts",
-        "expedite",
-        "future",
-        "is_delivered",
-        "loop",
-        "on_abandoned",
-        "on_done",
-        "response_size",
-        "size",
-        "submitted",
-        "timeout",
-        "while_moving",
-        "work",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        work: Callable[[Tables], T],
-        on_done: Callable[[WorkItem[object], object, BaseException | None], None],
-        *,
-        writes: bool,
-        submitted: float,
-        timeout: float,
-        while_moving: bool = False,
-        loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[T] | None = None,
-        at_last: bool = False,
-    ) -> None:
-        self.work = work
-        self.on_done = on_done
-        self.writes = writes
-        self.submitted = submitted
-        self.timeout = timeout
-        self.while_moving = while_moving
-        self.loop = loop
-        self.future = future
-        self.at_last = at_last
-        # What is kept by it if it is an answer: how many bytes, for a later try.
-        self.response_size: Callable[[], int] | None = None
-        # Given what came of it where whoever waited has left.
-        self.on_abandoned: Callable[[T], object] | None = None
-        self.expedite: Expedite | None = None
-        # Whether the store has failed if this does.
-        self.counts = False
-        # Of a post that is bounded in bytes.
-        self.size = 0
-        # The thread has done with it.
-        self.is_delivered = False
+    work: Callable[[Tables], T]
+    on_done: Callable[[WorkItem[object], object, BaseException | None], None]
+    writes: bool
+    submitted: float
+    timeout: float
+    while_moving: bool = False
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[T] | None = None
+    at_last: bool = False
+    # The size in bytes of the response that it stores, if it does, for a later trial.
+    response_size: Callable[[], int] | None = None
+    # Gets the result where the waiting future was cancelled.
+    on_abandoned: Callable[[T], object] | None = None
+    expedite: Expedite | None = None
+    # Whether the store has failed if this does.
+    counts: bool = False
+    # Of a post that is bounded in bytes.
+    size: int = 0
+    # The thread has done with it.
+    is_delivered: bool = False
 
     def is_late(self, now: float, moved: float) -> bool:
         """Whether a busy store is not waited for any more; it `moved` on last at that time."""
