@@ -57,31 +57,10 @@ except KeyboardInterrupt:
     sys.exit(INTERRUPTED)
 
 COMMANDS = (
-    init,
-    serve,
-    launch,
-    env,
-    status,
-    logs,
-    sessions,
-    session,
-    top,
-    usage,
-    db,
-    forget,
-    service,
-    route,
-    check,
-    doctor,
-    trust,
-    key,
-    providers,
-    models,
-    prices,
-    translate,
-    explain,
-    mock,
-    completion,
+    *(init, serve, launch, env, status),
+    *(logs, sessions, session, top, usage, db, forget),
+    *(service, route, check, doctor, trust, key),
+    *(providers, models, prices, translate, explain, mock, completion),
 )
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
 
-from dragoman.cli import documents
+from dragoman.cli import documents, formatting
 from dragoman.cli.terminal import GREEN, RED, Column, OutputScreen, printable, progress, screen_of, table
-from dragoman.cli.trust import file_to_read
-from dragoman.config.load import read_settings
+from dragoman.cli.trust import configured
 from dragoman.config.prices import override_warnings, price_book_of
 from dragoman.config.settings import Settings
 from dragoman.config.toml_lines import dotted
@@ -21,8 +19,7 @@ from dragoman.config.trust_summary import describe_route
 from dragoman.model.losses import Strict
 from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOLS
-from dragoman.providers.catalogue import catalogue
-from dragoman.providers.provider import Provider, facts_of, split_protocol
+from dragoman.providers.provider import facts_of, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -52,7 +49,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check one configuration; what is wrong with it is told by whoever called."""
-    settings = read_settings(file_to_read(options.config), os.environ, catalogue())
+    settings = configured(options.config)
     screen = screen_of(sys.stdout, options.color)
     documents.write_text("\n".join(_as_text(list(_summary(settings)), screen)), screen)
     missing = [str(each) for each in settings.missing]
@@ -122,7 +119,10 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
     if settings.telemetry.endpoint:
         yield "telemetry", f"{settings.telemetry.sample_ratio:.4g} of all requests to {settings.telemetry.endpoint}"
     for provider in settings.listed():
-        yield "providers", provider.name, _describe(provider)
+        credentials = "no key" if provider.auth == "none" else f"credentials of {provider.auth}"
+        keys = formatting.counted(len(provider.keys), "key") if provider.keys else credentials
+        protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
+        yield "providers", provider.name, f"{protocols}; {keys}"
     for name, each in settings.absent.items():
         yield "left out", name, each.problem
     for route in settings.routes:
@@ -166,13 +166,6 @@ def _as_text(rows: Sequence[tuple[str, ...]], screen: OutputScreen) -> Iterator[
         indent = " " * (_SIDE + (width + 2 if words[1:] else 0))
         yield from textwrap.wrap(printable(text), screen.width, subsequent_indent=indent, break_on_hyphens=False)
         before = title
-
-
-def _describe(provider: Provider) -> str:
-    protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
-    if provider.keys:
-        return f"{protocols}; {len(provider.keys)} key{'s' if len(provider.keys) > 1 else ''}"
-    return f"{protocols}; {'no key' if provider.auth == 'none' else f'credentials of {provider.auth}'}"
 
 
 def _strict(strict: Strict) -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from dragoman.cli import documents
 from dragoman.cli.parser import children, options_of
+from dragoman.launching.shells import quote_fish as _quoted
 
 # Options that take the name of a model, and the names of values that are files.
 _MODELS = frozenset({"model", "small_model"})
@@ -203,11 +204,6 @@ def _fish_option(option: Option) -> str:
     elif option.takes:
         names.append("-x")
     return " ".join(names)
-
-
-def _quoted(text: str) -> str:
-    backslash = "\\"
-    return "'" + text.replace(backslash, backslash * 2).replace("'", backslash + "'") + "'"
 
 
 SHELLS: Mapping[str, Callable[[Sequence[CommandPlace]], Iterator[str]]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -94,8 +94,7 @@ def run_export(options: argparse.Namespace) -> int:
     status = ingest(record_file.path)
     if not Path(record_file.path).exists():
         documents.complain(f"nothing was recorded yet: {record_file.path} is not there")
-    tables = open_record_tables(record_file.path, read_only=True)
-    try:
+    with closing(open_record_tables(record_file.path, read_only=True)) as tables:
         # Rows are cut where it was said, since they have their own times; up to now is all that is there.
         until = period.requested_until * _MICRO if options.until else _EVER
         records = exchanges(Exports(tables.connection), period.requested_since * _MICRO, until)
@@ -104,15 +103,8 @@ def run_export(options: argparse.Namespace) -> int:
             documents.write_all(lines)
         else:
             with _written(Path(options.out)) as file:
-                _copy(lines, file)
-    finally:
-        tables.close()
+                file.writelines(lines)
     return status
-
-
-def _copy(lines: Iterable[bytes], file: IO[bytes]) -> None:
-    for line in lines:
-        file.write(line)
 
 
 @contextmanager

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from dragoman.cli.terminal import OutputScreen, printable, screen_of, wrapped
 from dragoman.errors import DragomanError, WireError
+from dragoman.model.jsonvalue import JsonValue
+from dragoman.wire.json import encode_text
 
 _CHUNK = 65536
 # What a message goes on with below its first line.
@@ -48,6 +51,11 @@ def request_problem(error: DragomanError) -> str:
     return f"{error}; --model NAME sets it" if is_nameless else str(error)
 
 
+def may_ask() -> bool:
+    """Whether a question reaches a person. The standard output may well be for a program."""
+    return os.isatty(0) and os.isatty(2)
+
+
 def prompt(question: str) -> None:
     """Ask for yes or no on the standard error; the answer is for the caller to read."""
     sys.stderr.write("\n".join(wrapped(screen_of(sys.stderr), f"{question} [y/N]", _INDENT)) + " ")
@@ -76,6 +84,15 @@ def is_yes(answer: str) -> bool:
 def write_text(text: str, screen: OutputScreen | None = None) -> None:
     """Write text to the standard output, with signs that it can show; JSON is for `write`."""
     write((screen or screen_of(sys.stdout)).encode(text) + b"\n")
+
+
+def show(options: argparse.Namespace, document: JsonValue, as_text: Callable[[OutputScreen], str]) -> None:
+    """Write a result to the standard output: a JSON document with `--json`, else text for what it can show."""
+    if options.json:
+        write(encode_text(document).encode() + b"\n")
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        write_text(as_text(screen), screen)
 
 
 def write(data: bytes) -> None:

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from dragoman.cli import documents
-from dragoman.cli.trust import file_to_read
-from dragoman.config.load import read_settings
+from dragoman.cli.trust import configured
 from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback, read_url
 from dragoman.errors import ConfigError, DragomanError, UsageError
@@ -22,7 +21,6 @@ from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient,
 from dragoman.launching.gateway import MAX_NAMES, addresses_of, fetch_names, find_running, is_running
 from dragoman.launching.keys import GivenKey, find_key
 from dragoman.launching.shells import SHELLS, shell_lines, undo_lines
-from dragoman.providers.catalogue import catalogue
 from dragoman.routing.model_description import DescribedName
 
 
@@ -82,7 +80,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     """The configuration that the gateway has, too; of one that is named nothing is known here."""
     if options.gateway is not None and options.config is None:
         return Settings()
-    return read_settings(file_to_read(options.config), os.environ, catalogue())
+    return configured(options.config)
 
 
 def named_gateway(options: argparse.Namespace) -> str | None:

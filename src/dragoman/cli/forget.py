@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from dragoman.cli import documents
@@ -47,11 +48,8 @@ def run(options: argparse.Namespace) -> int:
     ingest_all(record_file.path, now=now_in_micro())
     if not Path(record_file.path).exists():
         raise DragomanError(f"nothing was recorded yet: {record_file.path} is not there")
-    tables = open_record_tables(record_file.path, read_only=True)
-    try:
+    with closing(open_record_tables(record_file.path, read_only=True)) as tables:
         scope = find(Erasure(tables.connection), name_of(options.key), name_of(options.session))
-    finally:
-        tables.close()
     amount = scope.amount
     much = (
         f"{counted(amount.rows, 'row')} of exchanges, {counted(amount.sessions, 'session')} with "

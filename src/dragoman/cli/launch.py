@@ -172,7 +172,7 @@ def _plan(
 def _launch(address: str, key: GivenKey, name: str) -> Launch | None:
     """What the gateway has counted; None if it does not say, which is no reason to fail."""
     try:
-        return launch_of(address, "" if key.is_placeholder else key.text, name)
+        return launch_of(address, key.sent, name)
     except DragomanError:
         return None
 
@@ -264,9 +264,8 @@ def preflight(
 def _notes(name: str, settings: Settings, key: GivenKey, address: str) -> list[str]:
     """What to say of a model before its client is started; an error if it cannot be used."""
     body = encode({"model": name, "messages": [{"role": "user", "content": "Hello."}]})
-    given = "" if key.is_placeholder else key.text
     try:
-        page = route_of(address, given, {"model": name, "check": "1"}, body, "dragoman")
+        page = route_of(address, key.sent, {"model": name, "check": "1"}, body, "dragoman")
     except PageError as error:
         if error.status == _UNKNOWN:
             raise DragomanError(error.reason) from None

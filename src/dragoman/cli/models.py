@@ -77,19 +77,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _names(options: argparse.Namespace) -> list[DescribedName]:
-    settings = settings_of(options)
-    named = named_gateway(options)
-    if named is not None:
-        return fetch_names(named, find_key(settings, os.environ, options.key_file).text, match=options.pattern)
-    if not options.live:
-        try:
-            running = find_running(settings.server)
-            if running is not None:
-                return fetch_names(
-                    running, find_key(settings, os.environ, options.key_file).text, match=options.pattern
-                )
-        except DragomanError as error:
-            documents.complain(f"note: the gateway is not asked: {error}")
+    settings, named = settings_of(options), named_gateway(options)
+    try:
+        address = named or (None if options.live else find_running(settings.server))
+        if address is not None:
+            return fetch_names(address, find_key(settings, os.environ, options.key_file).text, match=options.pattern)
+    except DragomanError as error:
+        if named is not None:
+            raise
+        documents.complain(f"note: the gateway is not asked: {error}")
     return _of_configuration(settings, options.pattern, live=options.live)
 
 
@@ -121,14 +117,8 @@ def _rows(name: DescribedName) -> Iterator[tuple[str, ...]]:
     yield name.name, size_of(name.window), size_of(name.output_cap), price, health, _able(name)
     if [target.target for target in name.targets] != [name.name]:
         for target in name.targets:
-            yield (
-                _INDENT + target.target,
-                size_of(target.window),
-                size_of(target.output_cap),
-                _price(target.price),
-                target.health or _UNKNOWN,
-                "",
-            )
+            sizes = size_of(target.window), size_of(target.output_cap)
+            yield _INDENT + target.target, *sizes, _price(target.price), target.health or _UNKNOWN, ""
 
 
 def _full_rows(name: DescribedName) -> Iterator[tuple[str, ...]]:

@@ -5,31 +5,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fnmatch
-import os
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.cli import documents
-from dragoman.cli.terminal import Column, OutputScreen, printable, progress, screen_of, table, wrapped
-from dragoman.cli.trust import file_to_read
+from dragoman.cli.terminal import Column, OutputScreen, printable, progress, table, wrapped
+from dragoman.cli.trust import configured
 from dragoman.config.config_file import write_atomically
-from dragoman.config.load import read_settings
 from dragoman.config.prices import MAX_PRICE_BOOK_BYTES, dollars, price_book_of
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, Unreachable, UsageError
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.book import ModelFacts, PriceBook
 from dragoman.prices.changes import Bounds, Change, Changes, compare, named
 from dragoman.prices.price_source import read_source
 from dragoman.prices.table import PriceBookTable, Rates, TieredRates, check_table, own_table, read_table
-from dragoman.providers.catalogue import catalogue
 from dragoman.providers.provider import facts_of
-from dragoman.wire.json import encode_text
 
 UPDATE = "prices update"
 _RATES = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
@@ -81,19 +78,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = read_settings(file_to_read(options.config), os.environ, catalogue())
+    settings = configured(options.config)
     book = price_book_of(settings, documents.complain)
     lines = list(lines_of(settings, book, options.pattern, time.time()))
-    if options.json:
-        documents.write(encode_text(_as_json(book, lines)).encode() + b"\n")
-    else:
-        screen = screen_of(sys.stdout, options.color)
-        documents.write_text(as_table(book, lines, screen), screen)
+    documents.show(options, _as_json(book, lines), partial(as_table, book, lines))
     return 0 if lines else NOTHING_FOUND
 
 
 def run_update(options: argparse.Namespace) -> int:
-    settings = read_settings(file_to_read(options.config), os.environ, catalogue())
+    settings = configured(options.config)
     return update(settings, options.source, agreed=options.yes, dry=options.dry_run)
 
 
@@ -159,23 +152,19 @@ def _more(line: PriceLine) -> Iterator[str]:
 
 def _as_json(book: PriceBook, lines: list[PriceLine]) -> JsonObject:
     table = book.table
-    return {
-        "book": {"source": table.source, "version": table.version, "taken": table.taken},
-        "models": [_line_as_json(line) for line in lines],
-    }
-
-
-def _line_as_json(line: PriceLine) -> JsonObject:
-    facts = line.facts
-    return {
-        "name": line.name,
-        "entry": facts.entry or None,
-        "override": facts.override or None,
-        "window": facts.context_window,
-        "output_cap": facts.max_output_tokens,
-        "prices": _tiered_rates_as_json(facts.standard) if facts.standard is not None else None,
-        "tiers": {tier: _tiered_rates_as_json(rates) for tier, rates in facts.tiers.items()},
-    }
+    models: list[JsonValue] = [
+        {
+            "name": line.name,
+            "entry": line.facts.entry or None,
+            "override": line.facts.override or None,
+            "window": line.facts.context_window,
+            "output_cap": line.facts.max_output_tokens,
+            "prices": _tiered_rates_as_json(line.facts.standard) if line.facts.standard is not None else None,
+            "tiers": {tier: _tiered_rates_as_json(rates) for tier, rates in line.facts.tiers.items()},
+        }
+        for line in lines
+    ]
+    return {"book": {"source": table.source, "version": table.version, "taken": table.taken}, "models": models}
 
 
 def _tiered_rates_as_json(tiered_rates: TieredRates) -> JsonObject:
@@ -208,7 +197,9 @@ def update(settings: Settings, source: str, *, agreed: bool, dry: bool = False) 
         raise DragomanError("there is no home to keep a book in (set HOME or XDG_STATE_HOME to an absolute path)")
     data = _fetched(source)
     try:
-        book = _read(data)
+        # A compiled table, or the collection that tables are made of.
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        book = read_table(data) if data.lstrip()[:1] == b"{" else read_source(data, "published", today)
         check_table(book)
     except DragomanError as error:
         raise DragomanError(f"{source} {error}") from None
@@ -272,13 +263,6 @@ async def _fetch(url: str) -> bytes:
         await client.close()
 
 
-def _read(data: bytes) -> PriceBookTable:
-    """A compiled table, or the collection that tables are made of, as it is today."""
-    if data.lstrip()[:1] == b"{":
-        return read_table(data)
-    return read_source(data, "published", time.strftime("%Y-%m-%d", time.gmtime()))
-
-
 def _change_lines(present: PriceBookTable, book: PriceBookTable, changes: Changes) -> list[str]:
     """What would change, the steep ones first, in lines that are not too many."""
     lines = [f"from {present.title}", f"to   {book.title}"]
@@ -310,8 +294,8 @@ def _bounds_text(change: Change, bounds: Bounds | None) -> str:
 
 
 def _confirm(steep: int) -> bool:
-    """Whether somebody at the terminal agrees; nobody is there to be asked elsewhere."""
-    if not (os.isatty(0) and os.isatty(2)):
+    """Whether the user agrees; without a terminal, no."""
+    if not documents.may_ask():
         return False
     prices = "one price" if steep == 1 else f"{steep} prices"
     documents.prompt(f"Let {prices} fall below a tenth or rise above ten times what is known?")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from msgspec import Struct
 
 from dragoman.cli import documents
-from dragoman.cli.terminal import GREEN, Column, OutputScreen, screen_of, table, wrapped
-from dragoman.cli.trust import file_to_read
-from dragoman.config.load import read_settings
+from dragoman.cli.terminal import GREEN, Column, OutputScreen, table, wrapped
+from dragoman.cli.trust import configured
 from dragoman.config.settings import Settings
 from dragoman.launching.local_servers import local_models_of
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import CatalogueEntry, catalogue
 from dragoman.providers.provider import Endpoint
-from dragoman.wire.json import encode_text
 
 _COLUMNS = (
     Column(heading="NAME", least=12),
@@ -59,14 +56,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     entries = catalogue()
-    settings = read_settings(file_to_read(options.config), os.environ, entries)
+    settings = configured(options.config)
     local_models = local_models_of(settings)
     lines = [line for line in lines_of(settings, entries, local_models) if line.configured or not options.configured]
-    if options.json:
-        documents.write(encode_text([_as_json(line) for line in lines]).encode() + b"\n")
-    else:
-        screen = screen_of(sys.stdout, options.color)
-        documents.write_text(as_table(lines, screen), screen)
+    documents.show(options, [_as_json(line) for line in lines], partial(as_table, lines))
     return 0
 
 

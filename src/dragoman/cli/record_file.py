@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dragoman.cli import documents, formatting
-from dragoman.cli.trust import file_to_read
-from dragoman.config.load import read_settings
+from dragoman.cli.trust import configured
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonValue
-from dragoman.providers.catalogue import catalogue
 from dragoman.wire.json import encode
 
 if TYPE_CHECKING:
@@ -78,7 +75,7 @@ def find_record_file(options: argparse.Namespace) -> RecordFile:
     from dragoman.records.time_range import zone_of
     from dragoman.store import MEMORY
 
-    storage = read_settings(file_to_read(options.config), os.environ, catalogue()).storage
+    storage = configured(options.config).storage
     if not storage.path or storage.path == MEMORY:
         raise DragomanError("storage.path names no file: nothing is recorded in memory")
     if not storage.record_requests:
@@ -123,11 +120,8 @@ def open_records(
     from dragoman.store.record_tables import open_record_tables
 
     status = ingest(record_file.path, complain)
-    tables = open_record_tables(record_file.path, read_only=True)
-    try:
+    with closing(open_record_tables(record_file.path, read_only=True)) as tables:
         yield tables, status
-    finally:
-        tables.close()
 
 
 def once(complain: Callable[[str], None]) -> Callable[[str], None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
+from functools import partial
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, gateway_to_ask, settings_of, warn_of_clear_text
@@ -17,7 +17,6 @@ from dragoman.cli.terminal import (
     Column,
     OutputScreen,
     printable,
-    screen_of,
     table,
     text_of,
     wrapped,
@@ -30,7 +29,7 @@ from dragoman.prices.money import dollars
 from dragoman.protocols.registry import PROTOCOLS
 from dragoman.sessions.classes import CLASSES, is_class
 from dragoman.translate import translate_request
-from dragoman.wire.json import encode, encode_text
+from dragoman.wire.json import encode
 
 NAMES = tuple(codec.name for codec in PROTOCOLS)
 _NUMBERS = ("PRICE", "TTFT", "TOKENS/S", "SUCCESS", "AGE", "LOSSES", "WINDOW")
@@ -95,13 +94,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         key = find_key(settings, os.environ, options.key_file)
         warn_of_clear_text(address, key)
-        decision = route_of(address, "" if key.is_placeholder else key.text, query, body, options.client or "")
+        decision = route_of(address, key.sent, query, body, options.client or "")
     decision = {**decision, "gateway": address, "measured": address is not None}
-    if options.json:
-        documents.write(encode_text(decision).encode() + b"\n")
-    else:
-        screen = screen_of(sys.stdout, options.color)
-        documents.write_text(as_text(decision, screen), screen)
+    documents.show(options, decision, partial(as_text, decision))
     return 0
 
 
@@ -114,13 +109,8 @@ def _planned(settings: Settings, query: dict[str, str], body: bytes, client: str
     # The gateway is needed for this alone.
     from dragoman.gateway.endpoints.route import Question, planned
 
-    question = Question(
-        model=query["model"],
-        protocol=query["protocol"],
-        key=query["key"],
-        client=client,
-        thread=query.get("thread", ""),
-    )
+    model, protocol, key, thread = (query.get(name, "") for name in ("model", "protocol", "key", "thread"))
+    question = Question(model=model, protocol=protocol, key=key, client=client, thread=thread)
     return asyncio.run(planned(settings, body, question))
 
 
@@ -151,13 +141,14 @@ def as_text(decision: JsonObject, screen: OutputScreen) -> str:
 def _row(row: JsonObject, *, exact: bool) -> tuple[str, ...]:
     speed = row.get("speed")
     speed = speed if isinstance(speed, dict) else {}
-    cost, window = row.get("nano_dollars"), row.get("window")
+    cost, window, rate = row.get("nano_dollars"), row.get("window"), speed.get("tokens_per_second")
     return (
         text_of(row, "place") or "-",
         text_of(row, "target"),
         dollars(cost) if isinstance(cost, int) else _UNKNOWN,
         _number(speed.get("first_token"), "{:.3g} s"),
-        _rate(speed.get("tokens_per_second")),
+        # To three digits, or to the whole ones where there are more.
+        _number(rate, "{:.0f}" if isinstance(rate, (int, float)) and rate >= 1000 else "{:.3g}"),
         _number(speed.get("success_rate"), "{:.0%}"),
         _number(speed.get("age"), "{:.0f} s"),
         _number(row.get("losses"), "{}"),
@@ -169,11 +160,6 @@ def _row(row: JsonObject, *, exact: bool) -> tuple[str, ...]:
 
 def _number(value: JsonValue, form: str) -> str:
     return form.format(value) if isinstance(value, (int, float)) else _UNKNOWN
-
-
-def _rate(value: JsonValue) -> str:
-    """Tokens a second, to three digits, or to the whole ones where there are more."""
-    return _number(value, "{:.0f}" if isinstance(value, (int, float)) and value >= 1000 else "{:.3g}")
 
 
 def _health(row: JsonObject) -> str:

@@ -90,7 +90,9 @@ def run(options: argparse.Namespace) -> int:
     hangup = hangup_at_start()
     lifeline = _lifeline() if options.lifeline else None
     if options.env_file is not None:
-        _take_variables(Path(options.env_file))
+        for name, value in read_env_file(Path(options.env_file)).items():
+            # A variable of the environment was set nearer to this start, and wins.
+            os.environ.setdefault(name, value)
     file = file_to_read(options.config)
     first: FirstKey | None = None
 
@@ -144,12 +146,6 @@ def run(options: argparse.Namespace) -> int:
         listener,
         lambda: _greet(settings, protection, file, port, local_models, service=service),
     )
-
-
-def _take_variables(file: Path) -> None:
-    """Add the variables of a file to the environment; what is there already was said nearer to this start, and wins."""
-    for name, value in read_env_file(file).items():
-        os.environ.setdefault(name, value)
 
 
 def _is_service(options: argparse.Namespace) -> bool:
@@ -307,16 +303,11 @@ def provider_lines(settings: Settings, local_models: LocalModels) -> Iterator[st
     """Whom the gateway calls, with the models that are known."""
     for provider in settings.listed([settings.local[name] for name in local_models]):
         protocols = ", ".join(endpoint.protocol for endpoint in provider.endpoints)
-        models = _models(provider.name, local_models.get(provider.name, provider.models))
-        words = f"  {provider.name:12} {protocols}{models}"
+        models = local_models.get(provider.name, provider.models) or ()
+        shown = " ".join(f"{provider.name}/{model}" for model in models[:_MAX_MODELS])
+        more = f" … {len(models)} in all" if len(models) > _MAX_MODELS else ""
+        words = f"  {provider.name:12} {protocols}{f': {shown}' if models else ''}{more}"
         yield from textwrap.wrap(words, _WIDTH, subsequent_indent=" " * 15, break_on_hyphens=False)
-
-
-def _models(name: str, models: tuple[str, ...] | None) -> str:
-    if not models:
-        return ""
-    more = f" … {len(models)} in all" if len(models) > _MAX_MODELS else ""
-    return ": " + " ".join(f"{name}/{model}" for model in models[:_MAX_MODELS]) + more
 
 
 def lines_to_try(settings: Settings, local_models: LocalModels, address: str, *, keyed: bool) -> Iterator[str]:

@@ -97,6 +97,7 @@ def run_install(options: argparse.Namespace) -> int:
     """Write the unit and the variables, and start the service."""
     refuse_windows()
     from dragoman.config.env_file import as_env_file
+    from dragoman.gateway.processes.listen_socket import bind
     from dragoman.system_service.init_systems import run_commands, state_of
     from dragoman.system_service.units import MARKER
 
@@ -106,7 +107,9 @@ def run_install(options: argparse.Namespace) -> int:
     if options.dry_run:
         _print_lines(["", f"{manager.unit}:", *manager.render_unit(plan.job).splitlines()])
         return 0
-    _check_port(plan)
+    if not plan.state.running:
+        # Refuse a taken port; the service itself is about to give it back.
+        bind(plan.settings.server.host, plan.settings.server.port).close()
     if not documents.agreed("Write these, and start the service?", options.yes, *_NOT_AGREED):
         return REFUSED
     write_atomically(plan.env_file, as_env_file(plan.values, MARKER).encode())
@@ -220,14 +223,6 @@ def _command_text(manager: Manager, words: Sequence[str]) -> str:
     return shlex.join([Path(manager.program).name, *words])
 
 
-def _check_port(plan: _Plan) -> None:
-    """Refuse a port that somebody else has; the service itself is about to give it back."""
-    from dragoman.gateway.processes.listen_socket import bind
-
-    if not plan.state.running:
-        bind(plan.settings.server.host, plan.settings.server.port).close()
-
-
 def _begun(plan: _Plan) -> int:
     """Wait until it answers, and say how to go on."""
     from dragoman.launching.gateway import addresses_of, find_running
@@ -253,19 +248,17 @@ def _begun(plan: _Plan) -> int:
         documents.complain(
             f"the service was started, and no gateway answers at {where} ({state.description}): see its log"
         )
-    _print_lines(_how_to(manager))
+    _print_lines(
+        [
+            f"  see its log        {manager.show_log}",
+            f"  read the file anew {manager.reload}",
+            "  how it is          dragoman service status",
+            "  stop it            dragoman service stop",
+            "  take it away       dragoman service uninstall",
+            "Variables are read at its start: after a change of keys run `dragoman service install` again.",
+        ]
+    )
     return 0 if begun else REFUSED
-
-
-def _how_to(manager: Manager) -> list[str]:
-    return [
-        f"  see its log        {manager.show_log}",
-        f"  read the file anew {manager.reload}",
-        "  how it is          dragoman service status",
-        "  stop it            dragoman service stop",
-        "  take it away       dragoman service uninstall",
-        "Variables are read at its start: after a change of keys run `dragoman service install` again.",
-    ]
 
 
 def run_status(options: argparse.Namespace) -> int:
@@ -274,7 +267,6 @@ def run_status(options: argparse.Namespace) -> int:
     from dragoman.cli.doctor.service import service
     from dragoman.system_service.init_systems import find_manager
     from dragoman.system_service.installed import installed_in
-    from dragoman.wire.json import encode_text
 
     installed = installed_in(find_manager(os.environ))
     if installed is None:
@@ -282,11 +274,8 @@ def run_status(options: argparse.Namespace) -> int:
             "no service is installed: `dragoman service install` does it, and says first what it writes"
         )
     runs, section = service(installed, os.environ)
-    if options.json:
-        documents.write(encode_text({"running": runs, **as_json([section], ReportRedactor())}).encode() + b"\n")
-    else:
-        screen = screen_of(sys.stdout, options.color)
-        documents.write_text(as_text([section], screen, ReportRedactor()), screen)
+    document = {"running": runs, **as_json([section], ReportRedactor())}
+    documents.show(options, document, lambda screen: as_text([section], screen, ReportRedactor()))
     return 0 if runs and not section.wrong else REFUSED
 
 

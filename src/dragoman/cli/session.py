@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dragoman.records.sessions import SessionDetail
     from dragoman.records.thread_tree import ThreadNode
     from dragoman.store.session_queries import SessionFigures
-    from dragoman.store.session_tables import ThreadRow
 
 # Deeper threads are not moved further to the right: their depth is said.
 _DEEPEST = 8
@@ -197,40 +196,24 @@ def _more(node: ThreadNode) -> Iterator[str]:
     if node.parent_issue:
         yield _MARKS[node.parent_issue]
     if node.is_uncertain:
-        yield f"uncertain: {_rule(node.thread)}"
+        yield f"uncertain: by rule {as_cell(node.thread.rule)} ({node.thread.sure}%)"
     segments = max(thread.windows for thread in node.threads)
     if segments > 1:
         yield f"{segments} segments"
     yield from troubles_of(node.own)
 
 
-def _rule(thread: ThreadRow) -> str:
-    return f"by rule {as_cell(thread.rule)} ({thread.sure}%)"
-
-
 def _full_row(node: ThreadNode, detail: SessionDetail, now: int) -> tuple[str, ...]:
     """Everything of a thread, exactly."""
     thread = node.thread
-    return (
-        str(thread.id),
-        str(thread.parent),
-        str(node.depth),
-        thread.kind,
-        thread.label,
-        thread.name,
-        thread.model,
-        state_of(detail.statuses[thread.id], now),
-        str(node.own.requests),
-        str(node.own.input + node.own.output),
-        formatting.format_cost(node.own.cost, node.own.unpriced, exact=True),
-        formatting.format_cost(node.total.cost, node.total.unpriced, exact=True),
-        str(node.own.losses),
-        str(node.own.errors),
-        str(thread.windows),
-        thread.rule,
-        str(thread.sure),
-        node.parent_issue,
+    figures = (node.own, node.total)
+    costs = [formatting.format_cost(each.cost, each.unpriced, exact=True) for each in figures]
+    cells = (
+        *(thread.id, thread.parent, node.depth, thread.kind, thread.label, thread.name, thread.model),
+        *(state_of(detail.statuses[thread.id], now), node.own.requests, node.own.input + node.own.output, *costs),
+        *(node.own.losses, node.own.errors, thread.windows, thread.rule, thread.sure, node.parent_issue),
     )
+    return tuple(map(str, cells))
 
 
 def _as_json(detail: SessionDetail) -> JsonObject:

@@ -63,16 +63,8 @@ _SESSION, _KEY, _CLIENT, _STARTED, _LAST = (
 )
 _MORE = Column(heading="MORE", below=True)
 _WIDE_COLUMNS = (_SESSION, _KEY, _CLIENT, _STARTED, _LAST, STATE, *_NUMBERS.values(), _MORE)
-_NARROW_COLUMNS = (
-    _SESSION,
-    _CLIENT,
-    _STARTED,
-    NARROW_STATE,
-    _NUMBERS["TURNS"],
-    _NUMBERS["TOKENS"],
-    _NUMBERS["COST"],
-    _MORE,
-)
+_NARROW_NUMBERS = (_NUMBERS[name] for name in ("TURNS", "TOKENS", "COST"))
+_NARROW_COLUMNS = (_SESSION, _CLIENT, _STARTED, NARROW_STATE, *_NARROW_NUMBERS, _MORE)
 # How a session is linked with another one.
 _LINKS = {"continues": "continues", "fork": "forked from", "subagent": "agent of"}
 
@@ -116,20 +108,13 @@ def run(options: argparse.Namespace) -> int:
         return status
     screen = screen_of(sys.stdout, options.color)
     if not listing.lines and screen.terminal:
-        documents.write_text(
-            "\n".join(
-                wrapped(
-                    screen,
-                    f"No session since {record_file.day(since)} {record_file.clock(since)}; "
-                    "--since 30d looks further back.",
-                )
-            ),
-            screen,
-        )
+        when = f"{record_file.day(since)} {record_file.clock(since)}"
+        lines = wrapped(screen, f"No session since {when}; --since 30d looks further back.")
+        documents.write_text("\n".join(lines), screen)
         return status
     if options.all_losses:
-        lines = tuple(replace(line, figures=all_lost(line.figures)) for line in listing.lines)
-        listing = replace(listing, lines=lines, without=all_lost(listing.without))
+        each = tuple(replace(line, figures=all_lost(line.figures)) for line in listing.lines)
+        listing = replace(listing, lines=each, without=all_lost(listing.without))
         details = {number: with_all_losses(detail) for number, detail in details.items()}
     documents.write_text("\n".join(_as_text(listing, details, record_file, screen, now)), screen)
     return status
@@ -150,7 +135,7 @@ def _as_text(
         if line.session.id in details:
             rows += _threads(details[line.session.id], record_file, screen, now, wide=wide)
     if any(msgspec.structs.astuple(listing.without)):
-        rows.append(_cells("no session", "", "", "", "", "", listing.without, "", "", not screen.terminal, wide=wide))
+        rows.append(_cells("no session", listing.without, exact=not screen.terminal, wide=wide))
     yield from table(screen, _WIDE_COLUMNS if wide else _NARROW_COLUMNS, rows)
     if listing.more and screen.terminal:
         yield ""
@@ -163,19 +148,17 @@ def _row(
     """A session; whose it is needs no saying where there is but one."""
     session = line.session
     exact = not screen.terminal
-    origin = link_of(session, line.origin)
     return _cells(
         as_cell(name, full=exact),
-        as_cell(session.key, full=exact) if wide or whose else "",
-        as_cell(session.client, full=exact),
-        _when(session.started, record_file, now, exact=exact),
-        _when(line.last, record_file, now, exact=exact),
-        state_of(line.status, now),
         line.figures,
-        line.agents,
-        origin,
-        exact,
+        exact=exact,
         wide=wide,
+        key=as_cell(session.key, full=exact) if wide or whose else "",
+        client=as_cell(session.client, full=exact),
+        times=[_when(time, record_file, now, exact=exact) for time in (session.started, line.last)],
+        state=state_of(line.status, now),
+        agents=line.agents,
+        more=link_of(session, line.origin),
     )
 
 
@@ -190,32 +173,26 @@ def _threads(
         words = f"{as_cell(thread.kind, full=exact)} {as_cell(name, full=exact)}".strip()
         yield _cells(
             "  " * (node.depth + 1) + words,
-            "",
-            "",
-            _when(thread.started, record_file, now, exact=exact),
-            _when(thread.last, record_file, now, exact=exact),
-            state_of(detail.statuses[thread.id], now),
             node.own,
-            "",
-            "",
-            exact,
+            exact=exact,
             wide=wide,
+            times=[_when(time, record_file, now, exact=exact) for time in (thread.started, thread.last)],
+            state=state_of(detail.statuses[thread.id], now),
         )
 
 
 def _cells(
     name: str,
-    key: str,
-    client: str,
-    started: str,
-    last: str,
-    state: str,
     figures: SessionFigures,
-    agents: int | str,
-    more: str,
-    exact: bool,
     *,
+    exact: bool,
     wide: bool,
+    key: str = "",
+    client: str = "",
+    times: Sequence[str] = ("", ""),
+    state: str = "",
+    agents: int | str = "",
+    more: str = "",
 ) -> tuple[str, ...]:
     """One row; where there is no room for a column, what is not nothing is said in words."""
     tokens = formatting.tokens(figures.input + figures.output, exact=exact)
@@ -223,14 +200,10 @@ def _cells(
     turns = str(figures.requests)
     if wide:
         numbers = (turns, str(agents), tokens, cost, str(figures.losses), str(figures.errors))
-        return (name, key, client, started, last, state, *numbers, more)
-    remarks = [
-        more,
-        formatting.counted(agents, "agent") if isinstance(agents, int) and agents else "",
-        *troubles_of(figures),
-    ]
-    remarks.append(key and f"key {key}")
-    return (name, client, started, state, turns, tokens, cost, ", ".join(word for word in remarks if word))
+        return (name, key, client, *times, state, *numbers, more)
+    counted = formatting.counted(agents, "agent") if isinstance(agents, int) and agents else ""
+    remarks = ", ".join(filter(None, (more, counted, *troubles_of(figures), key and f"key {key}")))
+    return (name, client, times[0], state, turns, tokens, cost, remarks)
 
 
 def _when(micro: int, record_file: RecordFile, now: int, *, exact: bool) -> str:

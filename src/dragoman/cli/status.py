@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+from functools import partial
 
 from dragoman.cli import documents
 from dragoman.cli.env import add_gateway, gateway_to_ask, settings_of, warn_of_clear_text
@@ -15,7 +15,6 @@ from dragoman.cli.terminal import (
     Column,
     OutputScreen,
     printable,
-    screen_of,
     table,
     text_of,
     wrapped,
@@ -25,7 +24,6 @@ from dragoman.errors import DragomanError
 from dragoman.launching.gateway import addresses_of, reset_target, status_of
 from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.wire.json import encode_text
 
 _PROVIDERS = (
     Column(heading="PROVIDER", least=16),
@@ -57,18 +55,12 @@ def run(options: argparse.Namespace) -> int:
     address = _running(options, settings)
     key = find_key(settings, os.environ, options.key_file)
     warn_of_clear_text(address, key)
-    screen = screen_of(sys.stdout, options.color)
-    secret = "" if key.is_placeholder else key.text
     if options.reset is not None:
-        status = reset_target(address, secret, options.reset)
-        words = as_reset(status)
+        status = reset_target(address, key.sent, options.reset)
+        documents.show(options, status, lambda _: as_reset(status))
     else:
-        status = status_of(address, secret)
-        words = as_text(address, status, screen)
-    if options.json:
-        documents.write(encode_text(status).encode() + b"\n")
-    else:
-        documents.write_text(words, screen)
+        status = status_of(address, key.sent)
+        documents.show(options, status, partial(as_text, address, status))
     return 0
 
 
@@ -87,14 +79,9 @@ def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
     """The status in words and tables."""
     head = f"dragoman {text_of(status, 'version')} at {address}: "
     head += f"{_counted(status, 'workers')}, {_counted(status, 'in_flight', 'requests')} under way"
+    figures = ("name", "keys", "calls", "concurrency", "queued")
     providers = [
-        (
-            text_of(row, "name"),
-            text_of(row, "keys"),
-            text_of(row, "calls"),
-            text_of(row, "concurrency") or "any",
-            text_of(row, "queued"),
-        )
+        [text_of(row, name) or ("any" if name == "concurrency" else "") for name in figures]
         for row in _rows(status, "providers")
     ]
     targets = [(text_of(row, "target"), _health(row)) for row in _rows(status, "targets")]

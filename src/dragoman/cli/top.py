@@ -100,7 +100,8 @@ def _draw(record_file: RecordFile, live_view: LiveView, by: str, colour: Choice)
             screen = screen_of(sys.stdout, colour)
             notes: list[str] = []
             lines = list(page(_snapshot(record_file, live_view, notes.append)[0], by, record_file, screen))
-            lines = [*lines[:1], *(cut(printable(note), screen.width) for note in notes), *lines[1:]][: _height()]
+            lines = [*lines[:1], *(cut(printable(note), screen.width) for note in notes), *lines[1:]]
+            lines = lines[: max(os.get_terminal_size(sys.stdout.fileno()).lines, 3)]
             drawn = f"{_REST_OF_LINE}\r\n".join(lines)
             documents.write(screen.encode(f"{_HOME}{drawn}{_REST_OF_LINE}{_REST_OF_SCREEN}"))
             time.sleep(_EVERY)
@@ -111,10 +112,6 @@ def _draw(record_file: RecordFile, live_view: LiveView, by: str, colour: Choice)
 def _end(number: int, frame: object) -> NoReturn:
     """End as a shell tells of a signal, but leave the terminal as it was first."""
     raise SystemExit(128 + number)
-
-
-def _height() -> int:
-    return max(os.get_terminal_size(sys.stdout.fileno()).lines, 3)
 
 
 def page(present: LiveSnapshot, by: str, record_file: RecordFile, screen: OutputScreen) -> Iterator[str]:
@@ -137,11 +134,10 @@ def page(present: LiveSnapshot, by: str, record_file: RecordFile, screen: Output
     if by == MODEL:
         rows = [
             (
-                as_cell(activity.requested_model, full=exact),
-                as_cell(activity.target, full=exact),
-                *_numbers(activity, present.now, exact),
+                *(as_cell(name, full=exact) for name in (each.requested_model, each.target)),
+                *_numbers(each, present.now, exact),
             )
-            for activity in present.activities
+            for each in present.activities
         ]
         yield from table(screen, _MODELS, rows)
         return

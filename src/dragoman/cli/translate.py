@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from dragoman.cli import documents, ledger
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.terminal import OutputScreen, screen_of
+from dragoman.cli.terminal import screen_of
 from dragoman.errors import DragomanError, WireError
 from dragoman.mint import system_mint
 from dragoman.protocols.registry import PROTOCOLS, recognise_response
@@ -157,11 +157,10 @@ def _is_refused(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> bo
     return bool(losses if options.strict == "all" else changes_in(losses)) if options.strict else False
 
 
-def _table(options: argparse.Namespace, losses: tuple[LossLine, ...], screen: OutputScreen) -> str:
-    """The ledger for people; strict mode shows what it refuses."""
-    return ledger.as_table(losses, screen, all_losses=options.all_losses or options.strict == "all")
-
-
 def _print_ledger(options: argparse.Namespace, losses: tuple[LossLine, ...]) -> None:
-    screen = screen_of(sys.stderr, options.color)
-    print(ledger.as_json(losses) if options.json else _table(options, losses, screen), file=sys.stderr)
+    # Strict mode shows what it refuses.
+    all_losses, screen = options.all_losses or options.strict == "all", screen_of(sys.stderr, options.color)
+    print(
+        ledger.as_json(losses) if options.json else ledger.as_table(losses, screen, all_losses=all_losses),
+        file=sys.stderr,
+    )

@@ -13,7 +13,9 @@ from pathlib import Path
 from dragoman.cli import documents
 from dragoman.cli.terminal import printable
 from dragoman.config.config_file import FILE_NAME, ConfigFile, FileOrigin, find_file
+from dragoman.config.load import read_settings
 from dragoman.config.parsing import parse
+from dragoman.config.settings import Settings
 from dragoman.config.trust import is_trusted, revoke, trust
 from dragoman.config.trust_summary import describe
 from dragoman.providers.catalogue import catalogue
@@ -53,11 +55,16 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def configured(explicit: str | None) -> Settings:
+    """The settings that a command goes by."""
+    return read_settings(file_to_read(explicit), os.environ, catalogue())
+
+
 def file_to_read(explicit: str | None) -> ConfigFile | None:
     """The file that a command reads. On a terminal it asks whether to trust a found one; otherwise the reader refuses
     that."""
     file = find_file(os.environ, explicit)
-    if file is not None and file.origin is FileOrigin.FOUND and _on_a_terminal():
+    if file is not None and file.origin is FileOrigin.FOUND and documents.may_ask():
         content = file.read()
         if not is_trusted(file, content, os.environ) and _agreed(_described(file, content)):
             # What was shown, whatever the file has become since.
@@ -76,11 +83,6 @@ def _described(file: ConfigFile, content: bytes) -> str:
     for line in describe(values, catalogue()):
         rows += textwrap.wrap(printable(line), width, initial_indent=_LINE, subsequent_indent=_GOES_ON)
     return "\n".join(rows)
-
-
-def _on_a_terminal() -> bool:
-    """Whether there is somebody to ask. The standard output may well be for a program."""
-    return os.isatty(0) and os.isatty(2)
 
 
 def _agreed(description: str) -> bool:

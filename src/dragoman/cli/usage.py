@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,19 @@ _USUAL = 100
 _WIDE = 120
 # Room that the columns of numbers leave for names on a narrow terminal.
 _FOR_NAMES = 26
+# Columns of counts, and the figures in them; TTFT and DURATION follow where there is room.
+_COUNTS = {
+    "REQUESTS": "requests",
+    "ERRORS": "errors",
+    "INPUT": "input_tokens",
+    "READ": "cache_read_tokens",
+    "WRITE": "cache_write_tokens",
+    "OUTPUT": "output_tokens",
+    "THINKING": "thinking_tokens",
+    "LOSSES": "losses",
+}
+_WIDE_NUMBERS = (*_COUNTS, "TTFT", "DURATION")
+_NARROW_NUMBERS = ("REQUESTS", "ERRORS", "INPUT", "READ", "OUTPUT")
 _UNKNOWN = "–"
 _FORGOTTEN = "forgotten"
 _LEGEND = (
@@ -117,8 +131,7 @@ def run(options: argparse.Namespace) -> int:
         documents.complain(nothing_yet(record_file.path))
         _write_report(options, screen, nothing(by, period()), lambda: iter(()))
         return status
-    tables = open_record_tables(record_file.path, read_only=True)
-    try:
+    with closing(open_record_tables(record_file.path, read_only=True)) as tables:
         queries, exports = UsageQueries(tables.connection), Exports(tables.connection)
         with tables.reading():
             first = queries.first()
@@ -129,8 +142,6 @@ def run(options: argparse.Namespace) -> int:
         report_period = report.period
         listed = partial(calls, exports, report_period.since * _MICRO, report_period.until * _MICRO)
         _write_report(options, screen, report, lambda: _complete(report, listed()))
-    finally:
-        tables.close()
     return status
 
 
@@ -191,8 +202,15 @@ def _as_csv(report: UsageReport) -> Iterator[bytes]:
 def as_text(report: UsageReport, screen: OutputScreen, *, all_losses: bool = False) -> list[str]:
     """The groups and their total as a table; for people with the time that it is of, and what the columns mean."""
     wide = not screen.terminal or screen.width >= _WIDE
-    headings = [name.upper() for name in _headings(report.by)]
-    columns = [*(_name_column(heading, len(headings)) for heading in headings), *_number_columns(wide=wide)]
+    # A thread has its session beside it.
+    headings = [name.upper() for word in report.by for name in (("session", word) if word == "thread" else (word,))]
+    least = max(6, (_FOR_NAMES + 2) // len(headings) - 2)
+    columns = [
+        *(Column(heading=heading, least=10 if heading == "DAY" else least) for heading in headings),
+        *(Column(heading=heading, right=True) for heading in (_WIDE_NUMBERS if wide else _NARROW_NUMBERS)),
+        Column(heading="COST", right=True, least=10),
+        Column(heading="MORE", below=True),
+    ]
 
     def numbers(figures: UsageFigures, whose: Sequence[str]) -> list[str]:
         if all_losses:
@@ -224,23 +242,12 @@ def _range(period: Period) -> str:
     return f"From {begins:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M}, {zone}{widened}"
 
 
-def _headings(by: Sequence[str]) -> list[str]:
-    return [name for word in by for name in (("session", "thread") if word == "thread" else (word,))]
-
-
-def _name_column(heading: str, count: int) -> Column:
-    return Column(heading=heading, least=10 if heading == "DAY" else max(6, (_FOR_NAMES + 2) // count - 2))
-
-
 def _cells_of(group: Group, by: Sequence[str]) -> list[str]:
     """What a group is called, by column."""
     names = group.names
     cells = []
     for word in by:
-        if word in ("session", "thread"):
-            cells.append(_name(names["session"]))
-        else:
-            cells.append(_name(names[word]))
+        cells.append(_name(names["session" if word == "thread" else word]))
         if word == "thread":
             labels = [str(names[name]) for name in ("thread_class", "label") if names[name]]
             cells.append(" ".join(labels) or _name(names["thread"]))
@@ -249,15 +256,6 @@ def _cells_of(group: Group, by: Sequence[str]) -> list[str]:
 
 def _name(value: str | int | None) -> str:
     return _FORGOTTEN if value is None else str(value) or _UNKNOWN
-
-
-def _number_columns(*, wide: bool) -> Iterator[Column]:
-    narrow = ("REQUESTS", "ERRORS", "INPUT", "READ", "OUTPUT")
-    all_of_them = ("REQUESTS", "ERRORS", "INPUT", "READ", "WRITE", "OUTPUT", "THINKING", "LOSSES", "TTFT", "DURATION")
-    for heading in all_of_them if wide else narrow:
-        yield Column(heading=heading, right=True)
-    yield Column(heading="COST", right=True, least=10)
-    yield Column(heading="MORE", below=True)
 
 
 def _whose(group: Group, by: Sequence[str]) -> list[str]:
@@ -275,16 +273,9 @@ def _numbers(figures: UsageFigures, screen: OutputScreen, whose: Sequence[str], 
 
     first = _seconds(figures.first_token_microseconds, figures.first_token_requests, exact=exact)
     duration = _seconds(figures.duration_microseconds, figures.requests, exact=exact)
-    cells = [count(figures.requests), count(figures.errors), count(figures.input_tokens)]
-    cells.append(count(figures.cache_read_tokens))
-    if wide:
-        cells.append(count(figures.cache_write_tokens))
-    cells.append(count(figures.output_tokens))
-    if wide:
-        cells += [count(figures.thinking_tokens), count(figures.losses), first, duration]
-    more = list(_rest(figures))
-    if not wide:
-        more = [*_left_out(figures, first, duration, count), *more]
+    cells = [count(getattr(figures, name)) for heading, name in _COUNTS.items() if wide or heading in _NARROW_NUMBERS]
+    cells += [first, duration] if wide else []
+    more = [*(() if wide else _left_out(figures, first, duration, count)), *_rest(figures)]
     cost_text = cost(figures.cost_nano_usd, figures.unpriced_requests, exact=exact)
     return [*cells, cost_text, "; ".join([*whose, *more])]
 

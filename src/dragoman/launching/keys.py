@@ -32,6 +32,11 @@ class GivenKey(Struct, frozen=True, kw_only=True):
         """Whether it opens nothing and need not be kept secret."""
         return self.text == PLACEHOLDER
 
+    @property
+    def sent(self) -> str:
+        """The key that goes out; "" for a placeholder."""
+        return "" if self.is_placeholder else self.text
+
 
 def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
     """The key to send: a given one even if this configuration has no keys, since the running gateway may have

@@ -26,13 +26,9 @@ class Shell(Struct, frozen=True, kw_only=True):
     forgets: str
 
 
-def _quote_fish(text: str) -> str:
+def quote_fish(text: str) -> str:
     backslash = "\\"
     return "'" + text.replace(backslash, backslash * 2).replace("'", backslash + "'") + "'"
-
-
-def _quote_powershell(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 SHELLS: Mapping[str, Shell] = {
@@ -46,7 +42,7 @@ SHELLS: Mapping[str, Shell] = {
         forgets="unset -f {name}",
     ),
     "fish": Shell(
-        quote=_quote_fish,
+        quote=quote_fish,
         sets="set -gx {name} {value}",
         removes="set -e {name}",
         variable='"${name}"',
@@ -55,7 +51,7 @@ SHELLS: Mapping[str, Shell] = {
         forgets="functions -e {name}",
     ),
     "powershell": Shell(
-        quote=_quote_powershell,
+        quote=lambda text: "'" + text.replace("'", "''") + "'",
         sets="$env:{name} = {value}",
         removes="Remove-Item Env:{name} -ErrorAction SilentlyContinue",
         variable="$env:{name}",

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
 from dragoman.cli import documents
-from dragoman.cli.terminal import progress, screen_of
+from dragoman.cli.terminal import progress
 
 WRONG = 1
 
@@ -37,7 +36,6 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.cli.doctor.report import as_json, as_text, redactor_for
     from dragoman.cli.doctor.service import gateway, service
     from dragoman.system_service.installed import find_installed
-    from dragoman.wire.json import encode_text
 
     with progress() as show_step:
         show_step("reading the configuration …")
@@ -63,9 +61,5 @@ def run(options: argparse.Namespace) -> int:
     called = settings.providers.values() if settings is not None else ()
     secrets = [secret for provider in called for secret in (*provider.keys, *provider.headers.values())]
     redactor = redactor_for(os.environ, [*secrets, os.environ.get("DRAGOMAN_KEY", "")])
-    if options.json:
-        documents.write(encode_text(as_json(sections, redactor)).encode() + b"\n")
-    else:
-        screen = screen_of(sys.stdout, options.color)
-        documents.write_text(as_text(sections, screen, redactor), screen)
+    documents.show(options, as_json(sections, redactor), lambda screen: as_text(sections, screen, redactor))
     return WRONG if any(section.wrong for section in sections) else 0

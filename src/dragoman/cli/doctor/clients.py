@@ -33,8 +33,8 @@ def clients(
         why = problem(url)
         if why:
             words = f"{key} in {file} points a client elsewhere, and {why}"
-            findings.append(DoctorFinding(message=words, advice=f"take {key} out of {file}", heading=BLOCKED))
-    return Section(title="Clients", facts=facts, findings=tuple(findings))
+            findings.append(DoctorFinding(words, f"take {key} out of {file}", heading=BLOCKED))
+    return Section("Clients", facts, findings=tuple(findings))
 
 
 def _version(client: LaunchableClient, environ: Mapping[str, str], timeout: float) -> str:

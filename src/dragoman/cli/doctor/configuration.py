@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dragoman
 from dragoman.cli.doctor.report import NOT_TRUSTED, READABLE, DoctorFinding, Section
-from dragoman.config.config_file import ConfigFile, FileOrigin, find_file
+from dragoman.config.config_file import FileOrigin, find_file
 from dragoman.config.effective_settings import list_effective_settings
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings
@@ -27,40 +27,36 @@ _ORIGINS = {
 def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Settings | None, Section]:
     """What the file and the environment say, or what is wrong with them; nobody is asked to trust anything."""
     file = find_file(environ, explicit)
-    facts = [("file", _described(file))]
+    described = (
+        "none: environment variables only" if file is None else f"{file.path.absolute()}, {_ORIGINS[file.origin]}"
+    )
+    facts = [("file", described)]
     try:
         settings = read_settings(file, environ, catalogue())
         effective_settings = list_effective_settings(settings, file, environ, catalogue())
-    except ConfigErrors as error:
-        return None, Section(title=_TITLE, facts=tuple(facts), findings=tuple(map(_finding, error.problems)))
-    except ConfigError as error:
-        return None, Section(title=_TITLE, facts=tuple(facts), findings=(_finding(error),))
+    except (ConfigErrors, ConfigError) as error:
+        problems = error.problems if isinstance(error, ConfigErrors) else [error]
+        return None, Section(_TITLE, tuple(facts), tuple(map(_finding, problems)))
     keys = "none, but [keys] exists" if settings.keys_table else "none"
     facts.append(("gateway keys", str(len(settings.keys)) if settings.keys else keys))
     facts += [("not default", str(setting)) for setting in effective_settings] or [("not default", "nothing")]
     missing = {str(each): each.remedy for each in settings.missing}
     findings = tuple(
         DoctorFinding(
-            message=warning,
-            advice=missing.get(warning, "look at it in the configuration, or in the environment"),
+            warning,
+            missing.get(warning, "look at it in the configuration, or in the environment"),
             heading=READABLE if "can be read by others" in warning else "",
             wrong="can be read by others" in warning or warning in missing,
         )
         for warning in settings.warnings
     )
-    return settings, Section(title=_TITLE, facts=tuple(facts), findings=findings)
-
-
-def _described(file: ConfigFile | None) -> str:
-    return "none: environment variables only" if file is None else f"{file.path.absolute()}, {_ORIGINS[file.origin]}"
+    return settings, Section(_TITLE, tuple(facts), findings=findings)
 
 
 def _finding(error: ConfigError) -> DoctorFinding:
     place = ":".join(part for part in (error.file, str(error.line) if error.line else "") if part)
     words = ": ".join(part for part in (place, error.key, error.problem) if part)
-    return DoctorFinding(
-        message=words, advice=error.remedy, heading=NOT_TRUSTED if "not trusted" in error.problem else ""
-    )
+    return DoctorFinding(words, error.remedy, heading=NOT_TRUSTED if "not trusted" in error.problem else "")
 
 
 _LEAST = (3, 11)
@@ -74,7 +70,7 @@ def machine() -> Section:
     )
     findings = []
     if sys.platform == "win32":
-        findings.append(DoctorFinding(message="the gateway does not run on Windows itself", advice="use it within WSL"))
+        findings.append(DoctorFinding("the gateway does not run on Windows itself", "use it within WSL"))
     if sys.version_info < _LEAST:
-        findings.append(DoctorFinding(message="this Python is too old", advice="use Python 3.11 or a later one"))
-    return Section(title="Machine", facts=facts, findings=tuple(findings))
+        findings.append(DoctorFinding("this Python is too old", "use Python 3.11 or a later one"))
+    return Section("Machine", facts, findings=tuple(findings))

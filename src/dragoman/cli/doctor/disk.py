@@ -30,10 +30,9 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
         places.append(Path(store).parent)
     if not places:
         finding = DoctorFinding(
-            message="there is no home directory to store anything in",
-            advice="set HOME or XDG_STATE_HOME to an absolute path",
+            "there is no home directory to store anything in", "set HOME or XDG_STATE_HOME to an absolute path"
         )
-        return Section(title="Disk", findings=(finding,))
+        return Section("Disk", findings=(finding,))
     facts: list[tuple[str, str]] = []
     findings: list[DoctorFinding] = []
     for place in places:
@@ -43,7 +42,7 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
         free = shutil.disk_usage(place).free
         facts.append(("directory", f"{place}, {_size(free)} free"))
         if free < least:
-            findings.append(DoctorFinding(message=f"only {_size(free)} free in {place}", advice="make room there"))
+            findings.append(DoctorFinding(f"only {_size(free)} free in {place}", "make room there"))
         # Of a directory that is not ours alone, the store and what belongs to it.
         files = _list_files(place, "*" if place == directory else f"{Path(store).name}*")
         files |= {} if place == directory else _list_files(place, f"{Path(store).name}.records/*")
@@ -54,7 +53,7 @@ def disk(settings: Settings | None, environ: Mapping[str, str], least: int = _LE
             facts.append(("files", f"{len(rest)} more, {_size(sum(files[path].st_size for path in rest))}"))
         own = {place: place.stat()} if place == directory else {}
         findings += _exposed({**own, **files})
-    return Section(title="Disk", facts=tuple(facts), findings=tuple(findings))
+    return Section("Disk", tuple(facts), findings=tuple(findings))
 
 
 def _list_files(place: Path, pattern: str) -> dict[Path, os.stat_result]:
@@ -77,7 +76,7 @@ def _exposed(files: Mapping[Path, os.stat_result]) -> Iterator[DoctorFinding]:
         if mode & _OTHERS:
             wanted = "700" if stat.S_ISDIR(state.st_mode) else "600"
             words = f"{path} has mode {mode:04o}: other users of this machine can access it"
-            yield DoctorFinding(message=words, advice=f"chmod {wanted} {path}", heading=READABLE)
+            yield DoctorFinding(words, f"chmod {wanted} {path}", heading=READABLE)
 
 
 def _size(count: int) -> str:
@@ -99,14 +98,14 @@ def store(settings: Settings) -> Section:
     title, path = "Store", settings.storage.path
     if not _is_used(settings.storage) or path in ("", MEMORY):
         why = "in memory, while the process runs" if settings.storage.store_responses else "nothing is stored"
-        return Section(title=title, facts=(("stored", why),))
+        return Section(title, (("stored", why),))
     place = Path(path)
     if not place.exists():
-        return Section(title=title, facts=(("file", f"{path}, which the first start creates"),))
+        return Section(title, (("file", f"{path}, which the first start creates"),))
     state = inspect(path)
     facts = (("file", path), ("version", f"{state.version} of {state.newest}"))
     if not state.problem:
-        return Section(title=title, facts=facts)
+        return Section(title, facts)
     advice = "run the version that wrote it, name another file in storage.path, or move this one away"
-    finding = DoctorFinding(message=f"{path}: {state.problem}", advice=advice, heading=DATABASE)
-    return Section(title=title, facts=facts, findings=(finding,))
+    finding = DoctorFinding(f"{path}: {state.problem}", advice, heading=DATABASE)
+    return Section(title, facts, findings=(finding,))

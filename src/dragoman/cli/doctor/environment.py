@@ -87,7 +87,7 @@ def environment(environ: Mapping[str, str], problem: Callable[[str], str] = prob
         ("certificates", _names(_CERTIFICATES, environ)),
         ("addresses for clients", _names(BASE_URLS, environ)),
     )
-    return Section(title="Environment", facts=facts, findings=tuple(_findings(environ, problem)))
+    return Section("Environment", facts, findings=tuple(_findings(environ, problem)))
 
 
 def _names(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
@@ -102,20 +102,18 @@ def _findings(environ: Mapping[str, str], problem: Callable[[str], str]) -> Iter
         advice = f"unset {name}" + (f", and take it out of {where}" if where else ", and look where it is set")
         why = problem(environ[name])
         if why:
-            yield DoctorFinding(message=f"{name} is set, and {why}", advice=advice, heading=BLOCKED)
+            yield DoctorFinding(f"{name} is set, and {why}", advice, heading=BLOCKED)
         else:
             words = f"{name} is set: every client started here goes to that address, launched or not"
-            yield DoctorFinding(message=words, advice=f"if that is not meant, {advice}", wrong=False)
+            yield DoctorFinding(words, f"if that is not meant, {advice}", wrong=False)
     caught = [name for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy") if environ.get(name)]
     if caught and not _past_proxy(environ):
         words = f"{' and '.join(caught)} may catch what clients send to this machine"
         advice = "add 127.0.0.1 to NO_PROXY; `dragoman launch` and `dragoman env` do it by themselves"
-        yield DoctorFinding(message=words, advice=advice, heading=BLOCKED, wrong=False)
+        yield DoctorFinding(words, advice, heading=BLOCKED, wrong=False)
     if all(environ.get(name) for name in _CONFLICT):
         words = f"{' and '.join(_CONFLICT)} are both set, of which Claude Code wants one"
-        yield DoctorFinding(
-            message=words, advice=f"unset the one that is not meant: unset {_CONFLICT[1]}", heading=AUTH_CONFLICT
-        )
+        yield DoctorFinding(words, f"unset the one that is not meant: unset {_CONFLICT[1]}", heading=AUTH_CONFLICT)
 
 
 def _past_proxy(environ: Mapping[str, str]) -> bool:

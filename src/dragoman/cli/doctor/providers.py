@@ -34,7 +34,7 @@ def providers(settings: Settings, responses: Sequence[ProbeResponse] | None, env
     """The providers that are set up; without answers nobody was asked."""
     if responses is None:
         named = ", ".join(settings.providers)
-        return Section(title="Providers", facts=(("set up", named), ("called", "none, because of --offline")))
+        return Section("Providers", (("set up", named), ("called", "none, because of --offline")))
     facts = tuple(
         (f"{answer.provider} {answer.protocol}", ("ok: " if answer.well else "failed: ") + answer.message)
         for answer in responses
@@ -42,12 +42,12 @@ def providers(settings: Settings, responses: Sequence[ProbeResponse] | None, env
     findings = tuple(_finding(answer, environ) for answer in _failed(responses))
     if not findings and all(provider.transport == "echo" for provider in settings.providers.values()):
         only = DoctorFinding(
-            message="no provider is set up but the embedded echo",
-            advice="set a key, such as OPENAI_API_KEY, or write a table into dragoman.toml (`dragoman providers`)",
+            "no provider is set up but the embedded echo",
+            "set a key, such as OPENAI_API_KEY, or write a table into dragoman.toml (`dragoman providers`)",
             wrong=False,
         )
         findings = (only,)
-    return Section(title="Providers", facts=facts, findings=findings)
+    return Section("Providers", facts, findings=findings)
 
 
 def _failed(responses: Sequence[ProbeResponse]) -> Iterator[ProbeResponse]:
@@ -62,13 +62,11 @@ def _failed(responses: Sequence[ProbeResponse]) -> Iterator[ProbeResponse]:
 def _finding(response: ProbeResponse, environ: Mapping[str, str]) -> DoctorFinding:
     name, words = response.provider, f"{response.provider}: {response.message}"
     if response.status in _NO_KEY:
-        return DoctorFinding(message=words, advice=f"look at {_key(name, environ)}", heading=REFUSED_KEY)
+        return DoctorFinding(words, f"look at {_key(name, environ)}", heading=REFUSED_KEY)
     if "base_url" in response.message:
-        return DoctorFinding(message=words, advice=f"look at providers.{name}.base_url")
+        return DoctorFinding(words, f"look at providers.{name}.base_url")
     advice = f"is {name} running, and can it be reached from here? `dragoman check --live` calls it again"
-    return DoctorFinding(
-        message=words, advice=advice, heading=REFUSED_CONNECTION if "connect" in response.message else ""
-    )
+    return DoctorFinding(words, advice, heading=REFUSED_CONNECTION if "connect" in response.message else "")
 
 
 def _key(name: str, environ: Mapping[str, str]) -> str:
@@ -86,18 +84,18 @@ def clock(responses: Sequence[ProbeResponse]) -> Section:
         (response.provider, difference) for response in responses if (difference := _difference(response)) is not None
     ]
     if not differences:
-        return Section(title="Clock", facts=(("compared", "with none: no provider sent its time"),))
+        return Section("Clock", (("compared", "with none: no provider sent its time"),))
     provider, seconds = min(differences, key=lambda pair: abs(pair[1]))
     facts = (("compared", f"with {provider}: {seconds:+.0f} s"),)
     if abs(seconds) <= MAX_SKEW_SECONDS:
-        return Section(title="Clock", facts=facts)
+        return Section("Clock", facts)
     ahead = "ahead" if seconds > 0 else "behind"
     finding = DoctorFinding(
-        message=f"the clock of this machine is {abs(seconds):.0f} s {ahead} of that of {provider}",
-        advice="set it, for example by `timedatectl set-ntp true`",
+        f"the clock of this machine is {abs(seconds):.0f} s {ahead} of that of {provider}",
+        "set it, for example by `timedatectl set-ntp true`",
         heading=CLOCK,
     )
-    return Section(title="Clock", facts=facts, findings=(finding,))
+    return Section("Clock", facts, findings=(finding,))
 
 
 def _difference(response: ProbeResponse) -> float | None:

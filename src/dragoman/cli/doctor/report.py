@@ -31,7 +31,7 @@ _INDENT = "  "
 _WIDEST_NAME = 24
 
 
-class DoctorFinding(Struct, frozen=True, kw_only=True):
+class DoctorFinding(Struct, frozen=True):
     """A finding: the problem, the remedy, and the heading of the troubleshooting page. Not `wrong` means only worth
     knowing."""
 
@@ -41,7 +41,7 @@ class DoctorFinding(Struct, frozen=True, kw_only=True):
     wrong: bool = True
 
 
-class Section(Struct, frozen=True, kw_only=True):
+class Section(Struct, frozen=True):
     """What one collector found."""
 
     title: str
@@ -77,7 +77,11 @@ def redactor_for(environ: Mapping[str, str], secrets: Sequence[str]) -> ReportRe
 def as_text(sections: Sequence[Section], screen: OutputScreen, redactor: ReportRedactor) -> str:
     """The report for people; it is the same in a pipe, where it goes into an issue."""
     lines = [line for section in sections for line in (*_section(section, screen, redactor), "")]
-    return "\n".join([*lines, _sum(sections, screen)])
+    wrong = sum(section.wrong for section in sections)
+    if not wrong:
+        return "\n".join([*lines, screen.painted("Nothing is wrong.", GREEN)])
+    things = "One thing is" if wrong == 1 else f"{wrong} things are"
+    return "\n".join([*lines, screen.painted(f"{things} wrong.", RED)])
 
 
 def _section(section: Section, screen: OutputScreen, redactor: ReportRedactor) -> Iterator[str]:
@@ -115,13 +119,6 @@ def _wrapped(head: str, words: str, screen: OutputScreen) -> Iterator[str]:
     rows = textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=False) or [""]
     yield (head + rows[0]).rstrip()
     yield from (" " * size + row for row in rows[1:])
-
-
-def _sum(sections: Sequence[Section], screen: OutputScreen) -> str:
-    wrong = sum(section.wrong for section in sections)
-    if not wrong:
-        return screen.painted("Nothing is wrong.", GREEN)
-    return screen.painted(f"{'One thing is' if wrong == 1 else f'{wrong} things are'} wrong.", RED)
 
 
 def as_json(sections: Sequence[Section], redactor: ReportRedactor) -> JsonObject:

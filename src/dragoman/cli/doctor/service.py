@@ -32,12 +32,12 @@ def service(installed: Installed, environ: Mapping[str, str]) -> tuple[bool, Sec
         state = ServiceState(loaded=False, running=False, description=str(error))
     if not state.running:
         words = f"the service does not run: {state.description}"
-        findings.append(DoctorFinding(message=words, advice=f"{manager.start_again}; or look at the log", wrong=False))
+        findings.append(DoctorFinding(words, f"{manager.start_again}; or look at the log", wrong=False))
     values: dict[str, str] = {}
     try:
         values = installed.variables()
     except ConfigError as error:
-        findings.append(DoctorFinding(message=str(error), advice=_AGAIN, heading=SERVICE))
+        findings.append(DoctorFinding(str(error), _AGAIN, heading=SERVICE))
     else:
         findings += _compared(installed, values, environ)
     facts = (
@@ -50,7 +50,7 @@ def service(installed: Installed, environ: Mapping[str, str]) -> tuple[bool, Sec
         ("stop", "dragoman service stop"),
         ("uninstall", "dragoman service uninstall"),
     )
-    return state.running, Section(title="Service", facts=facts, findings=tuple(findings))
+    return state.running, Section("Service", facts, findings=tuple(findings))
 
 
 def _compared(installed: Installed, values: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
@@ -59,19 +59,17 @@ def _compared(installed: Installed, values: Mapping[str, str], environ: Mapping[
     try:
         named = named_variables(file)
     except ConfigError as error:
-        yield DoctorFinding(
-            message=f"its configuration cannot be read: {error}", advice="fix it, or install the service again"
-        )
+        yield DoctorFinding(f"its configuration cannot be read: {error}", "fix it, or install the service again")
         named = ()
     missing = [name for name in named if not values.get(name)]
     if missing:
         words = f"the configuration names environment variables that the service does not have: {', '.join(missing)}"
-        yield DoctorFinding(message=words, advice=f"set them, and {_AGAIN}", heading=SERVICE)
+        yield DoctorFinding(words, f"set them, and {_AGAIN}", heading=SERVICE)
     here = variables_for(named, environ, catalogue())
     other = [name for name, value in here.items() if name not in missing and values.get(name) != value]
     if other:
         words = f"set in this shell, and missing or different for the service: {', '.join(other)}"
-        yield DoctorFinding(message=words, advice=f"if it is to have them, {_AGAIN}", heading=SERVICE, wrong=False)
+        yield DoctorFinding(words, f"if it is to have them, {_AGAIN}", heading=SERVICE, wrong=False)
 
 
 def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Section:
@@ -79,38 +77,32 @@ def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Sect
     title = "Gateway"
     port = settings.server.port
     if not port:
-        return Section(title=title, facts=(("running", "not known: the configuration takes any free port"),))
+        return Section(title, (("running", "not known: the configuration takes any free port"),))
     try:
         address = find_running(settings.server)
     except ForeignProcessError as error:
         advice = "give the gateway another port in server.port"
-        return Section(title=title, findings=(DoctorFinding(message=str(error), advice=advice),))
+        return Section(title, findings=(DoctorFinding(str(error), advice),))
     pids = processes_of(port)
     if address is None:
         none = (("running", f"none at port {port}"),)
         if not pids:
-            return Section(title=title, facts=none)
+            return Section(title, none)
         words = f"port {port} is taken by another program (process {_listed(pids)})"
-        finding = DoctorFinding(message=words, advice="end that, or start with `dragoman serve --port …`")
-        return Section(title=title, facts=none, findings=(finding,))
+        finding = DoctorFinding(words, "end that, or start with `dragoman serve --port …`")
+        return Section(title, none, findings=(finding,))
     facts = (("running", address), ("process", _listed(pids) if pids else "not known"))
     try:
-        key = find_key(settings, environ)
-        status = status_of(address, "" if key.is_placeholder else key.text)
+        status = status_of(address, find_key(settings, environ).sent)
     except DragomanError as error:
         words = f"it does not report its status: {error}"
-        note = DoctorFinding(message=words, advice="set DRAGOMAN_KEY to a key of it", wrong=False)
-        return Section(title=title, facts=facts, findings=(note,))
+        note = DoctorFinding(words, "set DRAGOMAN_KEY to a key of it", wrong=False)
+        return Section(title, facts, findings=(note,))
     version, workers = str(status.get("version")), str(status.get("workers"))
     more = (("version", version), ("workers", workers))
-    return Section(title=title, facts=(*facts, *more), findings=_findings(version))
-
-
-def _findings(version: str) -> tuple[DoctorFinding, ...]:
-    if version == __version__:
-        return ()
     words = f"it runs version {version}, and this is {__version__}"
-    return (DoctorFinding(message=words, advice="start it again", wrong=False),)
+    findings = () if version == __version__ else (DoctorFinding(words, "start it again", wrong=False),)
+    return Section(title, (*facts, *more), findings=findings)
 
 
 def _listed(pids: list[int]) -> str:
