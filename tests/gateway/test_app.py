@@ -15,8 +15,8 @@ from dragoman.errors import Overloaded
 from dragoman.gateway import app
 from dragoman.gateway.exchange import serving
 from dragoman.gateway.model_resolver import ModelResolver
-from dragoman.gateway.runtime import Runtime
-from dragoman.http.server import ServerRequest
+from dragoman.gateway.paths import EndpointKind
+from dragoman.gateway.runtime import Incoming
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -227,8 +227,8 @@ def test_who_finds_no_room_beside_conversations_hears_when_there_may_be_some(
         raise Overloaded("too many requests wait for chat", waited=0.0, retry_after=7)
 
     with running() as house:
-        for name in ("count_tokens", "compact", "forward"):
-            monkeypatch.setattr(app, name, full)
+        for kind in (EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER):
+            monkeypatch.setitem(app.SERVED, kind, full)
         told = house.post(path, {"model": "chat/served"})
         assert (told.status, told.header("retry-after")) == (529 if "messages" in path else 503, "7")
         assert b"it was not sent" in told.body
@@ -347,7 +347,8 @@ def _breaks(*_: object) -> NoReturn:
     raise RuntimeError("nobody foresaw this")
 
 
-async def _breaks_off(service: object, request: ServerRequest, *_: object, **__: object) -> None:
+async def _breaks_off(incoming: Incoming) -> None:
+    request = incoming.request
     request.start(200, [(b"content-type", b"text/plain")])
     request.write(b"so far")
     raise RuntimeError("nobody foresaw this")
@@ -358,7 +359,7 @@ def test_what_breaks_is_one_exchange_under_the_id_that_its_client_is_told(
     monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     monkeypatch.setattr(serving, "understand", _breaks)
-    monkeypatch.setattr(app, "count_tokens", _breaks)
+    monkeypatch.setitem(app.SERVED, EndpointKind.COUNT, _breaks)
     path = PATHS[MESSAGES] if at == "conversation" else "/v1/messages/count_tokens"
     with running() as house:
         answer = house.post(path, question(MESSAGES, MESSAGES))
@@ -369,7 +370,7 @@ def test_what_breaks_is_one_exchange_under_the_id_that_its_client_is_told(
 
 
 def test_what_breaks_after_its_beginning_did_not_go_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "forward", _breaks_off)
+    monkeypatch.setitem(app.SERVED, EndpointKind.OTHER, _breaks_off)
     with running() as house:
         answer = house.post("/v1/embeddings", {"model": "chat/served", "input": "x"})
         assert not answer.complete
@@ -382,12 +383,13 @@ def test_a_client_that_disconnects_beside_conversations_while_the_gateway_drains
 ) -> None:
     begun = threading.Event()
 
-    async def wait(service: Runtime, *_: object) -> None:
+    async def wait(incoming: Incoming) -> None:
+        service = incoming.runtime
         service.draining = True
         begun.set()
         await service.loop.create_future()
 
-    monkeypatch.setattr(app, "count_tokens", wait)
+    monkeypatch.setitem(app.SERVED, EndpointKind.COUNT, wait)
     with running() as draining:
         with draining.connect() as end:
             end.sendall(b"POST /v1/messages/count_tokens HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
@@ -400,12 +402,13 @@ def test_a_client_that_disconnects_beside_conversations_while_the_gateway_drains
 def test_a_gateway_that_stops_is_one_exchange_under_the_id_that_its_client_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def wait(service: Runtime, *_: object) -> None:
+    async def wait(incoming: Incoming) -> None:
+        service = incoming.runtime
         service.draining = True
         service.loop.call_soon(stopping.server.cancel_all)
         await service.loop.create_future()
 
-    monkeypatch.setattr(app, "count_tokens", wait)
+    monkeypatch.setitem(app.SERVED, EndpointKind.COUNT, wait)
     with running() as stopping:
         answer = stopping.post("/v1/messages/count_tokens", question(MESSAGES, MESSAGES))
         assert (answer.status, message_of(MESSAGES, answer)) == (503, "the gateway is shutting down")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dragoman.store import Expedite, Store, StoreBusy, StoreError, Tables
+from dragoman.store.async_store import BUSY_TIMEOUT
 from dragoman.store.errors import is_busy, store_error
 from tests.store.asked import Lost
 
@@ -25,15 +26,23 @@ class InPlace(Store):
         # What is still to be done, each True when it is: one after the other, as it was asked for.
         self._line: deque[Callable[[], bool]] = deque()
 
-    def _submit(  # Whatever else is said of a unit is of no account here.
+    def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
+        return self._do(work, BUSY_TIMEOUT if timeout is None else timeout)
+
+    def write(  # Whatever else is said of a unit is of no account here.
         self,
         work: Callable[[Tables], T],
-        timeout: float,
+        timeout: float | None = None,
         *,
+        busy_timeout: float = BUSY_TIMEOUT,
         expedite: Expedite | None = None,
         counts: bool = True,
-        writes: bool = True,
         **_: object,
+    ) -> asyncio.Future[T]:
+        return self._do(work, busy_timeout if timeout is None else timeout, expedite, counts=counts)
+
+    def _do(
+        self, work: Callable[[Tables], T], timeout: float, expedite: Expedite | None = None, *, counts: bool = True
     ) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -71,7 +80,7 @@ class InPlace(Store):
 
     def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
         """Do it, and say if it was lost."""
-        self._submit(work, 1e9).add_done_callback(self._posted)
+        self._do(work, 1e9).add_done_callback(self._posted)
 
     def _posted(self, future: asyncio.Future[object]) -> None:
         error = future.exception()

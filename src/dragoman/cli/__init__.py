@@ -1,5 +1,4 @@
-"""The command line. Each command is a module with `add` (its arguments) and `run`. `parser.py` has the exit
-statuses."""
+"""The command line. Each command is a module with `add` (its arguments) and `run`; `parser.py` has exit statuses."""
 
 from __future__ import annotations
 

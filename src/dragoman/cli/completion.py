@@ -1,5 +1,4 @@
-"""`dragoman completion`: a shell completion script, made from the parsers; `dragoman models --names` completes
-models."""
+"""`dragoman completion`: a shell script, made from the parsers; `dragoman models --names` completes models."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ def chunks(name: str) -> Iterator[bytes]:
 
 
 def complain(problem: str, command: str = "") -> None:
-    """Write a message to the standard error, wrapped at words on a terminal, without control characters. A `command` to
-    be copied follows on its own line."""
+    """Write a message to the standard error, without control characters. A `command` to copy gets a line of its own."""
     screen = screen_of(sys.stderr)
     lines = wrapped(screen, screen.displayable(f"dragoman: {printable(problem)}"), _INDENT, whole_words=True)
     if command:

@@ -134,8 +134,7 @@ def _running(named: str | None, options: argparse.Namespace, settings: Settings)
 
 
 def _check_models(options: argparse.Namespace, settings: Settings) -> None:
-    """Refuse unknown models, which some clients report in useless words. A running gateway may have another
-    configuration."""
+    """Refuse unknown models: clients report them badly. A running gateway may have another configuration."""
     # Here, so that the other commands start without a server's modules.
     from dragoman.gateway.model_resolver import ModelResolver, UnknownModel
     from dragoman.gateway.paths import MESSAGES

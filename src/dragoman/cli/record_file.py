@@ -142,8 +142,7 @@ def name_of(text: str | None) -> str | None:
 
 
 def as_cell(text: str, *, full: bool = False) -> str:
-    """A name from outside as a cell, in quotes if a blank could pose as the end of a column; cut short unless
-    `full`."""
+    """A name from outside as a cell, in quotes if a blank could end the column; cut short unless `full`."""
     text = text if full else text[:_MAX_NAME_LENGTH]
     return '"' + text.replace('"', "'") + '"' if " " in text or '"' in text else text
 

@@ -1,5 +1,4 @@
-"""`dragoman service`: a gateway under systemd or launchd, for this user (decision 28). It asks before it changes
-anything."""
+"""`dragoman service`: a gateway under systemd or launchd, for this user (decision 28). It asks before changes."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ def configured(explicit: str | None) -> Settings:
 
 
 def file_to_read(explicit: str | None) -> ConfigFile | None:
-    """The file that a command reads. On a terminal it asks whether to trust a found one; otherwise the reader refuses
-    that."""
+    """The file that a command reads. On a terminal it asks whether to trust a found one; else the reader refuses it."""
     file = find_file(os.environ, explicit)
     if file is not None and file.origin is FileOrigin.FOUND and documents.may_ask():
         content = file.read()

@@ -144,7 +144,7 @@ def _are_same(one: Path, other: Path) -> bool:
 
 def _read_plain(path: Path, max_bytes: int) -> bytes:
     """A plain file of some size; whatever was put in its place since it was looked for is not waited for."""
-    with io.BufferedReader(io.FileIO(str(path), opener=_open_without_waiting)) as file:
+    with io.BufferedReader(io.FileIO(str(path), opener=open_without_waiting)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "it is not a plain file")
         content = file.read(max_bytes + 1)
@@ -153,6 +153,6 @@ def _read_plain(path: Path, max_bytes: int) -> bytes:
     return content
 
 
-def _open_without_waiting(name: str, flags: int) -> int:
+def open_without_waiting(name: str, flags: int) -> int:
     # A pipe without a writer would keep us waiting; not every system has such pipes.
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))

@@ -10,10 +10,11 @@ from msgspec.structs import asdict
 
 from dragoman.config.config_file import ConfigFile
 from dragoman.config.parsing import parse
-from dragoman.config.settings import Limits, Routing, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import Settings
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
 from dragoman.providers.catalogue import CatalogueEntry
 
+_SHOWN = ("server", "timeouts", "routing", "limits", "storage")
 _NAMED = ("providers", "models", "prices", "keys", "telemetry")
 
 
@@ -37,7 +38,8 @@ def list_effective_settings(
     overridden: Collection[str] = (),
 ) -> list[EffectiveSetting]:
     """The settings that are not default; `overridden` are members of `[server]` that the command line says instead."""
-    values, lines = _parsed(file)
+    # A pipe was read already, and has no lines any more.
+    values, lines = parse(str(file), file.read()) if file is not None and file.is_plain() else ({}, None)
     effective = [
         *_simple(settings, values, lines, str(file or ""), overridden),
         *_named(values, lines, str(file or "")),
@@ -53,26 +55,13 @@ def list_effective_settings(
     return effective
 
 
-def _parsed(file: ConfigFile | None) -> tuple[Mapping[str, object], Lines | None]:
-    # A pipe was read already, and has no lines any more.
-    if file is None or not file.is_plain():
-        return {}, None
-    return parse(str(file), file.read())
-
-
 def _simple(
     settings: Settings, values: Mapping[str, object], lines: Lines | None, file: str, overridden: Collection[str]
 ) -> Iterator[EffectiveSetting]:
     """What is not as its default, by section."""
-    sections: tuple[tuple[str, Struct, Struct], ...] = (
-        ("server", settings.server, Server()),
-        ("timeouts", settings.timeouts, Timeouts()),
-        ("routing", settings.routing, Routing()),
-        ("limits", settings.limits, Limits()),
-        ("storage", settings.storage, Storage()),
-    )
-    for section, here, usual in sections:
-        table, defaults = values.get(section), asdict(usual)
+    for section in _SHOWN:
+        here: Struct = getattr(settings, section)
+        table, defaults = values.get(section), asdict(type(here)())
         for name, value in asdict(here).items():
             if section == "server" and name in overridden:
                 yield EffectiveSetting(key=f"{section}.{name}", source=f"--{name}", value=_format_value(value))

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from dragoman.config.config_file import open_without_waiting
 from dragoman.errors import ConfigError, ConfigErrors
 
 OPTION = "--env-file"
@@ -22,6 +23,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What is escaped between double quotes; a backslash before anything else means one thing here and another there.
 _ESCAPED = re.compile(r'(["\\`$])')
+_BEHIND_BACKSLASH = r"\\\1"
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\["\\`$])*)"')
 _SINGLE = re.compile(r"'([^'\\]*)'")
 _BARE = re.compile(r"[^\"'\\]*")
@@ -34,11 +36,8 @@ def can_be_written(value: str) -> bool:
 
 def as_env_file(values: Mapping[str, str], heading: str) -> str:
     """The text of a file; the heading says whose it is."""
-    return "\n".join([f"# {heading}", *(f'{name}="{_escaped(value)}"' for name, value in values.items()), ""])
-
-
-def _escaped(value: str) -> str:
-    return _ESCAPED.sub(r"\\\1", value)
+    lines = (rf'{name}="{_ESCAPED.sub(_BEHIND_BACKSLASH, value)}"' for name, value in values.items())
+    return "\n".join([f"# {heading}", *lines, ""])
 
 
 def read_env_file(path: Path) -> dict[str, str]:
@@ -86,7 +85,7 @@ def _value(text: str) -> str | None:
 
 def _content(path: Path) -> bytes:
     try:
-        file = io.FileIO(str(path), opener=_open_without_waiting)
+        file = io.FileIO(str(path), opener=open_without_waiting)
     except OSError as error:
         raise _refused(str(path), f"cannot be read: {error.strerror}", "name another, or create it") from None
     with file:
@@ -102,11 +101,6 @@ def _content(path: Path) -> bytes:
     if len(content) > _MAX_FILE_BYTES:
         raise _refused(str(path), f"is larger than {_MAX_FILE_BYTES} bytes", "name another")
     return content
-
-
-def _open_without_waiting(name: str, flags: int) -> int:
-    # A pipe without a writer would keep us waiting.
-    return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _refused(file: str, problem: str, remedy: str) -> ConfigError:

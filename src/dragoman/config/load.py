@@ -20,11 +20,11 @@ from dragoman.config.prices import PRICE_BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
 from dragoman.config.routes import read_routes
 from dragoman.config.settings import MEMORY, Limits, Missing, Routing, Server, Settings, Storage, Timeouts
-from dragoman.config.tables import ConfigTable, Problems
+from dragoman.config.tables import ConfigTable, Problems, S
 from dragoman.config.telemetry import read_telemetry, sends_in_clear
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust import check_trust
-from dragoman.config.values import is_loopback
+from dragoman.config.values import ValueType, is_loopback
 from dragoman.errors import ConfigError
 from dragoman.providers.catalogue import CatalogueEntry
 from dragoman.providers.provider import Provider
@@ -47,11 +47,11 @@ def read_settings(
     problems = Problems(name, None if file is None else lines)
     root = ConfigTable(values, (), problems)
     root.refuse_others(file_schema.SECTIONS)
-    server = _section(root, "server").fill(Server, file_schema.SERVER)
-    timeouts = _section(root, "timeouts").fill(Timeouts, file_schema.TIMEOUTS)
-    routing = _section(root, "routing").fill(Routing, file_schema.ROUTING)
-    limits = _section(root, "limits").fill(Limits, file_schema.LIMITS)
-    storage = _section(root, "storage").fill(Storage, file_schema.STORAGE)
+    server = _section(root, "server", Server, file_schema.SERVER)
+    timeouts = _section(root, "timeouts", Timeouts, file_schema.TIMEOUTS)
+    routing = _section(root, "routing", Routing, file_schema.ROUTING)
+    limits = _section(root, "limits", Limits, file_schema.LIMITS)
+    storage = _section(root, "storage", Storage, file_schema.STORAGE)
     telemetry = read_telemetry(root.table("telemetry"), environ)
     section = root.table("providers")
     tables = section.tables()
@@ -139,19 +139,10 @@ def _beside(file: ConfigFile, path: str) -> str:
     return str(file.path.absolute().parent / path)
 
 
-def _section(root: ConfigTable, name: str) -> ConfigTable:
+def _section(root: ConfigTable, name: str, struct: type[S], kinds: Mapping[str, ValueType[object]]) -> S:
     table = root.table(name)
-    table.refuse_others(_KINDS[name])
-    return table
-
-
-_KINDS = {
-    "server": file_schema.SERVER,
-    "timeouts": file_schema.TIMEOUTS,
-    "routing": file_schema.ROUTING,
-    "limits": file_schema.LIMITS,
-    "storage": file_schema.STORAGE,
-}
+    table.refuse_others(kinds)
+    return table.fill(struct, kinds)
 
 
 class _Read(Struct, frozen=True, kw_only=True):
@@ -177,7 +168,9 @@ def _providers(
     echo = echo_provider()
     for name, table in tables.items():
         if name == ECHO:
-            echo = _echo(table)
+            table.refuse_others(("protocol",))
+            entry = table.fill(file_schema.ProviderTable, {"protocol": file_schema.PROVIDER["protocol"]})
+            echo = echo_provider(entry.protocol or ())
         else:
             read = read_provider(name, table, environ, catalogue)
             missing += read.missing
@@ -194,12 +187,6 @@ def _providers(
         table = tables[ECHO]
         table.problems.add(table.path, "stands beside server.echo = false", "leave out one of them")
     return _Read(providers=providers, absent=absent, missing=tuple(missing), warnings=warnings)
-
-
-def _echo(table: ConfigTable) -> Provider:
-    table.refuse_others(("protocol",))
-    entry = table.fill(file_schema.ProviderTable, {"protocol": file_schema.PROVIDER["protocol"]})
-    return echo_provider(entry.protocol or ())
 
 
 def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tuple[str, ...]) -> Iterator[str]:

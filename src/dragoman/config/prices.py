@@ -157,15 +157,7 @@ def read_overrides(
         price_table.refuse_others(PRICE)
         entry = price_table.fill(PriceTable, PRICE)
         overrides[name] = Override(
-            rates=Rates(
-                input=entry.input,
-                output=entry.output,
-                cache_read=entry.cache_read,
-                cache_write=entry.cache_write,
-                cache_write_1h=entry.cache_write_1h,
-                request=entry.per_request,
-                search=entry.per_search,
-            ),
+            rates=Rates(**{rate: getattr(entry, member) for member, (rate, _) in _RATES.items()}),
             tiers=entry.tiers or {},
             context_window=entry.context_window,
             max_output_tokens=entry.max_output_tokens,

@@ -32,6 +32,14 @@ MESSAGES = "anthropic-messages"
 _KEYLESS = frozenset({"none", "aws", "google"})
 # Headers that carry a key, whatever `api_key` says.
 _CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key"})
+# Members of a provider that its entry in the catalogue has, and those that its table may have.
+_LISTED = (
+    *("endpoints", "auth", "transport", "streaming", "capabilities", "anthropic", "counts_tokens", "stores_responses"),
+)
+_GIVEN = (
+    *("transport", "streaming", "vendor", "models", "counts_tokens", "stores_responses"),
+    *("concurrency", "queue_size", "queue_timeout", "health_check_interval"),
+)
 # What transports take beside what their entries in the catalogue name.
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "azure": ("api_version", "resource"),
@@ -86,7 +94,7 @@ def read_provider(
         table.problems.add(
             table.path, "cannot name a provider", "use letters, digits, hyphens, dots and underscores, and no slash"
         )
-    listing = catalogue.get(name) or _alike(table, catalogue)
+    listing = catalogue.get(name) or alike(table.values, catalogue)
     options = option_names(listing)
     table.refuse_others((*file_schema.PROVIDER, "capabilities", *options))
     entry = ProviderEntry(
@@ -122,9 +130,9 @@ def missing_at(path: KeyPath, unset: Unset, left_out: str, table: ConfigTable) -
     )
 
 
-def _alike(table: ConfigTable, catalogue: Mapping[str, CatalogueEntry]) -> CatalogueEntry | None:
+def alike(table: Mapping[str, object], catalogue: Mapping[str, CatalogueEntry]) -> CatalogueEntry | None:
     """What the catalogue knows of a cloud's transport: a second resource or region has a name of its own."""
-    transport = table.values.get("transport")
+    transport = table.get("transport")
     return next((entry for entry in catalogue.values() if entry.transport == transport != "http"), None)
 
 
@@ -180,17 +188,10 @@ def _listed(name: str, listing: CatalogueEntry | None) -> Provider:
     if listing is None:
         return Provider(name=name, endpoints=())
     return Provider(
+        **{member: getattr(listing, member) for member in _LISTED},
         name=name,
-        endpoints=listing.endpoints,
-        auth=listing.auth,
-        transport=listing.transport,
-        streaming=listing.streaming,
         # A second one of the same kind has another name, but the rules know it by this one.
         vendor=listing.vendor or (listing.name if listing.name != name else ""),
-        capabilities=listing.capabilities,
-        anthropic=listing.anthropic,
-        counts_tokens=listing.counts_tokens,
-        stores_responses=listing.stores_responses,
         include_usage=bool(listing.include_usage),
     )
 
@@ -199,20 +200,11 @@ def _with_facts(provider: Provider, table: ProviderTable, capabilities: tuple[Ca
     """What the file says beside addresses and credentials; what it leaves out stays."""
     return msgspec.structs.replace(
         provider,
-        transport=provider.transport if table.transport is None else table.transport,
-        streaming=provider.streaming if table.streaming is None else table.streaming,
-        vendor=provider.vendor if table.vendor is None else table.vendor,
+        **{member: value for member in _GIVEN if (value := getattr(table, member)) is not None},
         capabilities=(*provider.capabilities, *capabilities),
-        models=provider.models if table.models is None else table.models,
         # Another address is another service, even if it speaks for this one.
         anthropic=provider.anthropic and table.base_url is None,
         include_usage=_may_include_usage(provider, table) if table.include_usage is None else table.include_usage,
-        counts_tokens=provider.counts_tokens if table.counts_tokens is None else table.counts_tokens,
-        stores_responses=provider.stores_responses if table.stores_responses is None else table.stores_responses,
-        concurrency=table.concurrency,
-        queue_size=provider.queue_size if table.queue_size is None else table.queue_size,
-        queue_timeout=provider.queue_timeout if table.queue_timeout is None else table.queue_timeout,
-        health_check_interval=table.health_check_interval,
     )
 
 

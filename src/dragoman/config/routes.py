@@ -249,7 +249,9 @@ class _Reader:
         if listing is not None:
             variables = (f"export {name}=…" for name in listing.env[:1])
             return " or ".join([f"add [providers.{dotted((provider,))}]", *variables])
-        close = self._aliased(provider) or nearest(provider, self._providers)
+        # A common name of a provider of the catalogue, or a slip.
+        common = (entry.name for entry in aliased(provider) if entry.name in self._catalogue)
+        close = next(common, None) or nearest(provider, self._providers)
         if close is None:
             serving = (name for name, other in self._catalogue.items() if Patterns(other.serves).match(model))
             close = next(serving, None) or nearest(provider, self._catalogue)
@@ -258,10 +260,6 @@ class _Reader:
             return f"known are {names}; others are added with [providers.{dotted((provider,))}]"
         remedy = f"did you mean {dotted((close,))}?"
         return remedy if close in self._providers else f"{remedy} Then {self._set_up(close, model)}"
-
-    def _aliased(self, provider: str) -> str | None:
-        """The provider of the catalogue that a common name means."""
-        return next((entry.name for entry in aliased(provider) if entry.name in self._catalogue), None)
 
     def _named_route(self, text: str) -> str | None:
         """The line that a target names: a provider's model goes first."""

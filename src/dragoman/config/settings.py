@@ -1,5 +1,4 @@
-"""Settings: everything an operator can configure. Defaults are here alone. The comment above a member is its
-description in docs/configuration.md."""
+"""Settings of an operator, with all defaults. Comments above members are their text in docs/configuration.md."""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ class ConfigTable:
         """A table within; an empty one if it is left out or something else, which is noted."""
         values = self.values.get(name, {})
         if not isinstance(values, dict):
-            self.complain(name, f"expected a table, got {type_name(values)}", f"begin a line with {self._header(name)}")
+            self.complain(
+                name, f"expected a table, got {type_name(values)}", f"begin a line with [{dotted((*self.path, name))}]"
+            )
             values = {}
         return ConfigTable(values, (*self.path, name), self.problems)
 
@@ -124,9 +126,6 @@ class ConfigTable:
                 if key_now is not None:
                     at = (*self.path, name, position, key)
                     self.problems.add(at, f"was renamed to {key_now}", f"write {key_now}")
-
-    def _header(self, name: str) -> str:
-        return f"[{dotted((*self.path, name))}]"
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from dragoman.config.environment import is_literal
 from dragoman.config.file_schema import NO_KEY, SECTIONS
+from dragoman.config.providers import alike
 from dragoman.config.settings import RouteConfig
 from dragoman.config.toml_lines import dotted
 from dragoman.providers.catalogue import CatalogueEntry
@@ -47,7 +48,7 @@ def _providers(values: Mapping[str, object], catalogue: Mapping[str, CatalogueEn
     for name, table in _table(values, "providers").items():
         if not isinstance(table, dict):
             continue
-        listing, name = catalogue.get(name) or _alike(table, catalogue), dotted((name,))
+        listing, name = catalogue.get(name) or alike(table, catalogue), dotted((name,))
         for member, value in table.items():
             if member not in _DESCRIBED_KEYS:
                 yield f"sets {dotted((member,))} of {name} to {value}"
@@ -58,12 +59,6 @@ def _providers(values: Mapping[str, object], catalogue: Mapping[str, CatalogueEn
             yield f"sends {name} the header {dotted((header,))}{source}"
         if table.get("allow_plaintext_key") is True:
             yield f"may send the key of {name} in clear text"
-
-
-def _alike(table: Mapping[str, object], catalogue: Mapping[str, CatalogueEntry]) -> CatalogueEntry | None:
-    """What the catalogue knows of a cloud's transport, as the reading takes it for one under another name."""
-    transport = table.get("transport")
-    return next((entry for entry in catalogue.values() if entry.transport == transport != "http"), None)
 
 
 def _addresses(table: Mapping[str, object], listing: CatalogueEntry | None) -> list[str]:

@@ -344,19 +344,17 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # What frames a message or belongs to one connection is not the operator's to say.
 _FRAMING = frozenset(
     {
-        "host",
-        "content-length",
-        "content-encoding",
-        "transfer-encoding",
-        "connection",
-        "keep-alive",
-        "upgrade",
-        "te",
-        "trailer",
-        "expect",
-        "proxy-connection",
-        "proxy-authorization",
-        "accept-encoding",
+        *(
+            "host",
+            "content-length",
+            "content-encoding",
+            "transfer-encoding",
+            "connection",
+            "keep-alive",
+            "upgrade",
+            "te",
+        ),
+        *("trailer", "expect", "proxy-connection", "proxy-authorization", "accept-encoding"),
     }
 )
 

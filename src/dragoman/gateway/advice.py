@@ -41,8 +41,7 @@ _PROVIDER = "the provider"
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """What is wrong and what to do, for the operator and for any client; `is_permanent` if another try soon fails
-    alike."""
+    """What is wrong and what to do, for the operator and for any client; `is_permanent` if retries fail alike."""
 
     operator: str
     client: str

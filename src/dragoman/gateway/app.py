@@ -46,9 +46,8 @@ from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.refusals import refusal_of
 from dragoman.gateway.paths import CHAT, LAUNCHES, MESSAGES, ApiPath, EndpointKind, api_path_of
 from dragoman.gateway.peer_workers import PeerWorkers
-from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
-from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.mint import random_token
@@ -87,6 +86,18 @@ _FULL_FOR = 10
 _BROKEN = "internal error"
 _STOPPING = "the gateway is shutting down"
 _NOT_WRITTEN = "the gateway has no room to write down what is asked of it"
+
+
+# Endpoints beside conversations.
+SERVED: dict[EndpointKind, Callable[[Incoming], Awaitable[None]]] = {
+    EndpointKind.COUNT: count_tokens,
+    EndpointKind.STORED: serve_response,
+    EndpointKind.CONVERSATIONS: serve_conversation,
+    EndpointKind.COMPACT: compact,
+    EndpointKind.MODELS: list_models,
+    EndpointKind.MODEL: show_model,
+    EndpointKind.OTHER: forward,
+}
 
 
 class App:
@@ -155,7 +166,7 @@ class App:
                 body = received(runtime, request, builder.record.key)
                 await serve(Exchange(runtime, client_request, request, builder), body)
             else:
-                await self._aside(runtime, request, api_path, builder, key)
+                await self._aside(Incoming(runtime, request, api_path, builder, key))
         except asyncio.CancelledError:
             # The client went away, or the gateway is shutting down under it.
             if runtime.draining and not request.gone:
@@ -202,29 +213,14 @@ class App:
             return False
         return True
 
-    async def _aside(
-        self, runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, key: Key | None
-    ) -> None:
-        """What is asked beside conversations."""
+    async def _aside(self, incoming: Incoming) -> None:
+        """Serve a request beside conversations."""
         try:
-            if api_path.kind is EndpointKind.COUNT:
-                await count_tokens(runtime, request, api_path, builder, key)
-            elif api_path.kind is EndpointKind.STORED:
-                await serve_response(runtime, request, api_path, builder, key)
-            elif api_path.kind is EndpointKind.CONVERSATIONS:
-                await serve_conversation(runtime, request, api_path, builder, key)
-            elif api_path.kind is EndpointKind.COMPACT:
-                await compact(runtime, request, api_path, builder, key)
-            elif api_path.kind is EndpointKind.MODELS:
-                await list_models(runtime, request, builder)
-            elif api_path.kind is EndpointKind.MODEL:
-                await show_model(runtime, request, api_path, builder)
-            else:
-                await forward(runtime, request, api_path, builder, owner=owner_of(key))
-        except StoreError as error:
-            self._send_error(runtime, request, builder, unreadable(error, runtime.log))
+            await SERVED[incoming.api_path.kind](incoming)
         except DragomanError as error:
-            self._send_error(runtime, request, builder, error)
+            runtime = incoming.runtime
+            shown = unreadable(error, runtime.log) if isinstance(error, StoreError) else error
+            self._send_error(runtime, incoming.request, incoming.builder, shown)
 
     async def _explain(self, request: ServerRequest, key: Key | None) -> None:
         """Say where a request would go; who has them asked takes a place among the exchanges of its key."""

@@ -1,5 +1,4 @@
-"""Check cache: results of provider checks, for a moment. Checks call with the operator's keys: one at a time per
-place."""
+"""Check cache: results of provider checks, for a moment: they call with the operator's keys, one at a time."""
 
 from __future__ import annotations
 

@@ -82,7 +82,9 @@ class Checks:
 
     def follow(self) -> None:
         """Look from now on if the configuration wants anybody checked, else no more; to be called when it changes."""
-        if self._is_closed or not any(_is_checked(one) for one in self._runtime().settings.providers.values()):
+        if self._is_closed or not any(
+            one.health_check_interval is not None for one in self._runtime().settings.providers.values()
+        ):
             self._stop()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._poll)
@@ -148,10 +150,6 @@ class Checks:
             runtime.log.event(
                 "info", "provider health check", provider=name, result=result.value, cooldowns_ended=ended, **more
             )
-
-
-def _is_checked(provider: Provider) -> bool:
-    return provider.health_check_interval is not None
 
 
 def _by_provider(cooldowns: CooldownEnds) -> dict[str, CooldownEnds]:

@@ -26,8 +26,7 @@ _WILD = frozenset("*?[")
 async def names_table(
     settings: Settings, match: str = "", names: Sequence[str] = (), *, live: bool = False
 ) -> tuple[list[DescribedName], dict[str, str]]:
-    """The names of a configuration without a gateway, and the providers that could not be listed (asked only if
-    `live`)."""
+    """The names of a configuration without a gateway, and providers that failed to list models (only if `live`)."""
     log = Log(io.StringIO())
     runtime = Runtime(settings, Metrics(), log, StoredState(Storage(store_responses=False), log))
     protocol = PROTOCOLS[0].name
@@ -121,9 +120,5 @@ def _able(target: Target) -> dict[str, bool | None]:
 def _together(targets: Iterable[dict[str, bool | None]]) -> dict[str, bool | None]:
     """What a name can do: a request that needs something goes to a target that has it."""
     each = list(targets)
-    return {word: _any(able[word] for able in each) for word in CAPABILITIES}
-
-
-def _any(values: Iterable[bool | None]) -> bool | None:
-    distinct = set(values)
-    return True if True in distinct else None if None in distinct else False
+    known = {word: {able[word] for able in each} for word in CAPABILITIES}
+    return {word: True if True in values else None if None in values else False for word, values in known.items()}

@@ -1,5 +1,4 @@
-"""Model list cache: what providers listed, and until when it is fresh. A stale list is still the best source of
-sizes."""
+"""Model list cache: what providers listed, and until when it is fresh. A stale list still knows sizes best."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
-from functools import partial
 
 from dragoman.errors import DragomanError, TimedOut
 from dragoman.gateway.advice import Called, of_error, of_refusal
@@ -58,7 +57,11 @@ async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
     reason, fresh = "", _FRESH
     if provider.name in runtime.settings.local:
         # It comes and goes, and nobody waits for one that is not there.
-        runtime.listed.put(provider, await _local_models(runtime, provider), now)
+        try:
+            local = await asyncio.wait_for(models_at(runtime, provider, provider.endpoints[0]), LOCAL_PATIENCE)
+        except (DragomanError, TimeoutError):
+            local = ()
+        runtime.listed.put(provider, local, now)
         return ""
     try:
         models = await asyncio.wait_for(models_at(runtime, provider, provider.endpoints[0]), _TIMEOUT)
@@ -69,14 +72,6 @@ async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
         models, fresh = tuple(cached.models.values()) if cached is not None else (), _RETRIED
     runtime.listed.put(provider, models, now + fresh)
     return reason
-
-
-async def _local_models(runtime: Runtime, provider: Provider) -> tuple[ListedModel, ...]:
-    """What a server of this machine lists; nothing if it is not there."""
-    try:
-        return await asyncio.wait_for(models_at(runtime, provider, provider.endpoints[0]), LOCAL_PATIENCE)
-    except (DragomanError, TimeoutError):
-        return ()
 
 
 async def models_at(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> tuple[ListedModel, ...]:
@@ -93,7 +88,8 @@ async def models_at(runtime: Runtime, provider: Provider, endpoint: Endpoint) ->
 
 async def read_list(body: bytes, protocol: str) -> tuple[ListedModel, ...]:
     """The models in a list of a protocol."""
-    return await offload(partial(_read, body, codec_of(protocol).models.form), len(body), _NO_KEY)
+    form = codec_of(protocol).models.form
+    return await offload(lambda: tuple(decode_models(decode(body), form)), len(body), _NO_KEY)
 
 
 def describe_error(error: DragomanError, provider: Provider, endpoint: Endpoint) -> str:
@@ -140,7 +136,3 @@ async def fetch_list(
 async def reads_as_list(body: bytes) -> bool:
     """Whether an answer is a list of models; an error if it is not even JSON."""
     return await offload(lambda: is_list(decode(body)), len(body), _NO_KEY)
-
-
-def _read(body: bytes, form: str) -> tuple[ListedModel, ...]:
-    return tuple(decode_models(decode(body), form))

@@ -78,7 +78,8 @@ def model_of(runtime: Runtime, name: str, route: Route | None) -> ListedModel:
         id=name,
         # People know a line by its name, whatever stands behind it.
         title=listed.title if listed is not None and is_own else "",
-        owner=(listed.owner if listed is not None and is_own else "") or _owner(name),
+        owner=(listed.owner if listed is not None and is_own else "")
+        or (name.partition("/")[0] if "/" in name else _OWNER),
     )
     facts = smallest(map(runtime.target_info.sizes, targets))
     return restated(model, facts.window, facts.cap)
@@ -92,7 +93,3 @@ def models_of_all(runtime: Runtime, names: Iterable[NamedRoute]) -> list[ListedM
         replace(model, title=f"{model.title} ({model.id})") if model.title and titles[model.title] > 1 else model
         for model in models
     ]
-
-
-def _owner(name: str) -> str:
-    return name.partition("/")[0] if "/" in name else _OWNER

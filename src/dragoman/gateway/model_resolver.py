@@ -80,7 +80,7 @@ class ModelResolver:
         self._defaults = _RouteIndex(settings.defaults)
         self._cache: dict[tuple[str, str], Route] = {}
         # What a provider listed, if anybody asked it.
-        self.listed: Callable[[Provider], Iterable[str]] = _nothing_listed
+        self.listed: Callable[[Provider], Iterable[str]] = lambda provider: ()
         # The ids of targets that the configuration spells out, as they are and as they are shown.
         self.spelled = frozenset(_spelled(settings))
 
@@ -353,7 +353,3 @@ def _members(route: Route) -> Iterator[Target]:
             yield member
         else:
             yield from _members(member)
-
-
-def _nothing_listed(_: Provider) -> Iterable[str]:
-    return ()

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config.prices import price_book_of
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Key, Settings
 from dragoman.errors import Unconfigured, Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
@@ -18,6 +18,7 @@ from dragoman.gateway.access.key_concurrency import KeyCalls
 from dragoman.gateway.admission import Admission, AdmissionLimits, Slot, divided
 from dragoman.gateway.byte_budget import ByteBudget
 from dragoman.gateway.check_cache import CheckCache
+from dragoman.gateway.forwarding.error_responses import JSON, id_header
 from dragoman.gateway.forwarding.redaction import Redactor
 from dragoman.gateway.forwarding.target_settings import TargetSettings, compute_settings
 from dragoman.gateway.model_list_cache import ModelListCache
@@ -30,11 +31,13 @@ from dragoman.gateway.observability.record import LogDetails, Record
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.session_facts import SessionFacts
 from dragoman.gateway.observability.usage_recorder import UsageRecorder
+from dragoman.gateway.paths import ApiPath
 from dragoman.gateway.routing_state import RoutingState
 from dragoman.gateway.stored_responses.stored_state import StoredState, must_record_owners
 from dragoman.gateway.target_info import TargetInfo
 from dragoman.http.client import HttpClient
-from dragoman.http.upstream_call import UpstreamCall, UpstreamRequest
+from dragoman.http.server import ServerRequest
+from dragoman.http.upstream_call import HeaderList, UpstreamCall, UpstreamRequest
 from dragoman.launching.local_servers import foreign_user_at, port_of
 from dragoman.mint import system_mint
 from dragoman.mock.echo_call import EchoCall
@@ -61,8 +64,7 @@ class ResetResult(Struct, frozen=True, kw_only=True):
 
 
 class Runtime:
-    """The gateway's working parts. Metrics, log, state and what was learned of providers (`former`) outlive a
-    reload."""
+    """The gateway's working parts. Metrics, log, state and knowledge of providers (`former`) outlive a reload."""
 
     def __init__(
         self,
@@ -139,8 +141,7 @@ class Runtime:
         self.target_info = TargetInfo(self.price_book, self.listed, self._rotations, self.admission, self.mint.now)
 
     def _forgive_changed(self, former: Settings) -> None:
-        """Forget failures of providers with other addresses or keys than before; a key at the same place stays in
-        cooldown."""
+        """Forget failures of providers whose addresses or keys changed; a key that stays in place stays in cooldown."""
         now, health = self.clock(), self.routing_state.health
         changed: set[str] = set()
         for name, provider in self.settings.providers.items():
@@ -170,8 +171,7 @@ class Runtime:
         return health.state(target.id, self.clock()).level.value if health.has_target(target.id) else None
 
     def may_name(self, target: str) -> bool:
-        """Whether every key holder may see a target's name: it is configured, listed by its provider or in the
-        catalogue."""
+        """Whether every key holder may see a target's name: configured, listed or in the catalogue."""
         if len(self.settings.keys) < 2 and not self.settings.several_owners:
             return True
         name, _, model = target.partition("/")
@@ -320,3 +320,23 @@ def _limits(settings: Settings) -> dict[str, AdmissionLimits]:
 def _echo_call(order: Order) -> UpstreamRequest:
     path = order.path or PATHS[order.endpoint.protocol]
     return UpstreamRequest(method=order.method, url=f"echo:{path}", headers=order.headers, body=order.body)
+
+
+class Incoming(Struct, frozen=True):
+    """A request beside conversations: the runtime that serves it, its endpoint, its record and its gateway key."""
+
+    runtime: Runtime
+    request: ServerRequest
+    api_path: ApiPath
+    builder: RecordBuilder
+    key: Key | None
+
+    def headers(self) -> HeaderList:
+        """The headers of a JSON response."""
+        record = self.builder.record
+        return [JSON, id_header(record.client_protocol, record.id), *self.runtime.guard.greeting(self.request)]
+
+    def send(self, body: bytes) -> None:
+        """Respond with a JSON document."""
+        self.builder.finalize(status=200)
+        self.request.respond(200, self.headers(), body)

@@ -46,7 +46,9 @@ class TelemetryTarget:
             self._end(former)
         if collector is not None:
             count = self._runtime().metrics.count_exports
-            self._telemetry = TelemetryExporter(collector, self._places, self._warn, count)
+            self._telemetry = TelemetryExporter(
+                collector, lambda: places_of(self._runtime().settings), self._warn, count
+            )
             self._telemetry.start()
 
     @property
@@ -80,9 +82,6 @@ class TelemetryTarget:
 
         # Unlike those of the loop's own pool it is not waited for at the end of the process.
         threading.Thread(target=end, name="telemetry-end", daemon=True).start()
-
-    def _places(self) -> dict[str, ProviderPlace]:
-        return places_of(self._runtime().settings)
 
     def _warn(self, words: str) -> None:
         # At the very end there is nobody left to be told.

@@ -39,8 +39,7 @@ class GivenKey(Struct, frozen=True, kw_only=True):
 
 
 def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
-    """The key to send: a given one even if this configuration has no keys, since the running gateway may have
-    another."""
+    """The key to send, even if this configuration has none: the running gateway may have another configuration."""
     given = _given(environ, file)
     if not given.text:
         if settings.keys:
@@ -59,8 +58,7 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
 
 
 def key_of_own(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
-    """The key for a gateway of one client: the user's, else a new one, since all users of the machine reach its
-    port."""
+    """The key for a gateway of one client: the user's, else a new one: all users of the machine reach its port."""
     if settings.keys and _given(environ, file).text:
         return find_key(settings, environ, file)
     return GivenKey(text=new_key(), is_new=True)

@@ -1,5 +1,4 @@
-"""Local servers: listeners on the usual ports of this machine. Prompts are sent there, so another user's do not count
-(decision 29)."""
+"""Local servers on the usual ports. Another user's do not count: prompts are sent there (decision 29)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 # One line for each socket: https://docs.kernel.org/networking/proc_net_tcp.html
@@ -16,14 +16,13 @@ _ROOT = 0
 
 def owners_of(port: int, tables: Sequence[Path] = TABLES) -> frozenset[int] | None:
     """The users who listen at a port, on whichever address; None where the system does not tell."""
-    contents = [table.read_text(encoding="ascii") for table in tables if table.exists()]
-    return frozenset(owner for text in contents for owner in _owners(text, port)) if contents else None
+    listening = _listening(port, tables)
+    return None if listening is None else frozenset(int(fields[7]) for fields in listening)
 
 
 def processes_of(port: int, tables: Sequence[Path] = TABLES, processes: Path = PROCESSES) -> list[int]:
     """The processes that listen at a port and were not started by another of them, as far as this user may know."""
-    contents = [table.read_text(encoding="ascii") for table in tables if table.exists()]
-    sockets = {f"socket:[{fields[9]}]" for text in contents for fields in _listening(text, port)}
+    sockets = {f"socket:[{fields[9]}]" for fields in _listening(port, tables) or ()}
     if not sockets:
         return []
     listening = {int(folder.name): folder for folder in processes.glob("[0-9]*") if _has_open(folder, sockets)}
@@ -51,14 +50,10 @@ def foreign_users(owners: frozenset[int]) -> list[int]:
     return sorted(owners - {_ROOT, os.geteuid()})
 
 
-def _owners(table: str, port: int) -> Iterator[int]:
-    for fields in _listening(table, port):
-        yield int(fields[7])
-
-
-def _listening(table: str, port: int) -> Iterator[list[str]]:
-    for line in table.splitlines()[1:]:
-        # Number, local address, other address, state, queues, timers, retransmits, user, timeout, inode …
-        fields = line.split()
-        if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-            yield fields
+def _listening(port: int, tables: Sequence[Path]) -> list[list[str]] | None:
+    """The fields of each socket that listens at a port; None where the system does not tell."""
+    contents = [table.read_text(encoding="ascii") for table in tables if table.exists()]
+    # Number, local address, other address, state, queues, timers, retransmits, user, timeout, inode …
+    sockets = (line.split() for text in contents for line in text.splitlines()[1:])
+    listening = [each for each in sockets if each[3] == _LISTENS and int(each[1].rpartition(":")[2], 16) == port]
+    return listening if contents else None

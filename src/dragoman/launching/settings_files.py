@@ -36,7 +36,8 @@ def own_variables(plan_option: str, arguments: Sequence[str], environ: Mapping[s
     if not plan_option:
         return dict(environ)
     given, _ = taken_out(plan_option, arguments)
-    headers = _env(given).get(CLAUDE_HEADERS) or _env(_read(_users_file(environ))).get(CLAUDE_HEADERS)
+    directory = Path(environ.get("CLAUDE_CONFIG_DIR") or Path(environ.get("HOME", "")) / ".claude")
+    headers = _env(given).get(CLAUDE_HEADERS) or _env(_read(directory / "settings.json")).get(CLAUDE_HEADERS)
     return {**environ, CLAUDE_HEADERS: headers} if isinstance(headers, str) else dict(environ)
 
 
@@ -151,11 +152,6 @@ def managed_notes(plan: LaunchPlan, places: Sequence[Path] = MANAGED) -> list[st
         if names:
             notes.append(f"{file} is managed by an administrator and sets {', '.join(names)}, which wins over launch")
     return notes
-
-
-def _users_file(environ: Mapping[str, str]) -> Path:
-    directory = environ.get("CLAUDE_CONFIG_DIR")
-    return (Path(directory) if directory else Path(environ.get("HOME", "")) / ".claude") / "settings.json"
 
 
 def _env(settings: JsonObject) -> JsonObject:

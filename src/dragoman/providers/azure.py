@@ -32,14 +32,8 @@ from dragoman.providers.transport_interface import Order, Transport
 # Of the classic style, these paths alone belong to a deployment; the others are the resource's.
 _OF_DEPLOYMENTS = frozenset(
     {
-        "/completions",
-        "/chat/completions",
-        "/embeddings",
-        "/audio/transcriptions",
-        "/audio/translations",
-        "/audio/speech",
-        "/images/generations",
-        "/images/edits",
+        *("/completions", "/chat/completions", "/embeddings", "/audio/transcriptions", "/audio/translations"),
+        *("/audio/speech", "/images/generations", "/images/edits"),
     }
 )
 # The v1 style has versions too, but they are words.
@@ -48,17 +42,9 @@ _is_dated = re.compile(r"\d{4}-\d\d-\d\d(-preview)?", re.ASCII).fullmatch
 
 async def call(order: Order) -> UpstreamRequest:
     """A call to a deployment; it never waits."""
-    provider = order.provider
-    return UpstreamRequest(
-        method=order.method,
-        url=_address(order),
-        headers=headers_of(order, credential(provider, provider.auth or _custom(order.endpoint.protocol), order.key)),
-        body=order.body,
-    )
-
-
-def _custom(protocol: str) -> str:
-    return "x-api-key" if protocol == MESSAGES else "api-key"
+    scheme = order.provider.auth or ("x-api-key" if order.endpoint.protocol == MESSAGES else "api-key")
+    headers = headers_of(order, credential(order.provider, scheme, order.key))
+    return UpstreamRequest(method=order.method, url=_address(order), headers=headers, body=order.body)
 
 
 def _address(order: Order) -> str:

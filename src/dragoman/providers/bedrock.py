@@ -32,9 +32,10 @@ from dragoman.providers.http_transport import (
     filled,
     headers_of,
     joined,
-    missing_option,
+    missing_extra,
     option,
     replaced,
+    required_option,
     segment,
     version_in_body,
 )
@@ -91,10 +92,8 @@ class Bedrock:
             headers = replaced(headers, [(b"authorization", b"Bearer " + encode_key(provider, token))])
         elif provider.auth != "none":
             keys = parse_keys(provider, order.key) if order.key else await self._lease(provider).get()
-            headers = replaced(
-                headers,
-                signature(provider, keys, UpstreamRequest(method=order.method, url=url, headers=headers, body=body)),
-            )
+            unsigned = UpstreamRequest(method=order.method, url=url, headers=headers, body=body)
+            headers = replaced(headers, signature(provider, keys, unsigned))
         return UpstreamRequest(method=order.method, url=url, headers=headers, body=body)
 
     def _lease(self, provider: Provider) -> Lease[Keys]:
@@ -113,10 +112,7 @@ def _base(order: Order) -> str:
 
 
 def _region(provider: Provider) -> str:
-    region = option(provider, "region", *_REGIONS)
-    if not region:
-        raise missing_option(provider, "region", "calls to Bedrock are signed for a region")
-    return region
+    return required_option(provider, "region", _REGIONS, "calls to Bedrock are signed for a region")
 
 
 def invocation(body: bytes, version: str, betas: list[str]) -> bytes:
@@ -234,11 +230,8 @@ def require_botocore(provider: Provider) -> None:
     try:
         import botocore.auth  # noqa: F401  # asked only whether it is there
     except ImportError:
-        raise ConfigError(
-            key=f"providers.{provider.name}.transport",
-            problem="signing calls to Bedrock needs botocore, which is not installed",
-            remedy="install dragoman from its clone with that extra: '.[bedrock]' in place of .",
-        ) from None
+        problem = "signing calls to Bedrock needs botocore, which is not installed"
+        raise missing_extra(provider, problem, "bedrock") from None
 
 
 # What an exception within a stream is in the words of Messages; AWS spells the names both ways, so here in lower case.

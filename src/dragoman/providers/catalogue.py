@@ -1,5 +1,4 @@
-"""The catalogue: providers by name, read from catalogue.toml once. The data is part of this package and tested with
-it."""
+"""The catalogue: providers by name, read from catalogue.toml once. The tests of the package check the data."""
 
 from __future__ import annotations
 

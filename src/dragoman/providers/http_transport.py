@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import quote
@@ -247,6 +247,20 @@ def check_messages_only(provider: Provider) -> None:
 def option(provider: Provider, name: str, *variables: str) -> str:
     """An option, else the first of these environment variables that says something, else nothing."""
     return provider.options.get(name, "") or next((value for name in variables if (value := os.environ.get(name))), "")
+
+
+def required_option(provider: Provider, name: str, variables: Sequence[str], reason: str) -> str:
+    """An option likewise, or the error that it is missing."""
+    value = option(provider, name, *variables)
+    if not value:
+        raise missing_option(provider, name, reason)
+    return value
+
+
+def missing_extra(provider: Provider, problem: str, extra: str) -> ConfigError:
+    """The error for a library that is not installed."""
+    remedy = f"install dragoman from its clone with that extra: '.[{extra}]' in place of ."
+    return ConfigError(key=f"providers.{provider.name}.transport", problem=problem, remedy=remedy)
 
 
 def missing_option(provider: Provider, name: str, reason: str) -> ConfigError:

@@ -90,10 +90,7 @@ def split_protocol(model: str) -> tuple[str, str]:
     return (name, protocol) if protocol in _PROTOCOLS else (model, "")
 
 
-_REGION = "region"
-
-
 def facts_of(book: PriceBook, provider: Provider, model: str, now: float) -> ModelFacts | None:
     """Prices, window and cap of a model at a provider, at a time (seconds since 1970)."""
-    region = provider.options.get(_REGION, "")
+    region = provider.options.get("region", "")
     return book.find(provider.vendor_or_name, model, now, name=provider.name, region=region)

@@ -27,8 +27,9 @@ from dragoman.providers.http_transport import (
     filled,
     headers_of,
     joined,
-    missing_option,
+    missing_extra,
     option,
+    required_option,
     segment,
     version_in_body,
 )
@@ -104,9 +105,8 @@ def _address(order: Order, grant: Grant) -> str:
         base = filled(order.endpoint.base_url, provider, {"region": region})
     else:
         base = "https://" + (_HOSTS.get(region) or f"{region}-aiplatform.googleapis.com")
-    project = option(provider, "project", *_PROJECTS) or grant.project
-    if not project:
-        raise missing_option(provider, "project", "calls to Vertex belong to one")
+    project = grant.project if not option(provider, "project", *_PROJECTS) else ""
+    project = project or required_option(provider, "project", _PROJECTS, "calls to Vertex belong to one")
     if order.path == _COUNT:
         verb = "count-tokens:rawPredict"
     else:
@@ -117,10 +117,7 @@ def _address(order: Order, grant: Grant) -> str:
 
 
 def _region(provider: Provider) -> str:
-    region = option(provider, "region", *_REGIONS)
-    if not region:
-        raise missing_option(provider, "region", "calls to Vertex go to one, or to global")
-    return region
+    return required_option(provider, "region", _REGIONS, "calls to Vertex go to one, or to global")
 
 
 def prediction(body: bytes, version: str, *, keep_model: bool) -> bytes:
@@ -184,11 +181,8 @@ def require_google(provider: Provider) -> None:
     try:
         import google.auth.transport.requests  # noqa: F401  # asked only whether it is there
     except ImportError:
-        raise ConfigError(
-            key=f"providers.{provider.name}.transport",
-            problem="tokens for Vertex need google-auth and requests, which are not installed",
-            remedy="install dragoman from its clone with that extra: '.[vertex]' in place of .",
-        ) from None
+        problem = "tokens for Vertex need google-auth and requests, which are not installed"
+        raise missing_extra(provider, problem, "vertex") from None
 
 
 def check(provider: Provider) -> None:
@@ -201,8 +195,8 @@ def check(provider: Provider) -> None:
         filled(endpoint.base_url, provider, {"region": region})
     if not provider.keys and provider.auth != "none":
         require_google(provider)
-    elif not option(provider, "project", *_PROJECTS):
-        raise missing_option(provider, "project", "a ready token does not tell it")
+    else:
+        required_option(provider, "project", _PROJECTS, "a ready token does not tell it")
 
 
 TRANSPORT = Transport(check=check, call=Vertex().call, paths=PATHS)

@@ -1,2 +1,1 @@
-"""Records: every exchange is recorded once, in a worker's journal and then in the tables; usage is queried here
-(decision 32)."""
+"""Records: every exchange once, in a worker's journal and then in the tables; usage is queried here (decision 32)."""

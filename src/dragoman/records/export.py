@@ -1,5 +1,4 @@
-"""Export: all records, as lines of JSON or CSV, under the names of `usage`. CSV cells that look like formulas become
-text."""
+"""Export: all records, as lines of JSON or CSV, under the names of `usage`. In CSV, formulas become text."""
 
 from __future__ import annotations
 

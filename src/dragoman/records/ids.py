@@ -34,8 +34,7 @@ def exchange_of(response_id: str) -> str:
 
 
 def times_of(beginning: str) -> tuple[int, int] | None:
-    """The first and last microsecond, roughly, in which ids with this prefix were made; None if it is no prefix of an
-    id of ours, or too short."""
+    """The rough first and last microsecond of ids with this prefix; None if it is not one of ours, or too short."""
     digits = beginning[len(_BEGINNING) : len(_BEGINNING) + _DIGITS]
     if not beginning.startswith(_BEGINNING) or len(digits) < _MIN_DIGITS or not set(digits) <= set("0123456789abcdef"):
         return None

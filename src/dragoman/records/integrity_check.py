@@ -1,5 +1,4 @@
-"""Integrity check: whether the file, its rollups and the journals are complete and agree. Nothing is changed or
-locked."""
+"""Integrity check: whether the file, its rollups and the journals are complete and agree. Nothing is changed."""
 
 from __future__ import annotations
 

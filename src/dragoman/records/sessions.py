@@ -95,8 +95,7 @@ def listing(tables: RecordTables, since: int, key: str | None, most: int, opened
 
 
 def _statuses(queries: SessionQueries, root: Mapping[int, int], opened: Opened, now: int) -> dict[int, ThreadStatus]:
-    """The status of sessions with their agents: an open exchange in any of them, else that of the thread a person talks
-    to."""
+    """The status of sessions with their agents: an open exchange in any of them, else that of the main thread."""
     began: dict[int, int] = {}
     for number, time in opened.sessions.items():
         of = root.get(number, 0)

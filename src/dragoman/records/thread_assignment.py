@@ -437,8 +437,7 @@ class ThreadAssigner:
         return True
 
     def _link_followers(self) -> None:
-        """Link sessions that continue from here but were assigned earlier: with several workers their journal may come
-        first."""
+        """Link sessions that continue from here but were assigned earlier: another worker's journal may come first."""
         ended = self._ended
         waiting = self._tables.stored_digests(ended) if ended else set()
         for digest in sorted(waiting.union(ended.keys() & self._heads.keys())):

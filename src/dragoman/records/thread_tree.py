@@ -63,8 +63,7 @@ class Tree(Struct, frozen=True, kw_only=True):
 def tree_of(
     rows: Sequence[tuple[ThreadRow, SessionFigures]], *, fold: bool = True, elsewhere: Collection[int] = ()
 ) -> Tree:
-    """Hang threads below their parents, in the order in which they began. `elsewhere` are known threads of other
-    trees."""
+    """Hang threads below their parents, in the order of their beginnings. `elsewhere` are threads of other trees."""
     threads = {thread.id: thread for thread, _ in rows}
     own = {thread.id: figures for thread, figures in rows}
     parents, issues = _parents(threads, elsewhere)

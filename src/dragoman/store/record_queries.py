@@ -64,8 +64,7 @@ class RecordQueries(Queries):
         )
 
     def anywhere(self, text: str, most: int, answers: Sequence[str] = ()) -> list[RecordRow]:
-        """Exchanges with this id: ours, the provider's, or that of the response, also before its translation. Scans all
-        rows."""
+        """Exchanges with this id: ours, the provider's, or that of the response, translated or not. Scans all rows."""
         answers = (text, *answers)
         return self._records(
             f"FROM records WHERE id = ? OR upstream_id = ? OR response_id IN ({', '.join('?' * len(answers))})"

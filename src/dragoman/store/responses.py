@@ -84,8 +84,7 @@ class Responses:
         input_items: Sequence[Item] = (),
         output_items: Sequence[Item] = (),
     ) -> bool:
-        """Store a response with its items, and prolong the chain before it. False if its id is taken: it then belongs
-        to nobody."""
+        """Store a response with its items, and prolong its chain. False if its id is taken: it becomes nobody's."""
         expires = self._expiry()
         with Transaction(self._db):
             taken = self._db.execute("UPDATE responses SET owner = ? WHERE id = ?", (_NO_OWNER, response.id)).rowcount

@@ -1,5 +1,4 @@
-"""Write errors: why a file cannot be written, who may, and the command that fixes it. Usually a volume belongs to
-root."""
+"""Write errors: why a file cannot be written, who may, and the fix. Usually a volume belongs to root."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ certificates, the clouds' own, and the user's directories."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain
 
 from dragoman.config.config_file import ConfigFile
 from dragoman.config.environment import names_in
@@ -31,23 +32,8 @@ def variables_for(
     named: tuple[str, ...], environ: Mapping[str, str], catalogue: Mapping[str, CatalogueEntry]
 ) -> dict[str, str]:
     """The variables that are set and that a service needs, with their values."""
-    names = dict.fromkeys((*named, *_of_catalogue(catalogue), *_usual(), *_of_clouds(environ)))
+    keys = (name for listing in catalogue.values() for name in chain(listing.env, *listing.option_env.values()))
+    proxies = (name for proxy in _PROXIES for name in (proxy, proxy.lower()))
+    clouds = (name for name in sorted(environ) if name.startswith(_CLOUDS))
+    names = dict.fromkeys((*named, *keys, *proxies, *_CERTIFICATES, *_DIRECTORIES, *clouds))
     return {name: environ[name] for name in names if environ.get(name, "").strip()}
-
-
-def _of_catalogue(catalogue: Mapping[str, CatalogueEntry]) -> Iterator[str]:
-    for listing in catalogue.values():
-        yield from listing.env
-        for names in listing.option_env.values():
-            yield from names
-
-
-def _usual() -> Iterator[str]:
-    for name in _PROXIES:
-        yield from (name, name.lower())
-    yield from _CERTIFICATES
-    yield from _DIRECTORIES
-
-
-def _of_clouds(environ: Mapping[str, str]) -> Iterator[str]:
-    return (name for name in sorted(environ) if name.startswith(_CLOUDS))

@@ -70,8 +70,7 @@ class Sender(Protocol):
 
 
 class TelemetryExporter:
-    """Takes exchanges from ingestion, and sends their spans in a thread. `places` identifies providers, `log` gets
-    failures, `count` the outcomes."""
+    """Takes exchanges from ingestion, and sends their spans in a thread; `log` gets failures, `count` outcomes."""
 
     def __init__(
         self,

@@ -99,7 +99,7 @@ def spans_of(entry: JournalEntry, places: Mapping[str, ProviderPlace], span_name
             id=span_id_of(entry.id, number),
             parent=own,
             remote=False,
-            calls=not _is_inside(call.provider, places),
+            calls=not ((place := places.get(call.provider)) and place.inside),
             started=start + call.started * 1000,
             # One that was not heard of any more had its end with the exchange.
             ended=start + max(call.ended or entry.duration, call.started) * 1000,
@@ -257,8 +257,3 @@ def _texts(*named: tuple[str, str]) -> Iterator[tuple[str, Value]]:
 
 def _cut(text: str) -> str:
     return text[:_MAX_TEXT_LENGTH]
-
-
-def _is_inside(provider: str, places: Mapping[str, ProviderPlace]) -> bool:
-    place = places.get(provider)
-    return place is not None and place.inside

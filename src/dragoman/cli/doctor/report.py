@@ -32,8 +32,7 @@ _WIDEST_NAME = 24
 
 
 class DoctorFinding(Struct, frozen=True):
-    """A finding: the problem, the remedy, and the heading of the troubleshooting page. Not `wrong` means only worth
-    knowing."""
+    """A finding: problem, remedy and heading of the troubleshooting page; one that is not `wrong` is only a note."""
 
     message: str
     advice: str

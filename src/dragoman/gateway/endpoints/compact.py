@@ -9,7 +9,6 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key
 from dragoman.errors import BadResponse, RefusedError, WireError
 from dragoman.gateway.endpoints.passthrough import check_relayed, forward, order_for, try_in_turn
 from dragoman.gateway.endpoints.passthrough_fallback import OnResponse, SameModel
@@ -23,15 +22,14 @@ from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.json_limits import decode_checked_object
 from dragoman.gateway.observability.record_builder import RecordBuilder
-from dragoman.gateway.paths import RESPONSES, ApiPath, api_path_of
-from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.paths import RESPONSES, api_path_of
+from dragoman.gateway.runtime import Incoming
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
 from dragoman.gateway.stored_responses.reference_resolver import resolve_request
 from dragoman.gateway.stored_responses.references import items_of, named_in
-from dragoman.gateway.stored_responses.stored_state import look_up_references, owner_of
+from dragoman.gateway.stored_responses.stored_state import look_up_references
 from dragoman.gateway.thread_offload import offload
-from dragoman.http.server import ServerRequest
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.protocols.openai_responses.shapes import COMPACTION_TRIGGER
@@ -48,30 +46,29 @@ _TRIGGER: JsonObject = {"type": COMPACTION_TRIGGER}
 _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "stream", "background"})
 
 
-async def compact(
-    runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, key: Key | None
-) -> None:
-    """Answer with what stands for a conversation: what its user said, and one compaction."""
+async def compact(incoming: Incoming) -> None:
+    """Respond with what stands for a conversation: the messages of its user, and one compaction."""
+    runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     name = builder.record.key
     body = await receive(runtime, request, name)
     looked = await offload(partial(parse_request, body, api_path), len(body), name)
     builder.record.requested_model, builder.record.size = looked.model, len(body)
-    client_request = ClientRequest(api_path, request.headers, request.table, key=key)
+    client_request = ClientRequest(api_path, request.headers, request.table, key=incoming.key)
     choice = await compaction_targets(runtime, client_request, body, looked, builder)
     if isinstance(choice, RetryState):
         if choice.decision is not None:
             builder.record.set_route(choice.decision)
-        several = _InTurn(runtime, request, builder, choice, client_request, body, looked)
-        await try_in_turn(runtime, request, builder, several, several.unused)
+        several = _InTurn(incoming, choice, client_request, body, looked)
+        await try_in_turn(incoming, several, several.unused)
         return
     target = choice
-    source = await _resolve_input(runtime, builder, client_request, body, looked, target)
+    source = await _resolve_input(incoming, body, looked, target)
     if _compacts(target):
-        await forward(runtime, request, api_path, builder, owner=owner_of(key), target=target, body=source.body)
+        await forward(incoming, target=target, body=source.body)
         if builder.record.status == 200:
             await set_affinity(runtime, client_request, body, looked, target)
         return
-    detached = await _summarized(runtime, request, builder, client_request, source, target)
+    detached = await _summarized(incoming, client_request, source, target)
     builder.finalize()
     request.respond(detached.status, detached.headers, detached.body)
 
@@ -84,40 +81,26 @@ class _CompactionInput(Struct, frozen=True):
     is_resolved: bool
 
 
-async def _resolve_input(
-    runtime: Runtime,
-    builder: RecordBuilder,
-    client_request: ClientRequest,
-    body: bytes,
-    looked: ParsedRequest,
-    target: Target,
-) -> _CompactionInput:
-    resolved = await look_up_references(
-        runtime.state, runtime.settings, client_request.key, looked.references, body, target
-    )
+async def _resolve_input(incoming: Incoming, body: bytes, looked: ParsedRequest, target: Target) -> _CompactionInput:
+    runtime = incoming.runtime
+    resolved = await look_up_references(runtime.state, runtime.settings, incoming.key, looked.references, body, target)
     if resolved is None or looked.references is None:
         return _CompactionInput(body, len(body), resolved is not None)
     size = len(body) + resolved.size
-    resolved_request = await offload(
-        partial(resolve_request, body, looked.references, resolved), size, builder.record.key
-    )
+    resolving = partial(resolve_request, body, looked.references, resolved)
+    resolved_request = await offload(resolving, size, incoming.builder.record.key)
     return _CompactionInput(resolved_request.body, size, is_resolved=True)
 
 
 async def _summarized(
-    runtime: Runtime,
-    request: ServerRequest,
-    builder: RecordBuilder,
-    client_request: ClientRequest,
-    source: _CompactionInput,
-    target: Target,
+    incoming: Incoming, client_request: ClientRequest, source: _CompactionInput, target: Target
 ) -> DetachedClient:
     """What a model without compaction makes of a conversation: a summary; the record is not final yet."""
+    runtime, builder = incoming.runtime, incoming.builder
     name = builder.record.key
-    items, request_body = await offload(
-        partial(_summary_request, source.body, is_resolved=source.is_resolved), source.size, name
-    )
-    detached = DetachedClient(behalf=request)
+    summary_request = partial(_summary_request, source.body, is_resolved=source.is_resolved)
+    items, request_body = await offload(summary_request, source.size, name)
+    detached = DetachedClient(behalf=incoming.request)
     responses_request = replace(client_request, api_path=api_path_of("/v1/responses"), target=target)
     # Both builders have the same record, which is final once the client has its response.
     its_own = RecordBuilder(builder.record, runtime.clock, lambda _: None)
@@ -133,16 +116,14 @@ class _InTurn(SameModel):
 
     def __init__(
         self,
-        runtime: Runtime,
-        request: ServerRequest,
-        builder: RecordBuilder,
+        incoming: Incoming,
         retry_state: RetryState,
         client_request: ClientRequest,
         body: bytes,
         looked: ParsedRequest,
     ) -> None:
-        super().__init__(runtime, builder, retry_state=retry_state)
-        self._request = request
+        super().__init__(incoming.runtime, incoming.builder, retry_state=retry_state)
+        self._incoming = incoming
         self._client_request = client_request
         self._body = body
         self._looked = looked
@@ -154,33 +135,27 @@ class _InTurn(SameModel):
     async def _try(
         self, attempt: Attempt, order_of: Callable[[Target, str | None], Order], on_response: OnResponse
     ) -> Missed | None:
-        runtime, request, builder, client_request, target = (
-            self._runtime,
-            self._request,
-            self._builder,
-            self._client_request,
-            attempt.target,
-        )
-        source = await _resolve_input(runtime, builder, client_request, self._body, self._looked, target)
+        incoming, builder, target = self._incoming, self._builder, attempt.target
+        source = await _resolve_input(incoming, self._body, self._looked, target)
         if not _compacts(target):
             return await self._summarize(attempt, source)
-        check_relayed(runtime, request, client_request.api_path, builder)
+        check_relayed(incoming)
         body = source.body
         if target.model != self._looked.model:
             renaming = partial(replace_text, body, "model", target.model)
             body = await offload(renaming, source.size, builder.record.key)
-        kind = request.header(b"content-type") or b"application/json"
-        ordered = partial(order_for, request, client_request.api_path, owner_of(client_request.key), kind, body)
+        kind = incoming.request.header(b"content-type") or b"application/json"
+        ordered = partial(order_for, incoming, kind, body)
         missed = await super()._try(attempt, ordered, on_response)
         if missed is None and builder.record.status == 200:
-            await set_affinity(runtime, client_request, self._body, self._looked, target)
+            await set_affinity(self._runtime, self._client_request, self._body, self._looked, target)
         return missed
 
     async def _summarize(self, attempt: Attempt, source: _CompactionInput) -> Missed | None:
         """Have a summary written by a target; give how it failed, or None if the client has its answer."""
-        builder, request, made = self._builder, self._request, len(self._builder.record.attempts)
+        builder, request, made = self._builder, self._incoming.request, len(self._builder.record.attempts)
         try:
-            detached = await _summarized(self._runtime, request, builder, self._client_request, source, attempt.target)
+            detached = await _summarized(self._incoming, self._client_request, source, attempt.target)
         except BadResponse as error:
             self._errors[attempt] = error
             failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=str(error))

@@ -8,16 +8,14 @@ from functools import partial
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key, Settings
+from dragoman.config.settings import Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.advice import printable
 from dragoman.gateway.endpoints.passthrough import forward
-from dragoman.gateway.endpoints.responses import ListPage, full_item, list_of, page_of, send
+from dragoman.gateway.endpoints.responses import ListPage, full_item, list_of, page_of
 from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.json_limits import decode_checked_object
-from dragoman.gateway.observability.record_builder import RecordBuilder
-from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.runtime import Incoming
 from dragoman.gateway.stored_responses.leases import locked
 from dragoman.gateway.stored_responses.reference_resolver import items_to_add, no_item
 from dragoman.gateway.stored_responses.response_writer import size_of
@@ -36,18 +34,17 @@ _MAX_ITEMS = 20
 _MAX_METADATA, _MAX_NAME_LENGTH, _MAX_VALUE_LENGTH = 16, 64, 512
 
 
-async def serve_conversation(
-    runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, key: Key | None
-) -> None:
-    """Answer what is asked of conversations."""
-    store, owner = runtime.state.store, owner_of(key)
-    _, *below = api_path.rest.strip("/").split("/")
+async def serve_conversation(incoming: Incoming) -> None:
+    """Serve a request to conversations."""
+    runtime, request, builder = incoming.runtime, incoming.request, incoming.builder
+    store, owner = runtime.state.store, owner_of(incoming.key)
+    _, *below = incoming.api_path.rest.strip("/").split("/")
     named = request.header(b"x-dragoman-provider") is not None
     conversation = None
     if store is not None and below and not named:
         conversation = await store.read(lambda tables: tables.conversations.find(owner, below[0]))
     if store is None or named or (below and conversation is None):
-        await _elsewhere(runtime, request, api_path, builder, owner, below)
+        await _elsewhere(incoming, below)
         return
     raw = await receive(runtime, request, builder.record.key) if request.method == "POST" else b""
     takes_items = not below or below[1:] == ["items"]
@@ -71,8 +68,7 @@ async def serve_conversation(
         if room is not None:
             room()
     try:
-        encoded = await offload(lambda: encode(response.show()), response.size, builder.record.key)
-        send(runtime, request, builder, encoded)
+        incoming.send(await offload(lambda: encode(response.show()), response.size, builder.record.key))
     finally:
         # What was sent is held until the client has read it.
         request.after_sending(charge.close)
@@ -102,17 +98,15 @@ def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | N
     return body, [encode(item) for item in items]
 
 
-async def _elsewhere(
-    runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, owner: bytes, below: list[str]
-) -> None:
-    """Ask the provider that keeps conversations; with several keys nobody could tell whose they are."""
-    named = request.header(b"x-dragoman-provider") is not None
-    providers = storing_providers(runtime.settings)
-    if several_owners(runtime.settings) or not (named or providers):
+async def _elsewhere(incoming: Incoming, below: list[str]) -> None:
+    """Ask the provider that stores conversations; with several keys their owners would be unknown."""
+    named = incoming.request.header(b"x-dragoman-provider") is not None
+    providers = storing_providers(incoming.runtime.settings)
+    if several_owners(incoming.runtime.settings) or not (named or providers):
         raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
     try:
         only = providers[0] if not named and len(providers) == 1 else ""
-        await forward(runtime, request, api_path, builder, owner=owner, provider=only)
+        await forward(incoming, provider=only)
     except ClientError as error:
         raise _missing(below[0]) if below and error.status == 404 else error from None
 

@@ -13,7 +13,6 @@ from functools import partial
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key
 from dragoman.errors import ClientError, DragomanError
 from dragoman.gateway.exchange.fixed_target import fixed_target
 from dragoman.gateway.exchange.full_response import is_envelope
@@ -24,14 +23,12 @@ from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.forwarding.error_responses import JSON, id_header, losses_header, route_header
 from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.json_limits import check_request_values
-from dragoman.gateway.observability.record_builder import RecordBuilder
-from dragoman.gateway.paths import MESSAGES, RESPONSES, ApiPath
-from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.paths import MESSAGES, RESPONSES
+from dragoman.gateway.runtime import Incoming
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, resolve_request
 from dragoman.gateway.stored_responses.stored_state import look_up_references, owner_of
 from dragoman.gateway.thread_offload import offload
-from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.transport_interface import Order
@@ -52,38 +49,20 @@ _PATHS: Mapping[str, str] = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "
 # What the counting endpoints take of a request; the rest of it says nothing about its length.
 _COUNTED: Mapping[str, tuple[str, ...]] = {
     MESSAGES: (
-        "model",
-        "messages",
-        "system",
-        "tools",
-        "tool_choice",
-        "thinking",
-        "output_config",
-        "cache_control",
-        "mcp_servers",
-        "context_management",
+        *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"),
+        *("cache_control", "mcp_servers", "context_management"),
     ),
     RESPONSES: (
-        "model",
-        "input",
-        "instructions",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "reasoning",
-        "text",
-        "truncation",
-        "previous_response_id",
-        "conversation",
+        *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"),
+        *("truncation", "previous_response_id", "conversation"),
     ),
 }
 
 
-async def count_tokens(
-    runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, key: Key | None
-) -> None:
+async def count_tokens(incoming: Incoming) -> None:
     """Answer `count_tokens` and `input_tokens`."""
-    name = builder.record.key
+    runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
+    key, name = incoming.key, builder.record.key
     body = await receive(runtime, request, name)
     parsed = await offload(partial(parse_request, body, api_path), len(body), name)
     builder.record.requested_model, builder.record.size = parsed.model, len(body)
@@ -101,11 +80,9 @@ async def count_tokens(
     builder.record.losses = ready.translated.losses
     answered, given = None, _NO_HEADERS
     if asks:
-        status, answered, given = await _query_provider(
-            runtime, request, api_path, builder, target, ready, owner_of(key)
-        )
+        status, answered, given = await _query_provider(incoming, target, ready)
         if answered is not None and status != 200:
-            await _refuse(runtime, request, api_path, builder, target, status, answered, given)
+            await _refuse(incoming, target, status, answered, given)
             return
     counted = _count_in(answered) if answered is not None else None
     estimate_headers = []
@@ -122,19 +99,19 @@ async def count_tokens(
     # A count of the client's own protocol is relayed as it is.
     relayed = answered if api_path.protocol == target.endpoint.protocol else None
     builder.finalize(status=200)
-    request.respond(
-        200,
-        [
-            JSON,
-            id_header(api_path.protocol, builder.record.id),
-            route_header(target.provider.name, target.printable_model, target.endpoint.protocol),
-            losses_header(builder.record.losses),
-            *estimate_headers,
-            *(given if relayed is not None else ()),
-            *runtime.guard.greeting(request),
-        ],
-        encode(response) if relayed is None else relayed,
-    )
+    returned = given if relayed is not None else []
+    headers = _headers(incoming, target, [losses_header(builder.record.losses), *estimate_headers, *returned])
+    request.respond(200, headers, encode(response) if relayed is None else relayed)
+
+
+def _headers(incoming: Incoming, target: Target, others: HeaderList) -> HeaderList:
+    return [
+        JSON,
+        id_header(incoming.api_path.protocol, incoming.builder.record.id),
+        route_header(target.provider.name, target.printable_model, target.endpoint.protocol),
+        *others,
+        *incoming.runtime.guard.greeting(incoming.request),
+    ]
 
 
 class _Ready(Struct, frozen=True):
@@ -187,20 +164,12 @@ def _translated(body: bytes, source: str, target: Target, *, renamed: bool) -> T
     )
 
 
-async def _query_provider(
-    runtime: Runtime,
-    request: ServerRequest,
-    api_path: ApiPath,
-    builder: RecordBuilder,
-    target: Target,
-    ready: _Ready,
-    owner: bytes,
-) -> tuple[int, bytes | None, HeaderList]:
-    """Status, body and forwarded headers of the provider's response, or of an error that the client's protocol can
-    show; without a body an estimate must do."""
+async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> tuple[int, bytes | None, HeaderList]:
+    """Status, body and headers of the provider's response or legible error; without a body an estimate must do."""
+    runtime, api_path = incoming.runtime, incoming.api_path
     protocol = target.endpoint.protocol
     if api_path.protocol == protocol:
-        passed = header_forwarding.relayed(request.headers, target, owner)
+        passed = header_forwarding.relayed(incoming.request.headers, target, owner_of(incoming.key))
     else:
         passed = header_forwarding.written(ready.translated.headers)
     order = Order(
@@ -214,7 +183,7 @@ async def _query_provider(
         path=_PATHS[protocol],
     )
     try:
-        async with one_call(runtime, builder, target, order) as (call, _):
+        async with one_call(runtime, incoming.builder, target, order) as (call, _):
             raw = await call.read(_MAX_RESPONSE_BYTES)
     except DragomanError as error:
         runtime.log.event("warn", "cannot count tokens at provider", provider=target.provider.name, reason=str(error))
@@ -231,28 +200,12 @@ async def _query_provider(
     return call.status, raw if relayed and not own and is_envelope(raw, protocol) else None, given
 
 
-async def _refuse(
-    runtime: Runtime,
-    request: ServerRequest,
-    api_path: ApiPath,
-    builder: RecordBuilder,
-    target: Target,
-    status: int,
-    body: bytes,
-    given: HeaderList,
-) -> None:
+async def _refuse(incoming: Incoming, target: Target, status: int, body: bytes, given: HeaderList) -> None:
     """The provider's own error, to a client of its protocol."""
-    redactor = runtime.redactor(target.provider)
-    body = await cleaned(redactor, body, builder.record.key)
-    builder.finalize(status=status, failure="other")
-    headers = [
-        JSON,
-        id_header(api_path.protocol, builder.record.id),
-        route_header(target.provider.name, target.printable_model, target.endpoint.protocol),
-        *redactor.clean_headers(given),
-        *runtime.guard.greeting(request),
-    ]
-    request.respond(status, headers, body)
+    redactor = incoming.runtime.redactor(target.provider)
+    body = await cleaned(redactor, body, incoming.builder.record.key)
+    incoming.builder.finalize(status=status, failure="other")
+    incoming.request.respond(status, _headers(incoming, target, redactor.clean_headers(given)), body)
 
 
 def _counted(body: bytes, source: str, model: str) -> CountedTokens:

@@ -30,12 +30,10 @@ from dragoman.gateway.forwarding.error_responses import JSON, id_header, route_h
 from dragoman.gateway.forwarding.provider_request import check_unambiguous, receive
 from dragoman.gateway.json_limits import check_request_members
 from dragoman.gateway.observability.record import RouteDecision
-from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
-from dragoman.gateway.runtime import Runtime
-from dragoman.gateway.stored_responses.stored_state import several_owners
+from dragoman.gateway.runtime import Incoming, Runtime
+from dragoman.gateway.stored_responses.stored_state import owner_of, several_owners
 from dragoman.gateway.thread_offload import offload
-from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Provider
@@ -57,8 +55,6 @@ _METHODS = frozenset({"GET", "POST", "DELETE", "HEAD"})
 _OVERRIDES = frozenset({"_method", "x-http-method", "x-http-method-override", "x-method-override"})
 _MAX_NAME_BYTES = 256
 _MAX_CONTENT_TYPE_BYTES = 200
-
-
 _STRING = msgspec.json.Decoder(str)
 _NAMES = frozenset({"model"})
 
@@ -74,21 +70,13 @@ ONCE = Tried()
 
 
 async def forward(
-    runtime: Runtime,
-    request: ServerRequest,
-    api_path: ApiPath,
-    builder: RecordBuilder,
-    *,
-    owner: bytes,
-    provider: str = "",
-    target: Target | None = None,
-    body: bytes | None = None,
+    incoming: Incoming, *, provider: str = "", target: Target | None = None, body: bytes | None = None
 ) -> None:
-    """Relay a request to the given provider or target, or to the one it belongs to, on behalf of `owner`; `body` if it
-    was read before."""
+    """Relay a request to a given provider or target, or to the one it belongs to; `body` if it was read before."""
+    runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
-    check_relayed(runtime, request, api_path, builder)
+    check_relayed(incoming)
     if body is None:
         is_sent = request.method == "POST"
         body = await receive(runtime, request, builder.record.key) if is_sent else b""
@@ -105,11 +93,11 @@ async def forward(
             renaming = partial(_renamed, body, field, targets[0].model)
             body = await offload(renaming, len(body), builder.record.key)
     else:
-        targets = (_nameless(_provider(runtime, request, api_path, provider), api_path),)
-    ordered = partial(order_for, request, api_path, owner, kind, body)
+        targets = (_nameless(_provider(incoming, provider), api_path),)
+    ordered = partial(order_for, incoming, kind, body)
     if len(targets) > 1:
         record.set_route(RouteDecision(name, FALLBACK, Why.POLICY.value))
-        await try_in_turn(runtime, request, builder, SameModel(runtime, builder, targets), ordered)
+        await try_in_turn(incoming, SameModel(runtime, builder, targets), ordered)
         return
     target = targets[0]
     record.set_target(target)
@@ -125,7 +113,7 @@ async def forward(
     try:
         async with one_call(runtime, builder, target, order, on_admitted=calls.admitted) as (call, time_limits):
             attempt.status, attempt.headers = call.status, call.headers
-            await _hand_over(runtime, request, builder, target, call, time_limits, ended=ended)
+            await _hand_over(incoming, target, call, time_limits, ended=ended)
     except DragomanError as error:
         ended(kind_of(error))
         raise
@@ -134,10 +122,9 @@ async def forward(
         ended(AttemptOutcome.CLIENT_DISCONNECTED)
 
 
-def order_for(
-    request: ServerRequest, api_path: ApiPath, owner: bytes, kind: bytes, body: bytes, target: Target, key: str | None
-) -> Order:
-    passed = header_forwarding.relayed(request.headers, target, owner)
+def order_for(incoming: Incoming, kind: bytes, body: bytes, target: Target, key: str | None) -> Order:
+    request, rest = incoming.request, incoming.api_path.rest
+    passed = header_forwarding.relayed(request.headers, target, owner_of(incoming.key))
     if body and kind:
         passed.append((b"content-type", kind))
     return Order(
@@ -148,25 +135,19 @@ def order_for(
         body=body,
         headers=passed,
         key=key,
-        path=f"/v1{api_path.rest}" if target.endpoint.protocol == MESSAGES else api_path.rest,
+        path=f"/v1{rest}" if target.endpoint.protocol == MESSAGES else rest,
         method=request.method,
         query=request.query,
     )
 
 
-async def try_in_turn(
-    runtime: Runtime,
-    request: ServerRequest,
-    builder: RecordBuilder,
-    fallback: SameModel,
-    ordered: Callable[[Target, str | None], Order],
-) -> None:
+async def try_in_turn(incoming: Incoming, fallback: SameModel, ordered: Callable[[Target, str | None], Order]) -> None:
     """Have the first of several targets answer that can."""
     policy = fallback.retry_state.policy or FALLBACK
 
     async def on_response(target: Target, call: UpstreamCall, time_limits: TimeLimits, ended: Ended) -> None:
         tried = Tried(fallback.retry_state.tries, policy)
-        await _hand_over(runtime, request, builder, target, call, time_limits, tried=tried, ended=ended)
+        await _hand_over(incoming, target, call, time_limits, tried=tried, ended=ended)
 
     missed = await fallback.run(ordered, on_response)
     if missed is None:
@@ -175,61 +156,54 @@ async def try_in_turn(
     assert attempt is not None
     tried = Tried(fallback.retry_state.tries, policy)
     if response is not None:
-        headers = _headers(runtime, request, builder, attempt.target, response.status, response.headers, tried)
-        _refuse(request, builder, response.status, headers, response.body or b"")
+        headers = _headers(incoming, attempt.target, response.status, response.headers, tried)
+        _refuse(incoming, response.status, headers, response.body or b"")
         return
-    _send_bad_key(runtime, request, builder, attempt.target, missed.failure, tried)
+    _send_bad_key(incoming, attempt.target, missed.failure, tried)
 
 
-def _send_bad_key(
-    runtime: Runtime,
-    request: ServerRequest,
-    builder: RecordBuilder,
-    target: Target,
-    failure: Failure,
-    tried: Tried = ONCE,
-) -> None:
+def _send_bad_key(incoming: Incoming, target: Target, failure: Failure, tried: Tried = ONCE) -> None:
     """Say that it is the gateway's own credential that a provider refuses, and not the client's."""
-    redactor, record = runtime.redactor(target.provider), builder.record
+    builder = incoming.builder
+    redactor, record = incoming.runtime.redactor(target.provider), builder.record
     message = redactor.clean_text(failure.message[: redactor.max_error_bytes])
     refused = replace(failure, kind=FailureKind.UPSTREAM_AUTH, status=502, message=message)
     response = error_responses.encode_error(refused, record.client_protocol, record.id, program=record.program)
-    headers = _headers(runtime, request, builder, target, response.status, [JSON], tried)
+    headers = _headers(incoming, target, response.status, [JSON], tried)
     builder.finalize(status=response.status, failure=FailureKind.UPSTREAM_AUTH.value)
-    request.respond(response.status, [*headers, *header_forwarding.written(response.headers)], response.body)
+    incoming.request.respond(response.status, [*headers, *header_forwarding.written(response.headers)], response.body)
 
 
-def check_relayed(runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder) -> None:
+def check_relayed(incoming: Incoming) -> None:
     """Refuse what is not open; no provider hears of it."""
+    request, api_path, settings = incoming.request, incoming.api_path, incoming.runtime.settings
     if not is_plain(api_path.rest):
         raise ClientError(404, f"there is no path {printable(api_path.rest)} here")
-    settings = runtime.settings
     opened = settings.server.passthrough_paths
     if not is_relayed(request.method, api_path.rest, shared=several_owners(settings), opened=opened):
         requested = f"{request.method} {printable(api_path.rest)}"
         message = f"{requested} is not relayed here; server.passthrough_paths opens it if it should be"
         # Whoever could open it reads the log.
-        builder.record.refusal, builder.record.at_door = message, True
+        incoming.builder.record.refusal, incoming.builder.record.at_door = message, True
         raise ClientError(403, message)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
         raise ClientError(400, "a query cannot say another method")
 
 
 async def _hand_over(
-    runtime: Runtime,
-    request: ServerRequest,
-    builder: RecordBuilder,
+    incoming: Incoming,
     target: Target,
     call: UpstreamCall,
-    time_limits: TimeLimits,
+    limits: TimeLimits,
     *,
     tried: Tried = ONCE,
     ended: Ended,
 ) -> None:
-    """The answer as it comes; an error without the provider's secrets. `ended` hears what became of it."""
+    """The response as it comes; an error without the provider's secrets. `ended` gets the outcome."""
+    runtime, request, builder = incoming.runtime, incoming.request, incoming.builder
     if 300 <= call.status < 400:
         raise redirected(call.headers)
-    headers = _headers(runtime, request, builder, target, call.status, call.headers, tried)
+    headers = _headers(incoming, target, call.status, call.headers, tried)
     if call.status >= 400:
         redactor = runtime.redactor(target.provider)
         body = await call.read(redactor.max_error_bytes)
@@ -237,20 +211,18 @@ async def _hand_over(
         outcome = kind_of(error.failure, cloud=False)
         ended(outcome)
         if runtime.settings.keys and outcome is AttemptOutcome.INVALID_KEY:
-            _send_bad_key(runtime, request, builder, target, error.failure)
+            _send_bad_key(incoming, target, error.failure)
             return
-        _refuse(request, builder, call.status, headers, error.body)
+        _refuse(incoming, call.status, headers, error.body)
         return
     builder.record.status = call.status
-    clock, tail = runtime.clock, Tail()
-
-    streams = is_stream(call)
+    clock, tail, streams = runtime.clock, Tail(), is_stream(call)
 
     def take(piece: bytes) -> None:
-        time_limits.received_at = clock()
+        limits.received_at = clock()
         if streams and has_data(piece) is not None:
             # Nobody reads these streams: any data may be content.
-            time_limits.content_received()
+            limits.content_received()
         tail.take(piece)
         request.write(piece)
 
@@ -273,16 +245,9 @@ async def _hand_over(
     request.end()
 
 
-def _headers(
-    runtime: Runtime,
-    request: ServerRequest,
-    builder: RecordBuilder,
-    target: Target,
-    status: int,
-    response_headers: HeaderList,
-    tried: Tried,
-) -> HeaderList:
-    """What goes with an answer."""
+def _headers(incoming: Incoming, target: Target, status: int, response_headers: HeaderList, tried: Tried) -> HeaderList:
+    """The headers of a relayed response."""
+    runtime, record = incoming.runtime, incoming.builder.record
     own = len(target.provider.keys) <= 1 or runtime.settings.server.forward_pooled_rate_limits
     kind = (header(response_headers, b"content-type") or b"application/octet-stream")[:_MAX_CONTENT_TYPE_BYTES]
     given = header_forwarding.returned(response_headers, limits=own)
@@ -291,19 +256,19 @@ def _headers(
         kind, given = redactor.clean_headers([(b"content-type", kind)])[0][1], redactor.clean_headers(given)
     return [
         (b"content-type", kind),
-        id_header(builder.record.client_protocol, builder.record.id),
+        id_header(record.client_protocol, record.id),
         route_header(
             target.provider.name, target.printable_model, target.endpoint.protocol, tried.policy, tried.attempts
         ),
         *given,
-        *runtime.guard.greeting(request),
+        *runtime.guard.greeting(incoming.request),
     ]
 
 
-def _refuse(request: ServerRequest, builder: RecordBuilder, status: int, headers: HeaderList, body: bytes) -> None:
+def _refuse(incoming: Incoming, status: int, headers: HeaderList, body: bytes) -> None:
     """A provider's error, from which its secrets were taken."""
-    builder.finalize(status, "other")
-    request.respond(status, headers, body)
+    incoming.builder.finalize(status, "other")
+    incoming.request.respond(status, headers, body)
 
 
 def _serving(runtime: Runtime, name: str, api_path: ApiPath) -> tuple[Target, ...]:
@@ -364,8 +329,11 @@ def _speaks(provider: Provider, api_path: ApiPath) -> bool:
     # Clouds that serve a model have conversations, and not the rest of its maker's API.
     if provider.transport != "echo" and transport_of(provider.transport).paths is not None:
         return False
-    wanted = (MESSAGES,) if api_path.protocol == MESSAGES else _OPENAI
-    return any(endpoint.protocol in wanted for endpoint in provider.endpoints)
+    return any(endpoint.protocol in _family(api_path) for endpoint in provider.endpoints)
+
+
+def _family(api_path: ApiPath) -> tuple[str, ...]:
+    return (MESSAGES,) if api_path.protocol == MESSAGES else _OPENAI
 
 
 def _check_family(provider: Provider, api_path: ApiPath) -> None:
@@ -374,15 +342,13 @@ def _check_family(provider: Provider, api_path: ApiPath) -> None:
 
 
 def _in_family(target: Target, api_path: ApiPath) -> Target:
-    wanted = (MESSAGES,) if api_path.protocol == MESSAGES else _OPENAI
-    for endpoint in target.provider.endpoints:
-        if endpoint.protocol in wanted:
-            return replace(target, endpoint=endpoint)
-    return target
+    endpoints = (each for each in target.provider.endpoints if each.protocol in _family(api_path))
+    return replace(target, endpoint=next(endpoints, target.endpoint))
 
 
-def _provider(runtime: Runtime, request: ServerRequest, api_path: ApiPath, provider_name: str) -> Provider:
-    named = provider_name or (request.header(b"x-dragoman-provider") or b"").decode("latin-1")
+def _provider(incoming: Incoming, provider_name: str) -> Provider:
+    runtime, api_path = incoming.runtime, incoming.api_path
+    named = provider_name or (incoming.request.header(b"x-dragoman-provider") or b"").decode("latin-1")
     providers = runtime.settings.providers
     if named:
         match = runtime.settings.callable.get(named)

@@ -9,14 +9,10 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.advice import printable
 from dragoman.gateway.endpoints.passthrough import forward
-from dragoman.gateway.forwarding.error_responses import JSON, id_header
-from dragoman.gateway.observability.record_builder import RecordBuilder
-from dragoman.gateway.paths import ApiPath
-from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.runtime import Incoming
 from dragoman.gateway.stored_responses.background import client_body, end_response, fail_if_broken
 from dragoman.gateway.stored_responses.reference_resolver import no_item
 from dragoman.gateway.stored_responses.references import named_in
@@ -35,15 +31,13 @@ _PAGE, _MAX_PAGE_ITEMS = 20, 100
 _READS = ("GET", "HEAD")
 
 
-async def serve_response(
-    runtime: Runtime, request: ServerRequest, api_path: ApiPath, builder: RecordBuilder, key: Key | None
-) -> None:
-    """Answer what is asked of a stored response."""
-    _, response_id, *below = api_path.rest.strip("/").split("/")
-    state, owner = runtime.state, owner_of(key)
-    store = state.store
+async def serve_response(incoming: Incoming) -> None:
+    """Serve a request to a stored response."""
+    runtime, request, builder = incoming.runtime, incoming.request, incoming.builder
+    _, response_id, *below = incoming.api_path.rest.strip("/").split("/")
+    store, owner = runtime.state.store, owner_of(incoming.key)
     if store is None:
-        await _elsewhere(runtime, request, api_path, builder, owner, response_id, None)
+        await _elsewhere(incoming, response_id, None)
         return
     async with runtime.buffered.turn(builder.record.key) as charge:
         stored = await store.read(lambda tables: tables.responses.find(owner, response_id))
@@ -55,62 +49,50 @@ async def serve_response(
             charge.take(size_of(items))
     try:
         if stored is None or not stored.body:
-            await _elsewhere(runtime, request, api_path, builder, owner, response_id, stored)
+            await _elsewhere(incoming, response_id, stored)
         elif request.method == "GET" and not below and _flag(request, "stream"):
             # Its pieces are read one by one.
             charge.close()
-            await _listen(runtime, request, builder, store, owner, stored)
+            await _listen(incoming, store, owner, stored)
         elif items is not None and page is not None:
-            listing = await offload(partial(_listing, items, page), size_of(items), builder.record.key)
-            send(runtime, request, builder, listing)
+            incoming.send(await offload(partial(_listing, items, page), size_of(items), builder.record.key))
         else:
-            await _serve(runtime, request, api_path, builder, owner, stored)
+            await _serve(incoming, store, owner, stored)
     finally:
         # What was sent is held until the client has read it.
         request.after_sending(charge.close)
 
 
-async def _serve(
-    runtime: Runtime,
-    request: ServerRequest,
-    api_path: ApiPath,
-    builder: RecordBuilder,
-    owner: bytes,
-    stored: StoredResponse,
-) -> None:
-    """Answer what is asked of a response as a whole."""
-    _, response_id, *below = api_path.rest.strip("/").split("/")
-    state = runtime.state
-    store = state.store
-    assert store is not None
+async def _serve(incoming: Incoming, store: Store, owner: bytes, stored: StoredResponse) -> None:
+    """Serve a request to a response as a whole."""
+    rest, log, state = incoming.api_path.rest, incoming.runtime.log, incoming.runtime.state
+    _, response_id, *below = rest.strip("/").split("/")
     if state.background.is_broken(stored.id, stored.status, stored.alive):
         stored = await store.write(partial(fail_if_broken, owner=owner, stored=stored))
-    match request.method, below:
+    match incoming.request.method, below:
         case "GET" | "HEAD", []:
-            await _show(runtime, request, builder, stored)
+            await _show(incoming, stored)
         case "DELETE", []:
-            await change(store, runtime.log, lambda tables: tables.responses.delete(owner, response_id))
+            await change(store, log, lambda tables: tables.responses.delete(owner, response_id))
             state.background.cancel(response_id)
-            send(runtime, request, builder, encode({"id": response_id, "object": "response", "deleted": True}))
+            incoming.send(encode({"id": response_id, "object": "response", "deleted": True}))
         case "POST", ["cancel"]:
             if not stored.background:
                 raise ClientError(
                     400, "Only a response that runs in the background can be cancelled.", param="response_id"
                 )
             if stored.status in RUNNING:
-                stored = await change(
-                    store, runtime.log, partial(end_response, owner=owner, stored=stored, status="cancelled")
-                )
+                stored = await change(store, log, partial(end_response, owner=owner, stored=stored, status="cancelled"))
                 state.background.cancel(response_id)
-            await _show(runtime, request, builder, stored)
+            await _show(incoming, stored)
         case _:
-            raise ClientError(404, f"there is no path {printable(api_path.rest)} here")
+            raise ClientError(404, f"there is no path {printable(rest)} here")
 
 
-async def _show(runtime: Runtime, request: ServerRequest, builder: RecordBuilder, stored: StoredResponse) -> None:
+async def _show(incoming: Incoming, stored: StoredResponse) -> None:
     """Send a response as it stands."""
-    body = await offload(lambda: encode(client_body(stored)), len(stored.body), builder.record.key)
-    send(runtime, request, builder, body)
+    key = incoming.builder.record.key
+    incoming.send(await offload(lambda: encode(client_body(stored)), len(stored.body), key))
 
 
 def _input_items(tables: Tables, owner: bytes, stored: StoredResponse) -> list[Item]:
@@ -123,25 +105,18 @@ def _input_items(tables: Tables, owner: bytes, stored: StoredResponse) -> list[I
     return [*before, *tables.responses.items(stored.id, INPUT_SIDE)]
 
 
-async def _elsewhere(
-    runtime: Runtime,
-    request: ServerRequest,
-    api_path: ApiPath,
-    builder: RecordBuilder,
-    owner: bytes,
-    response_id: str,
-    stored: StoredResponse | None,
-) -> None:
-    """Ask the provider that keeps the response, if there is one and the response may be this client's."""
-    store = runtime.state.store
-    if stored is None and (several_owners(runtime.settings) or await _exists(store, response_id)):
+async def _elsewhere(incoming: Incoming, response_id: str, stored: StoredResponse | None) -> None:
+    """Ask the provider that stores the response, if there is one and the response may be this client's."""
+    store, settings = incoming.runtime.state.store, incoming.runtime.settings
+    if stored is None and several_owners(settings):
         raise _missing(response_id)
-    providers = [stored.provider] if stored is not None else storing_providers(runtime.settings)
+    if stored is None and store is not None and await store.read(lambda tables: tables.responses.exists(response_id)):
+        raise _missing(response_id)
+    providers = [stored.provider] if stored is not None else storing_providers(settings)
     if not providers:
         raise _missing(response_id)
     try:
-        only = providers[0] if len(providers) == 1 else ""
-        await forward(runtime, request, api_path, builder, owner=owner, provider=only)
+        await forward(incoming, provider=providers[0] if len(providers) == 1 else "")
     except ClientError as error:
         if error.status == 404:
             raise _missing(response_id) from None
@@ -153,30 +128,16 @@ def _missing(response_id: str) -> ClientError:
     return ClientError(404, f"Response with id {printable(response_id)} not found.", param="response_id")
 
 
-async def _exists(store: Store | None, response_id: str) -> bool:
-    if store is None:
-        return False
-    return await store.read(lambda tables: tables.responses.exists(response_id))
-
-
-def send(runtime: Runtime, request: ServerRequest, builder: RecordBuilder, body: bytes) -> None:
-    """Send what is kept here, as JSON."""
-    builder.finalize(status=200)
-    headers = [JSON, id_header(builder.record.client_protocol, builder.record.id), *runtime.guard.greeting(request)]
-    request.respond(200, headers, body)
-
-
-async def _listen(
-    runtime: Runtime, request: ServerRequest, builder: RecordBuilder, store: Store, owner: bytes, stored: StoredResponse
-) -> None:
+async def _listen(incoming: Incoming, store: Store, owner: bytes, stored: StoredResponse) -> None:
     """Tell the stream of a background response from a place on, until it ends."""
     if not stored.background:
         raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
     if not await store.read(lambda tables: tables.events.streamed(stored.id)):
         raise ClientError(400, "This response was not created with stream=true.", param="stream")
+    request, builder = incoming.request, incoming.builder
     after = _integer(request, "starting_after", -1)
     builder.record.stream = True
-    await follow(runtime, request, request, builder, store, owner, stored.id, after)
+    await follow(incoming.runtime, request, request, builder, store, owner, stored.id, after)
 
 
 class ListPage(Struct, frozen=True):
@@ -232,7 +193,9 @@ def full_item(item: Item) -> JsonObject:
     content = body.get("content")
     if full_body["type"] == "message":
         if isinstance(content, str):
-            full_body["content"] = [_part(content, assistant=named.role == "assistant")]
+            annotations: JsonObject = {"annotations": []} if named.role == "assistant" else {}
+            kind = "output_text" if named.role == "assistant" else "input_text"
+            full_body["content"] = [{"type": kind, "text": content, **annotations}]
         full_body.setdefault("status", "completed")
     elif full_body["type"] in _WITH_STATUS:
         full_body.setdefault("status", "completed")
@@ -243,13 +206,6 @@ def full_item(item: Item) -> JsonObject:
 _WITH_STATUS = frozenset(
     {"function_call", "function_call_output", "custom_tool_call_output", "local_shell_call_output"}
 )
-
-
-def _part(text: str, *, assistant: bool) -> JsonObject:
-    if assistant:
-        annotations: JsonList = []
-        return {"type": "output_text", "text": text, "annotations": annotations}
-    return {"type": "input_text", "text": text}
 
 
 def _flag(request: ServerRequest, name: str) -> bool:

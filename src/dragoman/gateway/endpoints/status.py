@@ -48,6 +48,8 @@ def require_local_client(runtime: Runtime, request: ServerRequest) -> None:
 def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
     """What is known, of all workers together; the health of targets is the same in all."""
     now, reports, unnamed = runtime.clock(), [], Counter[str]()
+    # Servers of this machine that have no table and answered when they were last looked for.
+    local = [(name, provider) for name, provider in runtime.settings.local.items() if models_of(runtime, provider)]
     for report in runtime.health_reports():
         if runtime.may_name(report.subject):
             reports.append(report)
@@ -62,17 +64,12 @@ def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
                 **_provider(runtime, provider, [snapshot.loads.get(name, _NONE) for snapshot in snapshots]),
                 "check": _check(runtime, provider, snapshots),
             }
-            for name, provider in (*runtime.settings.providers.items(), *_local(runtime))
+            for name, provider in (*runtime.settings.providers.items(), *local)
         ],
         "targets": [_target(report, now) for report in reports],
         # Targets by their health, whose names only the clients know that called them.
         "unnamed": {**unnamed},
     }
-
-
-def _local(runtime: Runtime) -> list[tuple[str, Provider]]:
-    """Servers of this machine that have no table and answered when they were last looked for."""
-    return [(name, provider) for name, provider in runtime.settings.local.items() if models_of(runtime, provider)]
 
 
 async def reset(runtime: Runtime, request: ServerRequest) -> JsonObject:

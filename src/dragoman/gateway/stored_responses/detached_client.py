@@ -4,45 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from dragoman.gateway.forwarding.client import Client
 from dragoman.http.body import ByteCharge
 from dragoman.http.upstream_call import HeaderList
 
 
-class DetachedClient:
-    """Takes a response (`forwarding/client.py`): `status`, `headers` and `body` once it is whole. `behalf` is the
-    waiting client, if any."""
+class DetachedClient(Struct, eq=False, weakref=True):
+    """Takes a response (`forwarding/client.py`) on behalf of a waiting client, if there is one."""
 
-    __slots__ = (
-        "behalf",
-        "body",
-        "broken",
-        "cancelled",
-        "ended",
-        "headers",
-        "on_data",
-        "on_pause",
-        "on_resume",
-        "paused",
-        "started",
-        "status",
-    )
-
-    def __init__(self, on_data: Callable[[bytes], None] | None = None, behalf: Client | None = None) -> None:
-        self.started = False
-        self.ended = False
-        self.paused = False
-        self.on_pause: Callable[[], None] | None = None
-        self.on_resume: Callable[[], None] | None = None
-        self.status = 0
-        self.headers: HeaderList = []
-        self.body = b""
-        self.broken = False
-        # Takes the pieces of a stream.
-        self.on_data = on_data
-        self.behalf = behalf
-        # Whether a request of its owner cancelled what runs for it.
-        self.cancelled = False
+    # Takes the pieces of a stream.
+    on_data: Callable[[bytes], None] | None = None
+    behalf: Client | None = None
+    started: bool = False
+    ended: bool = False
+    paused: bool = False
+    on_pause: Callable[[], None] | None = None
+    on_resume: Callable[[], None] | None = None
+    status: int = 0
+    headers: HeaderList = []
+    body: bytes = b""
+    broken: bool = False
+    # Whether a request of its owner cancelled what runs for it.
+    cancelled: bool = False
 
     @property
     def gone(self) -> bool:

@@ -1,5 +1,4 @@
-"""References: what a Responses request refers to, by its bytes alone. Large requests are parsed in a thread that must
-not touch the store."""
+"""References: what a Responses request refers to, by its bytes alone: it is parsed in a thread without the store."""
 
 from __future__ import annotations
 

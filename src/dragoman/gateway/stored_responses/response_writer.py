@@ -30,8 +30,6 @@ from dragoman.wire.sse import SseReader
 
 # The events that hold a whole response at its end.
 LAST = ("response.completed", "response.incomplete", "response.failed")
-
-
 _ITEM_DONE = b'"response.output_item.done"'
 # What a provider says of a response that is kept, and perhaps runs, here. In what a model says quotes are escaped.
 _not_stored = re.compile(rb'("store"\s*:\s*)false').sub
@@ -137,9 +135,7 @@ class ResponseWriter:
         task, name = self._task, self._name
         if name is None or self._is_owner_recorded or self.recording_owner is not None or not self._tries:
             return
-        recording = task.store.write(
-            partial(_record_owner, task.owner, name, task.provider, task.conversation), 0.0, counts=False
-        )
+        recording = task.store.write(partial(_record_owner, task, name), 0.0, counts=False)
         recording.add_done_callback(partial(self._on_owner_recorded, name))
         self.recording_owner = recording
 
@@ -158,7 +154,7 @@ class ResponseWriter:
         task = self._task
         if self._name is None or self._is_owner_recorded or self.taken is not None:
             return None
-        return partial(_record_owner, task.owner, self._name, task.provider, task.conversation)
+        return partial(_record_owner, task, self._name)
 
     def full_response(self, body: bytes) -> Taken | None:
         """What there is to be kept of a whole answer."""
@@ -199,18 +195,7 @@ class ResponseWriter:
             return None
         named = taken.response.get("id")
         response_id = task.response_id or (named if isinstance(named, str) else "")
-        there = task.conversation
-        return partial(
-            _write,
-            task.owner,
-            response_id,
-            task.provider,
-            taken,
-            resolved,
-            task.holder,
-            native=task.native,
-            there=there,
-        )
+        return partial(_write, task, response_id, taken)
 
     def mark_written(self, taken: Taken | None, *, alone: bool = True) -> None:
         """Know that an answer is written down, or need not be; `alone` unless its id is another's as well."""
@@ -228,51 +213,30 @@ class ResponseWriter:
         return failed_frames(failure, responses[-1] if responses else {}, [], min(numbers, default=0))
 
 
-def _record_owner(owner: bytes, name: str, provider: str, conversation: str, tables: Tables) -> bool:
-    tables.responses.record_owner(owner, name, provider)
-    if conversation:
+def _record_owner(task: Task, name: str, tables: Tables) -> bool:
+    tables.responses.record_owner(task.owner, name, task.provider)
+    if task.conversation:
         # By its id, as a response: its keeper is all that is asked for.
-        tables.responses.record_owner(owner, conversation, provider)
+        tables.responses.record_owner(task.owner, task.conversation, task.provider)
     return True
 
 
-def _write(
-    owner: bytes,
-    response_id: str,
-    provider: str,
-    taken: Taken,
-    resolved: ResolvedRequest | None,
-    holder: str,
-    tables: Tables,
-    *,
-    native: bool,
-    there: str = "",
-) -> bool:
-    """Store a response, and add it to its conversation (`there`: the provider's); False if its id is taken."""
+def _write(task: Task, response_id: str, taken: Taken, tables: Tables) -> bool:
+    """Store a response, and add it to its conversation; False if its id is taken."""
+    resolved, owner, items = task.resolved, task.owner, taken.output_items
     if resolved is not None and resolved.conversation is not None:
         if is_part_of_conversation(taken.response):
-            tables.conversations.append(
-                owner, resolved.conversation, [*resolved.new_items, *taken.output_items], holder
-            )
+            tables.conversations.append(owner, resolved.conversation, [*resolved.new_items, *items], task.holder)
         # Whoever is told it may go on at once, in whatever process.
-        tables.conversations.release(resolved.conversation, holder)
+        tables.conversations.release(resolved.conversation, task.holder)
     if not response_id or (resolved is not None and not resolved.is_stored):
         return True
-    if native or resolved is None:
-        tables.responses.record_owner(owner, response_id, provider, [item.id for item in taken.output_items])
-        if there:
-            _record_owner(owner, response_id, provider, there, tables)
-        return True
-    stored = StoredResponse(
-        id=response_id,
-        status=status_of(taken.response),
-        previous=resolved.previous,
-        background=False,
-        provider=provider,
-        alive=0,
-        body=taken.body,
-    )
-    return tables.responses.add(owner, stored, resolved.context, taken.output_items)
+    if task.native or resolved is None:
+        tables.responses.record_owner(owner, response_id, task.provider, [item.id for item in items])
+        return _record_owner(task, response_id, tables) if task.conversation else True
+    status, previous = status_of(taken.response), resolved.previous
+    stored = StoredResponse(response_id, status, previous, False, task.provider, 0, taken.body)
+    return tables.responses.add(owner, stored, resolved.context, items)
 
 
 _ends = re.compile(rb'"type"\s*:\s*"(?:error|response\.(?:completed|incomplete|failed))"').search

@@ -144,8 +144,7 @@ async def look_up_references(
 async def locate_provider(
     state: StoredState, key: Key | None, references: References, *, owners_recorded: bool
 ) -> str | None:
-    """The provider that stores what a request refers to, as `storing_provider_of`; `owners_recorded`: see
-    `must_record_owners`."""
+    """The provider that stores what a request refers to, as `storing_provider_of` gives it."""
     if state.store is None:
         return ""
     return await state.store.read(
@@ -184,7 +183,7 @@ def storing_providers(settings: Settings) -> list[str]:
 
 
 def must_record_owners(settings: Settings) -> bool:
-    """Whether to record who made a response that a provider stores; for a single key, too: there may be others
+    """Whether to record who made a response that a provider stores: for a single key, too, there may be others
     later."""
     providers = storing_providers(settings)
     return bool(providers) and (bool(settings.keys) or len(providers) > 1)
