@@ -75,9 +75,8 @@ def run_check(options: argparse.Namespace) -> int:
         write_json({"findings": msgspec.to_builtins(findings)})
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.write_text(
-            "\n".join(table(screen, _COLUMNS, [(each.state, each.subject, each.words) for each in findings]))
-        )
+        rows = [(each.state, each.subject, each.words) for each in findings]
+        documents.write_text("\n".join(table(screen, _COLUMNS, rows)))
     return WRONG if any(each.state == "wrong" for each in findings) else 0
 
 

@@ -152,13 +152,11 @@ def _tokens(tokens: TokenCounts | None, estimated: bool, exact: bool) -> str:
     """The four classes, which do not overlap, and what they are of."""
     if tokens is None:
         return ""
-    counts = (uncached_input_of(tokens), tokens.cache_read, tokens.cache_write)
+    parts = (uncached_input_of(tokens), tokens.cache_read, tokens.cache_write)
+    counts = (*parts, tokens.input, tokens.output, tokens.thinking)
     shown = [formatting.tokens(count, exact=exact) for count in counts]
     words = f"{shown[0]} uncached + {shown[1]} read from caches + {shown[2]} written to caches"
-    words += (
-        f" = {formatting.tokens(tokens.input, exact=exact)} in; {formatting.tokens(tokens.output, exact=exact)} out"
-    )
-    words += f", of which {formatting.tokens(tokens.thinking, exact=exact)} thought" if tokens.thinking else ""
+    words += f" = {shown[3]} in; {shown[4]} out" + (f", of which {shown[5]} thought" if tokens.thinking else "")
     words += f"; {formatting.counted(tokens.searches, 'search', 'searches')}" if tokens.searches else ""
     return words + ("; estimated" if estimated else "")
 
@@ -173,12 +171,8 @@ def _cost(cost: int, unpriced: int, money: CostBreakdown | None, exact: bool) ->
         words += f" ({', '.join(f'{name} {formatting.format_cost(nano, 0, exact=exact)}' for name, nano in classes)})"
     if money.unpriced:
         words += f"; no price for {', '.join(map(quoted, money.unpriced))}"
-    prices = [f"prices of {quoted(money.version)}" if money.version else ""]
-    prices += [
-        f"entry {quoted(money.entry)}" if money.entry else "",
-        f"tier {quoted(money.tier)}" if money.tier else "",
-    ]
-    words += "".join(f"; {word}" for word in prices if word)
+    prices = (("prices of", money.version), ("entry", money.entry), ("tier", money.tier))
+    words += "".join(f"; {name} {quoted(value)}" for name, value in prices if value)
     if money.reported is not None:
         words += f"; the provider says {formatting.format_cost(money.reported, 0, exact=exact)}"
     return words

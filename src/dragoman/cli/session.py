@@ -97,10 +97,8 @@ def run(options: argparse.Namespace) -> int:
     elif screen.terminal:
         documents.write_text("\n".join(_as_text(detail, record_file, screen, now)), screen)
     else:
-        documents.write_text(
-            "\n".join(table(screen, _FULL_COLUMNS, [_full_row(node, detail, now) for node in detail.tree.nodes])),
-            screen,
-        )
+        rows = [_full_row(node, detail, now) for node in detail.tree.nodes]
+        documents.write_text("\n".join(table(screen, _FULL_COLUMNS, rows)), screen)
     return status
 
 
@@ -144,13 +142,10 @@ def _head(detail: SessionDetail, record_file: RecordFile, now: int) -> Iterator[
 
 def _tokens(total: SessionFigures) -> str:
     uncached = total.input - total.cache_read - total.cache_write
-    parts = (
-        f"{formatting.tokens(uncached)} uncached",
-        f"{formatting.tokens(total.cache_read)} read from caches",
-        f"{formatting.tokens(total.cache_write)} written to caches",
-        f"{formatting.tokens(total.output)} out",
-    )
-    return f"{formatting.tokens(total.input + total.output)} tokens ({', '.join(parts)})"
+    words = ("uncached", "read from caches", "written to caches", "out")
+    counts = (uncached, total.cache_read, total.cache_write, total.output)
+    parts = ", ".join(f"{formatting.tokens(count)} {word}" for count, word in zip(counts, words, strict=True))
+    return f"{formatting.tokens(total.input + total.output)} tokens ({parts})"
 
 
 def _rows(detail: SessionDetail, now: int, *, wide: bool) -> Iterator[tuple[str, ...]]:

@@ -16,8 +16,6 @@ from dragoman.config.toml_lines import dotted
 from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError
 
-_LEFT_OUT = "telemetry"
-
 
 class ReadTelemetry(Struct, frozen=True, kw_only=True):
     """What is sent to whom, or nothing to nobody for want of something."""
@@ -69,14 +67,8 @@ def _headers(
 
 def _missing(table: ConfigTable, key: str, problem: str, remedy: str, variable: str = "") -> Missing:
     path = (*table.path, key)
-    return Missing(
-        left_out=_LEFT_OUT,
-        key=dotted(path),
-        problem=problem,
-        remedy=remedy,
-        variable=variable,
-        line=table.problems.line_of(path),
-    )
+    line = table.problems.line_of(path)
+    return Missing(left_out="telemetry", key=dotted(path), problem=problem, remedy=remedy, variable=variable, line=line)
 
 
 def sends_in_clear(telemetry: Telemetry) -> bool:

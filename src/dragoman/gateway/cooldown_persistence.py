@@ -4,7 +4,6 @@ posted without waiting. Suspicion, probes and affinities are not persisted."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from dragoman.records.old_names import LEVELS, OUTCOMES
 from dragoman.routing.health import MAX_COOLDOWN, MAX_KEY_COOLDOWN
 from dragoman.routing.health_entry import HealthUpdate
 from dragoman.routing.health_state import HealthLevel
-from dragoman.store import MEMORY, Store, StoreError, Tables
+from dragoman.store import MEMORY, Store, StoreError
 
 # Seconds in which the store must give its rows; a start does not wait any longer.
 _TIMEOUT = 2.0
@@ -66,9 +65,9 @@ class PersistedCooldowns:
             return
         if update.level is HealthLevel.COOLDOWN and update.until > self._runtime().clock():
             moved = _moved(replace(update, epoch=0.0), self._ahead)
-            store.post(partial(_persist_row, subject=subject, until=moved.until, body=_ENCODER.encode(moved)))
+            store.post(lambda tables: tables.cooldowns.persist(subject, moved.until, _ENCODER.encode(moved)))
         elif update.level in _ENDED:
-            store.post(partial(_remove_row, subject=subject))
+            store.post(lambda tables: tables.cooldowns.end(subject))
 
     async def load(self) -> None:
         """Take up the cooldowns that are not over."""
@@ -111,11 +110,3 @@ def _decode(subject: str, body: bytes) -> HealthUpdate:
         if position < len(members) and isinstance(name := members[position], str):
             members[position] = names.get(name, name)
     return msgspec.convert(members, HealthUpdate)
-
-
-def _persist_row(tables: Tables, *, subject: str, until: float, body: bytes) -> None:
-    tables.cooldowns.persist(subject, until, body)
-
-
-def _remove_row(tables: Tables, *, subject: str) -> None:
-    tables.cooldowns.end(subject)

@@ -92,11 +92,9 @@ class TargetInfo:
 
     def _overridden(self, target: Target) -> ModelLimits:
         override = self._price_book.override_of(target.provider.name, target.model)
-        return (
-            ModelLimits()
-            if override is None
-            else ModelLimits(window=override[1].context_window, cap=override[1].max_output_tokens)
-        )
+        if override is None:
+            return ModelLimits()
+        return ModelLimits(window=override[1].context_window, cap=override[1].max_output_tokens)
 
     def _printed(self, target: Target) -> ModelLimits:
         entry = self._entry(target)

@@ -63,26 +63,21 @@ def _file(tables: RecordTables, path: str) -> Iterator[IntegrityFinding]:
         "tables", "ok", ", ".join(f"{count} {table}" for table, count in examination.counts().items())
     )
     agreement = examination.agreement()
-    words = f"{agreement.matching} groups of rows come to their sums"
-    yield IntegrityFinding("rows", "ok", words)
+    yield IntegrityFinding("rows", "ok", f"{agreement.matching} groups of rows come to their sums")
     if agreement.wrong:
         yield IntegrityFinding("rows", "wrong", f"{agreement.wrong} groups of rows do not come to their sums")
     if agreement.without_row:
         words = f"{agreement.without_row} exchanges are in sums alone: older than record_days, or forgotten"
         yield IntegrityFinding("rows", "note", words)
-    has_problems = False
-    for table, count in examination.mismatched_rollups():
-        if count:
-            has_problems = True
-            yield IntegrityFinding("sums", "wrong", f"{table}: {count} do not come to the same as other sums")
-    if not has_problems:
+    mismatches = [(table, count) for table, count in examination.mismatched_rollups() if count]
+    for table, count in mismatches:
+        yield IntegrityFinding("sums", "wrong", f"{table}: {count} do not come to the same as other sums")
+    if not mismatches:
         yield IntegrityFinding("sums", "ok", "those of threads, sessions, quarters, hours and days come to the same")
-    has_problems = False
-    for words, count in examination.orphans():
-        if count:
-            has_problems = True
-            yield IntegrityFinding("references", "wrong", f"{count} {words}")
-    if not has_problems:
+    orphans = [(words, count) for words, count in examination.orphans() if count]
+    for words, count in orphans:
+        yield IntegrityFinding("references", "wrong", f"{count} {words}")
+    if not orphans:
         yield IntegrityFinding("references", "ok", "every session and thread that is referred to is there")
 
 

@@ -66,14 +66,24 @@ class Store:
 
     def read(self, work: Callable[[Tables], T], timeout: float | None = None) -> asyncio.Future[T]:
         """Look something up; `timeout` as for `write`."""
-        return self.write(work, timeout, writes=False)
+        loop = asyncio.get_running_loop()
+        unit = WorkItem(
+            work=work,
+            on_done=self._deliver,
+            writes=False,
+            submitted=self._clock(),
+            timeout=BUSY_TIMEOUT if timeout is None else timeout,
+            while_moving=timeout is None,
+            loop=loop,
+            future=loop.create_future(),
+        )
+        return self._submit(unit)
 
     def write(
         self,
         work: Callable[[Tables], T],
         timeout: float | None = None,
         *,
-        writes: bool = True,
         busy_timeout: float = BUSY_TIMEOUT,
         expedite: Expedite | None = None,
         at_last: bool = False,
@@ -86,22 +96,26 @@ class Store:
         `on_abandoned` gets the result if the future was cancelled after the work began. If not `counts`, a failure says
         nothing of the store. For `expedite` see `expedite_now`."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
         unit = WorkItem(
             work=work,
             on_done=self._deliver,
-            writes=writes,
+            writes=True,
             submitted=self._clock(),
             timeout=busy_timeout if timeout is None else timeout,
             while_moving=timeout is None,
             loop=loop,
-            future=future,
+            future=loop.create_future(),
             at_last=at_last,
             response_size=response_size,
             on_abandoned=on_abandoned,
             expedite=expedite,
-            counts=counts and writes,
+            counts=counts,
         )
+        return self._submit(unit)
+
+    def _submit(self, unit: WorkItem[T]) -> asyncio.Future[T]:
+        future = unit.future
+        assert future is not None
         try:
             self._thread.submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
         except StoreError as error:

@@ -127,7 +127,7 @@ def _operation_for(
         case "POST", []:
             return partial(_changed, owner, conversation, _metadata(body))
         case "DELETE", []:
-            return partial(_deleted, owner, conversation)
+            return partial(_deleted, owner, conversation.id)
         case "GET" | "HEAD", ["items"]:
             return partial(_paged, conversation, page_of(request))
         case "POST", ["items"]:
@@ -154,9 +154,9 @@ def _changed(owner: bytes, conversation: Conversation, metadata: bytes, tables: 
     return _object(Conversation(id=conversation.id, created=conversation.created, metadata=metadata))
 
 
-def _deleted(owner: bytes, conversation: Conversation, tables: Tables) -> _LazyResponse:
-    tables.conversations.delete(owner, conversation.id)
-    return _LazyResponse(lambda: {"id": conversation.id, "object": "conversation.deleted", "deleted": True})
+def _deleted(owner: bytes, name: str, tables: Tables) -> _LazyResponse:
+    tables.conversations.delete(owner, name)
+    return _LazyResponse(lambda: {"id": name, "object": "conversation.deleted", "deleted": True})
 
 
 def _added(
@@ -213,11 +213,8 @@ def _metadata(body: JsonObject) -> bytes:
     if metadata is None:
         return b"{}"
     if not isinstance(metadata, dict) or len(metadata) > _MAX_METADATA or not _fits(metadata):
-        problem = (
-            f"metadata is up to {_MAX_METADATA} texts of {_MAX_VALUE_LENGTH} characters "
-            f"under names of {_MAX_NAME_LENGTH}"
-        )
-        raise ClientError(400, problem, param="metadata")
+        texts = f"{_MAX_METADATA} texts of {_MAX_VALUE_LENGTH} characters under names of {_MAX_NAME_LENGTH}"
+        raise ClientError(400, f"metadata is up to {texts}", param="metadata")
     return encode(metadata)
 
 

@@ -128,12 +128,8 @@ async def explained(
     # What another one has had kept is not looked up.
     storing_provider = await _storing_provider(runtime, client_request, parsed, route) if key is own else ""
     references = None
-    if (
-        key is own
-        and storing_provider == ""
-        and may_resolve_references(api_path)
-        and needs_references(parsed, features)
-    ):
+    is_stored_here = key is own and storing_provider == ""
+    if is_stored_here and may_resolve_references(api_path) and needs_references(parsed, features):
         references = await look_up_references(
             runtime.state, runtime.settings, key, parsed.references, body, route.targets[0]
         )
@@ -166,11 +162,9 @@ async def explained(
     if route.only is not None:
         plan = _of_one(plan, route.only)
     explanation = _explanation(runtime, parsed.model, route, plan, request_features, seen)
-    return (
-        {**explanation, "checked": [*await check_targets(runtime, route, is_operator=is_operator)]}
-        if question.check
-        else explanation
-    )
+    if not question.check:
+        return explanation
+    return {**explanation, "checked": [*await check_targets(runtime, route, is_operator=is_operator)]}
 
 
 async def _storing_provider(
