@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.http.response_head import CLOCK, CLOSE, chunk, compose, length_line
+from dragoman.http.response_head import CLOCK, CLOSE, compose, length_line
 
 
 def lines(head: bytes) -> list[bytes]:
@@ -55,7 +55,3 @@ def test_the_date_is_a_date_and_made_once_a_second() -> None:
     line = CLOCK.now()
     assert parsedate_to_datetime(line[6:-2].decode()).year >= 2024
     assert CLOCK.now() is line or CLOCK.now() != line
-
-
-def test_a_chunk_says_its_size_in_hexadecimal() -> None:
-    assert chunk(b"a" * 26) == b"1a\r\n" + b"a" * 26 + b"\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from dragoman.http.sockets import is_readable, unarrived
+from dragoman.http.sockets import readiness, unarrived
 from tests.waiting import wait_until
 
 
@@ -36,11 +36,13 @@ def test_a_socket_that_is_closed_has_nothing_on_its_way() -> None:
 def test_a_socket_with_bytes_or_an_end_is_readable_and_an_idle_one_is_not() -> None:
     near, far = socket.socketpair()
     with near:
+        look = readiness(near.fileno())
         with far:
-            assert not is_readable(near.fileno())
+            assert not look(0)
             far.send(b"!")
-            assert is_readable(near.fileno())
+            assert look(0)
             assert near.recv(1) == b"!"
-            assert not is_readable(near.fileno())
-        assert is_readable(near.fileno())
-    assert is_readable(near.fileno()), "whatever a closed socket has is found out by reading it"
+            assert not look(0)
+        assert look(0)
+    assert look(0)
+    assert readiness(near.fileno())(0), "whatever a closed socket has is found out by reading it"

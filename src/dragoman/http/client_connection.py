@@ -82,16 +82,27 @@ class ClientConnection(asyncio.Protocol):
         """Read on, or put aside what must wait."""
         if self.closing:
             return
-        if self.parser.incoming is None and (self.current is not None or self.paused) and not self.parser.final:
+        parser = self.parser
+        if parser.incoming is None and (self.current is not None or self.paused) and not parser.final:
             self.backlog += data
             if len(self.backlog) > BACKLOG:
                 self.hold()
             return
         if self.phase is BODY:
             self.since = self.loop.time()
-        before = self.parser.piece_count
-        self._read(data)
-        pieces = self.parser.piece_count - before
+        before = parser.piece_count
+        at, end = 0, len(data)
+        while at < end:
+            step = max(SLICE, parser.owed()) if end - at > SLICE else SLICE
+            parser.feed(data[at : at + step])
+            at += step
+            if at < end and parser.queue and parser.incoming is None and not parser.final:
+                # Of messages sent ahead only a few are taken up: a request of thirty bytes takes a kilobyte when it is
+                # read.
+                self.backlog += data[at:]
+                break
+        self._turn()
+        pieces = parser.piece_count - before
         if (len(data) > LARGE_READ or pieces > MANY_PIECES) and not self.waiting and not self.closing:
             self.waiting = True
             if not self.holding:
@@ -249,11 +260,6 @@ class ClientConnection(asyncio.Protocol):
         self.phase = phase
         self.since = self.loop.time()
 
-    def _ensure_phase(self, phase: ConnectionPhase) -> None:
-        """Enter a phase, or stay in it without counting anew; a client that was never heard stays fresh."""
-        if self.phase is not phase and not (phase is IDLE and self.phase is FRESH):
-            self._enter(phase)
-
     def _check_pace(self, now: float) -> None:
         """See whether a body comes too slowly while others wait for the room that it has."""
         body = self.current.content if self.current is not None else None
@@ -286,20 +292,6 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._close()
 
-    def _read(self, data: bytes) -> None:
-        """Parse, and take up what came of it; of messages sent ahead only a few are, and the rest stays as it is."""
-        parser = self.parser
-        at, end = 0, len(data)
-        while at < end:
-            step = max(SLICE, parser.owed())
-            parser.feed(data[at : at + step])
-            at += step
-            if parser.queue and parser.incoming is None and not parser.final and at < end:
-                # A request of thirty bytes takes a kilobyte when it is read.
-                self.backlog += data[at:]
-                break
-        self._parsed()
-
     def _catch_up(self) -> None:
         """Parse of what was put aside as much as makes a message; the rest is neither copied nor looked at."""
         parser, backlog = self.parser, self.backlog
@@ -308,26 +300,26 @@ class ClientConnection(asyncio.Protocol):
             data = bytes(memoryview(backlog)[:step])
             del backlog[:step]
             parser.feed(data)
-        self._parsed()
-
-    def _parsed(self) -> None:
-        """Read on if there is room, and take up what came of it."""
-        if self.parser.incoming is None and len(self.backlog) <= BACKLOG:
-            # Else the client's going away would not be seen.
-            self.release()
         self._turn()
 
     def _turn(self) -> None:
-        """Take up the next message if the last exchange is over and the client reads its replies."""
+        """Read on if there is room; take up the next message if the last exchange is over and its reply is read."""
         parser = self.parser
+        if self.holding and parser.incoming is None and len(self.backlog) <= BACKLOG:
+            # Else the client's going away would not be seen.
+            self.release()
         if self.current is not None or self.closing or (parser.incoming is not None and not parser.queue):
             return
         if self.paused:
-            self._ensure_phase(IDLE)
+            self._wait_in(IDLE)
         elif parser.queue:
             message = parser.queue.popleft()
             if isinstance(message, ServerRequest):
-                self._begin(message)
+                self.phase = BUSY
+                self.current = message
+                self.serving = False
+                self.server.busy += 1
+                self.task = self.loop.create_task(self._serve(message))
             else:
                 self._refuse(message)
         elif parser.final:
@@ -337,15 +329,15 @@ class ClientConnection(asyncio.Protocol):
         elif self.retiring and not parser.in_head:
             self._close()
         else:
-            self._ensure_phase(HEAD if parser.in_head else IDLE)
-            self.release()
+            self._wait_in(HEAD if parser.in_head else IDLE)
+            if self.holding:
+                self.release()
 
-    def _begin(self, request: ServerRequest) -> None:
-        self.phase = BUSY
-        self.current = request
-        self.serving = False
-        self.server.busy += 1
-        self.task = self.loop.create_task(self._serve(request))
+    def _wait_in(self, phase: ConnectionPhase) -> None:
+        """Enter a phase, or stay in it without counting anew; a client that was never heard stays fresh."""
+        if self.phase is not phase and not (phase is IDLE and self.phase is FRESH):
+            self.phase = phase
+            self.since = self.loop.time()
 
     async def _serve(self, request: ServerRequest) -> None:
         """Run the handler, and see to it that there is a reply."""
@@ -397,15 +389,18 @@ class ClientConnection(asyncio.Protocol):
         self.task = None
         # They know the exchange, which knows its request.
         request.on_pause = request.on_resume = None
-        request.content.discharge()
-        self.server.busy -= 1
-        self.server.changed()
+        content, server = request.content, self.server
+        if content.charge is not None:
+            content.discharge()
+        server.busy -= 1
+        if server.waiting:
+            server.changed()
         if self.closing or self.gone:
             return
-        if request.closes or self.retiring or self.server.stopping:
+        if request.closes or self.retiring or server.stopping:
             self._close()
-        elif not request.content.complete:
-            request.content.discard()
+        elif not content.complete:
+            content.discard()
             self._enter(ConnectionPhase.DISCARD)
             self.release()
         else:

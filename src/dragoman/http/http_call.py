@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct, field
+
 from dragoman.errors import BadResponse, Oversized, Unreachable, UpstreamError
 from dragoman.http.byte_buffer import ByteBuffer
 from dragoman.http.coding import BrokenCoding, Decoder, OversizeCoding, decoder
@@ -39,71 +41,46 @@ class CallEnded(UpstreamError):
         super().__init__(ENDED)
 
 
-class HttpCall:
+class HttpCall(Struct, eq=False, weakref=True):
     """A call over a socket; see `dragoman.http.upstream_call.UpstreamCall`."""
 
-    __slots__ = (
-        "_broken",
-        "_connecting",
-        "_connection",
-        "_decoder",
-        "_ended",
-        "_error",
-        "_fed",
-        "_head",
-        "_loop",
-        "_lost",
-        "_paused",
-        "_pool",
-        "_request",
-        "_take",
-        "_turning",
-        "_waiter",
-        "_waiting",
-        "_was_pooled",
-        "headers",
-        "last",
-        "received",
-        "renewed",
-        "status",
-    )
+    _pool: Pool
+    _request: UpstreamRequest
+    _head: bytes
+    # To ask for the running one costs a call to the system.
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    status: int = 0
+    headers: HeaderList = []
+    # For time limits: raw bytes so far, and when the last of them came.
+    received: int = 0
+    last: float = 0.0
+    # How often the request went out once more, because a connection that was kept turned out to be dead.
+    renewed: int = 0
+    _connection: UpstreamConnection | None = None
+    # Whether the connection served or rested before this call, and whether it died of that.
+    _was_pooled: bool = False
+    _lost: bool = False
+    # What is being waited for: a connection; a head or an end.
+    _connecting: asyncio.Future[UpstreamConnection] | None = None
+    _waiter: asyncio.Future[None] | None = None
+    # The class is enough for a call that was closed: an instance is made if somebody still asks.
+    _error: Exception | type[CallEnded] | None = None
+    # Nothing more comes; and if that is not as it should be, why.
+    _ended: bool = False
+    _broken: UpstreamError | None = None
+    _take: Callable[[bytes], None] | None = None
+    # Raw pieces that came before anybody asked, or while a decoder was held up.
+    _waiting: ByteBuffer = field(default_factory=ByteBuffer)
+    _paused: bool = False
+    _decoder: Decoder | None = None
+    # Whether the next step of undoing a coding waits for the loop's next turn.
+    _turning: bool = False
+    # Answers without a body may have a content-encoding all the same.
+    _fed: bool = False
 
-    def __init__(
-        self, pool: Pool, request: UpstreamRequest, head: bytes, loop: asyncio.AbstractEventLoop | None = None
-    ) -> None:
-        self.status = 0
-        self.headers: HeaderList = []
-        # For whoever watches over time: raw bytes so far, and when the last of them came.
-        self.received = 0
-        self.last = 0.0
-        # How often the request went out once more, because a connection that was kept turned out to be dead.
-        self.renewed = 0
-        self._pool = pool
-        self._request = request
-        self._head = head
-        # To ask for the running one costs a call to the system.
-        self._loop = loop or asyncio.get_running_loop()
-        self._connection: UpstreamConnection | None = None
-        # Whether the connection served or rested before this call, and whether it died of that.
-        self._was_pooled = False
-        self._lost = False
-        # What is being waited for: a connection; a head or an end.
-        self._connecting: asyncio.Future[UpstreamConnection] | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        # The class is enough for a call that was closed: an instance is made if somebody still asks.
-        self._error: Exception | type[CallEnded] | None = None
-        # Nothing more comes; and if that is not as it should be, why.
-        self._ended = False
-        self._broken: UpstreamError | None = None
-        self._take: Callable[[bytes], None] | None = None
-        # Raw pieces that came before anybody asked, or while a decoder was held up.
-        self._waiting = ByteBuffer()
-        self._paused = False
-        self._decoder: Decoder | None = None
-        # Whether the next step of undoing a coding waits for the loop's next turn.
-        self._turning = False
-        # Answers without a body may have a content-encoding all the same.
-        self._fed = False
+    def __repr__(self) -> str:
+        # Neither credentials nor what was said may reach a log.
+        return f"HttpCall(status={self.status}, bytes={self.received})"
 
     async def head(self) -> None:
         """Connect, send, and wait until `status` and `headers` are there."""
@@ -118,7 +95,11 @@ class HttpCall:
             self.last = self._loop.time()
             head = self._head if self._pool.reusable() else b"%b%b\r\n" % (self._head[:-2], CLOSE)
             if connection.send(self, head, request.body, request.method == "HEAD"):
-                await self._wait()
+                self._waiter = self._loop.create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
                 if not self._lost:
                     return
                 self._renew()
@@ -192,7 +173,8 @@ class HttpCall:
         if self._connection is None and self._connecting is None and self._waiter is None:
             # Nobody waits, and nothing is under way.
             self._take = None
-            self._waiting.clear()
+            if self._waiting.size:
+                self._waiting.clear()
         else:
             self.abort(CallEnded())
         # An error that was raised knows the frames it went through, and those know this flight and its bodies: nothing
@@ -205,29 +187,44 @@ class HttpCall:
         """Keep status and headers, and get ready to undo the body's codings."""
         self.status = status
         self.headers = headers
-        for name, value in headers:
-            if name == b"content-encoding":
-                self._prepare(headers)
-            elif name == b"transfer-encoding" and value.lower() not in (b"chunked", b"identity"):
-                # Codings of the transfer are not asked for, so nobody may apply them.
-                self.abort(BadResponse(NOT_HTTP))
-        self._wake()
+        names = dict(headers)
+        if b"content-encoding" in names:
+            self._prepare(headers)
+        if b"transfer-encoding" in names and any(
+            value.lower() not in (b"chunked", b"identity") for name, value in headers if name == b"transfer-encoding"
+        ):
+            # Codings of the transfer are not asked for, so nobody may apply them.
+            self.abort(BadResponse(NOT_HTTP))
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def on_data(self, data: bytes) -> None:
         """Pass a piece on, or keep it until it is asked for."""
-        if self._take is not None and self._decoder is None:
-            self._give(data)
+        take = self._take
+        if take is not None and self._decoder is None:
+            try:
+                take(data)
+            except Exception as error:
+                # Whatever it is, it belongs to the caller of `pump`.
+                self.abort(error)
             return
         self._fed = True
-        self._waiting.append(data)
-        if self._take is not None:
+        if self._waiting.size:
+            self._waiting.append(data)
+        else:
+            self._waiting = ByteBuffer(len(data), [data])
+        if take is not None:
             self._flush_waiting()
         elif self._waiting.size > MAX_WAITING_BYTES and self._connection is not None:
             self._connection.pause()
 
     def on_end(self) -> None:
         """Let whoever waits go on as soon as everything is handed over."""
-        self._over(None)
+        self._connection = None
+        self._ended = True
+        if self._take is not None:
+            self._flush_waiting()
 
     def on_break(self, error: UpstreamError) -> None:
         """Hand over what came before, then the error; or go on with a new connection, if this one was stale."""
@@ -236,17 +233,14 @@ class HttpCall:
             self._connection = None
             self._lost = True
             self._wake()
-        else:
-            self._over(error)
-
-    def _over(self, error: UpstreamError | None) -> None:
-        self._connection = None
-        self._ended = True
+            return
         self._broken = error
-        if not self.status and error is not None:
+        if self.status:
+            self.on_end()
+        else:
+            self._connection = None
+            self._ended = True
             self.abort(error)
-        elif self._take is not None:
-            self._flush_waiting()
 
     # Steps of the above.
 
@@ -281,14 +275,12 @@ class HttpCall:
         return connection
 
     async def _wait(self) -> None:
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiter = waiter
+        # No variable: it holds the error whose frames would hold it.
+        self._waiter = self._loop.create_future()
         try:
-            await waiter
+            await self._waiter
         finally:
             self._waiter = None
-            # It holds the error whose frames would hold it.
-            del waiter
 
     def _wake(self) -> None:
         waiter = self._waiter
@@ -315,7 +307,7 @@ class HttpCall:
         try:
             self._take(data)
         except Exception as error:
-            # Whatever it is, it belongs to whoever pumps.
+            # Whatever it is, it belongs to the caller of `pump`.
             self.abort(error)
 
     def _flush_waiting(self) -> None:

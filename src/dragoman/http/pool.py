@@ -44,19 +44,21 @@ class Pool:
         """A connection at rest that can be used, if there is one."""
         while self._idle_connections:
             connection = self._idle_connections.pop()
-            # The other side may have hung up just now: a look into the socket costs less than a failed call.
-            if self.loop.time() - connection.idle_since < self._idle and self.fits(connection):
+            reusable = not (self._reuse.until and connection.reused) or self._reuse.allows(self._origin)
+            # The other side may have hung up just now: a look into the socket costs less than a failed call. It may
+            # also have sent what was not requested, and that must not become the next call's answer.
+            if reusable and self.loop.time() - connection.idle_since < self._idle and connection.alive():
                 return connection
             connection.dismiss()
         return None
 
     def reusable(self) -> bool:
         """Whether connections may serve more than one call."""
-        return self._reuse.allows(self._origin)
+        return not self._reuse.until or self._reuse.allows(self._origin)
 
     def fits(self, connection: UpstreamConnection) -> bool:
         """Whether a connection that has rested, or served before, can serve a call."""
-        return (self._reuse.allows(self._origin) or not connection.reused) and connection.alive()
+        return (self.reusable() or not connection.reused) and connection.alive()
 
     def obtain(self) -> asyncio.Future[UpstreamConnection]:
         """A connection to come: a new one, or one that another call gives back. Cancelling gives up the place."""
@@ -77,13 +79,15 @@ class Pool:
 
     def release(self, connection: UpstreamConnection) -> None:
         """Give a connection to the first who waits for one, or let it rest."""
-        ends = connection.closing() or (connection.reused and not self._welcome())
+        crowded = connection.reused and (self._renewing or self._reuse.until)
+        ends = connection.closing() or (crowded and not self._welcome())
         waiter = self._next() if (self._waiting or self._renewing) and not ends else None
         if waiter is not None:
             waiter.set_result(connection)
         elif self._closed or ends:
             connection.drop()
         else:
+            connection.was_pooled = True
             connection.idle_since = self.loop.time()
             self._idle_connections.append(connection)
             if self._timer is None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman.errors import ClientError
 from dragoman.http.body import Body, ByteAccount, ByteCharge
 from dragoman.http.deferred_output import DeferredOutput
-from dragoman.http.response_head import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, chunk, compose, length_line
+from dragoman.http.response_head import BODILESS, CHUNKED, CLOSE, KEEP_ALIVE, LAST_CHUNK, compose
 from dragoman.http.upstream_call import HeaderList
 
 # How a handler says that the connection ends with its reply.
@@ -115,23 +115,13 @@ class ServerRequest(Struct, eq=False):
 
     def respond(self, status: int, headers: HeaderList, body: bytes) -> None:
         """Send a whole reply."""
-        self._begin(status, headers)
-        framing = self._connection_line()
-        if status not in BODILESS:
-            framing += length_line(len(body))
-        head = compose(status, headers, framing)
+        head = self._begin(status, headers, len(body))
         self.ended = True
         self._channel.send(head if self.mute else head + body)
 
     def start(self, status: int, headers: HeaderList) -> None:
         """Begin a streamed reply; its head goes out with the first piece."""
-        self._begin(status, headers)
-        self.chunked = self.modern and status not in BODILESS
-        if not self.modern and not self.mute:
-            # Only the end of the connection tells an HTTP/1.0 client where such a reply ends.
-            self.closes = True
-        framing = self._connection_line()
-        self.head = compose(status, headers, framing + CHUNKED if self.chunked else framing)
+        self.head = self._begin(status, headers, None)
 
     def write(self, data: bytes) -> None:
         """Send a piece of a streamed reply at once; an empty one sends the head alone, if it is still to be sent."""
@@ -141,10 +131,11 @@ class ServerRequest(Struct, eq=False):
             raise RuntimeError("a piece was written outside a streamed reply")
         if self.mute or not (data or self.head):
             return
-        piece = chunk(data) if self.chunked and data else data
-        if self.head:
-            piece = self.head + piece
-            self.head = b""
+        if self.chunked and data:
+            piece = b"".join((self.head, b"%x\r\n" % len(data), data, b"\r\n"))
+        else:
+            piece = self.head + data
+        self.head = b""
         self._channel.send(piece)
 
     def end(self) -> None:
@@ -213,17 +204,28 @@ class ServerRequest(Struct, eq=False):
             self.resumed.set_result(None)
         self.resumed = None
 
-    def _begin(self, status: int, headers: HeaderList) -> None:
-        """Note that the reply begins, and whether the connection can outlive it."""
+    def _begin(self, status: int, headers: HeaderList, length: int | None) -> bytes:
+        """The head of the reply, which begins; `length` is that of its body, None if it is streamed."""
         if self.started:
             raise RuntimeError("a second reply was begun")
         self.started = True
-        self.mute = self.method == "HEAD" or status in BODILESS
-        if self._channel.retiring or not self.content.worth_draining() or CLOSING in headers:
+        bodiless = status in BODILESS
+        self.mute = bodiless or self.method == "HEAD"
+        # Whether the connection can outlive the reply.
+        content = self.content
+        if self._channel.retiring or CLOSING in headers or not (content.complete or content.worth_draining()):
             self.closes = True
-
-    def _connection_line(self) -> bytes:
-        """What the reply says about the connection's future."""
+        framing = b""
+        if length is not None:
+            framing = b"" if bodiless else b"content-length: %d\r\n" % length
+        elif self.modern:
+            self.chunked = not bodiless
+            framing = b"" if bodiless else CHUNKED
+        elif not self.mute:
+            # Only the end of the connection tells an HTTP/1.0 client where such a reply ends.
+            self.closes = True
         if self.closes:
-            return CLOSE
-        return b"" if self.modern else KEEP_ALIVE
+            framing = CLOSE + framing
+        elif not self.modern:
+            framing = KEEP_ALIVE + framing
+        return compose(status, headers, framing)

@@ -76,8 +76,3 @@ def cleaned(headers: HeaderList) -> HeaderList:
 def length_line(length: int) -> bytes:
     """The line that frames a body of known length."""
     return b"content-length: %d\r\n" % length
-
-
-def chunk(data: bytes) -> bytes:
-    """One piece of a body in chunked framing."""
-    return b"".join((b"%x\r\n" % len(data), data, b"\r\n"))

@@ -18,24 +18,23 @@ SECONDS = 300.0
 class Reuse:
     """The origins that are not reused, and until when. One may be shared by clients that follow each other."""
 
-    __slots__ = ("_clock", "_until")
+    __slots__ = ("_clock", "until")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._until: dict[Origin, float] = {}
+        # Usually empty, which is looked at before each call.
+        self.until: dict[Origin, float] = {}
 
     def forbid(self, origin: Origin) -> None:
         """Do not reuse an origin from now on."""
-        self._until[origin] = self._clock() + SECONDS
+        self.until[origin] = self._clock() + SECONDS
 
     def allows(self, origin: Origin) -> bool:
         """Whether a connection to an origin may serve another call."""
-        if not self._until:
-            return True
-        until = self._until.get(origin)
+        until = self.until.get(origin)
         if until is None:
             return True
         if self._clock() < until:
             return False
-        del self._until[origin]
+        del self.until[origin]
         return True

@@ -59,7 +59,8 @@ class HttpServer:
         self.stopping = False
         self._connections: set[ClientConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
-        self._idle: list[asyncio.Future[None]] = []
+        # Futures of those who wait until no exchange is under way.
+        self.waiting: list[asyncio.Future[None]] = []
         # Until when connections have their turns whose bodies come in tiny chunks.
         self._turns_until = 0.0
 
@@ -90,10 +91,10 @@ class HttpServer:
         if self._is_idle():
             return True
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._idle.append(waiter)
+        self.waiting.append(waiter)
         await asyncio.wait([waiter], timeout=timeout)
         if not waiter.done():
-            self._idle.remove(waiter)
+            self.waiting.remove(waiter)
             return False
         return True
 
@@ -119,8 +120,8 @@ class HttpServer:
 
     def changed(self) -> None:
         """Wake whoever waits for an idle server if it is one."""
-        if self._idle and self._is_idle():
-            waiters, self._idle = self._idle, []
+        if self.waiting and self._is_idle():
+            waiters, self.waiting = self.waiting, []
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)

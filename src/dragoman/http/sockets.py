@@ -10,7 +10,8 @@ import asyncio
 import select
 import sys
 from array import array
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 if sys.platform != "win32":
     # Commands that ask providers run there, too, although no gateway does.
@@ -21,6 +22,10 @@ if sys.platform != "win32":
 _COUNT = array("i", [0])
 # Less than what fills the loop's buffer, also where half a record of TLS is left in it.
 LARGE_READ = 128 * 1024
+
+
+# Asked with a time to wait, 0.
+Readiness: TypeAlias = Callable[[float], Sequence[object]]
 
 
 def unarrived(descriptor: int) -> int:
@@ -35,13 +40,21 @@ def unarrived(descriptor: int) -> int:
     return _COUNT[0]
 
 
-def is_readable(descriptor: int) -> bool:
-    """Whether a socket has bytes, an end or an error to read. To ask costs less than a `recv` that fails."""
+def readiness(descriptor: int) -> Readiness:
+    """What says of a socket whether it has bytes, an end or an error to read: by something, else by nothing.
+
+    To ask costs less than a `recv` that fails.
+    """
     if descriptor < 0 or sys.platform == "win32":
-        return True
+        return unknown_readiness
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
+    return poll.poll
+
+
+def unknown_readiness(timeout: float) -> Sequence[object]:
+    """What is said of sockets of which nothing is known."""
+    return (timeout,)
 
 
 @runtime_checkable

@@ -21,7 +21,16 @@ from typing import Protocol
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from dragoman.errors import BadResponse, Truncated, Unanswered, UpstreamError
-from dragoman.http.sockets import LARGE_READ, is_readable, read_ahead, stop_reading, unarrived
+from dragoman.http.header_lines import EMPTY_LINE, LINE_END, HeaderLines
+from dragoman.http.sockets import (
+    LARGE_READ,
+    Readiness,
+    read_ahead,
+    readiness,
+    stop_reading,
+    unarrived,
+    unknown_readiness,
+)
 from dragoman.http.upstream_call import HeaderList, header
 
 # Heads, and whatever else of an answer is no body: trailers, extensions of chunks.
@@ -101,18 +110,24 @@ class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
         "_barren",
         "_bodiless",
+        "_crowded",
         "_early",
         "_ended",
         "_excess",
+        "_fed",
         "_has_new_head",
+        "_head_start",
         "_headed",
+        "_header_of",
         "_headers",
         "_keep_alive",
         "_loop",
         "_owner",
         "_parser",
+        "_partial_head",
         "_paused",
         "_pieces",
+        "_poll",
         "_receiver",
         "_socket",
         "_status",
@@ -120,7 +135,9 @@ class UpstreamConnection(asyncio.Protocol):
         "_waiting",
         "counted",
         "idle_since",
+        "on_body",
         "reused",
+        "was_pooled",
     )
 
     # Knows this connection in turn, and so lives from the socket's beginning to its end.
@@ -138,14 +155,27 @@ class UpstreamConnection(asyncio.Protocol):
         # Whether it reads on only in the loop's next turn.
         self._waiting = False
         self.reused = False
+        # Whether it has served or rested before, so that the other side may have tired of it; and since when it rests.
+        self.was_pooled = False
         self.idle_since = 0.0
+        # What has come of a body since it was last handed on. The parser calls `append` itself.
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append
+        # Most lines of a head come again with the next one.
+        self._header_of = HeaderLines().__getitem__
+        self._poll: Readiness = unknown_readiness
         self._begin(False)
 
     def _begin(self, bodiless: bool) -> None:
         self._bodiless = bodiless
         self._status = 0
         self._headers: HeaderList = []
-        self._pieces: list[bytes] = []
+        self._pieces.clear()
+        # What is being read, a head of which a part has come, and where in both the final head can begin.
+        self._fed = b""
+        self._partial_head = bytearray()
+        self._head_start = 0
+        self._crowded = False
         # Bytes since the last that belonged to a body.
         self._barren = 0
         self._headed = False
@@ -180,7 +210,7 @@ class UpstreamConnection(asyncio.Protocol):
         """Whether an idle connection can be used; looks into the socket for an end that the loop has not yet seen."""
         if self._transport.is_closing():
             return False
-        if not is_readable(self._socket.fileno()):
+        if not self._poll(0):
             return True
         try:
             data = self._socket.recv(1, socket.MSG_PEEK)
@@ -192,11 +222,6 @@ class UpstreamConnection(asyncio.Protocol):
         if data and not self._encrypted():
             self._owner.mistrust()
         return False
-
-    @property
-    def was_pooled(self) -> bool:
-        """Whether it has served or rested before, so that the other side may have tired of it."""
-        return self.reused or self.idle_since > 0
 
     def closing(self) -> bool:
         """Whether the connection is known to be at its end."""
@@ -233,15 +258,12 @@ class UpstreamConnection(asyncio.Protocol):
     def _encrypted(self) -> bool:
         return self._transport.get_extra_info("ssl_object") is not None
 
-    def _unsent(self) -> bool:
-        """Whether something of the request has not arrived at the other side, as far as the system tells."""
-        return self._transport.get_write_buffer_size() > 0 or unarrived(self._socket.fileno()) > 0
-
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._parser = HttpResponseParser(self)
+        self._poll = readiness(self._socket.fileno())
         # uvloop's transports are none of asyncio's classes, so there is nothing to narrow with.
         self._transport = transport  # type: ignore[assignment]
 
@@ -257,18 +279,26 @@ class UpstreamConnection(asyncio.Protocol):
         receiver.received += size
         receiver.last = self._loop.time()
         self._barren += size
-        if self.reused and not self._headed:
-            self._early = self._unsent()
+        if not self._headed:
+            self._fed = data
+            # Whether something of the request has not arrived at the other side, as far as the system tells.
+            self._early = self.reused and (
+                self._transport.get_write_buffer_size() > 0 or unarrived(self._socket.fileno()) > 0
+            )
         broken = False
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             broken = True
-        if self._has_new_head and not self._report_head(receiver):
-            return
+        if self._has_new_head:
+            self._report_head(receiver)
+        elif not self._headed:
+            self._keep_head()
         pieces = self._pieces
-        if pieces and self._receiver is receiver:
-            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if pieces and self._bodiless:
+            self._excess = True
+        elif pieces and self._receiver is receiver:
+            body = b"".join(pieces)
             pieces.clear()
             self._barren = 0
             receiver.on_data(body)
@@ -280,8 +310,7 @@ class UpstreamConnection(asyncio.Protocol):
         elif broken:
             if self.reused and not self._headed:
                 self._owner.mistrust()
-            crowded = not self._headed and len(self._headers) >= MAX_HEADERS
-            self._break(BadResponse(LARGE_HEAD if crowded else NOT_HTTP))
+            self._break(BadResponse(LARGE_HEAD if self._crowded else NOT_HTTP))
         elif self._barren > MAX_HEAD_BYTES:
             self._break(BadResponse(LARGE_HEAD if not self._headed else NOT_HTTP))
         elif size > LARGE_READ and not self._paused:
@@ -323,7 +352,13 @@ class UpstreamConnection(asyncio.Protocol):
         del self._parser
         self._transport = GONE
 
-    def _report_head(self, receiver: Receiver) -> bool:
+    def _keep_head(self) -> None:
+        """Keep what has come of a head, without informational ones before it."""
+        self._partial_head += self._fed
+        del self._partial_head[: self._head_start]
+        self._head_start = 0
+
+    def _report_head(self, receiver: Receiver) -> None:
         """Hand over a head, unless it cannot be an answer."""
         self._has_new_head = False
         if self._barren > MAX_HEAD_BYTES and head_size(self._headers) > MAX_HEAD_BYTES:
@@ -334,7 +369,6 @@ class UpstreamConnection(asyncio.Protocol):
             self._break(BadResponse(UNSOLICITED))
         else:
             receiver.on_head(self._status, self._headers)
-        return self._receiver is receiver
 
     def _end(self, receiver: Receiver, excess: bool) -> None:
         if excess:
@@ -347,8 +381,9 @@ class UpstreamConnection(asyncio.Protocol):
             if self._bodiless:
                 # The parser still waits for the body that a HEAD request does not get.
                 self._parser = HttpResponseParser(self)
-            self.resume()
-            self.reused = True
+            if self._paused:
+                self.resume()
+            self.reused = self.was_pooled = True
             self._owner.release(self)
         receiver.on_end()
 
@@ -364,39 +399,38 @@ class UpstreamConnection(asyncio.Protocol):
         """See whether somebody answers what was not asked."""
         if self._ended:
             self._excess = True
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect the head; trailers are left out."""
-        if not self._headed:
-            if len(self._headers) >= MAX_HEADERS:
-                # The parser stops at an error.
-                raise ValueError(LARGE_HEAD)
-            self._headers.append((name.lower(), value))
+            # The parser stops at an error.
+            raise ValueError(UNSOLICITED)
 
     def on_headers_complete(self) -> None:
-        """Keep a final head, and forget an informational one."""
-        if self._ended:
-            self._excess = True
-            return
+        """Read a final head, and forget an informational one."""
         status = self._parser.get_status_code()
         if status < 100:
             # No status at all, and unlike an informational one it may bring a body. The parser stops at an error.
             raise ValueError(NOT_HTTP)
+        if self._partial_head:
+            self._fed = bytes(self._partial_head) + self._fed
+            self._partial_head.clear()
+        head = self._fed
+        start = self._head_start
+        while head[start] in LINE_END:
+            start += 1
+        end = head.index(EMPTY_LINE, start)
         if status < 200:
-            self._headers = []
+            self._head_start = end + len(EMPTY_LINE)
             return
+        lines = head[start:end].split(LINE_END)
+        if len(lines) > MAX_HEADERS + 1:
+            self._crowded = True
+            raise ValueError(LARGE_HEAD)
+        del lines[0]
+        self._headers = list(map(self._header_of, lines))
+        self._fed = b""
         self._status = status
         self._headed = self._has_new_head = True
         if self._bodiless:
             self._keep_alive = self._parser.should_keep_alive()
             self._ended = True
-
-    def on_body(self, data: bytes) -> None:
-        """Collect the pieces of one reading."""
-        if self._ended:
-            self._excess = True
-        else:
-            self._pieces.append(data)
 
     def on_message_complete(self) -> None:
         """Note the end, unless it is an informational message's."""
