@@ -161,6 +161,8 @@ class UpstreamConnection(asyncio.Protocol):
         # What has come of a body since it was last handed on. The parser calls `append` itself.
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append
+        # A head of which a part has come.
+        self._partial_head = bytearray()
         # Most lines of a head come again with the next one.
         self._header_of = HeaderLines().__getitem__
         self._poll: Readiness = unknown_readiness
@@ -171,9 +173,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._status = 0
         self._headers: HeaderList = []
         self._pieces.clear()
-        # What is being read, a head of which a part has come, and where in both the final head can begin.
+        # What is being read of a head, and where in that, behind informational ones, the final head can begin.
         self._fed = b""
-        self._partial_head = bytearray()
+        self._partial_head.clear()
         self._head_start = 0
         self._crowded = False
         # Bytes since the last that belonged to a body.
