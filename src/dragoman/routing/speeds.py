@@ -38,6 +38,7 @@ class _Averages:
 
     __slots__ = (
         "attempts",
+        "failures",
         "far",
         "first",
         "full_seconds",
@@ -49,7 +50,6 @@ class _Averages:
         "samples",
         "seconds",
         "streams",
-        "successes",
         "tokens",
     )
 
@@ -59,8 +59,8 @@ class _Averages:
         # How many samples in a row were far from the averages: above 0 slower ones, below it faster ones.
         self.far = 0
         self.in_doubt = False
-        # Weights: of all attempts, of those that were answered, of streams.
-        self.attempts = self.successes = self.streams = 0.0
+        # Weights: of all attempts, of those that failed, of streams.
+        self.attempts = self.failures = self.streams = 0.0
         # Of streams: the time to the first content, and what came in which time after it.
         self.first = self.tokens = self.seconds = 0.0
         # Of whole answers: what came in which time.
@@ -77,7 +77,8 @@ class _Averages:
         if left < _LEAST:
             self.samples, left = 0, 0.0
         self.attempts = self.attempts * left + 1.0
-        self.successes *= left
+        if self.failures:
+            self.failures *= left
         if self.streams:
             self.streams *= left
             self.first *= left
@@ -89,19 +90,20 @@ class _Averages:
 
     def add(self, seconds: float, tokens: float, first: float | None) -> None:
         """Add an answer."""
-        self.successes += 1.0
         measured = 0.0 <= seconds < _LIMIT and 0.0 <= tokens < _LIMIT
         if first is None:
             if measured:
                 # What is measured otherwise than the averages says nothing of them.
                 if self.samples and not self.streams:
-                    self._compare(seconds, tokens)
+                    rate = self.full_tokens / self.full_seconds if self.full_seconds else 0.0
+                    self._compare(seconds, tokens / (rate or USUAL_RATE))
                 self.samples += 1
                 self.full_tokens += tokens
                 self.full_seconds += seconds
         elif 0.0 <= first < _LIMIT:
             if measured and self.samples and self.streams:
-                self._compare(seconds + first, tokens)
+                usual, rate = self._pace()
+                self._compare(seconds + first, usual + tokens / (rate or USUAL_RATE))
             self.samples += 1
             self.streams += 1.0
             self.first += first
@@ -109,10 +111,8 @@ class _Averages:
                 self.tokens += tokens
                 self.seconds += seconds
 
-    def _compare(self, duration: float, tokens: float) -> None:
+    def _compare(self, duration: float, expected: float) -> None:
         """Doubt the averages, if a sample is far from them, and begin anew if several were, on the same side."""
-        first, rate = self._pace()
-        expected = first + tokens / (rate or USUAL_RATE)
         if expected / FAR < duration < expected * FAR or expected - _APART < duration < expected + _APART:
             self.far, self.in_doubt = 0, False
             return
@@ -148,7 +148,7 @@ class _Averages:
         seconds, age = self.needed, now - self.last
         if age <= 0.0:
             age = 0.0
-        if self.successes != self.attempts:
+        if self.failures:
             seconds /= self._success_rate(age)
         return seconds * (1 + age / STALE)
 
@@ -163,7 +163,7 @@ class _Averages:
     def _success_rate(self, age: float) -> float:
         # One answer is taken for granted: failures of long ago fade, and nobody is without any chance.
         left: float = 0.5 ** (age / HALF_LIFE)
-        return (self.successes * left + 1.0) / (self.attempts * left + 1.0)
+        return ((self.attempts - self.failures) * left + 1.0) / (self.attempts * left + 1.0)
 
 
 class Speeds:
@@ -203,6 +203,7 @@ class Speeds:
         averages = self._averages[large].get(target) or self._begin(target, large, now)
         self._averages[large].move_to_end(target)
         averages.fade(now)
+        averages.failures += 1.0
 
     def speed(self, target: str, size: int, now: float) -> Speed | None:
         """How fast a target is for requests of about this size; None if nothing was measured."""
