@@ -197,16 +197,16 @@ class RoutingState:
             return
         self.health.record(name, kind, now, began, charged, permit)
         if kind is _ANSWERED:
-            self.budgets.fill(name)
+            if self.budgets.held:
+                self.budgets.fill(name)
             if usage is not None:
                 self.outputs.record(name, size, usage.output)
-            is_measurable = usage is not None and not slowed
             self.speeds.record_response(
                 name,
                 size,
                 now,
-                seconds=now - (first or began) if is_measurable else -1.0,
-                tokens=float(usage.output) if usage is not None else 0.0,
+                seconds=-1.0 if slowed or usage is None else now - (first or began),
+                tokens=0.0 if usage is None else float(usage.output),
                 first=first - began if first else None,
             )
         elif counts_for_health(kind) or kind is AttemptOutcome.SLOW_RESPONSE:

@@ -23,7 +23,7 @@ class TargetRetryBudgets:
     def __init__(self, clock: Callable[[], float] = lambda: 0.0, max_targets: int = MAX_TARGETS) -> None:
         self._clock = clock
         # What was in each, and when.
-        self._held: dict[str, tuple[float, float]] = {}
+        self.held: dict[str, tuple[float, float]] = {}
         self._max_targets = max_targets
 
     def has(self, target: str) -> bool:
@@ -35,23 +35,23 @@ class TargetRetryBudgets:
         remaining = self.remaining(target)
         if remaining < 1.0:
             return False
-        if target not in self._held and len(self._held) >= self._max_targets:
+        if target not in self.held and len(self.held) >= self._max_targets:
             # Whoever had the most left is the first to be as good as full.
-            del self._held[max(self._held, key=self._held.__getitem__)]
-        self._held[target] = (remaining - 1.0, self._clock())
+            del self.held[max(self.held, key=self.held.__getitem__)]
+        self.held[target] = (remaining - 1.0, self._clock())
         return True
 
     def fill(self, target: str) -> None:
         """A target has answered."""
-        if target not in self._held:
+        if target not in self.held:
             return
         remaining = self.remaining(target) + FILL
         if remaining >= FULL:
-            del self._held[target]
+            del self.held[target]
         else:
-            self._held[target] = (remaining, self._clock())
+            self.held[target] = (remaining, self._clock())
 
     def remaining(self, target: str) -> float:
         """What is in a bucket."""
-        held = self._held.get(target)
+        held = self.held.get(target)
         return FULL if held is None else min(held[0] + (self._clock() - held[1]) / EACH, FULL)

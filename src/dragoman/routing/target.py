@@ -7,6 +7,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from dragoman.model.losses import Strict
+from dragoman.prices.classes import BILLED_BY_REQUESTED_TIER
 from dragoman.protocols.codec import Codec
 from dragoman.protocols.registry import codec_of
 from dragoman.providers.provider import Endpoint, Provider
@@ -54,6 +55,11 @@ class Target(Struct, frozen=True, kw_only=True, dict=True):
     def stores_at_provider(self) -> bool:
         """Whether ids of stored responses are the provider's to know."""
         return self.can_store and not self.stored_here
+
+    @cached_property
+    def bills_requested_tier(self) -> bool:
+        """Whether what was asked for is the tier that a response is billed by, whatever the response says."""
+        return self.provider.vendor_or_name in BILLED_BY_REQUESTED_TIER
 
     @cached_property
     def printable_model(self) -> str:

@@ -15,7 +15,6 @@ from dragoman.gateway.observability.journal_entries import MAX_NAME_LENGTH, MICR
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.model.response import Usage
-from dragoman.prices.classes import BILLED_BY_REQUESTED_TIER
 from dragoman.records.journal_entry import CallEntry, CostBreakdown, TokenCounts
 from dragoman.routing.attempt_outcome import AttemptOutcome, maybe_billed
 from dragoman.wire.duplicate_keys import OBJECT
@@ -150,7 +149,7 @@ class Calls(Struct, eq=False):
             elif (attempt.is_uncountable or kind is not _ANSWERED) and not attempt.is_final:
                 counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
             target, costs = attempt.target, self._runtime.costs
-            tier = requested_tier(attempt.body) if target.provider.vendor_or_name in BILLED_BY_REQUESTED_TIER else ""
+            tier = requested_tier(attempt.body) if target.bills_requested_tier else ""
             tokens, cost = costs.spent(target, counted, attempt.response_metadata.model, tier)
             if is_cut:
                 cost = replace(cost, unpriced=(*cost.unpriced, "output"))

@@ -16,7 +16,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 from weakref import WeakSet
 
@@ -69,19 +69,28 @@ class LogWriter:
         self._unreported = 0
         self._torn = False
 
-    def put(self, lines: Iterable[bytes], *, own: bool) -> None:
+    def put(self, lines: Sequence[bytes], *, own: bool) -> None:
         """Have lines written; `own` is said of what the gateway itself has to say. It never waits for a reader."""
         room = _ROOM if own else _ROOM - _OWN_ROOM
         with self.lock:
-            for line in lines:
-                if self._waiting + len(line) > room:
-                    self.dropped += 1
-                    self._unreported += 1
-                else:
-                    self._lines.append(line)
-                    self._waiting += len(line)
+            room -= self._waiting
+            if sum(map(len, lines)) > room:
+                lines = self._fitting(lines, room)
+            self._lines += lines
+            self._waiting += sum(map(len, lines))
             if not self.is_awake and self._lines:
                 self.wake()
+
+    def _fitting(self, lines: Sequence[bytes], room: int) -> list[bytes]:
+        """The lines that there is room for; the others are dropped."""
+        fitting: list[bytes] = []
+        for line in lines:
+            if len(line) <= room:
+                fitting.append(line)
+                room -= len(line)
+        self.dropped += len(lines) - len(fitting)
+        self._unreported += len(lines) - len(fitting)
+        return fitting
 
     def wake(self) -> None:
         """Have the thread look for lines."""
@@ -175,7 +184,7 @@ class StreamWriter:
         self.wake = gather
         self.lock = threading.RLock()
 
-    def put(self, lines: Iterable[bytes], *, own: bool) -> None:
+    def put(self, lines: Sequence[bytes], *, own: bool) -> None:
         """Write lines."""
         for line in lines:
             self._out.write(line.decode())
@@ -186,6 +195,9 @@ class StreamWriter:
 
 def _pieces(lines: list[bytes], limit: int) -> Iterator[bytes]:
     """Lines joined to pieces of at most so many bytes, unless one line is longer."""
+    if sum(map(len, lines)) <= limit:
+        yield b"".join(lines)
+        return
     gathered: list[bytes] = []
     size = 0
     for line in lines:
