@@ -84,8 +84,9 @@ class _Averages:
             self.first *= left
             self.tokens *= left
             self.seconds *= left
-        self.full_tokens *= left
-        self.full_seconds *= left
+        if self.full_tokens or self.full_seconds:
+            self.full_tokens *= left
+            self.full_seconds *= left
         self.output = -1
 
     def add(self, seconds: float, tokens: float, first: float | None) -> None:
@@ -102,8 +103,8 @@ class _Averages:
                 self.full_seconds += seconds
         elif 0.0 <= first < _LIMIT:
             if measured and self.samples and self.streams:
-                usual, rate = self._pace()
-                self._compare(seconds + first, usual + tokens / (rate or USUAL_RATE))
+                rate = self.tokens / self.seconds if self.seconds else 0.0
+                self._compare(seconds + first, self.first / self.streams + tokens / (rate or USUAL_RATE))
             self.samples += 1
             self.streams += 1.0
             self.first += first
