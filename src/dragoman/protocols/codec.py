@@ -18,6 +18,7 @@ from dragoman.model.request_features import ConversationStart, RequestFeatures
 from dragoman.model.response import Response, Usage
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.rules.capabilities import Capabilities
+from dragoman.rules.counts import UsageMembers
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.text_runs import TextFrames
 from dragoman.rules.tool_table import ToolTable
@@ -263,6 +264,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     # The counts of a whole answer of this wire, of which nothing else is read than the members that tell them and the
     # tier; what is no count is none.
     usage_of: Callable[[JsonObject], Usage | None]
+    # Its counts in the form that nearly all servers of this wire write, and which needs no rules; None in any other.
+    usual_usage: Callable[[UsageMembers], Usage | None] | None = None
     # A request by its members; whether it streams, and whether it is crowded.
     glance: Callable[[Mapping[str, Raw], bool, bool], RequestGlance]
     # Members without which no request refers to what its provider stores beside responses, as they are written.

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from msgspec import Raw, Struct
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.response import INPUT, OUTPUT
+from dragoman.wire.peek import NULL
 
 # More tokens nobody counts.
 MAX_COUNT = 2**53
 # Nearly all counts are numbers already.
 _SPELLED = frozenset({int, type(None)})
+
+
+class UsageMembers(Struct):
+    """The members of a full response that tell its counts and its tier, as they are written."""
+
+    usage: Raw = NULL
+    service_tier: Raw = NULL
+    tool_usage: Raw = NULL
+    x_groq: Raw = NULL
 
 
 def count_of(value: JsonValue) -> int | None:

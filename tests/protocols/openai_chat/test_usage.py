@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Raw, json
 from msgspec.structs import replace
 
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
-from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_of
+from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_of, usual_usage
+from dragoman.rules.counts import UsageMembers
 from tests.protocols.openai_chat.room import A, losses
 
 
@@ -91,22 +93,29 @@ def test_searches_are_reported_once_and_lifetimes_never(
 
 
 @pytest.mark.parametrize(
-    "counts",
+    ("counts", "is_usual"),
     [
-        {},
-        {"prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0}},
-        {"prompt_tokens_details": None, "completion_tokens_details": {"reasoning_tokens": 3, "audio_tokens": 0}},
-        {"completion_tokens_details": {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 1}},
-        {"prompt_tokens_details": {"cached_tokens": 40}},
-        {"completion_tokens_details": {"reasoning_tokens": 30}},
-        {"total_tokens": 19},
-        {"prompt_tokens": "10"},
-        {"prompt_cache_hit_tokens": 3},
+        ({}, True),
+        ({"prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 0}}, True),
+        (
+            {"prompt_tokens_details": None, "completion_tokens_details": {"reasoning_tokens": 3, "audio_tokens": 0}},
+            True,
+        ),
+        ({"completion_tokens_details": {"accepted_prediction_tokens": 2, "rejected_prediction_tokens": 1}}, True),
+        ({"prompt_tokens_details": {"cached_tokens": 40}}, False),
+        ({"completion_tokens_details": {"reasoning_tokens": 30}}, False),
+        ({"total_tokens": 19}, False),
+        ({"prompt_tokens": "10"}, False),
+        ({"prompt_cache_hit_tokens": 3}, False),
     ],
 )
-def test_the_usual_counts_are_what_the_rules_make_of_them(counts: JsonObject) -> None:
+def test_the_usual_counts_are_what_the_rules_make_of_them(counts: JsonObject, is_usual: bool) -> None:
     usage: JsonObject = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, **counts}
-    found, ruled = usage_of({"usage": usage, "service_tier": "flex"}), decode_usage(usage, "flex", Ledger())
+    members = UsageMembers(usage=Raw(json.encode(usage)), service_tier=Raw(b'"flex"'))
+    found, ruled = usual_usage(members), decode_usage(usage, "flex", Ledger())
+    assert (found is not None) is is_usual
+    if found is None:
+        found = usage_of({"usage": usage, "service_tier": "flex"})
     assert found is not None
     # What says nothing of them is left out where nobody writes it again.
     assert replace(found, extras=None) == replace(ruled, extras=None)

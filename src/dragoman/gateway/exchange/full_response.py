@@ -12,10 +12,11 @@ from msgspec import Raw, Struct
 from dragoman.errors import BadResponse, DragomanError, WireError
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.model.failure import Failure
-from dragoman.model.jsonvalue import JsonObject, Number
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
 from dragoman.model.response import Usage
 from dragoman.protocols.codec import Codec
+from dragoman.rules.counts import UsageMembers
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.translate import LossLine, as_json, translation_context
 from dragoman.wire.duplicate_keys import OBJECT
@@ -38,7 +39,7 @@ class _Incomplete(Struct):
     reason: str | None = None
 
 
-class _ResponseOutline(Struct):
+class _ResponseOutline(UsageMembers):
     """What is looked at in an answer that is passed on as it is."""
 
     error: Raw = _NULL
@@ -56,11 +57,6 @@ class _ResponseOutline(Struct):
     model: str | None = None
     stop_reason: str | None = None
     incomplete_details: _Incomplete | None = None
-    # Its counts, and what tells beside them what it cost.
-    usage: Any = None
-    service_tier: Any = None
-    tool_usage: Any = None
-    x_groq: Any = None
 
 
 class Relayed(Struct, frozen=True):
@@ -78,20 +74,16 @@ class Relayed(Struct, frozen=True):
     has_content: bool = False
 
 
-_OUTLINE = msgspec.json.Decoder(_ResponseOutline, float_hook=Number)
+_OUTLINE = msgspec.json.Decoder(_ResponseOutline)
 # Members that are read by themselves where one of them is not what it is everywhere else; and what then stands for it.
 _NAME = msgspec.json.Decoder(str | None)
-_COUNTS = msgspec.json.Decoder(float_hook=Number)
+_COUNTS: msgspec.json.Decoder[JsonValue] = msgspec.json.Decoder(float_hook=Number)
 _APART: dict[str, tuple[msgspec.json.Decoder[Any], object]] = {
     "choices": (msgspec.json.Decoder(list[_Choice] | None), []),
     "id": (_NAME, None),
     "model": (_NAME, None),
     "stop_reason": (_NAME, ""),
     "incomplete_details": (msgspec.json.Decoder(_Incomplete | None), _Incomplete()),
-    "usage": (_COUNTS, None),
-    "service_tier": (_COUNTS, None),
-    "tool_usage": (_COUNTS, None),
-    "x_groq": (_COUNTS, None),
 }
 _CONTENT_FIELDS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
 _NOTHING = (b"null", b"[]")
@@ -113,20 +105,18 @@ def relayed_response(raw: bytes, codec: Codec) -> Relayed:
         except msgspec.DecodeError:
             outline = _odd_outline(raw)
         # What the reader passes over it does not look into, and no client reads JSON that is not UTF-8.
-        raw.decode()
+        if not raw.isascii():
+            raw.decode()
     except _UNREADABLE:
         raise BadResponse("the provider's answer is not JSON of its protocol") from None
     usage = None
-    if outline.usage is not None or outline.x_groq is not None:
-        # Counts that cannot be read are no reason to fail.
-        usage = codec.usage_of(
-            {
-                "usage": outline.usage,
-                "service_tier": outline.service_tier,
-                "tool_usage": outline.tool_usage,
-                "x_groq": outline.x_groq,
-            }
-        )
+    if outline.usage != _NULL or outline.x_groq != _NULL:
+        usage = codec.usual_usage(outline) if codec.usual_usage is not None else None
+        if usage is None:
+            # Counts that cannot be read are no reason to fail.
+            usage = codec.usage_of(
+                {name: _read(_COUNTS, getattr(outline, name), None) for name in UsageMembers.__struct_fields__}
+            )
     own, failed = None, outline.status == _FAILED and codec.name == RESPONSES
     if failed:
         # A failure that is told as an answer of its own is passed on (S1): only Responses has that.

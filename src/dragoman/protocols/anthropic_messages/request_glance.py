@@ -45,6 +45,8 @@ REFERENCE_KEYS = (b'"file_id"', b'"container"')
 # The vendor's service tiers have no prices of their own; speed has.
 TIERS = {"speed-fast": "speed-fast"}
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+# Blocks that usually have no seals of their own.
+_WITHOUT_SEALS = frozenset({"text", "tool_use"})
 _MEDIA = frozenset({"image", "document"})
 # Bytes of `metadata.user_id`, which holds a few ids.
 _MAX_USER_ID_LENGTH = 2048
@@ -194,8 +196,11 @@ class MessagesGlance(Struct):
         result_ids: list[str] = []
         for message in self._read():
             for block in message.content if isinstance(message.content, list) else ():
-                if block.tool_use_id and block.kind == "tool_result":
+                kind = block.kind
+                if kind == "tool_result" and block.tool_use_id:
                     result_ids.append(block.tool_use_id)
+                elif kind in _WITHOUT_SEALS and block.citations is NULL and block.signature is block.data is NULL:
+                    continue
                 elif _is_suspect(block):
                     return True
         if self._is_odd:

@@ -22,7 +22,7 @@ from dragoman.protocols.openai_chat.shapes import NAME, PATH, VENDOR
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
 from dragoman.protocols.openai_chat.turn_restore import MARKER, build_cached_turn, lacking, restore
-from dragoman.protocols.openai_chat.usage import usage_of
+from dragoman.protocols.openai_chat.usage import usage_of, usual_usage
 from dragoman.rules.failures import decode_openai_failure, encode_openai_failure
 from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_openai_models
 from dragoman.rules.retry_delays import encode_openai_limits
@@ -51,6 +51,7 @@ CODEC = Codec(
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,
+    usual_usage=usual_usage,
     glance=ChatGlance,
     reference_keys=REFERENCE_KEYS,
     tiers=TIERS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct
+from msgspec.json import Decoder
 
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -13,8 +14,9 @@ from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
 from dragoman.protocols.openai_chat.parts import merge_extras
 from dragoman.protocols.openai_chat.shapes import NAME
-from dragoman.rules.counts import MAX_COUNT, PRICED, count_of, inclusive, unreported
+from dragoman.rules.counts import MAX_COUNT, PRICED, UsageMembers, count_of, inclusive, unreported
 from dragoman.rules.extras import drop_extras
+from dragoman.wire.peek import NULL, peeked
 
 # Where servers tell a count, in the order in which it is believed: in the details, then beside the totals.
 #   input_tokens, output_tokens          proxies of Responses and Messages servers
@@ -250,8 +252,27 @@ class _Usual(Struct, forbid_unknown_fields=True, gc=False):
     completion_tokens_details: _OutputDetails | None = None
 
 
+_USUAL_COUNTS = Decoder(_Usual)
+_TIER = Decoder(str)
+
+
+def usual_usage(members: UsageMembers) -> Usage | None:
+    """The token counts of a full response that need no rules, without what says nothing of them; None of others."""
+    counts = peeked(members.usage, _USUAL_COUNTS)
+    if counts is None:
+        return None
+    prompt, completion = counts.prompt_tokens, counts.completion_tokens
+    prompted, completed = counts.prompt_tokens_details, counts.completion_tokens_details
+    read = None if prompted is None else prompted.cached_tokens
+    thinking = None if completed is None else completed.reasoning_tokens
+    if counts.total_tokens != prompt + completion or (read or 0) > prompt or (thinking or 0) > completion:
+        return None
+    tier = None if members.service_tier is NULL else peeked(members.service_tier, _TIER)
+    return Usage(prompt, completion, read, None, thinking, None, tier)
+
+
 def usage_of(response: JsonObject) -> Usage | None:
-    """The token counts of a whole answer that is otherwise not read; None if they cannot be."""
+    """The token counts of a full response that is otherwise not read; None if they cannot be."""
     usage, tier = response.get("usage"), response.get("service_tier")
     if usage is None:
         usage = usage_in(response, None)
@@ -259,18 +280,6 @@ def usage_of(response: JsonObject) -> Usage | None:
         return None
     if not isinstance(tier, str):
         tier = None
-    try:
-        counts = convert(usage, _Usual)
-    except ValidationError:
-        pass
-    else:
-        # Counts that need no rules, without what says nothing of them.
-        prompt, completion = counts.prompt_tokens, counts.completion_tokens
-        prompted, completed = counts.prompt_tokens_details, counts.completion_tokens_details
-        read = None if prompted is None else prompted.cached_tokens
-        thinking = None if completed is None else completed.reasoning_tokens
-        if counts.total_tokens == prompt + completion and (read or 0) <= prompt and (thinking or 0) <= completion:
-            return Usage(prompt, completion, read, None, thinking, None, tier)
     unreadable = False
     for name in _PROMPT_AND_COMPLETION:
         total = usage.get(name)
