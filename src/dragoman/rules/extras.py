@@ -138,7 +138,7 @@ def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, is_response
     if extras is None:
         return
     for key, value in extras.fields.items():
-        if is_neutral(key, value) or (is_response and key in ECHOES):
+        if (is_response and key in ECHOES) or is_neutral(key, value):
             continue
         ledger.dropped(
             FEATURES.get(key, Feature.UNKNOWN_FIELD), (*at, "extras", key), f"only {extras.origin} knows {key!r}"

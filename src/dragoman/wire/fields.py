@@ -83,6 +83,10 @@ class Fields(Struct, eq=False):
 
     def optional_cap(self, key: str, least: int = 1) -> int | None:
         """A whole number that bounds something, or None."""
+        given = self.value.get(key)
+        if type(given) is int and given >= least:
+            self._read.append(key)
+            return given
         value = self.optional_integer(key)
         if value is not None and value < least:
             raise self.wrong(key, f"at least {least}", str(value))
@@ -208,10 +212,12 @@ class Fields(Struct, eq=False):
 
     def rest(self, origin: str) -> Extras | None:
         """What nobody asked for, to be replayed only to where it came from; nulls are not asked for by anybody."""
-        read = self._read
-        if all(map(read.__contains__, self.value)):
+        unread = self.value.keys() - self._read
+        if not unread:
             return None
-        return Extras(origin=origin, fields={key: member for key, member in self.value.items() if key not in read})
+        if len(unread) == len(self.value):
+            return Extras(origin=origin, fields=dict(self.value))
+        return Extras(origin=origin, fields={key: member for key, member in self.value.items() if key in unread})
 
     def _missing(self, key: str, expected: str, value: JsonValue) -> WireError:
         if key not in self.value:

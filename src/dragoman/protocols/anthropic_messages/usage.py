@@ -162,7 +162,7 @@ def _counts_more(extras: Extras) -> bool:
     """Whether tokens were counted of kinds that this protocol has no member for (U9)."""
     for key in _DETAILS:
         details = extras.fields.get(key)
-        if isinstance(details, dict) and any(count for name, count in details.items() if name not in _MAPPED_MEMBERS):
+        if isinstance(details, dict) and any(map(details.get, details.keys() - _MAPPED_MEMBERS)):
             return True
     return False
 

@@ -114,8 +114,8 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
     parts = _decode_message(message, choice, translation, ledger)
     stop = stop_of(
         finish_reason,
-        calls=any(isinstance(part, ToolCall) for part in parts),
-        refusal=next((part.text for part in parts if isinstance(part, Refusal)), None),
+        calls=ToolCall in map(type, parts),
+        refusal=message.optional_text("refusal") or None,
         sequence=stop_sequence(choice.value),
     )
     if stop.extras is not None:
@@ -190,15 +190,16 @@ def _decode_message(message: Fields, choice: Fields, translation: TranslationCon
         message.skip(*signed)
         parts.append(signature_part("", signed, translation.target))
     logprobs = choice.optional_fields("logprobs")
-    citations = tuple(decode_annotation(one) for one in message.each("annotations"))
+    citations = tuple([decode_annotation(one) for one in message.each("annotations")])
     content_logprobs = _decode_logprobs(logprobs, "content")
-    texts = [number for number, part in enumerate(content) if isinstance(part, Text)]
-    if citations and not texts:
-        texts.append(len(content))
-        content.append(Text(text=""))
-    if texts and (citations or content_logprobs):
+    if citations or content_logprobs:
         # What hangs on the text of the whole message is told with the last of it.
-        content[texts[-1]] = replace(content[texts[-1]], citations=citations, logprobs=content_logprobs or None)
+        texts = [number for number, part in enumerate(content) if isinstance(part, Text)]
+        if citations and not texts:
+            texts.append(len(content))
+            content.append(Text(text=""))
+        if texts:
+            content[texts[-1]] = replace(content[texts[-1]], citations=citations, logprobs=content_logprobs or None)
     parts += content
     refusal = message.optional_text("refusal")
     if refusal:

@@ -142,7 +142,8 @@ class ResponseText:
                 self._pieces.append("\n\n")
                 self._length += 2
             self._pieces.append(part.text)
-        self.annotations += annotate(part.citations, self._length, len(part.text), index, ledger)
+        if part.citations:
+            self.annotations += annotate(part.citations, self._length, len(part.text), index, ledger)
         self._length += len(part.text)
         if part.extras is not None and part.extras.origin != NAME:
             drop_extras(part.extras, ("parts", index), ledger)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from dragoman.errors import WireError
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
@@ -85,15 +83,28 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
         raise fields.fail("output", "array", body.get("output"))
     reader = OutputReader(translation, ledger)
     calls = CallsSeen()
-    items = [item for item in fields.each("output") if reader.native or not _is_repeat(item, calls)]
-    parts = tuple([part for item in items for part in reader.read(item)])
+    read: list[Part] = []
+    for item in fields.each("output"):
+        if reader.native or not _is_repeat(item, calls):
+            read += reader.read(item)
+    parts = tuple(read)
     usage: Usage | None = None
     try:
         usage = decode_usage(body, ledger, native=reader.native)
     except WireError as unread:
         # Counts that cannot be read are no reason to fail.
         ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {unread}")
-    response = Response(
+    members = JsonObject(body)
+    for key in _MODELLED:
+        members.pop(key, None)
+    if body.get("usage") is not None:
+        del members["usage"]
+    if usage is not None and usage.web_searches is not None:
+        # The searches are counted with the usage.
+        beyond = without_searches(members.pop("tool_usage", None), native=reader.native)
+        if beyond:
+            members["tool_usage"] = beyond
+    return Response(
         origin=NAME,
         id=label(fields, "id", ledger) or "",
         model=label(fields, "model", ledger) or "",
@@ -101,18 +112,12 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
         parts=parts,
         stop=decode_stop(body, parts),
         usage=usage,
+        extras=Extras(origin=NAME, fields=members) if members else None,
     )
-    members: JsonObject = {
-        key: value
-        for key, value in body.items()
-        if key not in ("id", "model", "created_at", "output") and (key != "usage" or value is None)
-    }
-    if usage is not None and usage.web_searches is not None:
-        # The searches are counted with the usage.
-        beyond = without_searches(members.pop("tool_usage", None), native=reader.native)
-        if beyond:
-            members["tool_usage"] = beyond
-    return replace(response, extras=Extras(origin=NAME, fields=members)) if members else response
+
+
+# Members of an answer that the model holds.
+_MODELLED = ("id", "model", "created_at", "output")
 
 
 def cancelled() -> Failure:
@@ -148,7 +153,7 @@ def decode_stop(response: JsonObject, parts: tuple[Part, ...] | list[Part]) -> S
     for part in parts:
         if isinstance(part, Refusal):
             return Stop(reason=StopReason.REFUSAL, native=native, explanation=part.text or None)
-    if any(isinstance(part, ToolCall) for part in parts):
+    if ToolCall in map(type, parts):
         return Stop(reason=StopReason.TOOL_CALL, native=native)
     return Stop(reason=StopReason.END, native=native)
 
