@@ -53,13 +53,15 @@ def to_object(text: str) -> tuple[Raw | JsonObject, Wrapping]:
     stripped = text.strip()
     if not stripped or stripped == "null":
         return _EMPTY, _UNWRAPPED
-    if not is_complete(stripped):
+    try:
+        checked = _check(stripped)
+    except (DecodeError, RecursionError, UnicodeError):
         # The escape of half a character, and the rest an object: that half is all that is wrong with it.
         if stripped[0] == "{" and has_surrogates(stripped) and is_complete(mended := without_surrogates(stripped)):
             return Raw(mended.encode()), Wrapping.MENDED
         return {RAW_ARGUMENTS: text}, Wrapping.RAW_TEXT
     if stripped[0] == "{":
-        return Raw(stripped.encode()), _UNWRAPPED
+        return checked, _UNWRAPPED
     return Raw(f'{{"{VALUE}":{stripped}}}'.encode()), Wrapping.VALUE
 
 

@@ -128,7 +128,7 @@ def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger) -> None:
     """Report the members of messages that only their own protocol knows."""
     # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
     neutral: Extras | None = None
-    if not any(map(_extras_of, messages)):
+    if not any(map(extras_of, messages)):
         return
     for index, message in enumerate(messages):
         extras = message.extras
@@ -138,7 +138,7 @@ def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger) -> None:
             neutral = extras if len(ledger) == before else None
 
 
-_extras_of = attrgetter("extras")
+extras_of = attrgetter("extras")
 _BLANK = "text of white space only is refused by the provider"
 
 
@@ -209,39 +209,41 @@ def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
     """The turns with the results of calls as turns of their own, directly after the calls (T2, T3)."""
     paired: list[Turn] = []
     ids = _Ids()
-    # The last turn with calls, and what was said since.
-    calling: Turn | None = None
-    following: list[Turn] = []
-    for turn in turns:
-        if turn.kind is _ASSISTANT_TURN:
-            if calling is not None:
-                _add_results(paired, calling, following, ids, ledger)
-                calling = None
+    position, count = 0, len(turns)
+    while position < count:
+        turn = turns[position]
+        position += 1
+        if not turn.pairs:
             paired.append(turn)
-            if turn.pairs:
-                calling, following = turn, []
-        elif calling is not None:
-            following.append(turn)
-        else:
-            paired.append(_without_results(turn, ledger) if turn.pairs else turn)
-    if calling is not None:
-        _add_results(paired, calling, following, ids, ledger)
+            continue
+        if turn.kind is not _ASSISTANT_TURN:
+            paired.append(_without_results(turn, ledger))
+            continue
+        paired.append(turn)
+        start = position
+        while position < count and turns[position].kind is not _ASSISTANT_TURN:
+            position += 1
+        following = turns[start:position]
+        results = _results_in_order(turn, following, ids)
+        if results is None:
+            paired += _match_results(turn, following, ids, ledger)
+            continue
+        paired.append(results)
+        if len(following) > 1:
+            paired += [after for after in following if not after.pairs]
     return paired
 
 
-class _Ids:
+class _Ids(Struct, eq=False):
     """The ids of calls so far; a call whose id stood before gets one that no earlier call has (N2).
 
     Later turns do not count, so that a call keeps its id while the conversation grows: every change of the history
     costs the provider's prefix cache.
     """
 
-    __slots__ = ("_next", "seen")
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-        # By the beginning of an id, the number that is tried next, so that no number is tried twice.
-        self._next: dict[str, int] = {}
+    seen: set[str] = set()
+    # By the beginning of an id, the number that is tried next, so that no number is tried twice.
+    _next: dict[str, int] = {}
 
     def unique(self, call_id: str, turn: set[str]) -> str:
         """The id under which the next call of this id is sent; `turn` has the ids of all calls of its turn."""
@@ -263,16 +265,6 @@ class _Ids:
 # Kimi's models fail on ids of any other form; hosts of theirs count from 0 in every turn, where the vendor counts on:
 # https://github.com/MoonshotAI/Kimi-K2/blob/main/docs/tool_call_guidance.md
 _is_counted = re.compile(r"(functions\..+:)(\d{1,9})", re.DOTALL | re.ASCII).fullmatch
-
-
-def _add_results(paired: list[Turn], turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger) -> None:
-    """Add the results of a turn's calls, and what else was said before the next assistant turn."""
-    if (results := _results_in_order(turn, following, ids)) is None:
-        paired += _match_results(turn, following, ids, ledger)
-        return
-    paired.append(results)
-    if len(following) > 1:
-        paired += [after for after in following if not after.pairs]
 
 
 def _results_in_order(turn: Turn, following: list[Turn], ids: _Ids) -> Turn | None:

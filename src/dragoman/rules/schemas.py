@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from enum import Enum
 
+from msgspec import Struct
+
 from dragoman.errors import WireError
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.wire.json import encode, encode_text
@@ -116,16 +118,13 @@ _ALLOWANCE = 64 * 1024
 _MULTIPLE = 4
 
 
-class SchemaBudget:
+class SchemaBudget(Struct, eq=False):
     """What rewriting the schemas of one request may cost, all together: a small multiple of what came in.
 
     Definitions that refer to each other may multiply when they are inlined, in work and in what is written.
     """
 
-    __slots__ = ("_remaining",)
-
-    def __init__(self) -> None:
-        self._remaining = _ALLOWANCE
+    _remaining: int = _ALLOWANCE
 
     def grant(self, schema: JsonObject) -> None:
         self._remaining += _MULTIPLE * _weight(schema)

@@ -71,7 +71,7 @@ class Wrapped(Enum):
     VALUE = "value"
 
 
-class ToolEntry(Struct, frozen=True, kw_only=True):
+class ToolEntry(Struct, frozen=True):
     """One client tool: its name on the wire, and how the client knows it."""
 
     wire: str
@@ -82,34 +82,30 @@ class ToolEntry(Struct, frozen=True, kw_only=True):
     spec: FunctionTool | TextTool
 
 
-class ToolTable:
+class ToolTable(Struct, eq=False):
     """The client's tools by both their names."""
 
-    __slots__ = ("_by_bare_name", "_by_name", "_by_wire")
-
-    def __init__(self) -> None:
-        # None for a name that several groups have.
-        self._by_bare_name: dict[str, ToolEntry | None] = {}
-        self._by_wire: dict[str, ToolEntry] = {}
-        self._by_name: dict[tuple[str | None, str], ToolEntry] = {}
+    _by_wire: dict[str, ToolEntry] = {}
+    _by_name: dict[tuple[str | None, str], ToolEntry] = {}
+    # None for a name that several groups have.
+    _by_bare_name: dict[str, ToolEntry | None] = {}
 
     def add(self, spec: FunctionTool | TextTool, wrapped: Wrapped = Wrapped.NOT) -> ToolEntry:
         """Give a tool its name on the wire; a tool declared twice keeps its first one."""
         name = spec.name
-        namespace = spec.namespace.name if spec.namespace is not None else None
+        namespace = None if spec.namespace is None else spec.namespace.name
         key = (namespace, name)
-        existing = self._by_name.get(key)
-        if existing is not None:
-            return existing
+        if key in self._by_name:
+            return self._by_name[key]
         full = name if namespace is None else flatten(namespace, name)
-        wire = wire_name(full)
+        wire = full if _conforms(full) else wire_name(full)
         attempt = full
         while wire in self._by_wire:
             # The next form may be somebody's literal name too: names stay distinct whatever was declared.
             wire = wire_name_taken(attempt)
             attempt += "_"
         form = _TEXT if type(spec) is TextTool else _JSON
-        entry = ToolEntry(wire=wire, name=name, namespace=namespace, wrapped=wrapped, form=form, spec=spec)
+        entry = ToolEntry(wire, name, namespace, wrapped, form, spec)
         self._by_wire[wire] = entry
         self._by_name[key] = entry
         self._by_bare_name[name] = None if name in self._by_bare_name else entry

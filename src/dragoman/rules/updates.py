@@ -33,10 +33,12 @@ def effective(request: Request) -> Request:
 
 def placed_tools(request: Request, original: Request, ledger: Ledger) -> list[tuple[ToolSpec, Place]]:
     """The tools of an effective request, each with its place in the original; removed tools are reported."""
-    if request is original:
-        return [(tool, ("tools", index)) for index, tool in enumerate(request.tools)]
-    active_ids = {id(tool) for tool in request.tools}
     placed: list[tuple[ToolSpec, Place]] = []
+    if request is original:
+        for index, tool in enumerate(request.tools):
+            placed.append((tool, ("tools", index)))
+        return placed
+    active_ids = {id(tool) for tool in request.tools}
     for at, tools in ((("tools",), original.tools), (("updates", "tools"), original.updates.tools)):
         for index, tool in enumerate(tools):
             if id(tool) in active_ids:

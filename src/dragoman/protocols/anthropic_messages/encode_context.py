@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct, field
+
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
@@ -15,55 +17,38 @@ from dragoman.rules.ids import call_id
 from dragoman.rules.schemas import SchemaBudget
 from dragoman.rules.tool_table import ToolTable
 
+# By the form of ids that a provider takes, what it accepts.
+_ID_RULES = {form: rule for (protocol, form), rule in ID_RULES.items() if protocol == NAME}
 # How long a breakpoint lives, by the words of all protocols; other words mean longer and become an hour (§15).
 _TTLS: dict[str | None, str | None] = {None: None, "5m": "5m", "1h": "1h"}
 
 
-class RequestEncodeContext:
+class RequestEncodeContext(Struct, eq=False):
     """One request being written: where losses go, how tools are named, which betas and cache marks it needs."""
 
-    __slots__ = (
-        "_fits",
-        "_marked_blocks",
-        "_rule",
-        "betas",
-        "breakpoints",
-        "calls",
-        "ledger",
-        "listings",
-        "schemas",
-        "searchable",
-        "servers",
-        "strict_tools",
-        "table",
-        "target",
-    )
-
-    def __init__(self, target: TargetModel, ledger: Ledger) -> None:
-        self.target = target
-        self.ledger = ledger
-        self.table = ToolTable()
-        self.betas: set[str] = set()
-        # Labels of the tool servers that the request declares.
-        self.servers: set[str] = set()
-        # Calls to tool servers that were written and whose results must follow.
-        self.calls: set[str] = set()
-        # Servers whose lists of tools must follow, by the id of the listing.
-        self.listings: dict[str, str] = {}
-        # What is left for making schemas strict.
-        self.schemas = SchemaBudget()
-        self.breakpoints = False
-        # Whether the model can find tools that are not shown to it at once.
-        self.searchable = False
-        # How many tools promise strict arguments so far.
-        self.strict_tools = 0
-        self._marked_blocks: list[tuple[JsonObject, Place]] = []
-        self._rule = ID_RULES[(NAME, target.capabilities.call_ids)]
-        self._fits = self._rule.pattern.fullmatch
+    target: TargetModel
+    ledger: Ledger
+    table: ToolTable = field(default_factory=ToolTable)
+    # What is left for making schemas strict.
+    schemas: SchemaBudget = field(default_factory=SchemaBudget)
+    betas: set[str] = set()
+    # Labels of the tool servers that the request declares.
+    servers: set[str] = set()
+    # Calls to tool servers that were written and whose results must follow.
+    calls: set[str] = set()
+    # Servers whose lists of tools must follow, by the id of the listing.
+    listings: dict[str, str] = {}
+    breakpoints: bool = False
+    # Whether the model can find tools that are not shown to it at once.
+    searchable: bool = False
+    # How many tools promise strict arguments so far.
+    strict_tools: int = 0
+    _marked_blocks: list[tuple[JsonObject, Place]] = []
 
     def call_id(self, value: str) -> str:
         """A call's id as this provider accepts it."""
-        return value if self._fits(value) else call_id(value, self._rule)
+        rule = _ID_RULES[self.target.capabilities.call_ids]
+        return value if rule.pattern.fullmatch(value) else call_id(value, rule)
 
     def refuse(self, feature: Feature, at: Place, note: str) -> RefusedError:
         """The error for something that must not be left out."""
@@ -85,9 +70,10 @@ class RequestEncodeContext:
 
     def limit_breakpoints(self) -> int:
         """Keep the last marks the provider takes, and tell how many there are (pitfall 173)."""
-        surplus = len(self._marked_blocks) - CACHE_BREAKPOINTS_LIMIT
+        count = len(self._marked_blocks)
+        surplus = count - CACHE_BREAKPOINTS_LIMIT
         if surplus <= 0:
-            return len(self._marked_blocks)
+            return count
         for block, at in self._marked_blocks[:surplus]:
             del block["cache_control"]
             self.ledger.dropped(

@@ -31,7 +31,7 @@ from dragoman.model.parts import (
 )
 from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from dragoman.protocols.anthropic_messages.hosted import listing_block, mcp_call_block, mcp_result_block
-from dragoman.protocols.anthropic_messages.parts import encode_block, encode_source, is_plain
+from dragoman.protocols.anthropic_messages.parts import encode_block, encode_source
 from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP, IMAGE_TYPES, NAME, PDF, SUMMARY_OPENING
 from dragoman.protocols.anthropic_messages.signed_blocks import encode_compaction
 from dragoman.protocols.anthropic_messages.synthetic_citations import is_synthetic
@@ -58,10 +58,11 @@ def _text_block(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _encode_text(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
+def encode_text(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
+    """A text; nearly all are nothing but their words."""
     assert type(part) is Text
     block: JsonObject = {"type": "text", "text": part.text}
-    if not is_plain(part):
+    if part.citations or part.cache is not None or part.extras is not None or part.logprobs is not None:
         _encode_text_options(part, block, at, writing)
     return block
 
@@ -230,7 +231,15 @@ def encode_result(result: ToolResult, at: Place, writing: RequestEncodeContext) 
     """A result; text that is empty stands as a string, never as a block (T7)."""
     block: JsonObject = {"type": "tool_result", "tool_use_id": writing.call_id(result.call_id)}
     parts = result.parts
-    if len(parts) == 1 and type(only := parts[0]) is Text and is_plain(only):
+    only = parts[0] if len(parts) == 1 else None
+    if (
+        type(only) is Text
+        and only.cache is None
+        and only.extras is None
+        and not only.citations
+        and only.logprobs is None
+    ):
+        # Nearly every result is one text.
         block["content"] = only.text
     elif parts:
         block["content"] = _result_blocks(parts, at, writing)
@@ -318,7 +327,7 @@ def _encode_result_part(part: Part, at: Place, writing: RequestEncodeContext) ->
 
 
 _ENCODERS: dict[type, Callable[[Part, Place, RequestEncodeContext], JsonObject | None]] = {
-    Text: _encode_text,
+    Text: encode_text,
     Refusal: _encode_refusal,
     Image: _encode_image,
     Document: _encode_document,

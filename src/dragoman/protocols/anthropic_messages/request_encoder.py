@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.request import CacheOptions, OutputFormat, OutputKind, Reasoning, Request, Sampling
 from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
@@ -52,7 +52,9 @@ def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> En
     body: JsonObject = {"model": target.model, "max_tokens": cap}
     # Marks are counted in the order of the prefix: tools, system, messages.
     offers = encode_tools(request, original, writing)
-    choice = encode_choice(request, offers, writing)
+    choice: JsonObject | None = None
+    if request.tool_choice is not None or request.parallel_calls is not None:
+        choice = encode_choice(request, offers, writing)
     conversation = encode_conversation(request, writing)
     depth = _NO_DEPTH
     if request.reasoning != _NO_REASONING:
@@ -64,8 +66,7 @@ def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> En
         _encode_format(request.output, config, conversation, writing)
     if conversation.system:
         body["system"] = shortened(conversation.system)
-    conversation.shorten()
-    body["messages"] = [*conversation.messages]
+    body["messages"] = JsonList(conversation.messages)
     if offers.declarations:
         _put_tools(offers, choice, body, writing)
     if depth.thinking is not None:
@@ -190,7 +191,7 @@ def _encode_tier(tier: str, body: JsonObject, writing: RequestEncodeContext) -> 
 
 def _encode_caching(request: Request, body: JsonObject, writing: RequestEncodeContext) -> None:
     """The automatic mark that OpenAI clients expect of every provider (§15)."""
-    breakpoint_count = writing.limit_breakpoints()
+    breakpoint_count = writing.limit_breakpoints() if writing.breakpoints else 0
     options = request.cache
     explicit = writing.breakpoints or (options is not None and options.explicit)
     placed = writing.target.capabilities.automatic_cache and not explicit and breakpoint_count < CACHE_BREAKPOINTS_LIMIT

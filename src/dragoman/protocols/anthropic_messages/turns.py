@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec import Struct
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import Compaction, Extras, Part, Seal, Text, ToolCall, ToolResult
 from dragoman.model.request import Message, OutputKind, Request
 from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
-from dragoman.protocols.anthropic_messages.part_encoder import encode_call, encode_part, encode_result
-from dragoman.protocols.anthropic_messages.parts import is_plain
+from dragoman.protocols.anthropic_messages.part_encoder import encode_call, encode_part, encode_result, encode_text
 from dragoman.protocols.anthropic_messages.response import decode_turn
 from dragoman.protocols.anthropic_messages.shapes import FILLER, NAME
 from dragoman.protocols.codec import TargetModel
-from dragoman.rules.conversation import Turn, TurnKind, arrange
+from dragoman.rules.conversation import Turn, TurnKind, arrange, extras_of
 from dragoman.rules.instructions import tagged
 from dragoman.rules.seals import opens
 
@@ -27,54 +29,54 @@ _INSTRUCTIONS = (TurnKind.SYSTEM, TurnKind.DEVELOPER)
 _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USER
 
 
-class MessageList:
+class MessageList(Struct, eq=False):
     """The messages while they are built, oldest first."""
 
-    __slots__ = ("_open", "_role", "last_role", "messages", "system")
-
-    def __init__(self) -> None:
-        self.messages: list[JsonObject] = []
-        self.system: JsonList = []
-        # Whose the last message is that is no instruction.
-        self.last_role = ""
-        self._role = ""
-        self._open: JsonList = []
+    messages: list[JsonObject] = []
+    system: JsonList = []
+    # Whose the last message is that is no instruction.
+    last_role: str = ""
+    _role: str = ""
+    _open: JsonList = []
 
     def content(self, role: str) -> JsonList:
         """The open content of a side: that of the last message if it is hers, else of a new one."""
-        if role != self._role:
-            self._role = self.last_role = role
-            self._open = []
-            self.messages.append({"role": role, "content": self._open})
-        return self._open
+        if role == self._role:
+            return self._open
+        self._role = self.last_role = role
+        self._open = content = JsonList()
+        self.messages.append({"role": role, "content": content})
+        return content
 
     def instruct(self, blocks: JsonList) -> None:
         """An instruction between the turns."""
         self.messages.append({"role": "system", "content": shortened(blocks)})
         self._role = ""
 
-    def shorten(self) -> None:
-        """Write content as it usually is; nothing is added after this."""
+    def shorten(self, ledger: Ledger) -> None:
+        """Write content as it usually is, and something where nothing is left; nothing is added after this."""
         for message in self.messages:
             content = message["content"]
-            if type(content) is list and len(content) == 1:
-                only = content[0]
-                if type(only) is dict and len(only) == 2 and only.get("type") == "text":
-                    message["content"] = only["text"]
+            if type(content) is list:
+                if not content:
+                    message["content"] = FILLER
+                    ledger.invented(Feature.EMPTY_TEXT, ("messages",), f"an empty user message says {FILLER!r}")
+                elif len(content) == 1:
+                    only = content[0]
+                    if type(only) is dict and len(only) == 2 and only.get("type") == "text":
+                        message["content"] = only["text"]
 
 
 def encode_conversation(request: Request, writing: RequestEncodeContext) -> MessageList:
-    _drop_extras(request.messages, writing)
+    if any(map(extras_of, request.messages)):
+        _drop_extras(request.messages, writing)
     turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=partial(_restored, writing.target))
     conversation = MessageList()
-    _encode_instructions(request.instructions, conversation, writing)
+    if request.instructions:
+        _encode_instructions(request.instructions, conversation, writing)
     leading = 0
-    while leading < len(turns) and turns[leading].kind in _INSTRUCTIONS:
-        _encode_leading(turns[leading], conversation, writing)
-        leading += 1
     following: list[TurnKind | None] = []
-    for position in range(leading, len(turns)):
-        turn = turns[position]
+    for position, turn in enumerate(turns):
         kind = turn.kind
         if kind is _ASSISTANT:
             _encode_assistant(turn, conversation, writing)
@@ -82,11 +84,15 @@ def encode_conversation(request: Request, writing: RequestEncodeContext) -> Mess
             _encode_results(turn, conversation, writing)
         elif kind is _USER:
             _encode_user(turn, conversation, writing)
+        elif position == leading:
+            leading += 1
+            _encode_leading(turn, conversation, writing)
         else:
             # Few say anything late.
             following = following or _following(turns)
             _encode_late(turn, following[position], conversation, writing)
-    _repair_ends(conversation, writing, leads=_may_lead(request, writing))
+    conversation.shorten(writing.ledger)
+    _repair_ends(request, conversation, writing)
     return conversation
 
 
@@ -146,7 +152,11 @@ def _encode_instructions(
 
 
 def _encode_leading(turn: Turn, conversation: MessageList, writing: RequestEncodeContext) -> None:
-    for part, at in zip(turn.parts, turn.places, strict=True):
+    for index, part in enumerate(turn.parts):
+        at = turn.places[index]
+        if type(part) is Text:
+            conversation.system.append(encode_text(part, at, writing))
+            continue
         block = encode_part(part, at, writing, by_user=True)
         if block is None:
             continue
@@ -158,30 +168,33 @@ def _encode_leading(turn: Turn, conversation: MessageList, writing: RequestEncod
 def _encode_user(turn: Turn, conversation: MessageList, writing: RequestEncodeContext) -> None:
     content = conversation.content("user")
     for index, part in enumerate(turn.parts):
-        if type(part) is Text and is_plain(part):
-            content.append({"type": "text", "text": part.text})
-            continue
-        block = encode_part(part, turn.places[index], writing, by_user=True)
-        if block is not None:
+        at = turn.places[index]
+        if type(part) is Text:
+            content.append(encode_text(part, at, writing))
+        elif (block := encode_part(part, at, writing, by_user=True)) is not None:
             content.append(block)
 
 
 def _encode_results(turn: Turn, conversation: MessageList, writing: RequestEncodeContext) -> None:
     content = conversation.content("user")
     for index, part in enumerate(turn.parts):
-        assert isinstance(part, ToolResult)
-        content.append(encode_result(part, turn.places[index], writing))
+        at = turn.places[index]
+        assert type(part) is ToolResult
+        content.append(encode_result(part, at, writing))
 
 
 def _encode_assistant(turn: Turn, conversation: MessageList, writing: RequestEncodeContext) -> None:
     content: JsonList | None = None
     for index, part in enumerate(turn.parts):
+        at = turn.places[index]
         kind = type(part)
         block: JsonObject | None
         if kind is ToolCall:
-            block = encode_call(part, turn.places[index], writing)
+            block = encode_call(part, at, writing)
+        elif kind is Text:
+            block = encode_text(part, at, writing)
         else:
-            block = encode_part(part, turn.places[index], writing, by_user=False)
+            block = encode_part(part, at, writing, by_user=False)
         if block is None:
             continue
         if kind is Compaction and block["type"] == "text":
@@ -240,23 +253,19 @@ def _is_legal(following: TurnKind | None, conversation: MessageList, writing: Re
     return conversation.last_role == "user" and following in (None, TurnKind.ASSISTANT)
 
 
-def _repair_ends(conversation: MessageList, writing: RequestEncodeContext, *, leads: bool) -> None:
+def _repair_ends(request: Request, conversation: MessageList, writing: RequestEncodeContext) -> None:
     ledger = writing.ledger
     messages = conversation.messages
-    for message in messages:
-        content = message["content"]
-        if isinstance(content, list) and not content:
-            content.append({"type": "text", "text": FILLER})
-            ledger.invented(Feature.EMPTY_TEXT, ("messages",), f"an empty user message says {FILLER!r}")
     if not messages:
         _promote_instruction(conversation, writing)
     elif messages[0]["role"] != "user" and not _opens_compacted(messages[0]):
         messages.insert(0, _filler())
         ledger.invented(Feature.FIRST_TURN, ("messages",), "the first message must be the user's")
-    if messages[-1]["role"] != "assistant":
+    last = messages[-1]
+    if last["role"] != "assistant":
         return
-    if leads:
-        _trim(messages[-1], writing)
+    if _may_lead(request, writing):
+        _trim(last, writing)
     else:
         messages.append(_filler())
         ledger.invented(Feature.PREFILL, ("messages",), "this model does not continue an assistant message")
@@ -265,10 +274,15 @@ def _repair_ends(conversation: MessageList, writing: RequestEncodeContext, *, le
 def _trim(message: JsonObject, writing: RequestEncodeContext) -> None:
     """Take blanks off the end of what the answer begins with: the provider refuses them, and says them itself."""
     content = message["content"]
-    last = content[-1] if isinstance(content, list) else None
-    text = last.get("text") if isinstance(last, dict) and _type(last) == "text" else None
-    if isinstance(last, dict) and isinstance(text, str) and text != text.rstrip():
-        last["text"] = text.rstrip()
+    block: JsonObject = {}
+    if type(content) is list and _type(content[-1]) == "text":
+        last = content[-1]
+        block, content = (last, last["text"]) if type(last) is dict else ({}, None)
+    if type(content) is str and content != (trimmed := content.rstrip()):
+        if block:
+            block["text"] = trimmed
+        else:
+            message["content"] = trimmed
         note = "what the answer begins with must not end with blanks here"
         writing.ledger.approximated(Feature.PREFILL, ("messages",), note)
 
@@ -285,12 +299,12 @@ def _promote_instruction(conversation: MessageList, writing: RequestEncodeContex
         conversation.messages.append(_filler())
         writing.ledger.invented(Feature.FIRST_TURN, ("messages",), "there must be a message")
         return
-    conversation.messages.append({"role": "user", "content": [conversation.system.pop()]})
+    conversation.messages.append({"role": "user", "content": shortened([conversation.system.pop()])})
     writing.ledger.approximated(Feature.FIRST_TURN, ("messages",), "the last instruction is said by the user")
 
 
 def _filler() -> JsonObject:
-    return {"role": "user", "content": [{"type": "text", "text": FILLER}]}
+    return {"role": "user", "content": FILLER}
 
 
 def in_tool_loop_without_thinking(messages: list[JsonObject]) -> bool:
@@ -302,9 +316,9 @@ def in_tool_loop_without_thinking(messages: list[JsonObject]) -> bool:
     position = len(messages) - 1
     while position > 0 and _has_results(messages[position]):
         step = messages[position - 1]["content"]
-        if messages[position - 1]["role"] != "assistant" or not isinstance(step, list):
+        if messages[position - 1]["role"] != "assistant":
             break
-        if any(_type(block) in _SEALED for block in step):
+        if isinstance(step, list) and any(_type(block) in _SEALED for block in step):
             return False
         position -= 2
     return position < len(messages) - 1

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Annotated, Literal, TypeAlias
 
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from dragoman.errors import WireError
@@ -49,7 +51,74 @@ _ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.DEVELOPER}
 # Members of an enumeration are looked up slowly; these are asked for with every message.
 _USER, _ASSISTANT = Role.USER, Role.ASSISTANT
 _JSON, _TEXT = InputForm.JSON, InputForm.TEXT
-_PLAIN_ASSISTANT = frozenset({"role", "content", "reasoning_content", "tool_calls"})
+
+
+class _PlainFunction(Struct, forbid_unknown_fields=True, gc=False):
+    """The function of a call: the tool's name and the arguments."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    arguments: str
+
+
+class _PlainCall(Struct, forbid_unknown_fields=True, gc=False):
+    """A function call of the usual shape."""
+
+    id: str
+    type: Literal["function"]
+    function: _PlainFunction
+
+
+class _PlainUser(Struct, tag_field="role", tag="user", forbid_unknown_fields=True, gc=False):
+    """A message of the user that is one text."""
+
+    content: str
+
+
+class _PlainSystem(Struct, tag_field="role", tag="system", forbid_unknown_fields=True, gc=False):
+    """Instructions that are one text."""
+
+    content: str
+
+
+class _PlainDeveloper(Struct, tag_field="role", tag="developer", forbid_unknown_fields=True, gc=False):
+    """Instructions of a developer that are one text."""
+
+    content: str
+
+
+class _PlainResult(Struct, tag_field="role", tag="tool", forbid_unknown_fields=True, gc=False):
+    """A result that is one text."""
+
+    content: str
+    tool_call_id: str
+
+
+class _PlainAssistant(Struct, tag_field="role", tag="assistant", forbid_unknown_fields=True, gc=False):
+    """What the assistant said in one text, with its calls."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_PlainCall] | None = None
+
+
+_PlainMessage: TypeAlias = _PlainUser | _PlainSystem | _PlainDeveloper | _PlainResult | _PlainAssistant
+_PLAIN_ROLES: dict[type, Role] = {
+    _PlainUser: Role.USER,
+    _PlainSystem: Role.SYSTEM,
+    _PlainDeveloper: Role.DEVELOPER,
+}
+
+
+class _PlainMessages(Struct, gc=False):
+    """A request whose messages all have their usual shapes."""
+
+    messages: list[_PlainMessage]
+
+
+class _OneMessage(Struct, gc=False):
+    """A message of a usual shape, among others."""
+
+    message: _PlainMessage
 
 
 class MessageDecoder:
@@ -62,63 +131,55 @@ class MessageDecoder:
     def __init__(self, tools: tuple[ToolSpec, ...] = ()) -> None:
         self._legacy: dict[str, deque[str]] = {}
         self._custom: set[str] = set()
-        self._text_tools = {tool.name for tool in tools if type(tool) is TextTool}
+        self._text_tools: set[str] = set()
+        if TextTool in map(type, tools):
+            self._text_tools = {tool.name for tool in tools if type(tool) is TextTool}
 
-    def decode_all(self, owner: Fields, key: str = "messages") -> tuple[Message, ...]:
+    def decode_all(self, owner: Fields) -> tuple[Message, ...]:
         """The messages of a request; those of the usual shapes are read without asking member by member."""
+        values = owner.optional_list("messages") or ()
+        try:
+            shapes: list[_PlainMessage] | None = convert(owner.value, _PlainMessages).messages
+        except ValidationError:
+            shapes = None
         messages: list[Message] = []
-        path = (owner.path, key)
-        for index, value in enumerate(owner.optional_list(key) or ()):
+        path = (owner.path, "messages")
+        for index, value in enumerate(values):
             if type(value) is not dict:
                 raise WireError(render_path((path, index)), "object", kind_of(value))
-            message = self.plain(value)
+            message = self.plain(value) if shapes is None else self._plain(shapes[index])
             messages.append(self.decode(Fields(value, (path, index)), index) if message is None else message)
         return tuple(messages)
 
     def plain(self, value: JsonObject) -> Message | None:
         """A message of the usual shape, exactly as `decode` reads it; None if it has any other."""
-        role, content = value.get("role"), value.get("content")
-        if role == "assistant":
-            return self._plain_assistant(value, content)
-        if type(content) is not str:
+        try:
+            return self._plain(convert({"message": value}, _OneMessage).message)
+        except ValidationError:
             return None
-        if role == "tool":
-            call_id = value.get("tool_call_id")
-            if len(value) != 3 or type(call_id) is not str:
-                return None
-            form = _TEXT if call_id in self._custom else _JSON
-            result = ToolResult(call_id=call_id, parts=(Text(text=content),), form=form)
-            return Message(role=_USER, parts=(result,))
-        model_role = _ROLES.get(role) if type(role) is str else None
-        if model_role is None or len(value) != 2:
-            return None
-        return Message(role=model_role, parts=(Text(text=content),))
 
-    def _plain_assistant(self, value: JsonObject, content: JsonValue) -> Message | None:
-        if not value.keys() <= _PLAIN_ASSISTANT:
-            return None
-        parts: list[Part] = []
-        thought = value.get("reasoning_content")
-        if thought is not None:
-            if type(thought) is not str:
-                return None
-            if thought:
-                body: JsonObject = {"field": "reasoning_content", "text": thought}
-                parts.append(Thinking(text=thought, seal=Seal(origin=NAME, kind="text", body=body)))
-        if content is not None:
-            if type(content) is not str:
-                return None
-            parts.append(Text(text=content))
-        calls = value.get("tool_calls")
-        if calls is not None:
-            if type(calls) is not list:
-                return None
-            for call in calls:
-                part = plain_call(call)
-                if part is None or part.name in self._text_tools:
+    def _plain(self, shape: _PlainMessage) -> Message | None:
+        """A message of the usual shape; None if it has a call to be looked at more closely."""
+        if type(shape) is _PlainAssistant:
+            parts: list[Part] = []
+            if shape.reasoning_content:
+                body: JsonObject = {"field": "reasoning_content", "text": shape.reasoning_content}
+                seal = Seal(origin=NAME, kind="text", body=body)
+                parts.append(Thinking(text=shape.reasoning_content, seal=seal))
+            if shape.content is not None:
+                parts.append(Text(text=shape.content))
+            for call in shape.tool_calls or ():
+                function = call.function
+                if function.name in self._text_tools:
                     return None
-                parts.append(part)
-        return Message(role=_ASSISTANT, parts=tuple(parts))
+                parts.append(ToolCall(call_id=call.id, name=function.name, arguments=function.arguments))
+            return Message(role=_ASSISTANT, parts=tuple(parts))
+        text = Text(text=shape.content or "")
+        if type(shape) is _PlainResult:
+            call_id = shape.tool_call_id
+            form = _TEXT if call_id in self._custom else _JSON
+            return Message(role=_USER, parts=(ToolResult(call_id=call_id, parts=(text,), form=form),))
+        return Message(role=_PLAIN_ROLES[type(shape)], parts=(text,))
 
     def decode(self, message: Fields, position: int) -> Message:
         role = message.text("role")
@@ -190,17 +251,13 @@ class MessageDecoder:
         return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
 
 
-def plain_call(call: JsonValue) -> ToolCall | None:
+def plain_call(call: JsonObject) -> ToolCall | None:
     """A function call of the usual shape, exactly as `decode_call` reads it; None if it has any other."""
-    if type(call) is not dict or len(call) != 3 or call.get("type") != "function":
+    try:
+        usual = convert(call, _PlainCall)
+    except ValidationError:
         return None
-    call_id, function = call.get("id"), call.get("function")
-    if type(call_id) is not str or type(function) is not dict or len(function) != 2:
-        return None
-    name, arguments = function.get("name"), function.get("arguments")
-    if type(name) is not str or not name or type(arguments) is not str:
-        return None
-    return ToolCall(call_id=call_id, name=name, arguments=arguments)
+    return ToolCall(call_id=usual.id, name=usual.function.name, arguments=usual.function.arguments)
 
 
 def _as_text_call(call: ToolCall) -> ToolCall:

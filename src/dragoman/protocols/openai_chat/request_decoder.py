@@ -27,6 +27,7 @@ from dragoman.protocols.openai_chat.tool_decoder import (
     decode_parallel,
     decode_search,
     decode_tool,
+    plain_function,
 )
 from dragoman.wire.fields import Fields
 
@@ -54,7 +55,7 @@ _PLAIN = frozenset(
 
 def decode_request(body: JsonObject) -> Request:
     fields = Fields(body)
-    tools = _decode_tools(fields)
+    tools = _decode_tools(fields) if "tools" in body else ()
     messages = MessageDecoder(tools).decode_all(fields)
     if not messages:
         raise fields.wrong("messages", "at least one message", "none")
@@ -161,7 +162,11 @@ def _decode_tools(fields: Fields) -> tuple[ToolSpec, ...]:
     if not tools:
         return ()
     path = (fields.path, "tools")
-    return tuple([decode_tool(tool, path, index) for index, tool in enumerate(tools)])
+    specs: list[ToolSpec] = []
+    for index, tool in enumerate(tools):
+        plain = plain_function(tool) if type(tool) is dict else None
+        specs.append(decode_tool(tool, path, index) if plain is None else plain)
+    return tuple(specs)
 
 
 def _decode_cap(cap: int | None, fields: Fields) -> int | None:

@@ -118,7 +118,8 @@ class TurnEncoder:
 
     def _system(self, turn: Turn) -> None:
         texts: list[JsonObject] = []
-        for part, at in zip(turn.parts, turn.places, strict=True):
+        for index, part in enumerate(turn.parts):
+            at = turn.places[index]
             if isinstance(part, Text):
                 text = self._without_telemetry(part.text, at)
                 if text:
@@ -166,7 +167,8 @@ class TurnEncoder:
                 self._write_message({"role": "user", "content": only.text})
                 return
         parts, self._attached = self._attached, []
-        for part, at in zip(turn.parts, turn.places, strict=True):
+        for index, part in enumerate(turn.parts):
+            at = turn.places[index]
             if isinstance(part, Compaction):
                 parts.append({"type": "text", "text": self._summary(part, at)})
             else:
@@ -224,7 +226,8 @@ class TurnEncoder:
         written: list[JsonObject] = []
         echo: Echo | None = None
         refusals: list[str] = []
-        for part, at in zip(parts, places, strict=True):
+        for index, part in enumerate(parts):
+            at = places[index]
             kind = type(part)
             if kind is Text:
                 text.add(self._parts.text(part, at), at)  # type: ignore[arg-type]  # `kind` is its type
@@ -305,7 +308,8 @@ class TurnEncoder:
 
     def _results(self, turn: Turn) -> None:
         written, fits = self._written, self._fits
-        for part, at in zip(turn.parts, turn.places, strict=True):
+        for index, part in enumerate(turn.parts):
+            at = turn.places[index]
             if type(part) is not ToolResult:
                 continue
             if len(part.parts) == 1 and part.extras is None and part.cache is None and not part.is_error:

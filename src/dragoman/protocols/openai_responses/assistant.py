@@ -83,7 +83,8 @@ class AssistantWriter:
         """Add the items of one turn."""
         self._exact = turn.exact
         self._start = len(self._items)
-        for part, at in zip(turn.parts, turn.places, strict=True):
+        for index, part in enumerate(turn.parts):
+            at = turn.places[index]
             kind = type(part)
             if self._call is not None and kind is not HostedResult:
                 self._finish_hosted(None)

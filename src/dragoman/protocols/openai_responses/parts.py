@@ -322,7 +322,8 @@ class InputWriter:
     def content(self, parts: list[Part], places: list[Place]) -> JsonList:
         """The parts in order; those that have nothing to say here are left out."""
         written: JsonList = []
-        for part, at in zip(parts, places, strict=True):
+        for index, part in enumerate(parts):
+            at = places[index]
             if isinstance(part, Document) and isinstance(part.source, Passages) and not _is_text(part.source):
                 written += self._mixed_document(part, part.source, at)
                 continue

@@ -44,7 +44,8 @@ class TurnWriter:
             if kind is _ASSISTANT:
                 self._assistant.write(turn)
             elif kind is _RESULTS:
-                for part, at in zip(turn.parts, turn.places, strict=True):
+                for index, part in enumerate(turn.parts):
+                    at = turn.places[index]
                     items.append(self._result(part, at))
             else:
                 item = self._user(turn) if kind is _USER else self._instructions(turn)
@@ -77,7 +78,8 @@ class TurnWriter:
         """A message of instructions; None if nothing of it is to be said."""
         parts: list[Part] = []
         places: list[Place] = []
-        for part, at in zip(turn.parts, turn.places, strict=True):
+        for index, part in enumerate(turn.parts):
+            at = turn.places[index]
             if isinstance(part, Text):
                 text = without_telemetry(part.text)
                 if text != part.text:
