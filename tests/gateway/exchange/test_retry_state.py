@@ -308,7 +308,7 @@ def test_a_leader_is_called_without_a_plan_which_is_made_when_it_fails() -> None
         plans.append(plan_behind(route.targets[0], route, Requirements(size=1), Told(windows_of=windows)))
         return plans[-1]
 
-    led = RetryState(None, Routing(), route, make)
+    led = RetryState(None, Routing(), route, _later=make)
     planned = RetryState(None, Routing(), route, made)
     assert (led.policy, led.several, led.is_sticky, led.is_unranked) == (
         planned.policy,

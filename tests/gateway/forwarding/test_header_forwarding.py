@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.gateway.forwarding import header_forwarding
 from dragoman.gateway.forwarding.header_forwarding import (
     limits_of,
     provider_request_id,
-    relayed,
     returned,
     safe,
     traced,
@@ -70,6 +70,10 @@ NEVER_DOWN = (
     "connection",
     "keep-alive",
 )
+
+
+def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
+    return header_forwarding.relayed(headers, dict(headers), target, owner)
 
 
 def aim(

@@ -169,7 +169,8 @@ async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> 
     runtime, api_path = incoming.runtime, incoming.api_path
     protocol = target.endpoint.protocol
     if api_path.protocol == protocol:
-        passed = header_forwarding.relayed(incoming.request.headers, target, owner_of(incoming.key))
+        headers, table = incoming.request.headers, incoming.request.table
+        passed = header_forwarding.relayed(headers, table, target, owner_of(incoming.key))
     else:
         passed = header_forwarding.written(ready.translated.headers)
     order = Order(

@@ -124,7 +124,7 @@ async def forward(
 
 def order_for(incoming: Incoming, kind: bytes, body: bytes, target: Target, key: str | None) -> Order:
     request, rest = incoming.request, incoming.api_path.rest
-    passed = header_forwarding.relayed(request.headers, target, owner_of(incoming.key))
+    passed = header_forwarding.relayed(request.headers, request.table, target, owner_of(incoming.key))
     if body and kind:
         passed.append((b"content-type", kind))
     return Order(

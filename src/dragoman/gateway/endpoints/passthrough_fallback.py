@@ -48,9 +48,7 @@ class SameModel:
         if retry_state is None:
             order = tuple(sorted(targets, key=lambda target: not runtime.routing_state.is_healthy(target)))
             settings = runtime.settings
-            retry_state = RetryState(
-                order, settings.routing, routing_state=runtime.routing_state, timeouts=settings.timeouts
-            )
+            retry_state = RetryState(order, settings.routing, None, None, runtime.routing_state, settings.timeouts)
             retry_state.several = True
         self.retry_state = retry_state
         retry_state.never_retries = True

@@ -156,9 +156,8 @@ class Attempt(_ResponseState, eq=False):
     permit: Permit | None = None
     # Whether the client kept it waiting.
     is_slowed: bool = False
-    # The keys that were refused, those that were not tried yet, and the one that is used.
+    # The keys that were refused, and the one that is used.
     _refused: tuple[str, ...] = ()
-    _others: int = 0
     key: str | None = None
     # What was asked last, and what was done about refusals of it.
     body: bytes = b""
@@ -296,7 +295,6 @@ class Attempt(_ResponseState, eq=False):
 
     def begin_request(self, body: bytes, *, anew: bool = True) -> None:
         """Ask something: all keys may be tried, and all remedies unless it is one."""
-        self._others = self.settings.rotation.count - 1
         self._refused = ()
         if anew:
             self._tried = ()
@@ -318,12 +316,11 @@ class Attempt(_ResponseState, eq=False):
     @property
     def has_another_key(self) -> bool:
         """Whether the provider has a key that was not tried."""
-        return self.key is not None and self._others > 0
+        return self.key is not None and len(self._refused) < self.settings.rotation.count - 1
 
     def change_key(self) -> None:
         """Take the next key in place of the one that was refused."""
         assert self.key is not None
-        self._others -= 1
         self._refused += (self.key,)
         self.use_key(self.body)
 

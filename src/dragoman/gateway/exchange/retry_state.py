@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config.settings import Routing, Timeouts
@@ -43,42 +44,48 @@ _USUAL = Timeouts()
 MAX_UPSTREAM_CALLS = 16
 
 
-class RetryState:
+class RetryState(Struct, eq=False):
     """What was tried for one request, and what may still be; without any targets, those of the plan."""
 
+    # Those that were not asked yet; None are those of the plan, as long as nobody asked for them.
+    _others: tuple[Target, ...] | None
+    _routing: Routing
+    _route: Route | None = None
+    _plan: Plan | None = None
+    _routing_state: RoutingState | None = None
+    _timeouts: Timeouts = _USUAL
+    # Makes the plan of a request that its leader, which was called without one, failed.
+    _later: Callable[[], Plan] | None = None
     # What is so for most requests, which have one target that answers.
-    several = False
+    several: bool = False
     # Whether clients have keys of their own, which they would take for bad ones.
-    has_client_keys = False
-    policy = ""
+    has_client_keys: bool = False
+    policy: str = ""
     # Whether nobody had to be ranked for it.
-    is_unranked = True
+    is_unranked: bool = True
     # How the targets were chosen, for the record.
     decision: RouteDecision | None = None
     # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
     # content may take, and whether it is left for another one if it refuses the content.
-    tries = 0
-    _retries = 0
-    pauses = 0
+    tries: int = 0
+    _retries: int = 0
+    pauses: int = 0
     # Whether no target is asked again, whatever its route says.
-    never_retries = False
+    never_retries: bool = False
     # Whether any target of it may be asked more than once.
-    may_retry = False
+    may_retry: bool = False
     first_byte: float | None = None
-    _fallback_on_refusal = False
+    _fallback_on_refusal: bool = False
     # What its conversation is known by, if it stays where it is; and which rules led it there.
-    conversation = ""
-    stays = False
+    conversation: str = ""
+    stays: bool = False
     # Whether it stays there, and not only its cache does.
-    is_sticky = True
-    rule = ""
+    is_sticky: bool = True
+    rule: str = ""
     # Where the conversation was until now.
     affinity: Affinity | None = None
     # Those that rest, and that somebody else is trying.
     _unavailable: tuple[Target, ...] = ()
-    # The plan, and how it is made if the leader of the route was called without one and failed.
-    _plan: Plan | None = None
-    _later: Callable[[], Plan] | None = None
     # The first of a calm plan, or the only one, who need not be looked at again.
     _lead: Target | None = None
     # The attempts that failed, and whom it was done without, with the reasons.
@@ -87,37 +94,28 @@ class RetryState:
     # A target that rested and that this request may try, as long as it was not called.
     permitted: Target | None = None
     _permit: Permit | None = None
+    # The remaining billed retries.
+    _replays: int = 0
 
-    def __init__(
-        self,
-        targets: tuple[Target, ...] | None,
-        routing: Routing,
-        route: Route | None = None,
-        plan: Plan | Callable[[], Plan] | None = None,
-        routing_state: RoutingState | None = None,
-        timeouts: Timeouts = _USUAL,
-    ) -> None:
-        self._routing = routing
-        self._timeouts = timeouts
-        self._routing_state = routing_state
-        # Those that were not asked yet; None are those of the plan, as long as nobody asked for them.
-        self._others = targets
+    def __post_init__(self) -> None:
+        route, plan, targets = self._route, self._plan, self._others
+        self._replays = self._routing.max_billed_retries
         if plan is None and targets is not None and len(targets) == 1:
             # Where there is no choice nobody is looked at.
             self._lead, self._others = targets[0], ()
-        self._route = route
-        if route is not None and route.plain:
+        if route is None:
+            return
+        if route.plain and (route.retries or route.first_byte is not None or route.fallback_on_refusal):
             self._retries, self.first_byte, self.may_retry = route.retries, route.first_byte, route.retries > 0
             self._fallback_on_refusal = route.fallback_on_refusal
-        self._replays = routing.max_billed_retries
-        if plan is None or route is None:
+        if plan is None and self._later is None:
             return
         # Whether the route has several targets, of which this request may have one alone.
         self.several, self.is_sticky = len(route.targets) > 1, route.summary.sticky
-        if not isinstance(plan, Plan):
-            self._lead, self._later, self.policy = route.leader, plan, route.summary.policy.name
+        if plan is None:
+            self._lead, self.policy = route.leader, route.summary.policy.name
             return
-        self._plan, self.policy, self.rule = plan, plan.policy, plan.held
+        self.policy, self.rule = plan.policy, plan.held
         self.stays, self.is_unranked = route.summary.follows, plan.is_unranked
         if targets is None and self.is_unranked:
             self._lead = plan.first

@@ -72,7 +72,7 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
         if len(target.provider.keys) > 1 and route.sticky:
             # Where there is no choice, none is made; but of several keys a conversation keeps one.
             return await _with_key(exchange, body, parsed, route, target)
-    retry_state = RetryState((target,), runtime.settings.routing, route, routing_state=runtime.routing_state)
+    retry_state = RetryState((target,), runtime.settings.routing, route, None, runtime.routing_state)
     return UnderstoodRequest(body, parsed, retry_state)
 
 
@@ -82,7 +82,7 @@ async def _with_key(
     runtime, client_request = exchange.runtime, exchange.client_request
     required = RequiredFeatures(conversation_start=True)
     seen = await exchange.work(len(body), seen_in, body, client_request, parsed, route, required)
-    retry_state = RetryState((target,), runtime.settings.routing, route, routing_state=runtime.routing_state)
+    retry_state = RetryState((target,), runtime.settings.routing, route, None, runtime.routing_state)
     conversation = conversation_of(client_request, parsed, seen.conversation_start, parsed.model)
     retry_state.conversation = conversation
     if conversation:
@@ -108,7 +108,7 @@ def _led(
         return runtime.routing_state.plan_behind(leader, route, requirements, runtime.target_info)
 
     settings = runtime.settings
-    retry_state = RetryState(None, settings.routing, route, plan, runtime.routing_state, settings.timeouts)
+    retry_state = RetryState(None, settings.routing, route, None, runtime.routing_state, settings.timeouts, plan)
     retry_state.decision = RouteDecision(route.name, route.summary.policy.name, Why.POLICY._value_)
     if parsed.glance.stream:
         _hold_heartbeats(exchange)

@@ -7,7 +7,7 @@ operator's to say; of answers also ids of organisations and entity headers, sinc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 
 from dragoman.gateway.observability.record import Record
@@ -56,11 +56,14 @@ _MAX_RETURNED = 64
 _PROVIDER_REQUEST_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requestid", b"apim-request-id"})
 
 
-def relayed(headers: HeaderList, target: Target, owner: bytes) -> HeaderList:
-    """The client's headers that a provider of the same protocol gets; `owner` tells gateway keys apart."""
+def relayed(headers: HeaderList, names: Collection[bytes], target: Target, owner: bytes) -> HeaderList:
+    """The client's headers that a provider of the same protocol gets; `owner` tells gateway keys apart.
+
+    `names` are those of the headers.
+    """
     is_messages = target.endpoint.protocol == MESSAGES
     passed: HeaderList = []
-    if not is_messages and _COMMON.issuperset(dict(headers)):
+    if not is_messages and _COMMON.issuperset(names):
         return passed
     once = b""
     for name, value in headers:
@@ -122,8 +125,6 @@ def written(headers: Mapping[str, str]) -> HeaderList:
 def returned(headers: HeaderList, *, limits: bool) -> HeaderList:
     """The provider's headers that a client of the same protocol gets; rate limits only where they are its own."""
     returned_headers: HeaderList = []
-    if _COMMON.issuperset(dict(headers)):
-        return returned_headers
     for name, value in headers:
         if (
             name not in _COMMON

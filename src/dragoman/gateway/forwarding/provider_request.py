@@ -294,7 +294,7 @@ def prepare(
         )
         if calls is not None:
             metered, translated = True, msgspec.structs.replace(translated, body=calls)
-        passed = header_forwarding.relayed(client_request.headers, target, owner)
+        passed = header_forwarding.relayed(client_request.headers, client_request.table, target, owner)
     else:
         translated = translate_request(
             body if streams is stream else with_stream(body, streams),

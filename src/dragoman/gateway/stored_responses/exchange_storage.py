@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -97,6 +97,7 @@ class ExchangeStorage:
     """The memory of one exchange. `writer` is there if its answer is kept: by `begin`, or by whoever left it."""
 
     # Of most requests nothing is looked up, and nothing is kept.
+    _turns: TurnLookup | None = None
     _references: References | None = None
     _resolved: ResolvedRequest | None = None
     _task: Task | None = None
@@ -121,8 +122,11 @@ class ExchangeStorage:
         self._api_path = api_path
         # The name of the gateway key.
         self._key = key
-        self._turns: TurnLookup | None = None
-        self._expedite = Expedite()
+
+    @cached_property
+    def _expedite(self) -> Expedite:
+        """Expedites the writes of this exchange."""
+        return Expedite()
 
     def needs_lookup(self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target) -> bool:
         """Whether anything may have to be looked up for a request."""
