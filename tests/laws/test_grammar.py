@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.model.events import Event, Failed, OrderCheck, StreamPhase
+from dragoman.model.events import Event, Failed
 from dragoman.model.losses import Ledger
 from dragoman.rules.part_serializer import PartSerializer
 from dragoman.translate import translate_response
@@ -17,6 +17,7 @@ from tests.laws.journey import STEADY, asked, events_of, translated_stream
 from tests.laws.official import accumulated
 from tests.laws.strategies import CHAT, MESSAGES, PAIRS, PROTOCOLS, RESPONSES, Case, answers, single_answers
 from tests.laws.telling import frame, streams, tell
+from tests.model.event_order import OrderCheck, StreamPhase
 
 # How a provider tells an error in the middle of its stream.
 ERRORS: dict[str, bytes] = {

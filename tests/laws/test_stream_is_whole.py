@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.model.events import Failed, OrderCheck
+from dragoman.model.events import Failed
 from dragoman.model.failure import Failure
 from dragoman.model.folding import fold, unfold
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
@@ -26,6 +26,7 @@ from tests.laws.official import accumulated
 from tests.laws.shapes import as_list, as_object, as_text
 from tests.laws.strategies import CHAT, MESSAGES, PAIRS, PROTOCOLS, RESPONSES, Case, answers, single_answers
 from tests.laws.telling import Lie, Told, streams, tell
+from tests.model.event_order import OrderCheck
 
 
 def decoded(protocol: str, body: JsonObject) -> Response:

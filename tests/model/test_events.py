@@ -10,19 +10,18 @@ from dragoman.model.events import (
     Event,
     Failed,
     Heartbeat,
-    OrderCheck,
     PartEnded,
     PartGrew,
     PartStarted,
     Started,
     Stopped,
-    StreamPhase,
     TextDelta,
     UsageReported,
 )
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.parts import Text
 from dragoman.model.response import Stop, StopReason, Usage
+from tests.model.event_order import OrderCheck, StreamPhase
 
 START = Started(id="x", model="m")
 OPEN = PartStarted(0, Text(text=""))

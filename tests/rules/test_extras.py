@@ -10,7 +10,7 @@ from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, Foreign
 from dragoman.model.request import Demand, Request
-from dragoman.rules.extras import UnknownFields, drop_extras, foreign_text, part_place, refuse_demands
+from dragoman.rules.extras import UnknownFields, drop_extras, foreign_text, part_place, refuse_demands, refused
 
 
 def test_every_member_left_out_is_reported_at_its_place() -> None:
@@ -100,3 +100,8 @@ def test_an_event_is_reported_by_its_name() -> None:
 def test_a_part_that_was_not_announced_has_no_place() -> None:
     assert part_place(None) == part_place(-1) == ()
     assert part_place(0) == ("parts", 0)
+
+
+def test_what_must_not_be_left_out_is_refused_by_its_place() -> None:
+    error = refused(Feature.AUDIO, ("messages", 0, "parts", 1), "no")
+    assert error.at == "messages[0].parts[1]"

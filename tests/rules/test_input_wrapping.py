@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.rules.input_wrapping import InputUnwrapper, InputWrapper, ValueUnwrapper, wrap_input, wrap_value
+from dragoman.rules.input_wrapping import (
+    INPUT_CLOSING,
+    INPUT_OPENING,
+    InputUnwrapper,
+    ValueUnwrapper,
+    wrap_input,
+    wrap_value,
+)
+from dragoman.wire.json import encode_text
 from tests.rules.vectors import objects
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])
@@ -134,8 +142,7 @@ def test_cuts_never_matter_for_values(tail: str, head: str, cuts: list[int]) -> 
 
 @given(TEXT, CUTS)
 def test_wrapping_in_pieces_equals_wrapping_whole(text: str, cuts: list[int]) -> None:
-    wrapper = InputWrapper()
-    streamed = wrapper.open() + "".join(wrapper.feed(piece) for piece in pieces(text, cuts)) + wrapper.close()
+    streamed = INPUT_OPENING + "".join(encode_text(piece)[1:-1] for piece in pieces(text, cuts)) + INPUT_CLOSING
     assert streamed == wrap_input(text)
     assert json.loads(streamed) == {"input": text}
     assert run(InputUnwrapper(), [streamed]) == text

@@ -10,7 +10,6 @@ from dragoman.model.events import (
     CitationAdded,
     Ended,
     Event,
-    OrderCheck,
     PartEnded,
     PartGrew,
     PartStarted,
@@ -23,6 +22,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Part, Text, ToolCall
 from dragoman.model.response import Response, Stop, StopReason
 from dragoman.rules.part_serializer import PartSerializer
+from tests.model.event_order import OrderCheck
 
 START = Started(id="x", model="m")
 STOP = Stopped(Stop(reason=StopReason.END))

@@ -100,16 +100,17 @@ class MockApp:
         response = http_response(content, protocol, request_id, self._mint)
         if self._recorder is not None:
             # Before a byte is sent: whoever was answered finds the line.
-            self._recorder.record(
-                protocol=protocol,
-                method=request.method,
-                path=request.path,
-                query=request.query,
-                headers=request.headers,
-                body=_readable(raw),
-                status=response.status,
-                response=outcome.body if isinstance(outcome, MockTurn) else decode(response.delivery.body),
-            )
+            line: JsonObject = {
+                "protocol": protocol,
+                "method": request.method,
+                "path": request.path,
+                "query": request.query,
+                "headers": redacted_headers(request.headers),
+                "body": _readable(raw),
+                "status": response.status,
+                "answer": outcome.body if isinstance(outcome, MockTurn) else decode(response.delivery.body),
+            }
+            self._recorder.record(line)
         await _send(request, response)
 
     def refuse(self, status: int, message: str, path: str, peer: str) -> tuple[HeaderList, bytes]:

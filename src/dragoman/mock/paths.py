@@ -53,29 +53,17 @@ _FIXED = {
     "/embeddings": MockPath(kind=MockEndpointKind.EMBEDDINGS, protocol=CHAT, methods=_POST),
     "/models": MockPath(kind=MockEndpointKind.MODELS, methods=_GET),
 }
-_NAMED = (
-    (re.compile(r"/models/(.+)"), MockPath(kind=MockEndpointKind.MODEL, methods=_GET)),
-    (
-        re.compile(r"/responses/([^/]+)"),
-        MockPath(kind=MockEndpointKind.STORED, protocol=RESPONSES, methods=("GET", "HEAD", "DELETE")),
-    ),
-    (
-        re.compile(r"/responses/([^/]+)/input_items"),
-        MockPath(kind=MockEndpointKind.STORED_INPUT, protocol=RESPONSES, methods=_GET),
-    ),
-    (re.compile(r"/conversations/([^/]+)"), MockPath(kind=MockEndpointKind.HELD, protocol=RESPONSES, methods=_ALL)),
-    (
-        re.compile(r"/conversations/([^/]+)/items"),
-        MockPath(kind=MockEndpointKind.HELD_ITEMS, protocol=RESPONSES, methods=_ALL[:3]),
-    ),
-    (
-        re.compile(r"/conversations/([^/]+/items/[^/]+)"),
-        MockPath(kind=MockEndpointKind.HELD_ITEM, protocol=RESPONSES, methods=_ALL),
-    ),
-    (
-        re.compile(r"/responses/([^/]+)/cancel"),
-        MockPath(kind=MockEndpointKind.CANCEL, protocol=RESPONSES, methods=_POST),
-    ),
+_NAMED = tuple(
+    (re.compile(pattern), MockPath(kind=kind, protocol=protocol, methods=methods))
+    for pattern, kind, protocol, methods in (
+        (r"/models/(.+)", MockEndpointKind.MODEL, "", _GET),
+        (r"/responses/([^/]+)", MockEndpointKind.STORED, RESPONSES, ("GET", "HEAD", "DELETE")),
+        (r"/responses/([^/]+)/input_items", MockEndpointKind.STORED_INPUT, RESPONSES, _GET),
+        (r"/conversations/([^/]+)", MockEndpointKind.HELD, RESPONSES, _ALL),
+        (r"/conversations/([^/]+)/items", MockEndpointKind.HELD_ITEMS, RESPONSES, _ALL[:3]),
+        (r"/conversations/([^/]+/items/[^/]+)", MockEndpointKind.HELD_ITEM, RESPONSES, _ALL),
+        (r"/responses/([^/]+)/cancel", MockEndpointKind.CANCEL, RESPONSES, _POST),
+    )
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dragoman.http.upstream_call import HeaderList
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode
 
 # Headers whose values are nobody's business.
@@ -20,28 +20,7 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._file: BinaryIO = path.open("ab", buffering=0)
 
-    def record(
-        self,
-        *,
-        protocol: str,
-        method: str,
-        path: str,
-        query: str,
-        headers: HeaderList,
-        body: JsonValue,
-        status: int,
-        response: JsonValue,
-    ) -> None:
-        line: JsonObject = {
-            "protocol": protocol,
-            "method": method,
-            "path": path,
-            "query": query,
-            "headers": redacted_headers(headers),
-            "body": body,
-            "status": status,
-            "answer": response,
-        }
+    def record(self, line: JsonObject) -> None:
         self._file.write(encode(line) + b"\n")
 
     def close(self) -> None:

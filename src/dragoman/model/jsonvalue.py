@@ -34,3 +34,8 @@ class Number:
 JsonValue: TypeAlias = Union[bool, int, float, str, Number, Raw, "list[JsonValue]", "dict[str, JsonValue]", None]
 JsonObject: TypeAlias = dict[str, JsonValue]
 JsonList: TypeAlias = list[JsonValue]
+
+
+def present(members: JsonObject) -> JsonObject:
+    """An object without its null members."""
+    return {name: value for name, value in members.items() if value is not None}

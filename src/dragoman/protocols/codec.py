@@ -223,6 +223,14 @@ class ModelLists(Struct, frozen=True, kw_only=True):
     encode_all: Callable[[Sequence[ListedModel]], JsonObject]
 
 
+def _no_request(_body: bytes) -> None:
+    return None
+
+
+def _no_run(_chunk: bytes, start: int) -> int:
+    return start
+
+
 class Codec(Struct, frozen=True, kw_only=True):
     """One protocol. `decode` is wire to model, `encode` is model to wire."""
 
@@ -244,21 +252,22 @@ class Codec(Struct, frozen=True, kw_only=True):
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
     # A request whose turns have lost their reasoning, with no more thinking asked for than that allows (V5), or what
     # its provider demanded put in its place; None on wires where nothing is demanded.
-    repair_reasoning: ReasoningRepair | None
+    repair_reasoning: ReasoningRepair | None = None
     # A request whose calls bear what stands for a proof that is not to be had, for one retry after their provider
     # missed it (V11), None if there is no such call; None on wires that know no proofs of calls.
-    sign_calls: Callable[[bytes, Ledger], bytes | None] | None
+    sign_calls: Callable[[bytes, Ledger], bytes | None] | None = None
     # A request whose answer its provider does not keep, and which brings all that it takes to go on without that; None
     # on wires whose answers nobody can refer to.
-    without_storage: Callable[[bytes], bytes] | None
+    without_storage: Callable[[bytes], bytes] | None = None
     # A request with what its answer said before it paused, to be asked again; None on wires that never pause.
-    resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None
-    # A relayed request that asks for usage in its stream, None if that is told anyway; then whole frames of the answer
-    # without the one that the client did not ask for.
-    include_usage: Callable[[bytes], bytes | None]
-    withhold_usage: Callable[[bytes], bytes]
-    # Where a run of whole frames of content ends that begins at a place of a relayed stream: these need not be read.
-    plain_end: Callable[[bytes, int], int]
+    resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None = None
+    # A relayed request that asks for usage in its stream, None if its streams report usage anyway; then whole frames of
+    # the response without the one that the client did not request.
+    include_usage: Callable[[bytes], bytes | None] = _no_request
+    withhold_usage: Callable[[bytes], bytes] = bytes
+    # Where a run of whole frames of content ends that begins at an offset of a relayed stream: these need not be read.
+    # By default every frame is read.
+    plain_end: Callable[[bytes, int], int] = _no_run
     decode_response: Callable[[JsonObject, TranslationContext, Ledger], Response | Failure]
     encode_response: Callable[[Response, TranslationContext, Mint, Ledger], JsonObject]
     # The counts of a whole answer of this wire, of which nothing else is read than the members that tell them and the
@@ -280,7 +289,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     # The parts of an assistant turn as this wire writes them in an answer (sealed turns, V1; resuming after a pause).
     encode_turn: Callable[[tuple[Part, ...]], list[JsonObject]]
     # Turns without the reasoning that their clients do not know; None on wires whose clients send back what they got.
-    turn_restorer: TurnRestorer | None
+    turn_restorer: TurnRestorer | None = None
     # Rate-limit headers of an answer: to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
     decode_limits: Callable[[Headers, int], dict[str, str]]
     encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]

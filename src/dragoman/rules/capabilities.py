@@ -131,6 +131,8 @@ _MISTRAL_ORDER = (
 )
 _MISTRAL = ("mistral", "ministral", "magistral", "mixtral", "devstral", "codestral", "pixtral")
 
+_OPENAI_REASONERS = ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
+
 _ADAPTIVE: JsonList = ["adaptive", "disabled"]
 _TO_MAX: JsonList = ["low", "medium", "high", "xhigh", "max"]
 _A = "anthropic-messages"
@@ -179,11 +181,7 @@ ROWS: tuple[CapabilityRow, ...] = (
     CapabilityRow(
         protocol=_A,
         model="*claude*sonnet-5[-.]5*",
-        changes={
-            "thinking": ["adaptive", "between_tools"],
-            "forced_choice": False,
-            "late_system": True,
-        },
+        changes={"thinking": ["adaptive", "between_tools"], "forced_choice": False, "late_system": True},
     ),
     CapabilityRow(protocol=_A, model="*claude*haiku-5[-.]5*", changes=_LATE),
     CapabilityRow(protocol=_A, model="*claude*opus-4[-.]8*", changes={**_LATE}),
@@ -212,18 +210,17 @@ ROWS: tuple[CapabilityRow, ...] = (
             "max_output": 64000,
         },
     ),
-    CapabilityRow(protocol=_A, model="*claude*sonnet-4[-.]5*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    CapabilityRow(protocol=_A, model="*claude*haiku-4[-.]5*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    CapabilityRow(protocol=_A, model="*claude*opus-4[-.]1*", changes={**_BEFORE_4_6, "max_output": 32000}),
-    CapabilityRow(protocol=_A, model="*claude*opus-4-2025*", changes={**_BEFORE_4_6, "max_output": 32000}),
-    CapabilityRow(protocol=_A, model="*claude*opus-4[-.]0*", changes={**_BEFORE_4_6, "max_output": 32000}),
-    CapabilityRow(protocol=_A, model="*claude*sonnet-4-2025*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    CapabilityRow(protocol=_A, model="*claude*sonnet-4[-.]0*", changes={**_BEFORE_4_6, "max_output": 64000}),
-    CapabilityRow(protocol=_A, model="*claude-3-7*", changes={**_BEFORE_4_6, "max_output": 64000}),
+    *(
+        CapabilityRow(protocol=_A, model=model, changes={**_BEFORE_4_6, "max_output": limit})
+        for limit, models in (
+            (64000, ("*claude*sonnet-4[-.]5*", "*claude*haiku-4[-.]5*")),
+            (32000, ("*claude*opus-4[-.]1*", "*claude*opus-4-2025*", "*claude*opus-4[-.]0*")),
+            (64000, ("*claude*sonnet-4-2025*", "*claude*sonnet-4[-.]0*", "*claude-3-7*")),
+        )
+        for model in models
+    ),
     CapabilityRow(
-        protocol=_A,
-        model="*claude-3-5*",
-        changes={**_BEFORE_4_6, "thinking": [], "reasons": False, "max_output": 8192},
+        protocol=_A, model="*claude-3-5*", changes={**_BEFORE_4_6, "thinking": [], "reasons": False, "max_output": 8192}
     ),
     CapabilityRow(
         protocol=_A,
@@ -268,21 +265,18 @@ ROWS: tuple[CapabilityRow, ...] = (
         CapabilityRow(
             protocol=_C, model=pattern, changes={"max_completion_tokens": True, "stop_limit": 0, "reasons": True}
         )
-        for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
+        for pattern in _OPENAI_REASONERS
     ),
     *(
         CapabilityRow(protocol=_C, model=pattern, vendor="openai", changes={"tools_with_reasoning": False})
         for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*")
     ),
-    *(
-        CapabilityRow(protocol=_R, model=pattern, changes={"reasons": True})
-        for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
-    ),
+    *(CapabilityRow(protocol=_R, model=pattern, changes={"reasons": True}) for pattern in _OPENAI_REASONERS),
     # While they reason they sample as they like.
     *(
         CapabilityRow(protocol=protocol, model=pattern, changes={"sampling_with_reasoning": False})
         for protocol in (_C, _R)
-        for pattern in ("o[1-9]", "o[1-9]-*", "gpt-[5-9]*", "*/o[1-9]-*", "*/gpt-[5-9]*")
+        for pattern in _OPENAI_REASONERS
     ),
     CapabilityRow(protocol=_C, model="*-search*", vendor="openai", changes={"search_model": True}),
     # The reasoning of a whole tool turn goes back in all later requests, wherever these models are served.
@@ -331,16 +325,11 @@ ROWS: tuple[CapabilityRow, ...] = (
     # "Unexpected role 'user' after role 'tool'", from Mistral's service and from whoever serves its models with its
     # tokenizer or template (vLLM, NIM): see also https://github.com/mistralai/mistral-vibe/issues/578 and
     # https://github.com/NousResearch/hermes-agent/issues/20154.
-    CapabilityRow(protocol=_C, vendor="mistral", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL),
+    # Instructions after a response are as unexpected.
     *(
-        CapabilityRow(protocol=_C, model=f"*{family}*", changes={"user_after_tool": False}, source=_USER_AFTER_TOOL)
-        for family in _MISTRAL
-    ),
-    # Instructions after an answer are as unexpected.
-    CapabilityRow(protocol=_C, vendor="mistral", changes={"system_anywhere": False}, source=_MISTRAL_ORDER),
-    *(
-        CapabilityRow(protocol=_C, model=f"*{family}*", changes={"system_anywhere": False}, source=_MISTRAL_ORDER)
-        for family in _MISTRAL
+        CapabilityRow(protocol=_C, model=model, vendor=vendor, changes={name: False}, source=source)
+        for name, source in (("user_after_tool", _USER_AFTER_TOOL), ("system_anywhere", _MISTRAL_ORDER))
+        for model, vendor in (("*", "mistral"), *((f"*{family}*", None) for family in _MISTRAL))
     ),
     # Gemini 3 refuses a step whose first call is unproven; another model could give no proof.
     *(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Compaction, Text
 from dragoman.model.request import Message, Request, Role, Updates
 from dragoman.model.response import Response
+from dragoman.rules.failures import bad_gateway
 
 _SUMMARY_PROMPT = (
     "The conversation so far is about to be replaced by a summary, and whoever goes on has nothing else to go by. "
@@ -60,5 +61,5 @@ def as_compaction(response: Response) -> Response | Failure:
     """The answer whose text is the summary, as the one compaction that was asked for."""
     summary = "".join([part.text for part in response.parts if isinstance(part, Text)]).strip()
     if not summary:
-        return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=_NO_SUMMARY)
+        return bad_gateway(_NO_SUMMARY)
     return replace(response, parts=(Compaction(summary=summary),), alternatives=())

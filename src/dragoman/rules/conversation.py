@@ -59,11 +59,7 @@ Restore: TypeAlias = Callable[[Seal], tuple[Part, ...] | None]
 
 
 def arrange(
-    messages: tuple[Message, ...],
-    ledger: Ledger,
-    *,
-    blank_is_empty: bool = False,
-    restore: Restore | None = None,
+    messages: tuple[Message, ...], ledger: Ledger, *, blank_is_empty: bool = False, restore: Restore | None = None
 ) -> list[Turn]:
     """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages)."""
     turns: list[Turn] = []
@@ -344,12 +340,7 @@ def _match_results(turn: Turn, following: list[Turn], ids: _Ids, ledger: Ledger)
 
 
 def _in_order(
-    turn: Turn,
-    calls: list[int],
-    matched: list[ToolResult | None],
-    places: list[Place],
-    ids: _Ids,
-    ledger: Ledger,
+    turn: Turn, calls: list[int], matched: list[ToolResult | None], places: list[Place], ids: _Ids, ledger: Ledger
 ) -> list[Part]:
     """One result for each call; a call without one is answered as interrupted (T3)."""
     parts: list[Part] = []

@@ -150,6 +150,11 @@ def drop_choices(ledger: Ledger) -> None:
     ledger.dropped(Feature.CHOICES, ("alternatives",), "this protocol gives one answer")
 
 
+def refused(feature: Feature, at: Place, note: str) -> RefusedError:
+    """The error for something at a place of the model that must not be left out."""
+    return RefusedError(feature.value, render_place(at), note)
+
+
 def refuse_demands(request: Request) -> None:
     """Refuse a request that asks for something only its own protocol can do (`!` of mapping.md)."""
     for demand in request.demands:
@@ -167,10 +172,8 @@ def foreign_text(part: Foreign, at: Place, ledger: Ledger, *, by_user: bool) -> 
         ledger.approximated(feature, at, f"{part.kind!r} is written as text")
         return part.text
     if by_user:
-        raise RefusedError(
-            Feature.UNSUPPORTED_CONTENT.value,
-            render_place(at),
-            f"{part.kind!r} of {part.origin} cannot be said to this provider",
+        raise refused(
+            Feature.UNSUPPORTED_CONTENT, at, f"{part.kind!r} of {part.origin} cannot be said to this provider"
         )
     ledger.dropped(Feature.UNSUPPORTED_CONTENT, at, f"only {part.origin} knows {part.kind!r}")
     return None
@@ -186,7 +189,7 @@ def blocks(moderation: JsonObject) -> bool:
 def refuse_blocking(request: Request) -> None:
     """Refuse a request whose moderation blocks; for encoders whose provider has no moderation."""
     if request.moderation is not None and blocks(request.moderation):
-        raise RefusedError(Feature.MODERATION.value, "moderation", "blocking by moderation cannot be asked for")
+        raise refused(Feature.MODERATION, ("moderation",), "blocking by moderation cannot be asked for")
 
 
 class UnknownFields:

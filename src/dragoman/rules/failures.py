@@ -24,6 +24,12 @@ from dragoman.wire.json import decode_lenient, encode_text
 
 ENDED_EARLY = "upstream stream ended unexpectedly"
 
+
+def bad_gateway(message: str) -> Failure:
+    """The failure of a provider whose response cannot be read."""
+    return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message)
+
+
 _MESSAGE_LIMIT = 500
 # What an error may say, and each of its names; it is searched for secrets, which takes its time.
 _MAX_MESSAGE_LENGTH = 16 * 1024
@@ -158,11 +164,7 @@ def error_of(body: JsonObject) -> JsonObject:
 
 
 def report_of(
-    body: JsonObject,
-    status: int | None,
-    statuses: Mapping[str, int],
-    code: str | None = None,
-    depth: int = DEEPEST,
+    body: JsonObject, status: int | None, statuses: Mapping[str, int], code: str | None = None, depth: int = DEEPEST
 ) -> ErrorReport:
     """Read an error of any shape, and those that it holds.
 
@@ -193,12 +195,7 @@ def report_of(
         # Of all that is told without any status, only an overflow is known by its words alone.
         status = 400 if is_context_overflow(400, code, message) else 500
     return ErrorReport(
-        status=status,
-        message=message or silent(status),
-        native=native,
-        code=code,
-        param=param or None,
-        within=within,
+        status=status, message=message or silent(status), native=native, code=code, param=param or None, within=within
     )
 
 

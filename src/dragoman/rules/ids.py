@@ -41,10 +41,7 @@ CHAT = IdRule(pattern=re.compile(r".{1,40}", re.DOTALL), form=HashForm.BASE32)
 # https://github.com/openai/codex/issues/14355
 RESPONSES = IdRule(pattern=re.compile(r".{1,64}", re.DOTALL), form=HashForm.BASE32)
 # https://github.com/anomalyco/opencode/issues/1680; the second form is what Mistral's own answers have.
-MISTRAL_LIKE = IdRule(
-    pattern=re.compile(r"[a-zA-Z0-9]{9}|chatcmpl-tool-(?:[0-9a-f]{16}){1,2}"),
-    form=HashForm.BASE62,
-)
+MISTRAL_LIKE = IdRule(pattern=re.compile(r"[a-zA-Z0-9]{9}|chatcmpl-tool-(?:[0-9a-f]{16}){1,2}"), form=HashForm.BASE62)
 
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

@@ -70,6 +70,10 @@ class _Unwrapper(ABC):
                 self._trail(fragment)
         return ""
 
+    def unwrap(self, text: str) -> str:
+        """Take all of the arguments at once and give the value."""
+        return self.feed(text) + self.close()
+
     def close(self) -> str:
         """Give the rest, now that the arguments are complete: all of a call that was held, nothing otherwise."""
         pending, self._pending = self._pending, ""
@@ -223,23 +227,8 @@ def wrap_value(text: str) -> str:
     return f'{{"value":{text if is_complete(text) else encode_text(text)}}}'
 
 
-class InputWrapper:
-    """Writes the text of a custom call as arguments, piece by piece."""
-
-    __slots__ = ()
-
-    def open(self) -> str:
-        """Give what stands before the text."""
-        return '{"input":"'
-
-    def feed(self, text: str) -> str:
-        """Give a piece of the text, escaped."""
-        return encode_text(text)[1:-1]
-
-    def close(self) -> str:
-        """Give what stands after the text."""
-        return '"}'
-
+# What stands before and after the text where it is written in pieces; each piece is the inside of a JSON string.
+INPUT_OPENING, INPUT_CLOSING = '{"input":"', '"}'
 
 _CONTROL_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)}
 

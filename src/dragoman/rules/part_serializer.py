@@ -64,7 +64,8 @@ class PartSerializer:
         else:
             if isinstance(event, Stopped):
                 self._forget_blank()
-                self._flush()
+                # A stop ends every part.
+                self._advance()
             self._sink(event)
 
     def _grow(self, event: PartGrew) -> None:
@@ -142,10 +143,6 @@ class PartSerializer:
             self._emit(events)
             if isinstance(events[-1], PartEnded):
                 self._open = None
-
-    def _flush(self) -> None:
-        """Tell whatever still waits; a stop ends every part."""
-        self._advance()
 
 
 def _started_text(event: Event) -> str:

@@ -62,11 +62,7 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
         r"encrypted[ _]content\b.{0,200}\bcould not be (?:verified|decrypted|decoded|parsed)",
         "https://github.com/experientiallabs/experiential/pull/972",
     ),
-    (
-        Remedy.SEALS,
-        r"encrypted content organization_id did not match",
-        "https://github.com/openai/codex/issues/13724",
-    ),
+    (Remedy.SEALS, r"encrypted content organization_id did not match", "https://github.com/openai/codex/issues/13724"),
     (
         Remedy.SEALS,
         # xAI, as a bare string.

@@ -14,8 +14,11 @@ from hashlib import sha256
 
 from msgspec import Struct
 
+from dragoman.model.features import Feature
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import InputForm
 from dragoman.model.tools import FunctionTool, TextTool
+from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 
 _conforms = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _replace_others = re.compile(r"[^a-zA-Z0-9_-]").sub
@@ -80,6 +83,18 @@ class ToolEntry(Struct, frozen=True):
     wrapped: Wrapped
     form: InputForm
     spec: FunctionTool | TextTool
+
+
+def unwrapper_for(entry: ToolEntry) -> InputUnwrapper | ValueUnwrapper | None:
+    """What takes the arguments of a function call out of their wrapping, if its tool was declared with one."""
+    if entry.wrapped is Wrapped.INPUT or entry.form is _TEXT:
+        return InputUnwrapper()
+    return ValueUnwrapper() if entry.wrapped is Wrapped.VALUE else None
+
+
+def report_bent(index: int, ledger: Ledger) -> None:
+    """Report a call whose arguments are not the one member that its tool was declared with (S16)."""
+    ledger.approximated(Feature.ARGUMENTS, ("parts", index), "the call's arguments were not the object asked for")
 
 
 class ToolTable(Struct, eq=False):

@@ -22,13 +22,7 @@ def effective(request: Request) -> Request:
     reasoning = request.reasoning
     if updates.effort is not None:
         reasoning = replace(reasoning, effort=updates.effort)
-    return replace(
-        request,
-        tools=tools,
-        reasoning=reasoning,
-        output=updates.output or request.output,
-        updates=_NOTHING,
-    )
+    return replace(request, tools=tools, reasoning=reasoning, output=updates.output or request.output, updates=_NOTHING)
 
 
 def placed_tools(request: Request, original: Request, ledger: Ledger) -> list[tuple[ToolSpec, Place]]:

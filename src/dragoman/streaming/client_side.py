@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dragoman.model.events import (
-    Ended,
-    Event,
-    Failed,
-    Stopped,
-)
+from dragoman.model.events import Ended, Event, Failed, Stopped
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.jsonvalue import JsonObject

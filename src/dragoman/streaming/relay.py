@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dragoman.model.events import (
-    Ended,
-    Event,
-    Failed,
-)
+from dragoman.model.events import Ended, Event, Failed
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.protocols.codec import StreamDecoder

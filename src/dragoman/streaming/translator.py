@@ -9,11 +9,7 @@ from functools import partial
 from msgspec import Struct
 
 from dragoman.errors import WireError
-from dragoman.model.events import (
-    Event,
-    Failed,
-    Started,
-)
+from dragoman.model.events import Event, Failed, Started
 from dragoman.model.failure import Failure
 from dragoman.model.folding import unfold
 from dragoman.model.jsonvalue import JsonObject

@@ -40,17 +40,7 @@ class SseReader:
     others may read from there, and move it.
     """
 
-    __slots__ = (
-        "_after_return",
-        "_broken",
-        "_end",
-        "_guarded",
-        "_opening",
-        "chunk",
-        "limit",
-        "pending",
-        "position",
-    )
+    __slots__ = ("_after_return", "_broken", "_end", "_guarded", "_opening", "chunk", "limit", "pending", "position")
 
     def __init__(self, *, limit: int = 64 * 1024 * 1024) -> None:
         self.limit = limit
@@ -181,9 +171,7 @@ _find_blank = re.compile(rb"\n++").match
 # A line that is no data; what begins with that word may still be another field, and is then read.
 _OTHER_LINES = rb"(?:(?!data)[^\n]++\n)*+"
 _find_dataless = re.compile(rb"(?:" + _OTHER_LINES + rb"\n++)++").match
-_find_silent = re.compile(
-    rb"(?:" + _OTHER_LINES + rb"(?:data(?:: ?+)?+\n" + _OTHER_LINES + rb")?+\n++)++",
-).match
+_find_silent = re.compile(rb"(?:" + _OTHER_LINES + rb"(?:data(?:: ?+)?+\n" + _OTHER_LINES + rb")?+\n++)++").match
 
 
 def silent_end(chunk: bytes, start: int, limit: int) -> int:

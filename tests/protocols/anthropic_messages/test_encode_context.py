@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import CacheBreakpoint, Extras
@@ -52,8 +51,3 @@ def test_whole_objects_are_reported_by_who_rewrites_them(fields: JsonObject, nat
     shared.drop(extras, ("tools", 0))
     assert shared.is_native(extras) is native
     assert bool(shared.ledger.losses) is reported
-
-
-def test_what_must_not_be_left_out_is_refused_by_its_place() -> None:
-    error = writing().refuse(Feature.AUDIO, ("messages", 0, "parts", 1), "no")
-    assert error.at == "messages[0].parts[1]"

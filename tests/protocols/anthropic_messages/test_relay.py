@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
-from dragoman.protocols.anthropic_messages import NAME, relay
+from dragoman.protocols.anthropic_messages import CODEC, NAME, relay
 from dragoman.protocols.anthropic_messages.relay import (
-    include_usage,
     plain_end,
     resume_request,
-    withhold_usage,
     without_reasoning,
 )
 from dragoman.rules.envelope import Envelope, seal
@@ -237,8 +235,8 @@ def test_a_body_of_another_shape_is_left_to_its_reader() -> None:
 
 
 def test_usage_is_told_without_being_asked_for() -> None:
-    assert include_usage(b'{"stream":true}') is None
-    assert withhold_usage(b'data: {"choices":[],"usage":{}}\n\n') == b'data: {"choices":[],"usage":{}}\n\n'
+    assert CODEC.include_usage(b'{"stream":true}') is None
+    assert CODEC.withhold_usage(b'data: {"choices":[],"usage":{}}\n\n') == b'data: {"choices":[],"usage":{}}\n\n'
 
 
 def test_a_repaired_body_is_still_json() -> None:

@@ -10,7 +10,6 @@ from dragoman.model.events import (
     Event,
     Failed,
     Heartbeat,
-    OrderCheck,
     PartEnded,
     PartGrew,
     PartStarted,
@@ -29,6 +28,7 @@ from dragoman.protocols.anthropic_messages import CODEC, NAME
 from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import encode
 from dragoman.wire.sse import Frame
+from tests.model.event_order import OrderCheck
 from tests.protocols.anthropic_messages.support import (
     CLOSING,
     OPENING,

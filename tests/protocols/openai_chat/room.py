@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from dragoman.model.events import Event, OrderCheck, PartEnded, PartGrew, PartStarted
+from dragoman.model.events import Event, PartEnded, PartGrew, PartStarted
 from dragoman.model.folding import fold
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -20,6 +20,7 @@ from dragoman.rules.capabilities import capabilities_of
 from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import decode, encode
 from dragoman.wire.sse import Frame, SseReader
+from tests.model.event_order import OrderCheck
 
 A = "anthropic-messages"
 C = "openai-chat"

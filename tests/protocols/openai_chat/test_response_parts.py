@@ -32,8 +32,6 @@ from dragoman.protocols.openai_chat.response_parts import (
 )
 from tests.protocols.openai_chat.room import A, C, R, ask, losses, mint
 
-AT = ("parts", 1)
-
 
 @pytest.mark.parametrize(
     ("arguments", "text", "bent"),
@@ -42,14 +40,14 @@ AT = ("parts", 1)
 def test_custom_input_is_unwrapped_and_what_was_bent_is_reported(arguments: str, text: str, bent: bool) -> None:
     ledger = Ledger()
     call = ToolCall(call_id="a", name="sql", arguments=arguments)
-    part = restore_call(call, ask(TextTool(name="sql")), AT, ledger)
+    part = restore_call(call, ask(TextTool(name="sql")), 1, ledger)
     assert (part.arguments, part.form) == (text, InputForm.TEXT)
     assert losses(ledger) == ({("approximated", "arguments", "parts[1]")} if bent else set())
 
 
 def test_wrapped_raw_arguments_are_unwrapped_for_a_declared_function() -> None:
     call = ToolCall(call_id="a", name="f", arguments='{"_raw_arguments":"{"}')
-    assert restore_call(call, ask(FunctionTool(name="f")), AT, Ledger()).arguments == "{"
+    assert restore_call(call, ask(FunctionTool(name="f")), 1, Ledger()).arguments == "{"
 
 
 def test_pitfall_039_ids_carry_no_state() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.model.events import Event, OrderCheck
+from dragoman.model.events import Event
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Part
@@ -17,6 +17,7 @@ from dragoman.rules.part_serializer import PartSerializer
 from dragoman.rules.tool_table import ToolTable
 from dragoman.wire.json import decode_object, encode
 from dragoman.wire.sse import Frame, SseReader
+from tests.model.event_order import OrderCheck
 
 MESSAGES = "anthropic-messages"
 CHAT = "openai-chat"

@@ -6,11 +6,8 @@ import pytest
 
 from dragoman.errors import RefusedError
 from dragoman.model.losses import Ledger
-from dragoman.protocols.openai_responses import NAME, relay
+from dragoman.protocols.openai_responses import CODEC, NAME, relay
 from dragoman.protocols.openai_responses.relay import (
-    include_usage,
-    plain_end,
-    withhold_usage,
     without_reasoning,
     without_storage,
 )
@@ -130,12 +127,12 @@ def test_without_encrypted_reasoning_there_is_nothing_to_try_again(body: bytes) 
 
 
 def test_usage_is_told_without_being_asked_for() -> None:
-    assert include_usage(b'{"stream":true}') is None
-    assert withhold_usage(b"data: {}\n\n") == b"data: {}\n\n"
+    assert CODEC.include_usage(b'{"stream":true}') is None
+    assert CODEC.withhold_usage(b"data: {}\n\n") == b"data: {}\n\n"
 
 
 def test_no_frame_passes_unread() -> None:
-    assert plain_end(b'event: response.output_text.delta\ndata: {"delta":"x"}\n\n', 0) == 0
+    assert CODEC.plain_end(b'event: response.output_text.delta\ndata: {"delta":"x"}\n\n', 0) == 0
 
 
 @pytest.mark.parametrize("own", [b"item_1", b"rs_" + b"x" * 62])

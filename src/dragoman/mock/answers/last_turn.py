@@ -45,7 +45,7 @@ class LastTurn(Struct, frozen=True, kw_only=True):
 
 def read_last_turn(request: Request, thoughts: int = 0) -> LastTurn:
     turn = _last_turn(request.messages)
-    names = _call_names(request.messages)
+    names = {part.call_id: part.name for one in request.messages for part in one.parts if isinstance(part, ToolCall)}
     parts = [part for message in turn for part in message.parts]
     results = [part for part in parts if isinstance(part, ToolResult)]
     reasoning = request.reasoning
@@ -82,10 +82,6 @@ def _last_turn(messages: tuple[Message, ...]) -> list[Message]:
         if message.role is Role.USER:
             turn.append(message)
     return turn[::-1]
-
-
-def _call_names(messages: tuple[Message, ...]) -> dict[str, str]:
-    return {part.call_id: part.name for message in messages for part in message.parts if isinstance(part, ToolCall)}
 
 
 def _result(part: ToolResult, name: str) -> ToolOutput:

@@ -38,9 +38,7 @@ def build_response(request: Request, output: tuple[Part, ...], mint: Mint) -> Re
     parts = tuple(_finished(part, request, mint) for part in truncated.parts)
     thoughts = tuple(part for part in parts if isinstance(part, Thinking))
     usage = Usage(
-        input=count_request(request),
-        output=count_parts(parts),
-        thinking=count_parts(thoughts) if thoughts else None,
+        input=count_request(request), output=count_parts(parts), thinking=count_parts(thoughts) if thoughts else None
     )
     stop = _stop(truncated, request)
     if request.origin == MESSAGES:
@@ -85,11 +83,7 @@ def translation_context(request: Request) -> TranslationContext:
         model=request.model, vendor=VENDOR, capabilities=capabilities_of(protocol, request.model, VENDOR)
     )
     return TranslationContext(
-        request=request,
-        target=target,
-        table=ToolTable(),
-        render_turn=codec_of(protocol).encode_turn,
-        origin=protocol,
+        request=request, target=target, table=ToolTable(), render_turn=codec_of(protocol).encode_turn, origin=protocol
     )
 
 

@@ -8,7 +8,7 @@ nothing else (mapping.md §1.1).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from dragoman.mock.strict.common import (
     Issued,
@@ -51,10 +51,7 @@ _OPENAI_MESSAGES: Members = {
     "tool": words("role content tool_call_id name"),
     "function": words("role content name"),
 }
-_PARTS: Members = {
-    "user": words("text image_url input_audio file"),
-    "assistant": words("text refusal"),
-}
+_PARTS: Members = {"user": words("text image_url input_audio file"), "assistant": words("text refusal")}
 _TEXT = words("text")
 _MAX_ID_LENGTH = 40
 _MAX_TOOLS = 128
@@ -63,7 +60,7 @@ _MAX_STOPS = 4
 
 def faults(body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Iterator[str]:
     """Everything the service would answer with a 400."""
-    for rule in _RULES:
+    for rule in (_members, _of_reasoners, _messages, _pairs, _tools, _format):
         yield from rule(body)
     yield from _reasoning_faults(body, issued)
 
@@ -178,13 +175,3 @@ def _reasoning_faults(body: JsonObject, issued: Issued) -> Iterator[str]:
         # An empty text says that there was none.
         if reasoning and (not isinstance(reasoning, str) or reasoning not in issued.reasoning):
             yield f"messages[{count}].reasoning_content: not what was said: {reasoning!r}"
-
-
-_RULES: tuple[Callable[[JsonObject], Iterator[str]], ...] = (
-    _members,
-    _of_reasoners,
-    _messages,
-    _pairs,
-    _tools,
-    _format,
-)

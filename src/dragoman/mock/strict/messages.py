@@ -6,7 +6,7 @@ What it refuses about thinking stands in `thinking.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from dragoman.mock.strict.common import (
     Issued,
@@ -93,7 +93,7 @@ _CACHE = frozenset({"type", "ttl", "scope"})
 def faults(body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Iterator[str]:
     """Everything the service would answer with a 400."""
     model = model_named(str(body.get("model")))
-    for rule in _RULES:
+    for rule in (_members, _contents, _pairs, _tools, _format, _cache_breakpoints):
         yield from rule(body)
     yield from _version_faults(body, headers)
     yield from _role_faults(body, model)
@@ -330,13 +330,3 @@ def _sampling_faults(body: JsonObject, model: ThinkingRules) -> Iterator[str]:
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool") and not model.forced:
         yield "tool_choice: forcing a tool is not supported by this model"
-
-
-_RULES: tuple[Callable[[JsonObject], Iterator[str]], ...] = (
-    _members,
-    _contents,
-    _pairs,
-    _tools,
-    _format,
-    _cache_breakpoints,
-)

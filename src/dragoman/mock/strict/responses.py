@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from dragoman.mock.answers.signatures import opened
 from dragoman.mock.strict.common import (
@@ -89,7 +89,7 @@ _TOOLS = words(
 
 def faults(body: JsonObject, headers: Mapping[str, str], issued: Issued) -> Iterator[str]:
     """Everything the service would answer with a 400."""
-    for rule in _RULES:
+    for rule in (_members, _of_reasoners, _items, _pairs, _tools, _format):
         yield from rule(body)
     yield from reasoning_faults(body, issued)
 
@@ -224,16 +224,6 @@ def _format(body: JsonObject) -> Iterator[str]:
         yield from schema_faults(form.get("schema"), "text.format.schema")
         if form.get("strict"):
             yield from closed_faults(form.get("schema"), "text.format.schema", all_required=True)
-
-
-_RULES: tuple[Callable[[JsonObject], Iterator[str]], ...] = (
-    _members,
-    _of_reasoners,
-    _items,
-    _pairs,
-    _tools,
-    _format,
-)
 
 
 def reasoning_faults(body: JsonObject, issued: Issued) -> Iterator[str]:

@@ -9,14 +9,7 @@ from __future__ import annotations
 from dragoman.protocols.anthropic_messages.failure import decode_failure, decode_limits, encode_failure, encode_limits
 from dragoman.protocols.anthropic_messages.missing_reasoning import repair_reasoning
 from dragoman.protocols.anthropic_messages.models import encode_model, encode_models
-from dragoman.protocols.anthropic_messages.relay import (
-    include_usage,
-    plain_end,
-    relay_request,
-    resume_request,
-    withhold_usage,
-    without_reasoning,
-)
+from dragoman.protocols.anthropic_messages.relay import plain_end, relay_request, resume_request, without_reasoning
 from dragoman.protocols.anthropic_messages.request_decoder import decode_request, recognises
 from dragoman.protocols.anthropic_messages.request_encoder import encode_request
 from dragoman.protocols.anthropic_messages.request_glance import REFERENCE_KEYS, TIERS, MessagesGlance
@@ -38,11 +31,7 @@ CODEC = Codec(
     relay_request=relay_request,
     without_reasoning=without_reasoning,
     repair_reasoning=repair_reasoning,
-    sign_calls=None,
-    without_storage=None,
     resume_request=resume_request,
-    include_usage=include_usage,
-    withhold_usage=withhold_usage,
     plain_end=plain_end,
     decode_response=decode_response,
     encode_response=encode_response,
@@ -55,7 +44,6 @@ CODEC = Codec(
     stream_decoder=MessagesStreamDecoder,
     stream_encoder=MessagesStreamEncoder,
     encode_turn=encode_turn,
-    turn_restorer=None,
     decode_limits=decode_limits,
     encode_limits=encode_limits,
     heartbeat=PING,

@@ -66,9 +66,7 @@ _EDIT: JsonObject = {
     "insert_text": _string("for insert: the text to insert"),
 }
 EDITOR = Schema(
-    "Views, creates and edits files.",
-    {"command": _enum("view", "create", "str_replace", "insert"), **_EDIT},
-    2,
+    "Views, creates and edits files.", {"command": _enum("view", "create", "str_replace", "insert"), **_EDIT}, 2
 )
 EDITOR_WITH_UNDO = Schema(
     "Views, creates and edits files.",

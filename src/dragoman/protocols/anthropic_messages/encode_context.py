@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import CacheBreakpoint, Extras
 from dragoman.protocols.anthropic_messages.shapes import CACHE_BREAKPOINTS_LIMIT, NAME
 from dragoman.protocols.codec import TargetModel
@@ -49,10 +48,6 @@ class RequestEncodeContext(Struct, eq=False):
         """A call's id as this provider accepts it."""
         rule = _ID_RULES[self.target.capabilities.call_ids]
         return value if rule.pattern.fullmatch(value) else call_id(value, rule)
-
-    def refuse(self, feature: Feature, at: Place, note: str) -> RefusedError:
-        """The error for something that must not be left out."""
-        return RefusedError(feature.value, render_place(at), note)
 
     def add_breakpoint(self, block: JsonObject, cache: CacheBreakpoint | None, at: Place) -> None:
         """Put a cache mark on a block; blocks are marked in the order tools, system, messages."""

@@ -18,7 +18,6 @@ from dragoman.rules.capabilities import Capabilities
 from dragoman.rules.effort import effort_for, nearest
 from dragoman.wire.json import decode, encode
 from dragoman.wire.json_spans import (
-    JsonSpan,
     Member,
     elements_of,
     last_value,
@@ -141,16 +140,13 @@ def _without_clearing(body: bytes, ledger: Ledger) -> bytes:
         if not isinstance(edits, list):
             continue
         spans = elements_of(body, "edits", member.value_start, member.value_end)
-        clearing = [span for _, span in spans if _clears(body, span)]
+        kinds = [str(_type(decode(body[span.start : span.end]))) for _, span in spans]
+        clearing = [span for (_, span), kind in zip(spans, kinds, strict=True) if kind.startswith("clear_thinking_")]
         if clearing:
             note = "thinking that is off cannot be cleared"
             ledger.dropped(Feature.CONTEXT_MANAGEMENT, ("context_management",), note)
             body = without(body, [member.whole] if len(clearing) == len(spans) else clearing)
     return body
-
-
-def _clears(body: bytes, span: JsonSpan) -> bool:
-    return str(_type(decode(body[span.start : span.end]))).startswith("clear_thinking_")
 
 
 def _put(body: bytes, members: list[Member], value: JsonObject) -> bytes:

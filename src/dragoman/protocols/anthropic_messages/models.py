@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, present
 from dragoman.model.listing import ListedModel
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.rules.model_lists import EPOCH, extras_for
@@ -23,10 +23,7 @@ def encode_model(model: ListedModel) -> JsonObject:
     more = extras_for(model, NAME)
     if model.retires is not None:
         encoded["retires_at"] = format_instant(model.retires)
-    if model.window is not None:
-        encoded["max_input_tokens"] = model.window
-    if model.cap is not None:
-        encoded["max_tokens"] = model.cap
+    encoded |= present({"max_input_tokens": model.window, "max_tokens": model.cap})
     # How far it is in its life, the provider's own list says better.
     return {**encoded, **{name: value for name, value in more.items() if name == "lifecycle" or name not in encoded}}
 

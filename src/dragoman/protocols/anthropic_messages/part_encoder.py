@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue, present
 from dragoman.model.losses import Place
 from dragoman.model.parts import (
     Audio,
@@ -36,7 +36,7 @@ from dragoman.protocols.anthropic_messages.shapes import BETA_COMPACT, BETA_MCP,
 from dragoman.protocols.anthropic_messages.signed_blocks import encode_compaction
 from dragoman.protocols.anthropic_messages.synthetic_citations import is_synthetic
 from dragoman.rules import arguments
-from dragoman.rules.extras import HOSTED_FEATURES, foreign_text
+from dragoman.rules.extras import HOSTED_FEATURES, foreign_text, refused
 from dragoman.rules.input_wrapping import wrap_input, wrap_value
 from dragoman.rules.seals import opens
 from dragoman.rules.tool_table import Wrapped
@@ -58,9 +58,8 @@ def _text_block(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def encode_text(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
+def encode_text(part: Text, at: Place, writing: RequestEncodeContext) -> JsonObject:
     """A text; nearly all are nothing but their words."""
-    assert type(part) is Text
     block: JsonObject = {"type": "text", "text": part.text}
     if part.citations or part.cache is not None or part.extras is not None or part.logprobs is not None:
         _encode_text_options(part, block, at, writing)
@@ -80,8 +79,7 @@ def _encode_text_options(part: Text, block: JsonObject, at: Place, writing: Requ
     writing.drop(part.extras, at)
 
 
-def _encode_refusal(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
-    assert isinstance(part, Refusal)
+def _encode_refusal(part: Refusal, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     writing.drop(part.extras, at)
     if not part.text.strip():
         return None
@@ -91,8 +89,7 @@ def _encode_refusal(part: Part, at: Place, writing: RequestEncodeContext) -> Jso
     return _text_block(part.text)
 
 
-def _encode_image(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    assert isinstance(part, Image)
+def _encode_image(part: Image, at: Place, writing: RequestEncodeContext) -> JsonObject:
     source = part.source
     if isinstance(source, Inline):
         declared = media.normal_media_type(source.media_type)
@@ -104,7 +101,7 @@ def _encode_image(part: Part, at: Place, writing: RequestEncodeContext) -> JsonO
         _refuse_file(source, at, writing)
         block = {"type": "image", "source": encode_source(source)}
     if not writing.target.capabilities.images:
-        raise writing.refuse(Feature.IMAGE, at, "this model takes no images")
+        raise refused(Feature.IMAGE, at, "this model takes no images")
     if part.detail is not None and part.detail != "auto":
         writing.ledger.dropped(Feature.IMAGE_DETAIL, (*at, "detail"), "this provider has no level of detail")
     writing.add_breakpoint(block, part.cache, at)
@@ -116,17 +113,16 @@ def _checked_image(declared: str, source: Inline, at: Place, writing: RequestEnc
     """The image under the type that its first bytes prove; a wrong label is refused by the provider (pitfall 166)."""
     media_type = media.sniff_image(source.data) or declared
     if media_type not in IMAGE_TYPES:
-        raise writing.refuse(Feature.IMAGE, at, f"this provider takes no images of type {media_type!r}")
+        raise refused(Feature.IMAGE, at, f"this provider takes no images of type {media_type!r}")
     return source if media_type == source.media_type else Inline(media_type=media_type, data=source.data)
 
 
 def _refuse_file(source: Url | FileRef | PlainText | Passages, at: Place, writing: RequestEncodeContext) -> None:
     if isinstance(source, FileRef) and source.issuer != writing.target.vendor:
-        raise writing.refuse(Feature.FILE_ID, (*at, "source"), f"file {source.file_id!r} is kept by {source.issuer}")
+        raise refused(Feature.FILE_ID, (*at, "source"), f"file {source.file_id!r} is kept by {source.issuer}")
 
 
-def _encode_document(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    assert isinstance(part, Document)
+def _encode_document(part: Document, at: Place, writing: RequestEncodeContext) -> JsonObject:
     source = part.source
     if isinstance(source, Inline):
         written = _inline_document(source, at, writing)
@@ -139,10 +135,7 @@ def _encode_document(part: Part, at: Place, writing: RequestEncodeContext) -> Js
         _refuse_file(source, at, writing)
         written = encode_source(source)
     block: JsonObject = {"type": "document", "source": written}
-    if part.title is not None:
-        block["title"] = part.title
-    if part.context is not None:
-        block["context"] = part.context
+    block |= present({"title": part.title, "context": part.context})
     if part.citable is not None:
         block["citations"] = {"enabled": part.citable}
     writing.add_breakpoint(block, part.cache, at)
@@ -156,18 +149,17 @@ def _inline_document(source: Inline, at: Place, writing: RequestEncodeContext) -
         return {"type": "base64", "media_type": PDF, "data": source.data}
     text = media.decode_text(source.data) if declared.startswith("text/") else None
     if text is None:
-        raise writing.refuse(Feature.DOCUMENT, at, f"this provider takes no files of type {declared!r}")
+        raise refused(Feature.DOCUMENT, at, f"this provider takes no files of type {declared!r}")
     writing.ledger.approximated(Feature.TEXT_DOCUMENT, at, f"a file of type {declared!r} is sent as plain text")
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
 def _refuse_audio(_part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    raise writing.refuse(Feature.AUDIO, at, "this provider takes no audio")
+    raise refused(Feature.AUDIO, at, "this provider takes no audio")
 
 
-def _encode_thinking(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
+def _encode_thinking(part: Thinking, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     """Sealed reasoning goes back to its issuer byte for byte; to anybody else it is not sent (V2, V3)."""
-    assert isinstance(part, Thinking)
     target = writing.target
     if part.extras is not None:
         writing.drop(part.extras, at)
@@ -183,11 +175,10 @@ def _encode_thinking(part: Part, at: Place, writing: RequestEncodeContext) -> Js
     return None
 
 
-def encode_call(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
+def encode_call(part: ToolCall, at: Place, writing: RequestEncodeContext) -> JsonObject:
     """A call; arguments that are no object are wrapped into one."""
-    assert type(part) is ToolCall
     if not part.name:
-        raise writing.refuse(Feature.TOOL_NAME, (*at, "name"), "a call needs the name of its tool")
+        raise refused(Feature.TOOL_NAME, (*at, "name"), "a call needs the name of its tool")
     entry = writing.table.entry(part.name, part.namespace)
     text = part.arguments
     if part.form is _TEXT_FORM:
@@ -266,8 +257,7 @@ def _result_blocks(parts: tuple[Part, ...], at: Place, writing: RequestEncodeCon
     return blocks or ""
 
 
-def _encode_hosted_call(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
-    assert isinstance(part, HostedCall)
+def _encode_hosted_call(part: HostedCall, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     if part.extras is not None and part.extras.origin == NAME:
         return encode_block(part)
     if part.kind is HostedKind.MCP and part.server in writing.servers:
@@ -283,8 +273,7 @@ def _encode_hosted_call(part: Part, at: Place, writing: RequestEncodeContext) ->
     return None
 
 
-def _encode_hosted_result(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
-    assert isinstance(part, HostedResult)
+def _encode_hosted_result(part: HostedResult, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
     if part.extras is not None and part.extras.origin == NAME:
         return encode_block(part)
     if part.kind is HostedKind.MCP and part.call_id in writing.calls:
@@ -309,24 +298,18 @@ def _restored_compaction(part: Compaction, at: Place, writing: RequestEncodeCont
     return encode_compaction(part)
 
 
-def _encode_compaction(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
+def _encode_compaction(part: Compaction, at: Place, writing: RequestEncodeContext) -> JsonObject:
     """Another provider's compaction: its summary as the user's words, if it has one that can be read."""
-    assert isinstance(part, Compaction)
     native = _restored_compaction(part, at, writing)
     if native is not None:
         return native
     if not part.summary:
-        raise writing.refuse(Feature.COMPACTION, at, "the compacted conversation can be read only by who compacted it")
+        raise refused(Feature.COMPACTION, at, "the compacted conversation can be read only by who compacted it")
     writing.ledger.approximated(Feature.COMPACTION, at, "the summary is told as the user's text")
     return _text_block(SUMMARY_OPENING + part.summary)
 
 
-def _encode_result_part(part: Part, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    assert isinstance(part, ToolResult)
-    return encode_result(part, at, writing)
-
-
-_ENCODERS: dict[type, Callable[[Part, Place, RequestEncodeContext], JsonObject | None]] = {
+_ENCODERS: dict[type, Callable[..., JsonObject | None]] = {
     Text: encode_text,
     Refusal: _encode_refusal,
     Image: _encode_image,
@@ -334,7 +317,7 @@ _ENCODERS: dict[type, Callable[[Part, Place, RequestEncodeContext], JsonObject |
     Audio: _refuse_audio,
     Thinking: _encode_thinking,
     ToolCall: encode_call,
-    ToolResult: _encode_result_part,
+    ToolResult: encode_result,
     HostedCall: _encode_hosted_call,
     HostedResult: _encode_hosted_result,
     Compaction: _encode_compaction,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
 from dragoman.model.parts import (
     CacheBreakpoint,
     Citation,
@@ -359,8 +359,7 @@ def encode_block(part: Part) -> JsonObject:
     return block
 
 
-def _encode_text(part: Part) -> JsonObject:
-    assert isinstance(part, Text)
+def _encode_text(part: Text) -> JsonObject:
     block: JsonObject = {"type": "text", "text": part.text}
     if part.citations:
         block["citations"] = [citation.native for citation in part.citations]
@@ -368,20 +367,15 @@ def _encode_text(part: Part) -> JsonObject:
     return block
 
 
-def _encode_image(part: Part) -> JsonObject:
-    assert isinstance(part, Image)
+def _encode_image(part: Image) -> JsonObject:
     block: JsonObject = {"type": "image", "source": encode_source(part.source)}
     encode_cache(part.cache, block)
     return block
 
 
-def _encode_document(part: Part) -> JsonObject:
-    assert isinstance(part, Document)
+def _encode_document(part: Document) -> JsonObject:
     block: JsonObject = {"type": "document", "source": encode_source(part.source)}
-    if part.title is not None:
-        block["title"] = part.title
-    if part.context is not None:
-        block["context"] = part.context
+    block |= present({"title": part.title, "context": part.context})
     if part.citable is not None:
         block["citations"] = {"enabled": part.citable}
     encode_cache(part.cache, block)
@@ -403,8 +397,7 @@ def encode_source(source: Inline | Url | FileRef | PlainText | Passages) -> Json
             return {"type": "content", "content": encode_content(source.parts)}
 
 
-def _encode_tool_use(part: Part) -> JsonObject:
-    assert isinstance(part, ToolCall)
+def _encode_tool_use(part: ToolCall) -> JsonObject:
     text = wrap_input(part.arguments) if part.form is InputForm.TEXT else part.arguments
     block: JsonObject = {"type": "tool_use", "id": part.call_id, "name": part.name}
     block["input"] = arguments.to_object(text)[0]
@@ -414,8 +407,7 @@ def _encode_tool_use(part: Part) -> JsonObject:
     return block
 
 
-def _encode_tool_result(part: Part) -> JsonObject:
-    assert isinstance(part, ToolResult)
+def _encode_tool_result(part: ToolResult) -> JsonObject:
     block: JsonObject = {"type": "tool_result"}
     if part.call_id:
         block["tool_use_id"] = part.call_id
@@ -427,36 +419,24 @@ def _encode_tool_result(part: Part) -> JsonObject:
     return block
 
 
-def _encode_thinking(part: Part) -> JsonObject:
-    assert isinstance(part, Thinking)
-    return encode_thinking(part)
-
-
-def _encode_whole(part: Part) -> JsonObject:
-    assert isinstance(part, HostedCall | HostedResult)
+def _encode_whole(part: HostedCall | HostedResult) -> JsonObject:
     assert part.extras is not None
     return dict(part.extras.fields)
 
 
-def _encode_compaction(part: Part) -> JsonObject:
-    assert isinstance(part, Compaction)
-    return encode_compaction(part)
-
-
-def _encode_foreign(part: Part) -> JsonObject:
-    assert isinstance(part, Foreign)
+def _encode_foreign(part: Foreign) -> JsonObject:
     return dict(part.body)
 
 
-_ENCODERS: dict[type, Callable[[Part], JsonObject]] = {
+_ENCODERS: dict[type, Callable[..., JsonObject]] = {
     Text: _encode_text,
     Image: _encode_image,
     Document: _encode_document,
-    Thinking: _encode_thinking,
+    Thinking: encode_thinking,
     ToolCall: _encode_tool_use,
     ToolResult: _encode_tool_result,
     HostedCall: _encode_whole,
     HostedResult: _encode_whole,
-    Compaction: _encode_compaction,
+    Compaction: encode_compaction,
     Foreign: _encode_foreign,
 }

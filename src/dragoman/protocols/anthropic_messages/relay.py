@@ -18,15 +18,16 @@ import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from dragoman.errors import RefusedError, WireError
+from dragoman.errors import WireError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.losses import Ledger, Place
 from dragoman.protocols.anthropic_messages.missing_reasoning import repair_reasoning
 from dragoman.protocols.anthropic_messages.shapes import NAME, SUMMARY_OPENING, VENDOR
 from dragoman.protocols.anthropic_messages.signed_blocks import decode_compaction
 from dragoman.protocols.anthropic_messages.synthetic_citations import may_be_synthetic, without_synthetic
 from dragoman.rules.capabilities import ID_RULES, Capabilities
+from dragoman.rules.extras import refused
 from dragoman.rules.instructions import TELEMETRY
 from dragoman.rules.instructions import without_telemetry as strip_telemetry
 from dragoman.rules.repairs import Ids, finder_of, has_envelope, is_ours, rename_ids, rewritten
@@ -129,16 +130,6 @@ def resume_request(body: bytes, blocks: Sequence[JsonObject]) -> bytes:
     raise WireError("/messages", "array", "nothing")
 
 
-def include_usage(_body: bytes) -> bytes | None:
-    """Nothing to add: a stream of this protocol always tells its usage."""
-    return None
-
-
-def withhold_usage(frames: bytes) -> bytes:
-    """The frames as they are: usage was not asked for on the client's behalf."""
-    return frames
-
-
 def plain_end(chunk: bytes, start: int) -> int:
     """Where the deltas of content end that begin here: no start, no end, no usage, no error is among them."""
     run = _find_deltas(chunk, start)
@@ -238,7 +229,7 @@ class _Message:
         summary = decode_compaction(Fields(block)).summary
         if not summary:
             note = "the compacted conversation can be read only by who compacted it"
-            raise RefusedError(Feature.COMPACTION.value, render_place(at), note)
+            raise refused(Feature.COMPACTION, at, note)
         self._ledger.approximated(Feature.COMPACTION, at, "the summary is told as the user's text")
         self._summaries[index] = summary
 
@@ -267,7 +258,8 @@ class _Message:
             if run:
                 pieces.append(write(run))
             if summary is not None:
-                pieces.append(_user_message(summary))
+                text: JsonObject = {"type": "text", "text": SUMMARY_OPENING + summary}
+                pieces.append(encode({"role": "user", "content": [text]}))
         return pieces
 
     def _exactly(self, indexes: list[int]) -> bytes:
@@ -313,7 +305,3 @@ def _has_sealed_source(block: JsonObject) -> bool:
     return isinstance(sources, list) and any(
         isinstance(source, dict) and is_ours(source.get("encrypted_content")) for source in sources
     )
-
-
-def _user_message(summary: str) -> bytes:
-    return encode({"role": "user", "content": [{"type": "text", "text": SUMMARY_OPENING + summary}]})

@@ -21,19 +21,11 @@ from dragoman.model.request import (
     ThinkingMode,
     Updates,
 )
-from dragoman.protocols.anthropic_messages.parts import (
-    decode_blocks,
-    decode_cache,
-    decode_content,
-    reader,
-)
+from dragoman.protocols.anthropic_messages.parts import decode_blocks, decode_cache, decode_content, reader
 from dragoman.protocols.anthropic_messages.request_encoder import encode_management
 from dragoman.protocols.anthropic_messages.shapes import COMPACT_EDIT, NAME
 from dragoman.protocols.anthropic_messages.system_updates import collect_updates, decode_steering, with_last_effort
-from dragoman.protocols.anthropic_messages.tool_decoder import (
-    decode_choice,
-    decode_tools,
-)
+from dragoman.protocols.anthropic_messages.tool_decoder import decode_choice, decode_tools
 from dragoman.wire.fields import Fields, Path
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -84,7 +76,8 @@ def decode_request(body: JsonObject) -> Request:
     rest = None if common and None not in body.values() else fields.rest(NAME)
     if rest is None and not leftovers:
         return request
-    return _with_extras(request, {**(rest.fields if rest is not None else {}), **leftovers})
+    fields_left: JsonObject = {**(rest.fields if rest is not None else {}), **leftovers}
+    return replace(request, extras=Extras(origin=NAME, fields=fields_left))
 
 
 _NO_REASONING, _NO_UPDATES = Reasoning(), Updates()
@@ -135,10 +128,6 @@ def _decode_rarities(fields: Fields) -> _Rarities:
         compact_at=_decode_management(fields),
         demands=_demands(fields),
     )
-
-
-def _with_extras(request: Request, fields: JsonObject) -> Request:
-    return replace(request, extras=Extras(origin=NAME, fields=fields))
 
 
 def _collect(leftovers: JsonObject, key: str, fields: Fields | None) -> None:

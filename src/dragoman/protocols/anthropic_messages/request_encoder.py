@@ -29,7 +29,7 @@ from dragoman.protocols.anthropic_messages.turns import (
     shortened,
 )
 from dragoman.protocols.codec import EncodedRequest, TargetModel
-from dragoman.rules.extras import refuse_blocking, refuse_demands
+from dragoman.rules.extras import refuse_blocking, refuse_demands, refused
 from dragoman.rules.schemas import for_anthropic
 from dragoman.rules.stop_sequences import watched
 from dragoman.rules.updates import effective
@@ -238,27 +238,29 @@ def _encode_stops(request: Request, body: JsonObject, writing: RequestEncodeCont
 
 def _report_unsaid(request: Request, writing: RequestEncodeContext) -> None:
     """Report the members of a request for which this protocol has no word."""
-    dropped = writing.ledger.dropped
     if request.choices is not None and request.choices > 1:
-        raise writing.refuse(Feature.CHOICES, ("choices",), "this provider gives one answer")
-    if request.verbosity is not None:
-        dropped(Feature.VERBOSITY, ("verbosity",), "this provider has no such setting")
-    if request.logprobs:
-        dropped(Feature.LOGPROBS, ("logprobs",), "this provider tells no log probabilities")
-    if request.top_logprobs:
-        dropped(Feature.LOGPROBS, ("top_logprobs",), "this provider tells no log probabilities")
-    if request.metadata is not None:
-        dropped(Feature.METADATA, ("metadata",), "this provider keeps no metadata but the user's id")
-    if request.store:
-        dropped(Feature.STORE, ("store",), "this provider stores no answers")
-    if request.cache_key is not None:
-        dropped(Feature.CACHE_KEY, ("cache_key",), "this provider's cache has no keys")
+        raise refused(Feature.CHOICES, ("choices",), "this provider gives one answer")
     if request.moderation is not None:
         refuse_blocking(request)
-        dropped(Feature.MODERATION, ("moderation",), "this provider has no such setting")
-    if request.obfuscation:
-        dropped(Feature.STREAM_OPTIONS, ("obfuscation",), "this provider's streams are not padded")
+    rows: tuple[tuple[str, bool, Feature, str], ...] = (
+        ("verbosity", request.verbosity is not None, Feature.VERBOSITY, "this provider has no such setting"),
+        ("logprobs", bool(request.logprobs), Feature.LOGPROBS, "this provider tells no log probabilities"),
+        ("top_logprobs", bool(request.top_logprobs), Feature.LOGPROBS, "this provider tells no log probabilities"),
+        (
+            "metadata",
+            request.metadata is not None,
+            Feature.METADATA,
+            "this provider keeps no metadata but the user's id",
+        ),
+        ("store", bool(request.store), Feature.STORE, "this provider stores no answers"),
+        ("cache_key", request.cache_key is not None, Feature.CACHE_KEY, "this provider's cache has no keys"),
+        ("moderation", request.moderation is not None, Feature.MODERATION, "this provider has no such setting"),
+        ("obfuscation", bool(request.obfuscation), Feature.STREAM_OPTIONS, "this provider's streams are not padded"),
+    )
+    for member, is_stated, feature, note in rows:
+        if is_stated:
+            writing.ledger.dropped(feature, (member,), note)
     if request.continues is not None:
-        raise writing.refuse(Feature.STORED_STATE, ("continues",), f"{request.continues!r} is kept by another provider")
+        raise refused(Feature.STORED_STATE, ("continues",), f"{request.continues!r} is kept by another provider")
     if request.conversation is not None:
-        raise writing.refuse(Feature.STORED_STATE, ("conversation",), "the conversation is kept by another provider")
+        raise refused(Feature.STORED_STATE, ("conversation",), "the conversation is kept by another provider")

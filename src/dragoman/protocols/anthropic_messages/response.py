@@ -9,17 +9,7 @@ from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import (
-    Compaction,
-    Extras,
-    HostedResult,
-    InputForm,
-    Part,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-)
+from dragoman.model.parts import Compaction, Extras, HostedResult, InputForm, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.anthropic_messages.failure import broken_failure, failure_in_body, is_error
 from dragoman.protocols.anthropic_messages.hosted import listing_result
@@ -32,11 +22,10 @@ from dragoman.rules import arguments
 from dragoman.rules.argument_assembly import CallsSeen
 from dragoman.rules.extras import drop_choices, drop_extras
 from dragoman.rules.ids import legacy_call_id
-from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.response_metadata import label
 from dragoman.rules.seals import issued_by
 from dragoman.rules.stop_reasons import at_cap, finalize_stop, has_open_call, is_conclusive, reason_of, stated_reason
-from dragoman.rules.tool_table import ToolEntry, Wrapped
+from dragoman.rules.tool_table import report_bent, unwrapper_for
 from dragoman.wire.fields import ROOT, Fields
 from dragoman.wire.json import decode, encode, encode_text
 
@@ -181,24 +170,10 @@ def _restored_call(
         return replace(call, call_id=call_id, arguments=text)
     unwrapper = unwrapper_for(entry)
     if unwrapper is not None:
-        text = unwrapper.feed(call.arguments) + unwrapper.close()
+        text = unwrapper.unwrap(call.arguments)
         if unwrapper.bent:
             report_bent(position, ledger)
     return replace(call, call_id=call_id, name=entry.name, namespace=entry.namespace, form=entry.form, arguments=text)
-
-
-def report_bent(position: int, ledger: Ledger) -> None:
-    """Report a call whose arguments are not the one member that its tool was declared with (S16)."""
-    ledger.approximated(Feature.ARGUMENTS, ("parts", position), "the call's arguments were not the object asked for")
-
-
-def unwrapper_for(entry: ToolEntry) -> InputUnwrapper | ValueUnwrapper | None:
-    """What takes the arguments of a tool out of their wrapping, if it was declared with one."""
-    if entry.wrapped is Wrapped.INPUT:
-        return InputUnwrapper()
-    if entry.wrapped is Wrapped.VALUE:
-        return ValueUnwrapper()
-    return None
 
 
 def decode_stop(fields: Fields, parts: tuple[Part, ...]) -> Stop:
@@ -212,13 +187,7 @@ def decode_stop(fields: Fields, parts: tuple[Part, ...]) -> Stop:
     return make_stop(word, sequence, details, called=called)
 
 
-_BEFORE_CALLS = (
-    StopReason.LENGTH,
-    StopReason.CONTEXT_FULL,
-    StopReason.REFUSAL,
-    StopReason.FILTER,
-    StopReason.PAUSE,
-)
+_BEFORE_CALLS = (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.REFUSAL, StopReason.FILTER, StopReason.PAUSE)
 
 
 def make_stop(word: str, sequence: str | None, details: Fields | None, *, called: bool) -> Stop:

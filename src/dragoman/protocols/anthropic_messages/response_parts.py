@@ -203,8 +203,7 @@ def signature_of(seal: Seal | None) -> str:
     return to_envelope(seal)
 
 
-def _encode_thinking(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject:
-    assert isinstance(part, Thinking)
+def _encode_thinking(part: Thinking, at: Place, answering: ResponseEncodeContext) -> JsonObject:
     drop_extras(part.extras, at, answering.ledger)
     if part.seal is not None and part.seal.origin == NAME:
         return part.seal.body
@@ -223,19 +222,13 @@ def report_call_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None
 
 def call_opening(call: ToolCall) -> JsonObject:
     """A call's block without its arguments."""
-    block: JsonObject = {
-        "type": "tool_use",
-        "id": call.call_id,
-        "name": call.name,
-        "input": {},
-    }
+    block: JsonObject = {"type": "tool_use", "id": call.call_id, "name": call.name, "input": {}}
     if call.namespace is not None:
         block["toolset_name"] = call.namespace
     return block
 
 
-def _encode_call(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject:
-    assert isinstance(part, ToolCall)
+def _encode_call(part: ToolCall, at: Place, answering: ResponseEncodeContext) -> JsonObject:
     text = wrap_input(part.arguments) if part.form is InputForm.TEXT else part.arguments
     value, wrapping = arguments.to_object(text)
     if wrapping is not arguments.Wrapping.NONE:
@@ -246,8 +239,7 @@ def _encode_call(part: Part, at: Place, answering: ResponseEncodeContext) -> Jso
     return block
 
 
-def _encode_hosted_call(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
-    assert isinstance(part, HostedCall)
+def _encode_hosted_call(part: HostedCall, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
     if part.kind is HostedKind.WEB_SEARCH and answering.searches:
         return {
             "type": "server_tool_use",
@@ -282,8 +274,7 @@ def _search_input(part: HostedCall, at: Place, ledger: Ledger) -> Raw | JsonObje
     return {**parsed, "query": " ".join(words)}
 
 
-def _encode_hosted_result(part: Part, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
-    assert isinstance(part, HostedResult)
+def _encode_hosted_result(part: HostedResult, at: Place, answering: ResponseEncodeContext) -> JsonObject | None:
     if part.kind is HostedKind.WEB_SEARCH and answering.searches:
         content: JsonList = [_encode_source(source, answering.translation) for source in part.sources]
         error: JsonObject = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
@@ -317,12 +308,11 @@ def _encode_source(source: WebSource, translation: TranslationContext) -> JsonOb
     }
 
 
-def _encode_compaction(part: Part, _at: Place, _answering: ResponseEncodeContext) -> JsonObject:
-    assert isinstance(part, Compaction)
+def _encode_compaction(part: Compaction, _at: Place, _answering: ResponseEncodeContext) -> JsonObject:
     return encode_compaction(part)
 
 
-_ENCODERS: dict[type, Callable[[Part, Place, ResponseEncodeContext], JsonObject | None]] = {
+_ENCODERS: dict[type, Callable[..., JsonObject | None]] = {
     Thinking: _encode_thinking,
     ToolCall: _encode_call,
     HostedCall: _encode_hosted_call,

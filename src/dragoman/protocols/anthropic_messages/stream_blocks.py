@@ -28,13 +28,14 @@ from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras, Part, Seal, Text, Thinking, ThinkingKind, ToolCall
 from dragoman.protocols.anthropic_messages.hosted import listing_result
 from dragoman.protocols.anthropic_messages.parts import decode_block, decode_citation
-from dragoman.protocols.anthropic_messages.response import report_bent, unwrapper_for, with_issuer
+from dragoman.protocols.anthropic_messages.response import with_issuer
 from dragoman.protocols.anthropic_messages.shapes import NAME
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.argument_assembly import ArgumentAssembler
 from dragoman.rules.extras import UnknownFields, part_place
 from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
 from dragoman.rules.seals import from_envelope, issued_by
+from dragoman.rules.tool_table import report_bent, unwrapper_for
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode_lenient, encode_text, kind_of
 

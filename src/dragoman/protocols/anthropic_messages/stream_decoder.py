@@ -34,7 +34,7 @@ from dragoman.model.events import (
     TextRun,
     UsageReported,
 )
-from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -54,7 +54,7 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
 from dragoman.protocols.anthropic_messages.usage import decode_usage, merged_usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.extras import part_place
-from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.failures import ENDED_EARLY, bad_gateway
 from dragoman.rules.stop_reasons import at_cap, finalize_stop, stated_reason
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.rules.text_runs import TextFrames
@@ -367,7 +367,7 @@ class MessagesStreamDecoder:
 
     def _fail(self, message: str) -> list[Event]:
         self._finish()
-        return [Failed(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message))]
+        return [Failed(bad_gateway(message))]
 
     def _finish(self) -> None:
         # Without open blocks nothing takes the short way of `feed` any more.

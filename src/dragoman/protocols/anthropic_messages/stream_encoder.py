@@ -61,7 +61,7 @@ from dragoman.protocols.anthropic_messages.usage import encode_streamed_usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.extras import drop_choices
-from dragoman.rules.input_wrapping import InputWrapper
+from dragoman.rules.input_wrapping import INPUT_CLOSING, INPUT_OPENING
 from dragoman.rules.text_runs import encode_run
 from dragoman.wire.json import encode, encode_text
 from dragoman.wire.sse import frame
@@ -262,25 +262,21 @@ class _CallWriter(_Writer):
 class _TextCallWriter(_Writer):
     """A call with free text, told as a function call with one string."""
 
-    __slots__ = ("_prefix", "_wrapper")
+    __slots__ = ("_prefix",)
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self._prefix = _prefix(index, "input_json_delta", "partial_json")
-        self._wrapper = InputWrapper()
 
-    def open(self) -> bytes:
-        """What stands before the text."""
-        return self._write(self._wrapper.open())
+    def write(self, text: str) -> bytes:
+        """A piece of the arguments."""
+        return self._prefix + _encode_string(text) + _ENDING
 
     def grow(self, delta: Delta) -> bytes:
-        return self._write(self._wrapper.feed(delta.text)) if type(delta) is ArgumentsDelta else b""
+        return self.write(encode_text(delta.text)[1:-1]) if type(delta) is ArgumentsDelta else b""
 
     def close(self) -> bytes:
-        return self._write(self._wrapper.close()) + _stop(self.index)
-
-    def _write(self, text: str) -> bytes:
-        return self._prefix + _encode_string(text) + _ENDING
+        return self.write(INPUT_CLOSING) + _stop(self.index)
 
 
 class MessagesStreamEncoder:
@@ -306,8 +302,7 @@ class MessagesStreamEncoder:
             return writer.grow(event.delta) if writer is not None else b""
         return b"" if self._over else _WRITERS[type(event)](self, event)
 
-    def _write_message(self, event: Event) -> bytes:
-        assert isinstance(event, Started)
+    def _write_message(self, event: Started) -> bytes:
         suffix = self._mint.response_suffix(event.id)
         message: JsonObject = {
             "id": f"msg_{suffix}",
@@ -322,8 +317,7 @@ class MessagesStreamEncoder:
         }
         return _named({"type": "message_start", "message": message})
 
-    def _write_start(self, event: Event) -> bytes:
-        assert isinstance(event, PartStarted)
+    def _write_start(self, event: PartStarted) -> bytes:
         part = event.part
         self._part = event.index
         if isinstance(part, Text | Refusal):
@@ -369,7 +363,7 @@ class MessagesStreamEncoder:
             self._lose_members(part.extras)
         if part.form is InputForm.TEXT:
             text_writer = _TextCallWriter(self._index)
-            frames = self._open(text_writer, block) + text_writer.open()
+            frames = self._open(text_writer, block) + text_writer.write(INPUT_OPENING)
             return frames + text_writer.grow(ArgumentsDelta(part.arguments)) if part.arguments else frames
         writer = _CallWriter(self._index, self._part, self._ledger)
         frames = self._open(writer, block)
@@ -401,8 +395,7 @@ class MessagesStreamEncoder:
             self._index -= 1
         return writer.close() if writer is not None else b""
 
-    def _record_usage(self, event: Event) -> bytes:
-        assert isinstance(event, UsageReported)
+    def _record_usage(self, event: UsageReported) -> bytes:
         self._usage = event.usage
         return b""
 
@@ -410,8 +403,7 @@ class MessagesStreamEncoder:
         drop_choices(self._ledger)
         return b""
 
-    def _record_stop(self, event: Event) -> bytes:
-        assert isinstance(event, Stopped)
+    def _record_stop(self, event: Stopped) -> bytes:
         self._stopped = event.stop
         return b""
 
@@ -428,8 +420,7 @@ class MessagesStreamEncoder:
         }
         return _named(last) + frame(b'{"type":"message_stop"}', "message_stop")
 
-    def _write_failure(self, event: Event) -> bytes:
-        assert isinstance(event, Failed)
+    def _write_failure(self, event: Failed) -> bytes:
         self._over = True
         self._writer = None
         return _named({"type": "error", "error": error_object(event.failure)})
@@ -442,7 +433,7 @@ def _is_redacted(part: Thinking) -> bool:
 
 # Keyed by the exact type: one look-up for each event of a stream. Of the class, and not of each encoder, which would
 # hold itself by them.
-_WRITERS: dict[type, Callable[[MessagesStreamEncoder, Event], bytes]] = {
+_WRITERS: dict[type, Callable[..., bytes]] = {
     PartStarted: MessagesStreamEncoder._write_start,
     PartEnded: MessagesStreamEncoder._write_end,
     Started: MessagesStreamEncoder._write_message,

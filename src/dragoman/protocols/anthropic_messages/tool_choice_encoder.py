@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request import Request
-from dragoman.model.tools import (
-    ChoiceMode,
-    CodeTool,
-    McpTool,
-    ToolRef,
-    ToolSearchTool,
-    WebSearchTool,
-)
+from dragoman.model.tools import ChoiceMode, CodeTool, McpTool, ToolChoice, ToolRef, ToolSearchTool, WebSearchTool
 from dragoman.protocols.anthropic_messages.encode_context import RequestEncodeContext
 from dragoman.protocols.anthropic_messages.tool_encoder import EncodedTools, declared_name
+from dragoman.rules.extras import refused
 
 
 def encode_choice(request: Request, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject | None:
@@ -30,7 +22,13 @@ def encode_choice(request: Request, offers: EncodedTools, writing: RequestEncode
     if choice is None:
         return {"type": "auto", "disable_parallel_tool_use": True} if request.parallel_calls is False else None
     writing.drop(choice.extras, ("tool_choice",))
-    encoded = _CHOICES[choice.mode](request, offers, writing)
+    word = _WORDS.get(choice.mode)
+    if word is not None:
+        encoded: JsonObject = {"type": word}
+    elif choice.mode is ChoiceMode.ALLOWED:
+        encoded = _allowed(choice, offers, writing)
+    else:
+        encoded = _named(choice.tool, offers, writing)
     if not writing.target.capabilities.forced_choice and encoded["type"] in ("any", "tool"):
         encoded = _unforced(encoded, offers, writing)
     if request.parallel_calls is False and encoded["type"] != "none":
@@ -56,37 +54,23 @@ def _unforced(encoded: JsonObject, offers: EncodedTools, writing: RequestEncodeC
     return {"type": "auto"}
 
 
-def _auto(_request: Request, _offers: EncodedTools, _writing: RequestEncodeContext) -> JsonObject:
-    return {"type": "auto"}
+_WORDS = {ChoiceMode.AUTO: "auto", ChoiceMode.NONE: "none", ChoiceMode.REQUIRED: "any"}
 
 
-def _none(_request: Request, _offers: EncodedTools, _writing: RequestEncodeContext) -> JsonObject:
-    return {"type": "none"}
-
-
-def _required(_request: Request, _offers: EncodedTools, _writing: RequestEncodeContext) -> JsonObject:
-    return {"type": "any"}
-
-
-def _named(request: Request, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
-    tool = request.tool_choice.tool if request.tool_choice is not None else None
+def _named(tool: ToolRef | None, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
     # A toolset, and a member of one, cannot be forced.
     name = _wire_name(tool, _offered(offers), writing) if tool is not None and tool.kind != "mcp" else None
     if name is None:
         tool_label = tool.name or tool.kind if tool is not None else ""
-        raise writing.refuse(
-            Feature.TOOL_CHOICE, ("tool_choice",), f"{tool_label!r} must be called and cannot be offered"
-        )
+        raise refused(Feature.TOOL_CHOICE, ("tool_choice",), f"{tool_label!r} must be called and cannot be offered")
     return {"type": "tool", "name": name}
 
 
-def _allowed(request: Request, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
-    choice = request.tool_choice
-    assert choice is not None
+def _allowed(choice: ToolChoice, offers: EncodedTools, writing: RequestEncodeContext) -> JsonObject:
     offered = _offered(offers)
     names = {_wire_name(tool, offered, writing) for tool in choice.allowed}
     if not offers.restrict_to(names - {None}, writing):
-        raise writing.refuse(Feature.ALLOWED_TOOLS, ("tool_choice", "allowed"), "none of the allowed tools is offered")
+        raise refused(Feature.ALLOWED_TOOLS, ("tool_choice", "allowed"), "none of the allowed tools is offered")
     writing.ledger.approximated(Feature.ALLOWED_TOOLS, ("tool_choice",), "only the allowed tools are offered")
     return {"type": "any" if choice.required else "auto"}
 
@@ -128,13 +112,3 @@ def _wire_name(tool: ToolRef, offered: _Offered, writing: RequestEncodeContext) 
             return offered.hosted.get(spec_type)
     entry = writing.table.entry(tool.name or tool.kind, tool.namespace)
     return entry.wire if entry is not None and entry.wire in offered.names else None
-
-
-_CHOICES: dict[ChoiceMode, Callable[[Request, EncodedTools, RequestEncodeContext], JsonObject]] = {
-    ChoiceMode.AUTO: _auto,
-    ChoiceMode.NONE: _none,
-    ChoiceMode.REQUIRED: _required,
-    ChoiceMode.NAMED: _named,
-    ChoiceMode.HOSTED: _named,
-    ChoiceMode.ALLOWED: _allowed,
-}

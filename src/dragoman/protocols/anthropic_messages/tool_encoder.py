@@ -27,6 +27,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
     WEB_FETCH,
     WEB_SEARCH,
 )
+from dragoman.rules.extras import refused
 from dragoman.rules.schemas import for_anthropic, needs_wrapping, with_properties, wrap_root
 from dragoman.rules.tool_table import Wrapped
 from dragoman.rules.updates import placed_tools
@@ -84,7 +85,7 @@ def encode_tools(request: Request, original: Request, writing: RequestEncodeCont
             offers.declarations.append((tool, declaration, at))
     if request.tools and not offers.declarations:
         names = ", ".join([repr(_kind(tool)) for tool in request.tools])
-        raise writing.refuse(Feature.HOSTED_TOOL, ("tools",), f"this provider can run none of the tools: {names}")
+        raise refused(Feature.HOSTED_TOOL, ("tools",), f"this provider can run none of the tools: {names}")
     if request.max_tool_calls is not None:
         _report_call_limit(offers, writing)
     return offers
@@ -109,7 +110,7 @@ def _report_call_limit(offers: EncodedTools, writing: RequestEncodeContext) -> N
 def _name(tool: FunctionTool | TextTool, at: Place, writing: RequestEncodeContext, wrapped: Wrapped) -> str | None:
     """The tool's name on the wire; None for a tool that was declared before."""
     if not tool.name:
-        raise writing.refuse(Feature.TOOL_NAME, (*at, "name"), "a tool needs a name")
+        raise refused(Feature.TOOL_NAME, (*at, "name"), "a tool needs a name")
     entry = writing.table.add(tool, wrapped)
     if entry.spec is not tool:
         writing.ledger.dropped(Feature.FUNCTION_TOOL, at, f"{tool.name!r} is declared twice; the first one counts")
@@ -190,7 +191,7 @@ def _encode_options(
 ) -> None:
     if tool.callers is not None:
         if "direct" not in tool.callers:
-            raise writing.refuse(Feature.TOOL_OPTIONS, (*at, "callers"), "this tool must not be called directly")
+            raise refused(Feature.TOOL_OPTIONS, (*at, "callers"), "this tool must not be called directly")
         writing.ledger.dropped(Feature.TOOL_OPTIONS, (*at, "callers"), "calls from code are not offered here")
     if tool.deferred:
         if writing.searchable:
@@ -250,7 +251,7 @@ def _encode_hosted(
             declaration["max_uses"] = max_uses
     elif isinstance(tool, CodeTool):
         if tool.container is not None or tool.file_ids:
-            raise writing.refuse(Feature.CONTAINER, at, "containers and files belong to the provider that keeps them")
+            raise refused(Feature.CONTAINER, at, "containers and files belong to the provider that keeps them")
         declaration = {"type": CODE_EXECUTION, "name": "code_execution"}
         writing.ledger.approximated(feature, at, "runs in this provider's own container")
     elif isinstance(tool, McpTool):
@@ -297,13 +298,13 @@ def _encode_domains(
 
 def _encode_mcp(tool: McpTool, at: Place, writing: RequestEncodeContext, offers: EncodedTools) -> JsonObject:
     if tool.url is None:
-        raise writing.refuse(Feature.MCP, at, "only tool servers with an address can be called from here")
+        raise refused(Feature.MCP, at, "only tool servers with an address can be called from here")
     if tool.approval != "never":
-        raise writing.refuse(Feature.MCP, (*at, "approval"), "this provider asks for no approval before a call")
+        raise refused(Feature.MCP, (*at, "approval"), "this provider asks for no approval before a call")
     authorization = tool.authorization
     for name, value in (tool.headers or {}).items():
         if name.lower() != "authorization" or not isinstance(value, str):
-            raise writing.refuse(Feature.MCP, (*at, "headers", name), "this provider sends no such header")
+            raise refused(Feature.MCP, (*at, "headers", name), "this provider sends no such header")
         authorization = authorization or value.removeprefix("Bearer ")
     server: JsonObject = {"type": "url", "url": tool.url, "name": tool.label}
     if authorization is not None:

@@ -21,6 +21,7 @@ from dragoman.protocols.anthropic_messages.response import decode_turn
 from dragoman.protocols.anthropic_messages.shapes import FILLER, NAME
 from dragoman.protocols.codec import TargetModel
 from dragoman.rules.conversation import Turn, TurnKind, arrange, extras_of
+from dragoman.rules.extras import refused
 from dragoman.rules.instructions import tagged
 from dragoman.rules.seals import opens
 
@@ -161,7 +162,7 @@ def _encode_leading(turn: Turn, conversation: MessageList, writing: RequestEncod
         if block is None:
             continue
         if block["type"] != "text":
-            raise writing.refuse(Feature.INSTRUCTIONS, at, "instructions can only be text here")
+            raise refused(Feature.INSTRUCTIONS, at, "instructions can only be text here")
         conversation.system.append(block)
 
 
@@ -187,17 +188,16 @@ def _encode_assistant(turn: Turn, conversation: MessageList, writing: RequestEnc
     content: JsonList | None = None
     for index, part in enumerate(turn.parts):
         at = turn.places[index]
-        kind = type(part)
         block: JsonObject | None
-        if kind is ToolCall:
+        if type(part) is ToolCall:
             block = encode_call(part, at, writing)
-        elif kind is Text:
+        elif type(part) is Text:
             block = encode_text(part, at, writing)
         else:
             block = encode_part(part, at, writing, by_user=False)
         if block is None:
             continue
-        if kind is Compaction and block["type"] == "text":
+        if type(part) is Compaction and block["type"] == "text":
             # A summary of turns that this assistant never said is told by the user.
             conversation.content("user").append(block)
             content = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.errors import WireError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.jsonvalue import JsonObject, present
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
@@ -87,17 +87,13 @@ def _totals(usage: Fields) -> tuple[int | None, int | None, int | None, int | No
 def encode_native_usage(usage: Usage) -> JsonObject:
     """Token counts that came in this protocol, as they came."""
     encoded: JsonObject = {"input_tokens": usage.input - (usage.cache_read or 0) - (usage.cache_write or 0)}
-    if usage.cache_write is not None:
-        encoded["cache_creation_input_tokens"] = usage.cache_write
-    if usage.cache_read is not None:
-        encoded["cache_read_input_tokens"] = usage.cache_read
+    encoded |= present({"cache_creation_input_tokens": usage.cache_write, "cache_read_input_tokens": usage.cache_read})
     encoded["output_tokens"] = usage.output
     if usage.thinking is not None:
         encoded["output_tokens_details"] = {"thinking_tokens": usage.thinking}
     if usage.web_searches is not None:
         encoded["server_tool_use"] = {"web_search_requests": usage.web_searches}
-    if usage.service_tier is not None:
-        encoded["service_tier"] = usage.service_tier
+    encoded |= present({"service_tier": usage.service_tier})
     for key, value in (usage.extras.fields if usage.extras is not None else {}).items():
         existing = encoded.get(key)
         encoded[key] = {**existing, **value} if isinstance(existing, dict) and isinstance(value, dict) else value
@@ -147,13 +143,7 @@ def encode_counts(usage: Usage | None, ledger: Ledger) -> JsonObject:
 
 # Of the details of other protocols these are told, under other names.
 _MAPPED_MEMBERS = frozenset(
-    {
-        "cached_tokens",
-        "cache_write_tokens",
-        "cache_creation_tokens",
-        "reasoning_tokens",
-        "cache_write_tokens_details",
-    }
+    {"cached_tokens", "cache_write_tokens", "cache_creation_tokens", "reasoning_tokens", "cache_write_tokens_details"}
 )
 _DETAILS = ("prompt_tokens_details", "completion_tokens_details", "input_tokens_details", "output_tokens_details")
 

@@ -262,9 +262,7 @@ def plain_call(call: JsonObject) -> ToolCall | None:
 
 def _as_text_call(call: ToolCall) -> ToolCall:
     """A custom tool's call that came in function form, with what tells that it did."""
-    opened = InputUnwrapper()
-    text = opened.feed(call.arguments)
-    text += opened.close()
+    text = InputUnwrapper().unwrap(call.arguments)
     fields = call.extras.fields if call.extras is not None else {}
     # Null loses nothing abroad; arguments spelled otherwise than this library spells them are kept to the letter.
     spelled: JsonObject = {"arguments": call.arguments} if wrap_input(text) != call.arguments else {}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from dragoman.errors import RefusedError, WireError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import (
     Audio,
     CacheBreakpoint,
@@ -29,7 +29,7 @@ from dragoman.model.parts import (
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.reasoning import content_parts
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, FILE_ISSUER, NAME, PDF
-from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.rules.extras import drop_extras, foreign_text, refused
 from dragoman.wire.fields import Fields, render_path
 from dragoman.wire.json import kind_of
 from dragoman.wire.media import BadDataUrl, data_url, parse_data_url
@@ -98,10 +98,7 @@ def encode_cache(cache: CacheBreakpoint | None, part: JsonObject) -> None:
     if cache is None:
         return
     key, tag = ("prompt_cache_breakpoint", "mode") if cache.origin == NAME else ("cache_control", "type")
-    written: JsonObject = {tag: _BREAKPOINT_TAGS[tag]}
-    if cache.ttl is not None:
-        written["ttl"] = cache.ttl
-    part[key] = written
+    part[key] = present({tag: _BREAKPOINT_TAGS[tag], "ttl": cache.ttl})
 
 
 def _decode_text(part: Fields) -> Text:
@@ -243,18 +240,12 @@ def _image(part: Image) -> JsonObject:
     url = data_url(source.media_type, source.data) if isinstance(source, Inline) else ""
     if isinstance(source, Url):
         url = source.url
-    image: JsonObject = {"url": url}
-    if part.detail is not None:
-        image["detail"] = part.detail
-    return {"type": "image_url", "image_url": image}
+    return {"type": "image_url", "image_url": present({"url": url, "detail": part.detail})}
 
 
 def _audio(part: Audio) -> JsonObject:
     kind = part.source.media_type.removeprefix("audio/")
-    return {
-        "type": "input_audio",
-        "input_audio": {"data": part.source.data, "format": _AUDIO_FORMATS.get(kind, kind)},
-    }
+    return {"type": "input_audio", "input_audio": {"data": part.source.data, "format": _AUDIO_FORMATS.get(kind, kind)}}
 
 
 def _native_file(part: Document) -> JsonObject:
@@ -300,9 +291,9 @@ class PartEncoder:
                 text = foreign_text(part, at, self._ledger, by_user=True)
                 return [{"type": "text", "text": text}] if text else []
             case _:
-                raise RefusedError(
-                    Feature.UNSUPPORTED_CONTENT.value,
-                    render_place(at),
+                raise refused(
+                    Feature.UNSUPPORTED_CONTENT,
+                    at,
                     f"a user's message to this provider cannot hold a {type(part).__name__}",
                 )
 
@@ -328,27 +319,22 @@ class PartEncoder:
         if not self.breakpoints:
             self._ledger.dropped(Feature.CACHE_BREAKPOINT, at, "this provider takes no cache breakpoints")
             return written
-        breakpoint_: JsonObject = {"mode": "explicit"}
         ttl = _TTLS.get(cache.ttl or "5m", cache.ttl)
-        if ttl is not None:
-            breakpoint_["ttl"] = ttl
         if cache.origin == ANTHROPIC or ttl != cache.ttl:
             self._ledger.approximated(Feature.CACHE_BREAKPOINT, at, "written as a cache breakpoint")
-        written["prompt_cache_breakpoint"] = breakpoint_
+        written["prompt_cache_breakpoint"] = present({"mode": "explicit", "ttl": ttl})
         return written
 
     def _image(self, part: Image, at: Place) -> JsonObject:
         if not self._target.capabilities.images:
-            raise RefusedError(Feature.IMAGE.value, render_place(at), "this model takes no images")
+            raise refused(Feature.IMAGE, at, "this model takes no images")
         if isinstance(part.source, FileRef):
             raise self._file_refused(part.source, at)
         drop_extras(part.extras, at, self._ledger)
         return self._with_breakpoint(_image(part), part.cache, at)
 
     def _file_refused(self, source: FileRef, at: Place) -> RefusedError:
-        return RefusedError(
-            Feature.FILE_ID.value, render_place(at), f"the file {source.file_id!r} is kept by {source.issuer}"
-        )
+        return refused(Feature.FILE_ID, at, f"the file {source.file_id!r} is kept by {source.issuer}")
 
     def _document(self, part: Document, at: Place) -> list[JsonObject]:
         drop_extras(part.extras, at, self._ledger)
@@ -368,9 +354,7 @@ class PartEncoder:
             case Passages() as passages:
                 written = self._passages(part, passages, at)
             case Url() as link:
-                raise RefusedError(
-                    Feature.DOCUMENT.value, render_place(at), f"documents by URL cannot be sent: {link.url[:200]}"
-                )
+                raise refused(Feature.DOCUMENT, at, f"documents by URL cannot be sent: {link.url[:200]}")
             case FileRef() as reference:
                 if reference.issuer != FILE_ISSUER or self._target.vendor != FILE_ISSUER:
                     raise self._file_refused(reference, at)

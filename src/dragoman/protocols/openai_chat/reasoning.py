@@ -252,11 +252,7 @@ def turn_entry(seal: Seal) -> JsonObject:
 
 def indexed(entries: Iterable[JsonObject], start: int = 0) -> list[JsonObject]:
     """Number entries; the official accumulator merges list entries by this member."""
-    return [{"index": index, **_without_index(entry)} for index, entry in enumerate(entries, start)]
-
-
-def _without_index(entry: JsonObject) -> JsonObject:
-    return {key: value for key, value in entry.items() if key != "index"} if "index" in entry else entry
+    return [{"index": index, **entry} | {"index": index} for index, entry in enumerate(entries, start)]
 
 
 def write_native(thinking: list[Thinking], message: JsonObject) -> None:

@@ -81,7 +81,8 @@ class Blocks:
         """Take the next block, or more of the last one."""
         last = self._blocks[-1] if self._blocks else None
         more = block.get("thinking")
-        if last is None or not _is_open(last) or block.get("type", "thinking") != last.get("type", "thinking"):
+        is_closed = last is None or last.get("signature") or last.get("data")
+        if last is None or is_closed or block.get("type", "thinking") != last.get("type", "thinking"):
             self.merged()
             self._blocks.append({key: value for key, value in block.items() if value is not None})
             self._pieces = [more] if isinstance(more, str) else []
@@ -97,10 +98,6 @@ class Blocks:
             self._pieces = ["".join(self._pieces)]
             self._blocks[-1]["thinking"] = self._pieces[0]
         return self._blocks
-
-
-def _is_open(block: JsonObject) -> bool:
-    return not block.get("signature") and not block.get("data")
 
 
 def block_text(block: JsonObject) -> str:

@@ -7,15 +7,7 @@ from msgspec.structs import replace
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.parts import Extras
-from dragoman.model.request import (
-    CacheOptions,
-    Demand,
-    OutputFormat,
-    OutputKind,
-    Reasoning,
-    Request,
-    Sampling,
-)
+from dragoman.model.request import CacheOptions, Demand, OutputFormat, OutputKind, Reasoning, Request, Sampling
 from dragoman.model.tools import ToolSpec
 from dragoman.protocols.openai_chat.messages import MessageDecoder
 from dragoman.protocols.openai_chat.parts import unmodelled

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
 from dragoman.model.losses import Ledger, Place
-from dragoman.model.request import (
-    CacheOptions,
-    OutputFormat,
-    OutputKind,
-    Reasoning,
-    Request,
-    Sampling,
-    ThinkingMode,
-)
+from dragoman.model.request import CacheOptions, OutputFormat, OutputKind, Reasoning, Request, Sampling, ThinkingMode
 from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, JSON_ONLY, USER_ID_LIMIT
-from dragoman.protocols.openai_chat.tool_encoder import (
-    EncodedTools,
-    ToolEncoder,
-    encode_choice,
-    is_forced,
-)
+from dragoman.protocols.openai_chat.tool_encoder import EncodedTools, ToolEncoder, encode_choice, is_forced
 from dragoman.protocols.openai_chat.turns import TurnEncoder
 from dragoman.rules.conversation import arrange, drop_message_extras
 from dragoman.rules.effort import drop_sampling, effort_for, nearest
-from dragoman.rules.extras import drop_extras, refuse_blocking, refuse_demands
+from dragoman.rules.extras import drop_extras, refuse_blocking, refuse_demands, refused
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.stop_sequences import watched
 from dragoman.rules.updates import effective, placed_tools
@@ -67,7 +53,7 @@ class _RequestEncoder:
     def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
         refuse_demands(request)
         if request.prewarm:
-            raise RefusedError(Feature.PREWARM.value, "prewarm", "this provider has no cache pre-warming")
+            raise refused(Feature.PREWARM, ("prewarm",), "this provider has no cache pre-warming")
         self._original = request
         self._request = effective(request)
         self._target = target
@@ -327,9 +313,8 @@ class _RequestEncoder:
             ledger.approximated(Feature.JSON_MODE, at, "asked for by instruction")
 
     def _schema(self, output: OutputFormat, at: Place) -> JsonObject:
-        written: JsonObject = {"name": output.name or "response"}
-        _put(written, "description", output.description)
-        _put(written, "schema", output.schema)
+        name = output.name or "response"
+        written = present({"name": name, "description": output.description, "schema": output.schema})
         if self._request.origin != ANTHROPIC:
             _put(written, "strict", output.strict)
             return written

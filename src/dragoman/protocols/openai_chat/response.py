@@ -8,16 +8,7 @@ from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
-from dragoman.model.parts import (
-    Extras,
-    InputForm,
-    Part,
-    Refusal,
-    Seal,
-    Text,
-    Thinking,
-    ToolCall,
-)
+from dragoman.model.parts import Extras, InputForm, Part, Refusal, Seal, Text, Thinking, ToolCall
 from dragoman.model.response import Response, StopReason
 from dragoman.protocols.codec import Mint, TargetModel, TranslationContext
 from dragoman.protocols.openai_chat.call_signatures import (
@@ -69,13 +60,7 @@ from dragoman.protocols.openai_chat.response_parts import (
     restore_call,
     seal_turn,
 )
-from dragoman.protocols.openai_chat.shapes import (
-    COMPLETION,
-    CONTENT,
-    NAME,
-    SERVED_TIERS,
-    THINKING_PARTS,
-)
+from dragoman.protocols.openai_chat.shapes import COMPLETION, CONTENT, NAME, SERVED_TIERS, THINKING_PARTS
 from dragoman.protocols.openai_chat.think_tags import INLINE, split_thinking
 from dragoman.protocols.openai_chat.usage import decode_usage, encode_usage, usage_in
 from dragoman.rules import ids
@@ -224,11 +209,11 @@ def _decode_message(message: Fields, choice: Fields, translation: TranslationCon
         given.add(part.call_id)
         if signature:
             parts.append(signature_part(part.call_id, signature, translation.target))
-        parts.append(restore_call(part, translation, ("parts", len(parts)), ledger))
+        parts.append(restore_call(part, translation, len(parts), ledger))
     legacy = message.optional_fields("function_call")
     if legacy is not None and not given and _is_named_call(legacy, [legacy], ledger):
         call = decode_legacy_call(legacy, 0, lenient=True)
-        parts.append(restore_call(call, translation, ("parts", len(parts)), ledger))
+        parts.append(restore_call(call, translation, len(parts), ledger))
     return parts
 
 

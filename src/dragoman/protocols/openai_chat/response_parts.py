@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.model.losses import Ledger, Place
+from dragoman.model.losses import Ledger
 from dragoman.model.parts import (
     Citation,
     Compaction,
@@ -25,13 +25,10 @@ from dragoman.protocols.openai_chat.reasoning import rebuilds
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC, ID_PREFIX, NAME, RESPONSES
 from dragoman.rules.arguments import unwrapped
 from dragoman.rules.extras import HOSTED_FEATURES, drop_extras
-from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
-from dragoman.rules.tool_table import Wrapped, flatten
-
-BENT = "the call's arguments were not the object asked for"
+from dragoman.rules.tool_table import flatten, report_bent, unwrapper_for
 
 
-def restore_call(call: ToolCall, translation: TranslationContext, at: Place, ledger: Ledger) -> ToolCall:
+def restore_call(call: ToolCall, translation: TranslationContext, index: int, ledger: Ledger) -> ToolCall:
     """A provider's call under the name, and in the form, in which the client declared its tool."""
     entry = translation.table.restored(call.name)
     arguments = call.arguments
@@ -40,18 +37,10 @@ def restore_call(call: ToolCall, translation: TranslationContext, at: Place, led
             return call
         return replace(call, arguments=unwrapped(arguments))
     if call.form is InputForm.JSON:
-        opened: InputUnwrapper | ValueUnwrapper | None = None
-        if entry.wrapped is Wrapped.INPUT or entry.form is InputForm.TEXT:
-            opened = InputUnwrapper()
-        elif entry.wrapped is Wrapped.VALUE:
-            opened = ValueUnwrapper()
-        if opened is None:
-            arguments = unwrapped(arguments)
-        else:
-            arguments = opened.feed(arguments)
-            arguments += opened.close()
-            if opened.bent:
-                ledger.approximated(Feature.ARGUMENTS, at, BENT)
+        unwrapper = unwrapper_for(entry)
+        arguments = unwrapped(arguments) if unwrapper is None else unwrapper.unwrap(arguments)
+        if unwrapper is not None and unwrapper.bent:
+            report_bent(index, ledger)
     return replace(call, name=entry.name, namespace=entry.namespace, arguments=arguments, form=entry.form)
 
 

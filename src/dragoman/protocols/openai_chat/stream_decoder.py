@@ -15,18 +15,8 @@ from enum import Enum
 from functools import partial
 
 from dragoman.errors import WireError
-from dragoman.model.events import (
-    Ended,
-    Event,
-    Failed,
-    PartGrew,
-    Started,
-    Stopped,
-    TextDelta,
-    TextRun,
-    UsageReported,
-)
-from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.events import Ended, Event, Failed, PartGrew, Started, Stopped, TextDelta, TextRun, UsageReported
+from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -40,14 +30,12 @@ from dragoman.protocols.openai_chat.finish_reasons import (
     stop_of,
     stop_sequence,
 )
-from dragoman.protocols.openai_chat.shapes import (
-    NAME,
-)
+from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.protocols.openai_chat.stream_deltas import NONE, USUAL, DeltaReader
 from dragoman.protocols.openai_chat.usage import GROQ, decode_usage, usage_in
 from dragoman.rules.counts import updated_counts
 from dragoman.rules.extras import ECHOES, UnknownFields
-from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.failures import ENDED_EARLY, bad_gateway
 from dragoman.rules.response_metadata import seconds_of
 from dragoman.rules.stop_reasons import at_cap, broken_off, finalize_stop, reason_of, stated_reason
 from dragoman.rules.surrogates import UNREADABLE, SurrogateJoiner
@@ -141,7 +129,7 @@ class ChatStreamDecoder:
             self.text_frames.is_ready = False
             self._chunk(chunk, events)
         except WireError as error:
-            self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
+            self._fail(bad_gateway(f"the provider's stream cannot be read: {error}"), events)
         return events
 
     def grow(self, run: TextRun) -> PartGrew:
@@ -159,7 +147,7 @@ class ChatStreamDecoder:
         if self._state is _State.FINISHED:
             self._end(events)
         elif self._state is not _OVER:
-            self._fail(_unreadable(ENDED_EARLY if self._state is _State.RUNNING else _EMPTY), events)
+            self._fail(bad_gateway(ENDED_EARLY if self._state is _State.RUNNING else _EMPTY), events)
         return events
 
     def broken(self, failure: Failure) -> bytes:
@@ -329,7 +317,7 @@ class ChatStreamDecoder:
         """Tell the end of a whole answer, from what was assembled."""
         self.text_frames.is_ready = False
         if self._state is _FRESH:
-            self._fail(_unreadable(_EMPTY), events)
+            self._fail(bad_gateway(_EMPTY), events)
             return
         deltas = self._deltas
         calls = deltas.calls
@@ -337,7 +325,7 @@ class ChatStreamDecoder:
         try:
             deltas.end(events)
         except WireError as error:
-            self._fail(_unreadable(f"the provider's stream cannot be read: {error}"), events)
+            self._fail(bad_gateway(f"the provider's stream cannot be read: {error}"), events)
             return
         self._surrogates.close()
         if deltas.citations:
@@ -356,10 +344,6 @@ class ChatStreamDecoder:
             self._unknowns.name(*self._sequence)
         self._state = _OVER
         events += [Stopped(stop), Ended()]
-
-
-def _unreadable(message: str) -> Failure:
-    return Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message)
 
 
 def _text_in(chunk: JsonValue, name: str, data: bytes) -> str | None:

@@ -10,15 +10,7 @@ from enum import Enum
 from itertools import count
 
 from dragoman.errors import WireError
-from dragoman.model.events import (
-    CitationAdded,
-    Event,
-    PartEnded,
-    PartGrew,
-    PartStarted,
-    SealSet,
-    TextDelta,
-)
+from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, SealSet, TextDelta
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind

@@ -59,14 +59,12 @@ from dragoman.protocols.openai_chat.response_parts import (
 from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, REASONING_FIELDS, SERVED_TIERS
 from dragoman.protocols.openai_chat.usage import encode_usage
 from dragoman.rules.extras import drop_extras
+from dragoman.rules.input_wrapping import INPUT_CLOSING, INPUT_OPENING
 from dragoman.rules.text_runs import encode_run
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE
 
 _encode_string = Encoder().encode
-
-_OPEN_INPUT = '{"input":"'
-_CLOSE_INPUT = '"}'
 
 
 class _Writer:
@@ -236,7 +234,7 @@ class ChatStreamEncoder:
         part = writer.fold.part
         if isinstance(part, ToolCall):
             if part.form is InputForm.TEXT:
-                return b"%b%b%b" % (writer.before, _encode_string(_OPEN_INPUT), writer.after)
+                return b"%b%b%b" % (writer.before, _encode_string(INPUT_OPENING), writer.after)
             return b""
         apart = False
         if isinstance(part, Text):
@@ -295,7 +293,7 @@ class ChatStreamEncoder:
             return b""
         if part.form is InputForm.TEXT:
             lead = b"" if writer.grown else self._lead(writer)
-            return b"%b%b%b%b" % (lead, writer.before, _encode_string(_CLOSE_INPUT), writer.after)
+            return b"%b%b%b%b" % (lead, writer.before, _encode_string(INPUT_CLOSING), writer.after)
         # A client always gets an object, never the empty string (N3).
         return b"" if writer.grown else b"%b%b%b" % (writer.before, _encode_string("{}"), writer.after)
 

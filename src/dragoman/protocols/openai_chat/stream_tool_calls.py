@@ -25,7 +25,6 @@ from dragoman.model.tools import FunctionTool, TextTool
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_chat.call_signatures import call_signature, signature_part, without_signature
 from dragoman.protocols.openai_chat.messages import arguments_text
-from dragoman.protocols.openai_chat.response_parts import BENT
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.protocols.openai_chat.stream_call_matching import (
     EXPECTED_MEMBERS,
@@ -38,8 +37,7 @@ from dragoman.protocols.openai_chat.stream_call_matching import (
 from dragoman.rules.argument_assembly import ArgumentAssembler
 from dragoman.rules.arguments import Completeness, is_complete
 from dragoman.rules.extras import UnknownFields, part_place
-from dragoman.rules.input_wrapping import InputUnwrapper, ValueUnwrapper
-from dragoman.rules.tool_table import Wrapped
+from dragoman.rules.tool_table import report_bent, unwrapper_for
 from dragoman.wire.json import kind_of
 
 _INNER = frozenset({"name", "arguments", "input"})
@@ -375,10 +373,7 @@ class CallAssembly:
         form = InputForm.TEXT if call.custom else InputForm.JSON
         if entry is not None:
             form = entry.form
-            if not call.custom and (entry.wrapped is Wrapped.INPUT or entry.form is InputForm.TEXT):
-                call.unwrapper = InputUnwrapper()
-            elif not call.custom and entry.wrapped is Wrapped.VALUE:
-                call.unwrapper = ValueUnwrapper()
+            call.unwrapper = None if call.custom else unwrapper_for(entry)
         call_id = call.given
         if not call_id or call_id in self._ids:
             call_id = f"call_{self._mint.token(24)}"
@@ -411,7 +406,7 @@ class CallAssembly:
             if rest:
                 events.append(PartGrew(call.part_index, ArgumentsDelta(rest)))
             if call.unwrapper.bent:
-                self._ledger.approximated(Feature.ARGUMENTS, ("parts", call.part_index), BENT)
+                report_bent(call.part_index, self._ledger)
         events.append(PartEnded(call.part_index))
 
 

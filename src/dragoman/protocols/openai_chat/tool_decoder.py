@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue, present
 from dragoman.model.parts import Extras
 from dragoman.model.tools import (
     ChoiceMode,
@@ -207,22 +207,15 @@ def decode_legacy_choice(request: Fields) -> ToolChoice | None:
 
 def write_custom(tool: TextTool, name: str) -> JsonObject:
     """The inside of a custom tool's declaration."""
-    written: JsonObject = {"name": name}
-    if tool.description is not None:
-        written["description"] = tool.description
+    written = present({"name": name, "description": tool.description})
     if tool.syntax is not None:
-        written["format"] = {
-            "type": "grammar",
-            "grammar": {"syntax": tool.syntax, "definition": tool.definition or ""},
-        }
+        written["format"] = {"type": "grammar", "grammar": {"syntax": tool.syntax, "definition": tool.definition or ""}}
     return written
 
 
 def write_search(tool: WebSearchTool) -> JsonObject:
     """`web_search_options` without what only its origin knows."""
-    written: JsonObject = {}
-    if tool.context_size is not None:
-        written["search_context_size"] = tool.context_size
+    written = present({"search_context_size": tool.context_size})
     if tool.location is not None:
         place: JsonObject = {key: value for key, value in tool.location.items() if key != "type" and value is not None}
         written["user_location"] = {"type": "approximate", "approximate": place}

@@ -26,7 +26,7 @@ from dragoman.model.tools import (
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.shapes import ANTHROPIC
 from dragoman.protocols.openai_chat.tool_decoder import MODE_NAMES, write_custom, write_search
-from dragoman.rules.extras import drop_extras
+from dragoman.rules.extras import drop_extras, refused
 from dragoman.rules.schemas import DEPTH_LIMIT, for_openai_strict, with_properties
 from dragoman.rules.tool_table import ToolEntry, ToolTable, Wrapped
 from dragoman.wire.json import encode_text
@@ -66,7 +66,7 @@ class ToolEncoder:
             raise RefusedError(feature.value, render_place(at), f"no {name} here, and no other tool is left")
         limit = self._capabilities.tool_limit
         if limit is not None and len(done.written) > limit:
-            raise RefusedError(Feature.FUNCTION_TOOL.value, "tools", f"{len(done.written)} tools are more than {limit}")
+            raise refused(Feature.FUNCTION_TOOL, ("tools",), f"{len(done.written)} tools are more than {limit}")
         return done
 
     def _other(self, tool: ToolSpec, at: Place) -> None:
@@ -76,9 +76,7 @@ class ToolEncoder:
             case WebSearchTool():
                 self._search(tool, at)
             case McpTool():
-                raise RefusedError(
-                    Feature.MCP.value, render_place(at), f"this provider cannot call the MCP server {tool.label!r}"
-                )
+                raise refused(Feature.MCP, at, f"this provider cannot call the MCP server {tool.label!r}")
             case WebFetchTool():
                 self._drop(Feature.WEB_FETCH, "web fetch", at)
             case CodeTool():
@@ -95,7 +93,7 @@ class ToolEncoder:
     def _add(self, tool: FunctionTool | TextTool, wrapped: Wrapped, at: Place) -> ToolEntry | None:
         """Enter a tool into the table; None if it was declared before."""
         if not tool.name:
-            raise RefusedError(Feature.TOOL_NAME.value, render_place(at), "a tool needs a name")
+            raise refused(Feature.TOOL_NAME, at, "a tool needs a name")
         table = self._tools.table
         before = len(table)
         entry = table.add(tool, wrapped)
@@ -111,9 +109,7 @@ class ToolEncoder:
         """Note what a declaration does not say here."""
         ledger = self._ledger
         if tool.callers is not None and "direct" not in tool.callers:
-            raise RefusedError(
-                Feature.TOOL_OPTIONS.value, render_place(at), f"{tool.name!r} excludes calls by the model itself"
-            )
+            raise refused(Feature.TOOL_OPTIONS, at, f"{tool.name!r} excludes calls by the model itself")
         if tool.callers is not None and tool.callers != ("direct",):
             ledger.dropped(Feature.TOOL_OPTIONS, (*at, "callers"), "only direct calls are known here")
         if tool.deferred:
@@ -176,11 +172,7 @@ class ToolEncoder:
         description = "\n\n".join(line for line in lines if line)
         if description:
             function["description"] = description
-        function["parameters"] = {
-            "type": "object",
-            "properties": {"input": {"type": "string"}},
-            "required": ["input"],
-        }
+        function["parameters"] = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         self._tools.written.append({"type": "function", "function": function})
 
     def _search(self, tool: WebSearchTool, at: Place) -> None:
@@ -232,8 +224,8 @@ def encode_choice(choice: ToolChoice, tools: EncodedTools, target: TargetModel, 
     ref = choice.tool or ToolRef(kind="")
     written = _encode_ref(ref, tools, target)
     if written is None:
-        raise RefusedError(
-            Feature.TOOL_CHOICE.value, "tool_choice", f"this provider cannot be made to use {ref.name or ref.kind!r}"
+        raise refused(
+            Feature.TOOL_CHOICE, ("tool_choice",), f"this provider cannot be made to use {ref.name or ref.kind!r}"
         )
     return written
 

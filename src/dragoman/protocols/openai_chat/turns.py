@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import (
     Compaction,
     Document,
@@ -26,18 +25,12 @@ from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_chat.messages import write_call
 from dragoman.protocols.openai_chat.parts import PartEncoder, is_plain
 from dragoman.protocols.openai_chat.reasoning_history_encoder import NOT_ISSUED, Echo, turns_with_calls
-from dragoman.protocols.openai_chat.shapes import (
-    CONTINUE_EXACTLY,
-    ERROR_PREFIX,
-    NAME,
-    SUMMARY_OPENING,
-    UNDERSTOOD,
-)
+from dragoman.protocols.openai_chat.shapes import CONTINUE_EXACTLY, ERROR_PREFIX, NAME, SUMMARY_OPENING, UNDERSTOOD
 from dragoman.rules import ids
 from dragoman.rules.arguments import passed_on
 from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.conversation import INTERRUPTED, Turn, TurnKind
-from dragoman.rules.extras import HOSTED_FEATURES, drop_extras, foreign_text
+from dragoman.rules.extras import HOSTED_FEATURES, drop_extras, foreign_text, refused
 from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
 from dragoman.rules.tool_table import ToolTable
@@ -129,9 +122,7 @@ class TurnEncoder:
                 if foreign:
                     texts.append({"type": "text", "text": foreign})
             else:
-                raise RefusedError(
-                    Feature.INSTRUCTIONS.value, render_place(at), "instructions to this provider are text only"
-                )
+                raise refused(Feature.INSTRUCTIONS, at, "instructions to this provider are text only")
         if not texts:
             return
         if self._begun and not self._capabilities.system_anywhere:
@@ -197,9 +188,7 @@ class TurnEncoder:
 
     def _summary(self, part: Compaction, at: Place) -> str:
         if part.summary is None:
-            raise RefusedError(
-                Feature.COMPACTION.value, render_place(at), "only its issuer can open this compacted conversation"
-            )
+            raise refused(Feature.COMPACTION, at, "only its issuer can open this compacted conversation")
         self._ledger.approximated(Feature.COMPACTION, at, "the summary is written as a user message")
         return SUMMARY_OPENING + part.summary
 
@@ -285,7 +274,7 @@ class TurnEncoder:
 
     def _call(self, part: ToolCall, at: Place) -> JsonObject:
         if not part.name:
-            raise RefusedError(Feature.TOOL_NAME.value, render_place(at), "a call needs a name")
+            raise refused(Feature.TOOL_NAME, at, "a call needs a name")
         if part.extras is not None or part.cache is not None:
             self._report_call(part, at)
         call_id = part.call_id if self._fits(part.call_id) else ids.call_id(part.call_id, self._id_rule)

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder
 
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonObject, JsonValue, present
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
 from dragoman.model.response import Usage
@@ -56,11 +56,7 @@ _PROMPT_AND_COMPLETION = (*_PROMPT.names, *_COMPLETION.names)
 _TOTALS = frozenset({*_PROMPT_AND_COMPLETION, *_TOTAL.names})
 _USUAL = (_PROMPT.name, _COMPLETION.name, _TOTAL.name)
 _READ = _count(
-    "cached_tokens",
-    "prompt_cache_hit_tokens",
-    "cache_read_input_tokens",
-    "num_cached_tokens",
-    details=_INPUT_DETAILS,
+    "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "num_cached_tokens", details=_INPUT_DETAILS
 )
 _WRITTEN = _count("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens", details=_INPUT_DETAILS)
 _THINKING = _count("reasoning_tokens", details=_OUTPUT_DETAILS)
@@ -197,11 +193,7 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
         "completion_tokens": usage.output,
         "total_tokens": usage.input + usage.output,
     }
-    details: JsonObject = {}
-    if usage.cache_read is not None:
-        details["cached_tokens"] = usage.cache_read
-    if usage.cache_write is not None:
-        details["cache_write_tokens"] = usage.cache_write
+    details = present({"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write})
     if details:
         written["prompt_tokens_details"] = details
     if usage.thinking is not None:

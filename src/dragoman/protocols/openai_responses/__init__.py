@@ -9,14 +9,7 @@ from __future__ import annotations
 from dragoman.protocols.codec import Codec, ModelLists
 from dragoman.protocols.openai_responses.failure import decode_limits
 from dragoman.protocols.openai_responses.output import encode_turn
-from dragoman.protocols.openai_responses.relay import (
-    include_usage,
-    plain_end,
-    relay_request,
-    withhold_usage,
-    without_reasoning,
-    without_storage,
-)
+from dragoman.protocols.openai_responses.relay import relay_request, without_reasoning, without_storage
 from dragoman.protocols.openai_responses.request_decoder import decode_request, recognises
 from dragoman.protocols.openai_responses.request_encoder import encode_request
 from dragoman.protocols.openai_responses.request_glance import REFERENCE_KEYS, TIERS, ResponsesGlance
@@ -30,6 +23,7 @@ from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_opena
 from dragoman.rules.retry_delays import encode_openai_limits
 from dragoman.wire.sse import comment
 
+# Every frame of a stream is read: the end of one that breaks off must repeat what was said, so no `plain_end`.
 CODEC = Codec(
     name=NAME,
     vendor=VENDOR,
@@ -40,13 +34,7 @@ CODEC = Codec(
     encode_request=encode_request,
     relay_request=relay_request,
     without_reasoning=without_reasoning,
-    repair_reasoning=None,
-    sign_calls=None,
     without_storage=without_storage,
-    resume_request=None,
-    include_usage=include_usage,
-    withhold_usage=withhold_usage,
-    plain_end=plain_end,
     decode_response=decode_response,
     encode_response=encode_response,
     usage_of=usage_of,
@@ -58,7 +46,6 @@ CODEC = Codec(
     stream_decoder=ResponsesStreamDecoder,
     stream_encoder=ResponsesStreamEncoder,
     encode_turn=encode_turn,
-    turn_restorer=None,
     decode_limits=decode_limits,
     encode_limits=encode_openai_limits,
     heartbeat=comment("keep-alive"),

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 
-from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject
-from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import (
     Compaction,
     Foreign,
     HostedCall,
     HostedResult,
     InputForm,
-    Part,
     Refusal,
     Text,
     Thinking,
@@ -38,7 +36,7 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.rules.arguments import passed_on
 from dragoman.rules.capabilities import ID_RULES
 from dragoman.rules.conversation import Turn
-from dragoman.rules.extras import HOSTED_FEATURES, drop_extras, foreign_text
+from dragoman.rules.extras import HOSTED_FEATURES, drop_extras, foreign_text, refused
 from dragoman.rules.ids import RESPONSES, call_id
 from dragoman.rules.input_wrapping import InputUnwrapper, wrap_input
 from dragoman.rules.seals import opens
@@ -90,11 +88,7 @@ class AssistantWriter:
                 self._finish_hosted(None)
             writer = _WRITERS.get(kind)
             if writer is None:
-                raise RefusedError(
-                    Feature.UNSUPPORTED_CONTENT.value,
-                    render_place(at),
-                    f"{kind.__name__} cannot stand in an assistant message",
-                )
+                raise refused(Feature.UNSUPPORTED_CONTENT, at, f"{kind.__name__} cannot stand in an assistant message")
             writer(self, part, at)
         if self._call is not None:
             self._finish_hosted(None)
@@ -113,8 +107,7 @@ class AssistantWriter:
 
     # Messages.
 
-    def _text(self, part: Part, at: Place) -> None:
-        assert isinstance(part, Text)
+    def _text(self, part: Text, at: Place) -> None:
         if self._exact:
             if part.id != self._message_id:
                 self._finish_message()
@@ -130,8 +123,7 @@ class AssistantWriter:
         self._texts.append(part)
         self._places.append(at)
 
-    def _refusal(self, part: Part, at: Place) -> None:
-        assert isinstance(part, Refusal)
+    def _refusal(self, part: Refusal, at: Place) -> None:
         self._finish_text()
         if part.extras is not None and part.extras.origin != NAME:
             drop_extras(part.extras, at, self._ledger)
@@ -141,13 +133,16 @@ class AssistantWriter:
         """Write the texts that were collected, as one; whether anything is cited in it."""
         if not self._texts:
             return False
-        annotations = encode_annotations(self._texts, self._places, self._ledger) if _are_cited(self._texts) else []
-        self._content.append({"type": "output_text", "text": self._joined(), "annotations": annotations})
+        annotations = (
+            encode_annotations(self._texts, self._places, self._ledger)
+            if any(text.citations for text in self._texts)
+            else []
+        )
+        self._content.append(
+            {"type": "output_text", "text": "".join([text.text for text in self._texts]), "annotations": annotations}
+        )
         self._texts, self._places = [], []
         return bool(annotations)
-
-    def _joined(self) -> str:
-        return self._texts[0].text if len(self._texts) == 1 else "".join([text.text for text in self._texts])
 
     def _finish_message(self) -> None:
         alone = not self._content and not self._exact
@@ -173,8 +168,7 @@ class AssistantWriter:
 
     # Calls.
 
-    def _tool_call(self, part: Part, at: Place) -> None:
-        assert isinstance(part, ToolCall)
+    def _tool_call(self, part: ToolCall, at: Place) -> None:
         if self._texts or self._content:
             self._finish_message()
         if (part.extras is not None or part.cache is not None) and self._is_native(part, at):
@@ -208,7 +202,7 @@ class AssistantWriter:
             written = {"type": FUNCTION_CALL, "call_id": identity, "name": name, "arguments": arguments}
         elif self._capabilities.custom_tools:
             self.custom.add(part.call_id)
-            text = part.arguments if as_text else _unwrap(part.arguments)
+            text = part.arguments if as_text else InputUnwrapper().unwrap(part.arguments)
             written = {"type": CUSTOM_CALL, "call_id": identity, "name": name, "input": text}
         else:
             arguments = passed_on(part.arguments)
@@ -220,13 +214,11 @@ class AssistantWriter:
             written["id"] = part.id
         return written
 
-    def _hosted_call(self, part: Part, at: Place) -> None:
-        assert isinstance(part, HostedCall)
+    def _hosted_call(self, part: HostedCall, at: Place) -> None:
         self._finish_message()
         self._call = (part, at)
 
-    def _hosted_result(self, part: Part, at: Place) -> None:
-        assert isinstance(part, HostedResult)
+    def _hosted_result(self, part: HostedResult, at: Place) -> None:
         if self._call is not None and self._call[0].call_id == part.call_id:
             self._finish_hosted(part)
             return
@@ -257,9 +249,8 @@ class AssistantWriter:
 
     # Reasoning, compaction, and what only its own protocol knows.
 
-    def _thought(self, part: Part, at: Place) -> None:
+    def _thought(self, part: Thinking, at: Place) -> None:
         """The reasoning item that this provider issued; other reasoning is never shown to it (V2)."""
-        assert isinstance(part, Thinking)
         if self._texts or self._content:
             self._finish_message()
         sealed = part.seal
@@ -273,25 +264,19 @@ class AssistantWriter:
             if part.extras is not None and part.extras.origin != NAME:
                 drop_extras(part.extras, at, self._ledger)
 
-    def _compaction(self, part: Part, at: Place) -> None:
+    def _compaction(self, part: Compaction, at: Place) -> None:
         """What stands for the conversation before: the issuer's item, or its summary as the user's words (V9)."""
-        assert isinstance(part, Compaction)
         self._finish_message()
         sealed = part.seal
         if sealed is not None and "type" in sealed.body and opens(sealed, NAME, self._target.model, self._capabilities):
             self._emit(sealed.body)
             return
         if part.summary is None:
-            raise RefusedError(
-                Feature.COMPACTION.value,
-                render_place(at),
-                "only its issuer can read what the conversation was compacted to",
-            )
+            raise refused(Feature.COMPACTION, at, "only its issuer can read what the conversation was compacted to")
         self._ledger.approximated(Feature.COMPACTION, at, "the summary is told as a user message")
         self._emit(user_message(SUMMARY_OPENING + part.summary))
 
-    def _foreign(self, part: Part, at: Place) -> None:
-        assert isinstance(part, Foreign)
+    def _foreign(self, part: Foreign, at: Place) -> None:
         if part.origin == NAME and self._exact:
             self._finish_message()
             self._emit(part.body)
@@ -316,7 +301,7 @@ class AssistantWriter:
                 return
 
 
-_WRITERS: dict[type, Callable[[AssistantWriter, Part, Place], None]] = {
+_WRITERS: dict[type, Callable[..., None]] = {
     Text: AssistantWriter._text,
     Refusal: AssistantWriter._refusal,
     ToolCall: AssistantWriter._tool_call,
@@ -326,15 +311,6 @@ _WRITERS: dict[type, Callable[[AssistantWriter, Part, Place], None]] = {
     Compaction: AssistantWriter._compaction,
     Foreign: AssistantWriter._foreign,
 }
-
-
-def _are_cited(texts: list[Text]) -> bool:
-    return any(text.citations for text in texts)
-
-
-def _unwrap(arguments: str) -> str:
-    unwrapper = InputUnwrapper()
-    return unwrapper.feed(arguments) + unwrapper.close()
 
 
 def user_message(text: str) -> JsonObject:

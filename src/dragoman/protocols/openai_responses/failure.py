@@ -34,7 +34,9 @@ def failure_in(response: JsonObject, event: JsonObject | None = None) -> Failure
     """
     holders = (response,) if event is None else (response, event)
     errors = [holder.get("error") for holder in holders] + [_flat(holder) for holder in reversed(holders)]
-    reported_errors = [_as_object(error) for error in errors if _is_reported(error)]
+    reported_errors: list[JsonObject] = [
+        error if isinstance(error, dict) else {"message": line_of(error)} for error in errors if _is_reported(error)
+    ]
     if not reported_errors:
         return failure_of({"message": "the response failed"})
     first, *others = reported_errors
@@ -47,10 +49,6 @@ def _is_reported(error: JsonValue) -> bool:
     if isinstance(error, dict):
         return any(error.values())
     return bool(error.strip() if isinstance(error, str) else error)
-
-
-def _as_object(error: JsonValue) -> JsonObject:
-    return error if isinstance(error, dict) else {"message": line_of(error)}
 
 
 def _flat(holder: JsonObject) -> JsonObject:

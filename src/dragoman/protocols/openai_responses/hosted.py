@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Extras, HostedCall, HostedKind, HostedResult, Seal, WebSource
 from dragoman.protocols.openai_responses.shapes import (
@@ -39,95 +39,67 @@ def decode_hosted(item: Fields, kind: str, model: str | None = None, vendor: str
     return _DECODERS[kind](item, model, vendor)
 
 
-def _decode_search(item: Fields, model: str | None, vendor: str | None) -> Pair:
+def _pair(
+    item: Fields,
+    kind: HostedKind,
+    name: str,
+    arguments: str,
+    *,
+    server: str | None = None,
+    text: str | None = None,
+    sources: tuple[WebSource, ...] = (),
+    is_error: bool = False,
+) -> Pair:
     item_id = item.optional_text("id")
+    extras = Extras(origin=NAME, fields=item.value)
+    is_error = is_error or (kind is not HostedKind.MCP_LISTING and item.optional_text("status") == FAILED)
+    return (
+        HostedCall(
+            call_id=item_id or "", kind=kind, name=name, arguments=arguments, server=server, id=item_id, extras=extras
+        ),
+        HostedResult(call_id=item_id or "", kind=kind, text=text, sources=sources, is_error=is_error, id=item_id),
+    )
+
+
+def _decode_search(item: Fields, model: str | None, vendor: str | None) -> Pair:
     action = item.optional_fields("action") or Fields({}, (item.path, "action"))
-    arguments: JsonObject = {}
     queries, page = action.texts("queries"), action.optional_text("url")
     query = action.optional_text("query") or next(iter(queries), None)
-    for key, value in (("query", query), ("url", page), ("pattern", action.optional_text("pattern"))):
-        if value is not None:
-            arguments[key] = value
+    arguments = present({"query": query, "url": page, "pattern": action.optional_text("pattern")})
     if len(queries) > 1:
         arguments["queries"] = [*queries]
-    sources = tuple(
-        [
-            WebSource(
-                url=source.optional_text("url") or "",
-                title=source.optional_text("title") or "",
-                seal=Seal(origin=NAME, kind="web", body=source.value, model=model, vendor=vendor),
-            )
-            for source in action.each("sources")
-        ]
-    )
+
+    def source_of(url: str, title: str, body: JsonObject) -> WebSource:
+        seal = Seal(origin=NAME, kind="web", body=body, model=model, vendor=vendor)
+        return WebSource(url=url, title=title, seal=seal)
+
+    sources = [
+        source_of(one.optional_text("url") or "", one.optional_text("title") or "", one.value)
+        for one in action.each("sources")
+    ]
     if page and not sources:
         # What `open_page` and `find_in_page` read.
-        seal = Seal(origin=NAME, kind="web", body={"type": "url", "url": page}, model=model, vendor=vendor)
-        sources = (WebSource(url=page, title="", seal=seal),)
-    kind = HostedKind.WEB_SEARCH
-    return (
-        HostedCall(
-            call_id=item_id or "",
-            kind=kind,
-            name="web_search",
-            arguments=encode_text(arguments),
-            id=item_id,
-            extras=Extras(origin=NAME, fields=item.value),
-        ),
-        HostedResult(
-            call_id=item_id or "",
-            kind=kind,
-            sources=sources,
-            is_error=item.optional_text("status") == FAILED,
-            id=item_id,
-        ),
-    )
+        sources = [source_of(page, "", {"type": "url", "url": page})]
+    return _pair(item, HostedKind.WEB_SEARCH, "web_search", encode_text(arguments), sources=tuple(sources))
 
 
-def _decode_code(item: Fields, model: str | None, vendor: str | None) -> Pair:
-    del model, vendor
-    item_id = item.optional_text("id")
+def _decode_code(item: Fields, _model: str | None, _vendor: str | None) -> Pair:
     logs = [output.optional_text("logs") for output in item.each("outputs")]
-    return (
-        HostedCall(
-            call_id=item_id or "",
-            kind=HostedKind.CODE,
-            name="code_interpreter",
-            arguments=encode_text({"code": item.optional_text("code") or ""}),
-            id=item_id,
-            extras=Extras(origin=NAME, fields=item.value),
-        ),
-        HostedResult(
-            call_id=item_id or "",
-            kind=HostedKind.CODE,
-            text="\n".join([log for log in logs if log is not None]),
-            is_error=item.optional_text("status") == FAILED,
-            id=item_id,
-        ),
-    )
+    arguments = encode_text({"code": item.optional_text("code") or ""})
+    text = "\n".join([log for log in logs if log is not None])
+    return _pair(item, HostedKind.CODE, "code_interpreter", arguments, text=text)
 
 
-def _decode_mcp(item: Fields, model: str | None, vendor: str | None) -> Pair:
-    del model, vendor
-    item_id = item.optional_text("id")
+def _decode_mcp(item: Fields, _model: str | None, _vendor: str | None) -> Pair:
     error = item.raw("error")
-    return (
-        HostedCall(
-            call_id=item_id or "",
-            kind=HostedKind.MCP,
-            name=item.text("name"),
-            arguments=item.optional_text("arguments") or "{}",
-            server=item.optional_text("server_label"),
-            id=item_id,
-            extras=Extras(origin=NAME, fields=item.value),
-        ),
-        HostedResult(
-            call_id=item_id or "",
-            kind=HostedKind.MCP,
-            text=item.optional_text("output") if error is None else _error_text(error),
-            is_error=error is not None or item.optional_text("status") == FAILED,
-            id=item_id,
-        ),
+    return _pair(
+        item,
+        HostedKind.MCP,
+        item.text("name"),
+        item.optional_text("arguments") or "{}",
+        server=item.optional_text("server_label"),
+        text=item.optional_text("output") if error is None else _error_text(error),
+        is_error=error is not None,
     )
 
 
@@ -142,29 +114,12 @@ def _error_text(error: JsonValue) -> str:
     return encode_text(error)
 
 
-def _decode_listing(item: Fields, model: str | None, vendor: str | None) -> Pair:
-    del model, vendor
-    item_id = item.optional_text("id")
+def _decode_listing(item: Fields, _model: str | None, _vendor: str | None) -> Pair:
     error = item.raw("error")
     tools: JsonList = item.optional_list("tools") or []
-    return (
-        HostedCall(
-            call_id=item_id or "",
-            kind=HostedKind.MCP_LISTING,
-            name=MCP_LISTING,
-            arguments="{}",
-            server=item.optional_text("server_label"),
-            id=item_id,
-            extras=Extras(origin=NAME, fields=item.value),
-        ),
-        HostedResult(
-            call_id=item_id or "",
-            kind=HostedKind.MCP_LISTING,
-            text=encode_text(tools) if error is None else _error_text(error),
-            is_error=error is not None,
-            id=item_id,
-        ),
-    )
+    text = encode_text(tools) if error is None else _error_text(error)
+    server = item.optional_text("server_label")
+    return _pair(item, HostedKind.MCP_LISTING, MCP_LISTING, "{}", server=server, text=text, is_error=error is not None)
 
 
 _DECODERS: dict[str, Callable[[Fields, str | None, str | None], Pair]] = {

@@ -18,7 +18,6 @@ from dragoman.model.parts import (
     Extras,
     Foreign,
     InputForm,
-    Part,
     Seal,
     Text,
     Thinking,
@@ -134,24 +133,12 @@ class InputReader:
         )
         return Message(role=Role.ASSISTANT, parts=(call,), id=item.optional_text("id"), extras=item.rest(NAME))
 
-    def _function_call(self, item: Fields) -> Message:
-        return self._call(item, "arguments", InputForm.JSON)
-
-    def _custom_call(self, item: Fields) -> Message:
-        return self._call(item, "input", InputForm.TEXT)
-
     def _output(self, item: Fields, form: InputForm) -> Message:
         item.demand("call_id", "output")
         result = ToolResult(
             call_id=item.optional_text("call_id") or "", parts=decode_content(item, "output"), form=form
         )
         return Message(role=Role.USER, parts=(result,), id=item.optional_text("id"), extras=item.rest(NAME))
-
-    def _function_output(self, item: Fields) -> Message:
-        return self._output(item, InputForm.JSON)
-
-    def _custom_output(self, item: Fields) -> Message:
-        return self._output(item, InputForm.TEXT)
 
     def _native_call(self, item: Fields, kind: str) -> Message:
         if kind not in _WITHOUT_CALL_ID:
@@ -235,12 +222,7 @@ class InputReader:
         return self._foreign(item, "mcp_approval_response", Role.USER, text=text)
 
     def _foreign(
-        self,
-        item: Fields,
-        kind: str,
-        role: Role | None = None,
-        applied: str | None = None,
-        text: str | None = None,
+        self, item: Fields, kind: str, role: Role | None = None, applied: str | None = None, text: str | None = None
     ) -> Message:
         if role is None:
             role = Role.USER if kind.endswith(_USER_ENDINGS) else Role.ASSISTANT
@@ -252,10 +234,10 @@ class InputReader:
 _READERS: dict[str, Callable[[InputReader, Fields], Message]] = {
     MESSAGE: InputReader._message,
     REASONING: InputReader._reasoning,
-    FUNCTION_CALL: InputReader._function_call,
-    FUNCTION_OUTPUT: InputReader._function_output,
-    CUSTOM_CALL: InputReader._custom_call,
-    CUSTOM_OUTPUT: InputReader._custom_output,
+    FUNCTION_CALL: lambda reader, item: reader._call(item, "arguments", InputForm.JSON),
+    FUNCTION_OUTPUT: lambda reader, item: reader._output(item, InputForm.JSON),
+    CUSTOM_CALL: lambda reader, item: reader._call(item, "input", InputForm.TEXT),
+    CUSTOM_OUTPUT: lambda reader, item: reader._output(item, InputForm.TEXT),
     COMPACTION: InputReader._compaction,
     "additional_tools": InputReader._additional_tools,
     "tool_search_output": InputReader._search_output,
@@ -384,9 +366,8 @@ def decode_compaction(item: Fields, model: str | None = None, vendor: str | None
     )
 
 
-def encode_thinking(part: Part) -> JsonObject:
+def encode_thinking(part: Thinking) -> JsonObject:
     """A reasoning item at home: verbatim if this protocol issued it, else with its envelope."""
-    assert isinstance(part, Thinking)
     sealed = part.seal
     if sealed is not None and sealed.origin == NAME and sealed.kind == "item":
         return sealed.body
@@ -399,9 +380,8 @@ def encode_thinking(part: Part) -> JsonObject:
     return {**written, **part.extras.fields} if part.extras is not None else written
 
 
-def encode_compaction(part: Part) -> JsonObject:
+def encode_compaction(part: Compaction) -> JsonObject:
     """A compaction item at home, or with the envelope of what another issuer compacted."""
-    assert isinstance(part, Compaction)
     sealed = part.seal
     if sealed is not None and sealed.origin == NAME and "type" in sealed.body:
         return sealed.body

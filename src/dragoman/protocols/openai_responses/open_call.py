@@ -9,12 +9,11 @@ from dragoman.model.events import ArgumentsDelta, PartEnded, PartGrew, PartStart
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import InputForm, ToolCall
 from dragoman.protocols.openai_responses.open_item import ItemContext, OpenItem, OpenPiece, beyond_all, remainder_after
-from dragoman.protocols.openai_responses.output import report_bent
 from dragoman.protocols.openai_responses.shapes import CALL_MEMBERS, CUSTOM_CALL
 from dragoman.rules.arguments import Completeness
 from dragoman.rules.extras import part_place
 from dragoman.rules.input_wrapping import InputUnwrapper
-from dragoman.rules.tool_table import Wrapped
+from dragoman.rules.tool_table import Wrapped, report_bent
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode_text
 

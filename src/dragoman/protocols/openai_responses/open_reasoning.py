@@ -105,7 +105,7 @@ class OpenReasoning(OpenItem):
     def _finish_texts(self, texts: list[str], *, full: bool) -> None:
         """Tell what the whole texts have beyond the told ones; their places are not always those of the deltas."""
         pieces = [(key, piece) for key, piece in self._pieces.items() if (key < 0) == full]
-        if pieces and bare("".join(texts)) == bare(self._emitted_text()):
+        if pieces and bare("".join(texts)) == bare("".join([piece.text for piece in self._pieces.values()])):
             return
         numbered = list(enumerate(texts))
 
@@ -126,10 +126,6 @@ class OpenReasoning(OpenItem):
             else:
                 self.context.differs(Feature.THINKING, self._index)
 
-    def _matches_recent(self, whole: str) -> bool:
-        latest = islice(reversed(self._pieces.values()), NEAR)
-        return any(one.matches(whole) for one in latest)
-
     def _with_emitted(self, body: JsonObject) -> JsonObject:
         """The body with what the deltas told, where some servers end with an empty shell."""
         key, kind = ("content", "reasoning_text") if self._is_full() else ("summary", "summary_text")
@@ -140,15 +136,14 @@ class OpenReasoning(OpenItem):
     def _is_full(self) -> bool:
         return next(iter(self._pieces), 0) < 0
 
-    def _emitted_text(self) -> str:
-        return "".join([piece.text for piece in self._pieces.values()])
-
     def _complete(self, key: int, whole: JsonValue, kind: ThinkingKind, *, again: bool = False) -> None:
         if type(whole) is not str:
             return
         piece = self._pieces.get(key)
-        if piece is None and not again and self._matches_recent(whole):
-            return
+        if piece is None and not again:
+            latest = islice(reversed(self._pieces.values()), NEAR)
+            if any(one.matches(whole) for one in latest):
+                return
         missing = whole if piece is None else "" if len(whole) <= piece.length else piece.missing(whole)
         if missing:
             self._grow(key, missing, kind)

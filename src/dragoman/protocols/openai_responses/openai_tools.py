@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from dragoman.errors import WireError
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
 from dragoman.model.parts import Extras, FileRef, Image, Inline, InputForm, Part, Text, ToolCall, ToolResult, Url
 from dragoman.model.request import Request
 from dragoman.model.tools import FunctionTool
@@ -41,16 +41,12 @@ def _schema(properties: JsonObject, required: list[JsonValue]) -> JsonObject:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _present(members: JsonObject, *left_out: str) -> JsonObject:
-    return {key: value for key, value in members.items() if value is not None and key not in left_out}
-
-
 def _all_strings(value: JsonValue) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _local_shell_arguments(item: Fields) -> JsonObject:
-    action = _present(item.object("action"), "type")
+    action = present({**item.object("action"), "type": None})
     if not action.get("env"):
         action.pop("env", None)
     return action
@@ -59,21 +55,13 @@ def _local_shell_arguments(item: Fields) -> JsonObject:
 def _local_shell_body(arguments: JsonObject) -> JsonObject | None:
     if not _all_strings(arguments.get("command")):
         return None
-    return {"action": {"type": "exec", "env": {}, **_present(arguments, "type")}}
-
-
-def _shell_arguments(item: Fields) -> JsonObject:
-    return _present(item.object("action"))
+    return {"action": {"type": "exec", "env": {}, **present({**arguments, "type": None})}}
 
 
 def _shell_body(arguments: JsonObject) -> JsonObject | None:
     if not _all_strings(arguments.get("commands")):
         return None
     return {"action": {"timeout_ms": None, "max_output_length": None, **arguments}}
-
-
-def _patch_arguments(item: Fields) -> JsonObject:
-    return _present(item.object("operation"))
 
 
 def _patch_body(arguments: JsonObject) -> JsonObject | None:
@@ -105,10 +93,6 @@ def _search_arguments(item: Fields) -> JsonObject:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def _search_body(arguments: JsonObject) -> JsonObject | None:
-    return {"execution": "client", "arguments": arguments}
-
-
 LOCAL_SHELL = NativeTool(
     name="local_shell",
     description="Runs a command in a shell on the user's machine.",
@@ -122,7 +106,7 @@ SHELL = NativeTool(
     description="Runs shell commands on the user's machine and gives their output.",
     parameters=_schema({"commands": _STRINGS, "timeout_ms": _COUNT, "max_output_length": _COUNT}, ["commands"]),
     call="shell_call",
-    arguments=_shell_arguments,
+    arguments=lambda item: present(item.object("action")),
     body=_shell_body,
 )
 APPLY_PATCH = NativeTool(
@@ -137,7 +121,7 @@ APPLY_PATCH = NativeTool(
         ["type", "path"],
     ),
     call="apply_patch_call",
-    arguments=_patch_arguments,
+    arguments=lambda item: present(item.object("operation")),
     body=_patch_body,
 )
 COMPUTER = NativeTool(
@@ -166,7 +150,7 @@ TOOL_SEARCH = NativeTool(
     parameters=_schema({"query": _STRING}, ["query"]),
     call="tool_search_call",
     arguments=_search_arguments,
-    body=_search_body,
+    body=lambda arguments: {"execution": "client", "arguments": arguments},
 )
 
 _BY_TYPE = {

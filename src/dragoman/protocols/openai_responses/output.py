@@ -51,7 +51,7 @@ from dragoman.protocols.openai_responses.shapes import (
 from dragoman.rules.arguments import is_complete, or_empty, unwrapped
 from dragoman.rules.ids import legacy_call_id
 from dragoman.rules.input_wrapping import InputUnwrapper
-from dragoman.rules.tool_table import ToolEntry, Wrapped
+from dragoman.rules.tool_table import ToolEntry, Wrapped, report_bent
 from dragoman.wire.fields import Fields
 
 _CALLS = {FUNCTION_CALL: ("arguments", InputForm.JSON), CUSTOM_CALL: ("input", InputForm.TEXT)}
@@ -128,15 +128,11 @@ class OutputReader:
             return replace(call, arguments=_clean(arguments, form))
         if entry.wrapped is Wrapped.INPUT:
             unwrapper = InputUnwrapper()
-            arguments = unwrapper.feed(arguments) + unwrapper.close()
+            arguments = unwrapper.unwrap(arguments)
             if unwrapper.bent:
                 report_bent(self._parts, self._ledger)
         return replace(
-            call,
-            name=entry.name,
-            namespace=entry.namespace,
-            form=entry.form,
-            arguments=_clean(arguments, entry.form),
+            call, name=entry.name, namespace=entry.namespace, form=entry.form, arguments=_clean(arguments, entry.form)
         )
 
     def entry(self, wire: str) -> ToolEntry | None:
@@ -157,11 +153,6 @@ class OutputReader:
             value = legacy_call_id(name, len(self._ids))
         self._ids.add(value)
         return value
-
-
-def report_bent(index: int, ledger: Ledger) -> None:
-    """Report the call of a wrapped tool whose arguments are not the one string that was asked for (S16)."""
-    ledger.approximated(Feature.ARGUMENTS, ("parts", index), "the call's arguments were not the object asked for")
 
 
 def _clean(arguments: str, form: InputForm) -> str:

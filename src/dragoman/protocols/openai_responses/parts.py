@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.errors import RefusedError, WireError
+from dragoman.errors import WireError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import (
     Audio,
     CacheBreakpoint,
@@ -30,7 +30,7 @@ from dragoman.model.parts import (
 )
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_responses.shapes import FILE_ISSUER, NAME, VENDOR
-from dragoman.rules.extras import drop_extras, foreign_text
+from dragoman.rules.extras import drop_extras, foreign_text, refused
 from dragoman.wire.fields import Fields
 from dragoman.wire.media import BadDataUrl, data_url, normal_media_type, parse_data_url, sniff_image
 
@@ -275,12 +275,8 @@ def encode_native(part: Text | Refusal | Foreign) -> JsonObject:
         if part.logprobs is not None:
             written["logprobs"] = part.logprobs
         if part.cache is not None:
-            written["prompt_cache_breakpoint"] = _native_breakpoint(part.cache)
+            written["prompt_cache_breakpoint"] = present({"mode": "explicit", "ttl": part.cache.ttl})
     return {**written, **extras} if extras else written
-
-
-def _native_breakpoint(cache: CacheBreakpoint) -> JsonObject:
-    return {"mode": "explicit"} if cache.ttl is None else {"mode": "explicit", "ttl": cache.ttl}
 
 
 def _image_source(source: Inline | Url | FileRef) -> JsonObject:
@@ -360,20 +356,14 @@ class InputWriter:
         """One part of the user's side."""
         writer = _INPUT.get(type(part))
         if writer is None:
-            raise RefusedError(
-                Feature.UNSUPPORTED_CONTENT.value,
-                render_place(at),
-                f"{type(part).__name__} cannot stand in user content",
-            )
+            raise refused(Feature.UNSUPPORTED_CONTENT, at, f"{type(part).__name__} cannot stand in user content")
         return writer(self, part, at)
 
-    def _foreign(self, part: Part, at: Place) -> JsonObject | None:
-        assert isinstance(part, Foreign)
+    def _foreign(self, part: Foreign, at: Place) -> JsonObject | None:
         text = foreign_text(part, at, self._ledger, by_user=True)
         return None if text is None else {"type": "input_text", "text": text}
 
-    def _refusal(self, part: Part, at: Place) -> JsonObject:
-        assert isinstance(part, Refusal)
+    def _refusal(self, part: Refusal, at: Place) -> JsonObject:
         self._ledger.approximated(Feature.REFUSAL, at, "a refusal on the user's side is written as text")
         return {"type": "input_text", "text": part.text}
 
@@ -390,16 +380,14 @@ class InputWriter:
             self._ledger.approximated(
                 Feature.CACHE_BREAKPOINT, (*at, "cache"), "lifetimes differ between the protocols"
             )
-        breakpoint_: JsonObject = {"mode": "explicit"} if ttl is None else {"mode": "explicit", "ttl": ttl}
-        return {**written, "prompt_cache_breakpoint": breakpoint_}
+        return {**written, "prompt_cache_breakpoint": present({"mode": "explicit", "ttl": ttl})}
 
     def lose_breakpoint(self, cache: CacheBreakpoint | None, at: Place) -> None:
         """Report a cache mark that has no place here."""
         if cache is not None:
             self._ledger.dropped(Feature.CACHE_BREAKPOINT, (*at, "cache"), "no cache breakpoint can stand here")
 
-    def _text(self, part: Part, at: Place) -> JsonObject:
-        assert isinstance(part, Text)
+    def _text(self, part: Text, at: Place) -> JsonObject:
         if part.extras is not None:
             drop_extras(part.extras, at, self._ledger)
         if part.citations:
@@ -407,8 +395,7 @@ class InputWriter:
         written: JsonObject = {"type": "input_text", "text": part.text}
         return written if part.cache is None else self.add_breakpoint(written, part.cache, at)
 
-    def _image(self, part: Part, at: Place) -> JsonObject:
-        assert isinstance(part, Image)
+    def _image(self, part: Image, at: Place) -> JsonObject:
         source = part.source
         if isinstance(source, Inline) and normal_media_type(source.media_type) == _PDF:
             # PDFs arrive as pictures too (pitfall 169).
@@ -422,8 +409,7 @@ class InputWriter:
         written: JsonObject = {"type": "input_image", **_image_source(source), "detail": part.detail or "auto"}
         return self.add_breakpoint(written, part.cache, at)
 
-    def _document(self, part: Part, at: Place) -> JsonObject:
-        assert isinstance(part, Document)
+    def _document(self, part: Document, at: Place) -> JsonObject:
         if part.extras is not None and "type" not in part.extras.fields:
             drop_extras(part.extras, at, self._ledger)
         source = part.source
@@ -452,10 +438,9 @@ class InputWriter:
             lines += [inner.text for inner in part.source.parts if isinstance(inner, Text)]
         return self.add_breakpoint({"type": "input_text", "text": "\n".join(lines)}, part.cache, at)
 
-    def _audio(self, part: Part, at: Place) -> JsonObject:
-        assert isinstance(part, Audio)
+    def _audio(self, part: Audio, at: Place) -> JsonObject:
         if not self._target.capabilities.audio:
-            raise RefusedError(Feature.AUDIO.value, render_place(at), "this provider takes no audio")
+            raise refused(Feature.AUDIO, at, "this provider takes no audio")
         drop_extras(part.extras, at, self._ledger)
         return self.add_breakpoint({"type": "input_audio", "input_audio": _audio(part)}, part.cache, at)
 
@@ -463,14 +448,10 @@ class InputWriter:
         if self._target.vendor == VENDOR and source.issuer in (FILE_ISSUER, "openai-chat"):
             return
         if source.issuer != self._target.vendor:
-            raise RefusedError(
-                Feature.FILE_ID.value,
-                render_place(at),
-                f"the file is kept by {source.issuer}, which only that provider reads",
-            )
+            raise refused(Feature.FILE_ID, at, f"the file is kept by {source.issuer}, which only that provider reads")
 
 
-_INPUT: dict[type, Callable[[InputWriter, Part, Place], JsonObject | None]] = {
+_INPUT: dict[type, Callable[..., JsonObject | None]] = {
     Text: InputWriter._text,
     Image: InputWriter._image,
     Document: InputWriter._document,

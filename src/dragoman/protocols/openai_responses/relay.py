@@ -13,10 +13,9 @@ kept.
 
 from __future__ import annotations
 
-from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.losses import Ledger, Place
 from dragoman.protocols.openai_responses.assistant import user_message
 from dragoman.protocols.openai_responses.items import decode_compaction
 from dragoman.protocols.openai_responses.request_glance import ID_TIMES
@@ -31,6 +30,7 @@ from dragoman.protocols.openai_responses.shapes import (
     SUMMARY_OPENING,
 )
 from dragoman.rules.capabilities import ID_RULES, Capabilities
+from dragoman.rules.extras import refused
 from dragoman.rules.repairs import ENVELOPE, Ids, finder_of, has_envelope, is_ours, rename_ids, rewritten
 from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode
@@ -97,27 +97,12 @@ def without_storage(body: bytes) -> bytes:
     return body if named(members, "store") else with_member(body, "store", b"false")
 
 
-def include_usage(_body: bytes) -> bytes | None:
-    """Nothing to add: a stream of this protocol always tells its usage."""
-    return None
-
-
-def plain_end(_chunk: bytes, start: int) -> int:
-    """Nowhere: the end of a stream that breaks off must repeat what was said, so every frame is read."""
-    return start
-
-
-def withhold_usage(frames: bytes) -> bytes:
-    """The frames as they are: usage was not asked for on the client's behalf."""
-    return frames
-
-
 def _summary_message(item: JsonObject, at: Place, ledger: Ledger) -> bytes:
     """A compaction's summary as the user's words, if it has one that can be read."""
     summary = decode_compaction(Fields(item)).summary
     if not summary:
         note = "only its issuer can read what the conversation was compacted to"
-        raise RefusedError(Feature.COMPACTION.value, render_place(at), note)
+        raise refused(Feature.COMPACTION, at, note)
     ledger.approximated(Feature.COMPACTION, at, "the summary is told as a user message")
     return encode(user_message(SUMMARY_OPENING + summary))
 

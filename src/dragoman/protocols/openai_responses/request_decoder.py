@@ -14,11 +14,7 @@ from dragoman.model.request import CacheOptions, Demand, Message, Reasoning, Req
 from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 from dragoman.protocols.openai_responses.items import InputReader
 from dragoman.protocols.openai_responses.shapes import INCLUDE_LOGPROBS, NAME
-from dragoman.protocols.openai_responses.tool_decoder import (
-    decode_choice,
-    decode_format,
-    decode_tools,
-)
+from dragoman.protocols.openai_responses.tool_decoder import decode_choice, decode_format, decode_tools
 from dragoman.wire.fields import Fields
 
 _DISTINCTIVE_MEMBERS = ("input", "instructions", "previous_response_id", "conversation", "prompt")

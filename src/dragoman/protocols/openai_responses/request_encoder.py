@@ -10,18 +10,10 @@ from hashlib import sha256
 
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Extras
-from dragoman.model.request import (
-    CacheOptions,
-    OutputFormat,
-    OutputKind,
-    Reasoning,
-    Request,
-    Sampling,
-    ThinkingMode,
-)
+from dragoman.model.request import CacheOptions, OutputFormat, OutputKind, Reasoning, Request, Sampling, ThinkingMode
 from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.protocols.openai_responses.shapes import (
     INCLUDE_ENCRYPTED,
@@ -35,7 +27,7 @@ from dragoman.protocols.openai_responses.tool_decoder import encode_format
 from dragoman.protocols.openai_responses.tool_encoder import ToolEncoder, encode_choice
 from dragoman.protocols.openai_responses.turns import TurnWriter
 from dragoman.rules.effort import DEFAULT, drop_sampling, effort_for, nearest
-from dragoman.rules.extras import drop_extras
+from dragoman.rules.extras import drop_extras, refused
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.response_metadata import ORDINARY_TIERS
 from dragoman.rules.schemas import for_openai_strict
@@ -57,10 +49,8 @@ def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
     """The options of the prompt cache, possibly none."""
     written: JsonObject = {}
     if cache is not None:
-        if cache.explicit is not None:
-            written["mode"] = "explicit" if cache.explicit else "implicit"
-        if cache.ttl is not None:
-            written["ttl"] = cache.ttl
+        mode = None if cache.explicit is None else "explicit" if cache.explicit else "implicit"
+        written = present({"mode": mode, "ttl": cache.ttl})
     if prewarm:
         written["prewarm"] = True
     return written
@@ -77,7 +67,7 @@ class _RequestEncoder:
             if demand.feature is not Feature.MODERATION:
                 raise RefusedError(demand.feature.value, demand.member, demand.note)
         if original.choices is not None and original.choices > 1:
-            raise RefusedError(Feature.CHOICES.value, "choices", "one answer per request is all there is here")
+            raise refused(Feature.CHOICES, ("choices",), "one answer per request is all there is here")
         self._original = original
         self._request = effective(original)
         self._target = target
@@ -199,12 +189,7 @@ class _RequestEncoder:
     def _reasoning(self) -> None:
         drop_extras(self._request.reasoning.extras, ("reasoning",), self._ledger)
         effort = self._effort()
-        summary = self._summary(effort)
-        written: JsonObject = {}
-        if effort is not None:
-            written["effort"] = effort
-        if summary is not None:
-            written["summary"] = summary
+        written = present({"effort": effort, "summary": self._summary(effort)})
         if written:
             self._body["reasoning"] = written
 

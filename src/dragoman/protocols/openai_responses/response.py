@@ -7,17 +7,7 @@ from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
-from dragoman.model.parts import (
-    Compaction,
-    Extras,
-    HostedCall,
-    HostedResult,
-    Part,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-)
+from dragoman.model.parts import Compaction, Extras, HostedCall, HostedResult, Part, Refusal, Text, Thinking, ToolCall
 from dragoman.model.response import Response, Stop, StopReason, Usage
 from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.protocols.openai_responses import hosted

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from dragoman.errors import WireError
 from dragoman.model.events import Ended, Event, Failed, PartGrew, Started, Stopped, TextRun, UsageReported
-from dragoman.model.failure import Failure, FailureKind
+from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
@@ -39,7 +39,7 @@ from dragoman.protocols.openai_responses.shapes import (
 )
 from dragoman.protocols.openai_responses.usage import decode_usage, without_searches
 from dragoman.rules.extras import ECHOES
-from dragoman.rules.failures import ENDED_EARLY
+from dragoman.rules.failures import ENDED_EARLY, bad_gateway
 from dragoman.rules.response_metadata import label, moment
 from dragoman.rules.surrogates import UNREADABLE, SurrogateJoiner
 from dragoman.rules.text_runs import TextFrames
@@ -115,11 +115,7 @@ class ResponsesStreamDecoder:
                     if kind == TEXT_DELTA and len(out) == 1 and isinstance(item, OpenMessage):
                         self._learn(frame, event, item)
         except WireError as error:
-            self._fail(
-                Failure(
-                    kind=FailureKind.BAD_GATEWAY, status=502, message=f"the provider's stream is not readable: {error}"
-                )
-            )
+            self._fail(bad_gateway(f"the provider's stream is not readable: {error}"))
         return out
 
     def _learn(self, frame: Frame, event: JsonObject, item: OpenMessage) -> None:
@@ -138,7 +134,7 @@ class ResponsesStreamDecoder:
         if self._over:
             return []
         self._context.out = []
-        self._fail(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=ENDED_EARLY))
+        self._fail(bad_gateway(ENDED_EARLY))
         return self._context.out
 
     def broken(self, failure: Failure) -> bytes:
@@ -167,8 +163,7 @@ class ResponsesStreamDecoder:
     def _created(self, event: JsonObject) -> None:
         if self._items:
             # Another answer begins where this one broke off.
-            message = "another response began inside the stream"
-            self._fail(Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=message))
+            self._fail(bad_gateway("another response began inside the stream"))
         else:
             self._begin(event)
 

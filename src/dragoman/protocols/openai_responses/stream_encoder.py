@@ -164,8 +164,7 @@ class ResponsesStreamEncoder:
 
     # The answer as a whole.
 
-    def _started(self, event: Event) -> bytes:
-        assert isinstance(event, Started)
+    def _started(self, event: Started) -> bytes:
         suffix = self._mint.response_suffix(self._translation.response_id or event.id)
         self._builder = ItemBuilder(suffix, self._translation, self._ledger)
         created = event.created if event.created is not None else self._mint.now()
@@ -174,8 +173,7 @@ class ResponsesStreamEncoder:
         frame = self._frames.frame
         return frame(CREATED, {"response": self._body}) + frame(STARTED, {"response": self._body})
 
-    def _usage_reported(self, event: Event) -> bytes:
-        assert isinstance(event, UsageReported)
+    def _usage_reported(self, event: UsageReported) -> bytes:
         self._usage = event.usage
         return b""
 
@@ -183,8 +181,7 @@ class ResponsesStreamEncoder:
         drop_choices(self._ledger)
         return b""
 
-    def _stopped(self, event: Event) -> bytes:
-        assert isinstance(event, Stopped)
+    def _stopped(self, event: Stopped) -> bytes:
         self._stop = stop = event.stop
         self._reason = reason = incomplete_reason(stop, self._refused)
         written = b""
@@ -211,8 +208,7 @@ class ResponsesStreamEncoder:
         kind = RESPONSE_COMPLETED if reason is None else RESPONSE_INCOMPLETE
         return self._frames.frame(kind, {"response": body}) + DONE
 
-    def _failed(self, event: Event) -> bytes:
-        assert isinstance(event, Failed)
+    def _failed(self, event: Failed) -> bytes:
         written = b""
         if not self._body:
             written += self._started(Started(id="", model=""))
@@ -225,8 +221,7 @@ class ResponsesStreamEncoder:
 
     # Parts.
 
-    def _part_started(self, event: Event) -> bytes:
-        assert isinstance(event, PartStarted)
+    def _part_started(self, event: PartStarted) -> bytes:
         part = event.part
         written = self._close_pending(part)
         self._part = part
@@ -243,9 +238,8 @@ class ResponsesStreamEncoder:
             return written
         return written + opener(self, part)
 
-    def _part_grew(self, event: Event) -> bytes:
+    def _part_grew(self, event: PartGrew) -> bytes:
         """Growth that opens something, is held, or is no text."""
-        assert isinstance(event, PartGrew)
         delta: Delta = event.delta
         match delta:
             case TextDelta() if self._open is _Open.THINKING:
@@ -296,13 +290,11 @@ class ResponsesStreamEncoder:
     def _message_id(self) -> str:
         return self._item_id(MESSAGE)
 
-    def _open_text(self, part: Part) -> bytes:
-        assert isinstance(part, Text)
+    def _open_text(self, part: Text) -> bytes:
         self._open, self._plain = _Open.TEXT, True
         return self._message.open_text(part, self._message_id())
 
-    def _open_refusal(self, part: Part) -> bytes:
-        assert isinstance(part, Refusal)
+    def _open_refusal(self, part: Refusal) -> bytes:
         self._refused = True
         self._open, self._plain = _Open.REFUSAL, True
         if part.logprobs:
@@ -311,8 +303,7 @@ class ResponsesStreamEncoder:
 
     # Reasoning.
 
-    def _open_thinking(self, part: Part) -> bytes:
-        assert isinstance(part, Thinking)
+    def _open_thinking(self, part: Thinking) -> bytes:
         frames = self._frames
         frames.item_id = self._builder.reasoning_id(part, len(frames.items))
         self._open = _Open.THINKING
@@ -341,8 +332,7 @@ class ResponsesStreamEncoder:
 
     # Calls.
 
-    def _open_call(self, part: Part) -> bytes:
-        assert isinstance(part, ToolCall)
+    def _open_call(self, part: ToolCall) -> bytes:
         if part.namespace is None and part.name in self._builder.natives:
             self._open = _Open.VENDOR_CALL
             self._frames.pieces = [part.arguments] if part.arguments else []
@@ -399,8 +389,7 @@ class ResponsesStreamEncoder:
 
     # Parts that come whole.
 
-    def _open_hosted(self, part: Part) -> bytes:
-        assert isinstance(part, HostedCall)
+    def _open_hosted(self, part: HostedCall) -> bytes:
         self._hosted = (part, self._part_index)
         frames = self._frames
         kind = hosted.ITEM_TYPES[part.kind]
@@ -414,8 +403,7 @@ class ResponsesStreamEncoder:
             written += frames.in_item(f"response.{kind}.{step}", {})
         return written
 
-    def _open_hosted_result(self, part: Part) -> bytes:
-        assert isinstance(part, HostedResult)
+    def _open_hosted_result(self, part: HostedResult) -> bytes:
         if self._hosted is not None:
             return self._close_hosted(part)
         hosted.lose_result(part, ("parts", self._part_index), self._ledger)
@@ -445,7 +433,7 @@ class ResponsesStreamEncoder:
         return frames.item_added(item) + frames.item_done(item)
 
 
-_HANDLERS: dict[type, Callable[[ResponsesStreamEncoder, Event], bytes]] = {
+_HANDLERS: dict[type, Callable[..., bytes]] = {
     PartGrew: ResponsesStreamEncoder._part_grew,
     PartStarted: ResponsesStreamEncoder._part_started,
     PartEnded: ResponsesStreamEncoder._part_ended,
@@ -457,7 +445,7 @@ _HANDLERS: dict[type, Callable[[ResponsesStreamEncoder, Event], bytes]] = {
     Failed: ResponsesStreamEncoder._failed,
 }
 
-_OPENERS: dict[type, Callable[[ResponsesStreamEncoder, Part], bytes]] = {
+_OPENERS: dict[type, Callable[..., bytes]] = {
     Text: ResponsesStreamEncoder._open_text,
     Refusal: ResponsesStreamEncoder._open_refusal,
     Thinking: ResponsesStreamEncoder._open_thinking,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
+from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
 from dragoman.model.parts import Extras
 from dragoman.model.request import OutputFormat, OutputKind
 from dragoman.model.tools import (
@@ -323,9 +323,7 @@ def encode_native_tools(tools: tuple[ToolSpec, ...]) -> JsonList:
         beyond = one.pop(_NAMESPACE_REST, None)
         if group is None or group[0] != namespace or isinstance(beyond, dict):
             group = (namespace, [])
-            members: JsonObject = {"type": "namespace", "name": namespace.name}
-            if namespace.description is not None:
-                members["description"] = namespace.description
+            members = present({"type": "namespace", "name": namespace.name, "description": namespace.description})
             members["tools"] = group[1]
             written.append({**members, **beyond} if isinstance(beyond, dict) else members)
         group[1].append(one)
@@ -366,9 +364,7 @@ def _native_function(tool: FunctionTool) -> JsonObject:
 
 
 def _native_custom(tool: TextTool, extras: JsonObject) -> JsonObject:
-    written: JsonObject = {"type": "custom", "name": tool.name}
-    if tool.description is not None:
-        written["description"] = tool.description
+    written = present({"type": "custom", "name": tool.name, "description": tool.description})
     beyond = extras.get("format")
     form: JsonObject = {} if tool.definition is None else grammar(tool)
     form |= beyond if isinstance(beyond, dict) else {}
@@ -396,10 +392,7 @@ def _native_search(tool: WebSearchTool | WebFetchTool, extras: JsonObject) -> Js
     if tool.allowed_domains is not None:
         filters = {"allowed_domains": list(tool.allowed_domains), **filters}
     if isinstance(tool, WebSearchTool):
-        if tool.location is not None:
-            written["user_location"] = tool.location
-        if tool.context_size is not None:
-            written["search_context_size"] = tool.context_size
+        written |= present({"user_location": tool.location, "search_context_size": tool.context_size})
     written |= extras
     if filters or isinstance(beyond, dict):
         written["filters"] = filters
@@ -418,17 +411,17 @@ def _native_code(tool: CodeTool, extras: JsonObject) -> JsonObject:
 
 def encode_mcp(tool: McpTool) -> JsonObject:
     """A tool server, without what only its own protocol knows of it."""
-    written: JsonObject = {"type": "mcp", "server_label": tool.label}
-    members: tuple[tuple[str, JsonValue], ...] = (
-        ("server_url", tool.url),
-        ("authorization", tool.authorization),
-        ("headers", tool.headers),
-        ("allowed_tools", list(tool.allowed_tools) if tool.allowed_tools is not None else None),
-        ("require_approval", tool.approval),
-        ("defer_loading", tool.deferred),
-    )
-    written |= {key: value for key, value in members if value is not None}
-    return written
+    members: JsonObject = {
+        "type": "mcp",
+        "server_label": tool.label,
+        "server_url": tool.url,
+        "authorization": tool.authorization,
+        "headers": tool.headers,
+        "allowed_tools": list(tool.allowed_tools) if tool.allowed_tools is not None else None,
+        "require_approval": tool.approval,
+        "defer_loading": tool.deferred,
+    }
+    return present(members)
 
 
 _MODE_NAMES = {mode: word for word, mode in _MODES.items()}
@@ -452,12 +445,7 @@ def encode_native_choice(choice: ToolChoice) -> JsonValue:
 def _native_ref(ref: ToolRef) -> JsonObject:
     if ref.native is not None:
         return ref.native
-    written: JsonObject = {"type": ref.kind}
-    if ref.name is not None:
-        written["name"] = ref.name
-    if ref.namespace is not None:
-        written["namespace"] = ref.namespace
-    return written
+    return present({"type": ref.kind, "name": ref.name, "namespace": ref.namespace})
 
 
 def encode_format(output: OutputFormat) -> JsonObject:
@@ -465,12 +453,11 @@ def encode_format(output: OutputFormat) -> JsonObject:
     extras = output.extras.fields if output.extras is not None and output.extras.origin == NAME else {}
     if output.kind is not OutputKind.SCHEMA:
         return {"type": "json_object" if output.kind is OutputKind.JSON else "text", **extras}
-    written: JsonObject = {"type": "json_schema"}
-    members: tuple[tuple[str, JsonValue], ...] = (
-        ("name", output.name),
-        ("description", output.description),
-        ("schema", output.schema),
-        ("strict", output.strict),
-    )
-    written |= {key: value for key, value in members if value is not None}
-    return {**written, **extras}
+    members: JsonObject = {
+        "type": "json_schema",
+        "name": output.name,
+        "description": output.description,
+        "schema": output.schema,
+        "strict": output.strict,
+    }
+    return {**present(members), **extras}

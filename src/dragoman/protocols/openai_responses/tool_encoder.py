@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
-from dragoman.model.losses import Ledger, Place, render_place
+from dragoman.model.losses import Ledger, Place
 from dragoman.model.request import Request
 from dragoman.model.tools import (
     ChoiceMode,
@@ -24,16 +23,12 @@ from dragoman.model.tools import (
 )
 from dragoman.protocols.codec import TargetModel
 from dragoman.protocols.openai_responses.tool_decoder import encode_mcp, grammar
-from dragoman.rules.extras import drop_extras
+from dragoman.rules.extras import drop_extras, refused
 from dragoman.rules.schemas import for_openai_strict, with_properties
 from dragoman.rules.tool_table import ToolTable, Wrapped
 from dragoman.wire.json import encode_text
 
-_INPUT_SCHEMA: JsonObject = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-}
+_INPUT_SCHEMA: JsonObject = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
 class EncodedTools(Struct, kw_only=True):
@@ -69,9 +64,9 @@ class ToolEncoder:
             if one is not None:
                 self._written.tools.append(one)
         if tools and not self._written.tools and self._lost is not None:
-            raise RefusedError(
-                Feature.HOSTED_TOOL.value,
-                "tools",
+            raise refused(
+                Feature.HOSTED_TOOL,
+                ("tools",),
                 f"this provider has no tool like {self._lost!r}, and no other was given",
             )
         return self._written
@@ -163,9 +158,7 @@ class ToolEncoder:
 
     def _check_callers(self, callers: tuple[str, ...], at: Place) -> None:
         if "direct" not in callers:
-            raise RefusedError(
-                Feature.TOOL_OPTIONS.value, render_place((*at, "callers")), "a tool that may not be called directly"
-            )
+            raise refused(Feature.TOOL_OPTIONS, (*at, "callers"), "a tool that may not be called directly")
         if callers != ("direct",):
             self._ledger.dropped(Feature.TOOL_OPTIONS, (*at, "callers"), "only direct calls are known here")
 
@@ -238,11 +231,7 @@ class ToolEncoder:
 
     def _code(self, tool: CodeTool, at: Place) -> JsonObject:
         if tool.container is not None or tool.file_ids:
-            raise RefusedError(
-                Feature.CONTAINER.value,
-                render_place(at),
-                "a container and its files belong to the provider that keeps them",
-            )
+            raise refused(Feature.CONTAINER, at, "a container and its files belong to the provider that keeps them")
         self._ledger.approximated(Feature.CODE_EXECUTION, at, "the provider's code interpreter stands for it")
         return {"type": "code_interpreter", "container": {"type": "auto"}}
 
@@ -324,8 +313,4 @@ def _ref(ref: ToolRef, table: ToolTable, kinds: frozenset[JsonValue], at: Place)
         return {"type": kind}
     if name is not None and ref.kind in ("function", "custom"):
         return {"type": "function", "name": table.wire(name, ref.namespace)}
-    raise RefusedError(
-        Feature.TOOL_CHOICE.value,
-        render_place(at),
-        f"the tool {name or ref.kind!r} that must be called is unknown here",
-    )
+    raise refused(Feature.TOOL_CHOICE, at, f"the tool {name or ref.kind!r} that must be called is unknown here")
