@@ -50,10 +50,7 @@ class ScriptError(Exception):
 
 
 class ScriptStep(Struct, frozen=True, kw_only=True):
-    """The step that a request is at; `key` tells it from the same step of any other conversation.
-
-    `over` says that the script has no step left.
-    """
+    """The step that a request is at; `key` is unique to the conversation, `over` says that no step is left."""
 
     lines: tuple[ScriptLine, ...] = ()
     key: str = ""

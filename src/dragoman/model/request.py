@@ -116,10 +116,7 @@ class Updates(Struct, frozen=True, kw_only=True):
 
 
 class Demand(Struct, frozen=True, kw_only=True):
-    """Something said that only its own protocol can do and that must not be left out: others refuse the request.
-
-    `member` is the wire member at the origin, for the error's `param`.
-    """
+    """What only its own protocol can do and others must refuse; `member` is the error's `param`."""
 
     feature: Feature
     member: str

@@ -46,10 +46,7 @@ _DIGITS = frozenset("0123456789")
 
 
 def to_object(text: str) -> tuple[Raw | JsonObject, Wrapping]:
-    """Give the object that stands for this text, ready for the JSON writer, and how it was wrapped.
-
-    The text of an object is written as it stands, line breaks included: it belongs into bodies, not into event frames.
-    """
+    """The object for this text, ready for the JSON writer of bodies (not of event frames), and how it was wrapped."""
     stripped = text.strip()
     if not stripped or stripped == "null":
         return _EMPTY, _UNWRAPPED

@@ -131,10 +131,7 @@ _READ_THROUGH = frozenset({"output_config", "metadata", "text"})
 
 
 def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, is_response: bool = False) -> None:
-    """Report that another protocol's members are left out; call it only for extras that are not at home.
-
-    Those of a whole `is_response` include what it tells back of the request, which is no loss.
-    """
+    """Report foreign extras as left out; those of a full response but for what it repeats of the request."""
     if extras is None:
         return
     for key, value in extras.fields.items():

@@ -125,10 +125,7 @@ _STATUS_KEYWORDS: tuple[tuple[str, int], ...] = (
 
 
 class ErrorReport(Struct, frozen=True, kw_only=True):
-    """What an error body says, before it is given a class; the message is never empty.
-
-    `within` is what the error inside of it says, which may tell more.
-    """
+    """An error body before it is classified; the message is never empty, `within` is the error inside of it."""
 
     status: int
     message: str
@@ -335,10 +332,7 @@ def openai_failure(body: JsonObject, status: int | None) -> Failure:
 
 
 def _moderation_of(metadata: JsonValue) -> Extras | None:
-    """Why a check of its own stopped the content, as OpenRouter tells it beside a code that only repeats the status.
-
-    What was stopped stands beside that, too; nobody needs it.
-    """
+    """Why OpenRouter's own moderation stopped the content: the reasons alone, without the content itself."""
     reasons = metadata.get("reasons") if isinstance(metadata, dict) else None
     if not isinstance(reasons, list) or not reasons or not all(isinstance(reason, str) for reason in reasons):
         return None

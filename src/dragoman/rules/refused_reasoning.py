@@ -155,10 +155,7 @@ _find_quotes = re.compile(r"(?:^|(?<=[\s(\[{:=,]))[\"'\u201c\u00ab]").finditer
 
 
 def remedy_for(failure: Failure, request_body: bytes = b"") -> Remedy | None:
-    """What may be tried once more after a failure, where it tells that reasoning was refused.
-
-    `request_body` is the request that failed: an error that only quotes it says nothing of its own.
-    """
+    """The remedy for a failure that refuses reasoning; an error that only quotes `request_body` has none."""
     if failure.status not in _STATUSES:
         return None
     if failure.code == _CODE:

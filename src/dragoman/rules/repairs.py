@@ -67,10 +67,7 @@ def is_ours(token: JsonValue) -> bool:
 
 
 class Ids(Struct, frozen=True):
-    """Where a wire has them: the list of entries, the member by which a result names its call, and all in an entry.
-
-    Of the spans in an entry those of calls come first, then those of results.
-    """
+    """Where a protocol has call ids: the list, the member of results, and the spans of both in an entry."""
 
     entries: str
     results: Callable[[bytes], list[bytes]]
@@ -110,10 +107,7 @@ def refuses(ids: Sequence[str], rule: IdRule, times: int = 1) -> bool:
 
 
 def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
-    """The body with another id for every one that the rule refuses, or that an earlier call had.
-
-    The same bytes if there is none.
-    """
+    """The body with new ids for calls whose id the rule refuses or an earlier call had; else the same bytes."""
     # Every call has its result, so looking for these is enough, and there are few.
     if rule is ANY or not refuses([one for one in map(_read, ids.results(body)) if one], rule, ids.times):
         return body

@@ -59,10 +59,7 @@ def _report(key: str, value: JsonValue, ledger: Ledger) -> None:
 
 
 class EnumValues(Struct, frozen=True, kw_only=True):
-    """Values of one member as the types of the official SDK list them; any other would fail a client that checks.
-
-    A vendor's own value is mapped by `others`, one that is not known to `unknown`.
-    """
+    """Values of a member that the official SDK lists: a client that checks fails on any other."""
 
     feature: Feature
     legal: frozenset[str]

@@ -36,10 +36,7 @@ _UNITS = {"ms": 1e-3, "milli": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def delay_of(failure: Failure, body: bytes | JsonObject = b"") -> float | None:
-    """How many seconds a failure asks to wait; None if it does not say, or is none that passes.
-
-    `body` is the answer that told it, where there was a whole one.
-    """
+    """Seconds that a failure, or its full response `body`, asks to wait; None if it states none or does not pass."""
     if failure.kind not in _PASSING:
         return None
     delay = _structured_delay(error_body(body)) if body else None

@@ -119,10 +119,7 @@ _MULTIPLE = 4
 
 
 class SchemaBudget(Struct, eq=False):
-    """What rewriting the schemas of one request may cost, all together: a small multiple of what came in.
-
-    Definitions that refer to each other may multiply when they are inlined, in work and in what is written.
-    """
+    """Bounds the work on all schemas of a request: definitions that refer to each other multiply when inlined."""
 
     _remaining: int = _ALLOWANCE
 

@@ -129,10 +129,7 @@ def opens(content: Seal, protocol: str, model: str, capabilities: Capabilities, 
 
 
 def _is_reference(content: Seal) -> bool:
-    """Whether a seal holds no more than the id of an item that its provider keeps, perhaps for somebody else.
-
-    An envelope is not signed, and who may read what is kept is told by those who made it.
-    """
+    """Whether a seal holds only the id of a stored item: an envelope is unsigned, the item may be another client's."""
     item = content.body
     return content.kind == "item" and not _holds(item.get("encrypted_content")) and not _holds(item.get("content"))
 

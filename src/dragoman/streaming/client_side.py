@@ -55,10 +55,7 @@ class ClientSide(Protocol):
 
 
 def may_pause(context: TranslationContext) -> bool:
-    """Whether the provider may pause: only server-run tools make it. Then the turn is needed again, as a whole.
-
-    The conversation may declare a tool as well (T9).
-    """
+    """Whether the provider may pause: only tools that it runs do, also those declared in the conversation (T9)."""
     request = context.request
     return any(not isinstance(tool, FunctionTool | TextTool) for tool in (*request.tools, *request.updates.tools))
 

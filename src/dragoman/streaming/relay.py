@@ -79,10 +79,7 @@ _skip_line_ends = re.compile(rb"[\r\n]*+").match
 
 
 def frame_end(data: bytes, start: int) -> int:
-    """Where the frame ends that begins here, with all line ends behind it: they belong to no frame that follows.
-
-    Line ends are line feeds, and there is a blank line.
-    """
+    """Where the frame ends that begins here, with all line feeds behind its blank line."""
     frame = _find_frame(data, start)
     assert frame is not None
     return frame.end()

@@ -166,10 +166,7 @@ class StreamPipeline:
         return self._source.content + _WAITING_EVENT * self._client_side.waiting if self._gathers else 0
 
     def workload(self, chunk: bytes) -> int:
-        """How many bytes are worked on by feeding these: what is only held, or passed on, is no work.
-
-        An end in them may tell all that was gathered.
-        """
+        """How many bytes are worked on by feeding these; the end of a stream may release all that is held."""
         if self._source.over or self._source.is_full or (b"\n" not in chunk and b"\r" not in chunk):
             return 0
         size = self.held + len(chunk) + self.gathered

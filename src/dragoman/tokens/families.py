@@ -36,8 +36,7 @@ class Patches(Struct, frozen=True, kw_only=True):
 
 
 class Area(Struct, frozen=True, kw_only=True):
-    """A picture counts by its pixels after being scaled down to a longest edge; `max_tokens` is what is charged at
-    most."""
+    """A picture counts by its pixels after being scaled down to a longest edge, up to `max_tokens`."""
 
     edge: int
     max_tokens: int

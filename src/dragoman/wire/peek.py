@@ -98,10 +98,7 @@ def is_text(raw: Raw) -> bool:
 
 
 def conversation_start_in(messages: Iterable[tuple[str, str]], instructions: str = "") -> ConversationStart:
-    """How a conversation began, by the roles and texts of its messages; nothing, if the user said nothing.
-
-    Without instructions of its own, the text before the user's first message is taken for them.
-    """
+    """How a conversation began; without instructions, the text before the first user message stands for them."""
     for role, text in messages:
         if role == "user":
             return ConversationStart(instructions=instructions, text=text)

@@ -42,8 +42,7 @@ def expanded(body: JsonObject, memory: MockStore) -> JsonObject | Failure:
 
 
 def remember(request: JsonObject, full_request: JsonObject, response: JsonObject, memory: MockStore, size: int) -> None:
-    """Hold the conversation of a request and its answer, if it asked for that; `full_request` is the request
-    expanded."""
+    """Hold the conversation of a request, which is `full_request` when expanded, and its response."""
     thread = request.get("thread")
     if not isinstance(thread, dict):
         return

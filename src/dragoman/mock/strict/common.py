@@ -108,10 +108,7 @@ def name_faults(tools: list[JsonObject]) -> Iterator[str]:
 
 
 def tool_faults(tools: list[JsonObject], schema: str, *, openai: bool) -> Iterator[str]:
-    """What is wrong with declared functions: their names, and their schemas under the member `schema`.
-
-    OpenAI's services take a function without a schema for one without arguments.
-    """
+    """Faults of declared functions in names and schemas; OpenAI's services take a missing schema for no arguments."""
     yield from name_faults(tools)
     for tool in tools:
         name, value = str(tool.get("name")), tool.get(schema)

@@ -93,10 +93,7 @@ def reader(value: JsonValue, path: Path) -> Fields:
 
 
 def plain_block(block: JsonValue) -> Part | None:
-    """A block in one of the shapes that nearly all traffic has, read without a `Fields`; None leaves it to the others.
-
-    Everything here gives exactly what the full readers below give: it is only the short way to it.
-    """
+    """A block of the usual shapes, as the full readers below return it, without a `Fields`; None for any other."""
     if type(block) is not dict or type(kind := block.get("type")) is not str:
         return None
     lane = _LANES.get(kind)

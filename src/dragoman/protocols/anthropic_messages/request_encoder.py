@@ -100,10 +100,7 @@ def _put_tools(
 def _objection(
     choice: JsonObject | None, cap: int, conversation: MessageList, writing: RequestEncodeContext
 ) -> str | None:
-    """Why manual thinking is off.
-
-    It goes with neither a forced choice (§8) nor a tool loop without reasoning (V5) nor a prefill (T6).
-    """
+    """Why manual thinking is off: a forced choice (§8), a tool loop without reasoning (V5) or a prefill (T6)."""
     forced = choice is not None and choice["type"] in ("any", "tool")
     if forced and not writing.target.capabilities.forced_with_thinking:
         return "off, because a tool is forced"

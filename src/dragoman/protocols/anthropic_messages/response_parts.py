@@ -259,10 +259,7 @@ def _encode_hosted_call(part: HostedCall, at: Place, answering: ResponseEncodeCo
 
 
 def _search_input(part: HostedCall, at: Place, ledger: Ledger) -> Raw | JsonObject:
-    """The input of a search, which always has a `query` here; other members let the call go back as it was.
-
-    Other providers also open a page, or look for a text in it, as calls of their search.
-    """
+    """The input of a search; without a `query`, as other providers open pages, one is made of its other members."""
     written = arguments.to_object(part.arguments)[0]
     parsed = decode_object(bytes(written)) if isinstance(written, Raw) else written
     if isinstance(parsed.get("query"), str):

@@ -59,10 +59,7 @@ class InputGrown(Struct, tag_field="type", tag="input_json_delta", gc=False, for
 
 
 class BlockGrew(Struct, tag_field="type", tag="content_block_delta", gc=False, forbid_unknown_fields=True):
-    """The event that nearly all of a stream consists of, in the shapes that nearly all of them have.
-
-    A member that is not theirs sends the event the long way, where it is reported.
-    """
+    """A delta in the shapes of nearly all; other members send the event the long way, where they are reported."""
 
     index: int
     delta: TextGrown | ThinkingGrown | InputGrown

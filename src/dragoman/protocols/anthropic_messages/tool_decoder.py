@@ -68,10 +68,7 @@ def plain_tool(value: JsonValue) -> FunctionTool | None:
 
 
 def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[ToolSpec]:
-    """The tools that one declaration stands for: one, or the members of a toolset.
-
-    Unless `described`, tools that Anthropic defines are for this protocol's servers alone.
-    """
+    """The tools of one declaration; unless `described`, tools that Anthropic defines stay for its own servers."""
     kind = declaration.optional_text("type")
     if kind is None or kind == "custom":
         # Null says the same as absence, where a schema tells that it is a function: the SDK's types allow it.

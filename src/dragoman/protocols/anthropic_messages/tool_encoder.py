@@ -69,8 +69,7 @@ def declared_name(declaration: JsonObject) -> str | None:
 
 
 def encode_tools(request: Request, original: Request, writing: RequestEncodeContext) -> EncodedTools:
-    """All tools; what the provider cannot run is left out and reported. `original` is the request before its
-    updates."""
+    """All tools of a request; `original` is the request before its updates. Losses are reported."""
     offers = EncodedTools(declarations=[], servers={})
     writing.searchable = writing.target.capabilities.hosted_tools and ToolSearchTool in map(type, request.tools)
     for tool, at in placed_tools(request, original, writing.ledger):

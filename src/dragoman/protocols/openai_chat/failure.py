@@ -27,10 +27,7 @@ def failure_in(body: JsonObject) -> Failure | None:
 
 
 def _bare_failure(body: JsonObject) -> Failure:
-    """The failure of an error without its envelope: older versions of vLLM, servers that answer in FastAPI's words.
-
-    If neither a status nor a word says what it is, it is an answer that is none of this protocol (pitfall 185).
-    """
+    """The failure of an error without envelope (older vLLM, FastAPI); without status or word a 502 (pitfall 185)."""
     failure = openai_failure(body, None)
     if failure.kind is not FailureKind.INTERNAL:
         return failure

@@ -56,10 +56,7 @@ _STRING_MEMBERS = ("type", "text", "summary", "data", "signature", "format", "id
 
 
 class StatedReasoning(Struct, frozen=True):
-    """Reasoning as plain text: the member it stands in, the text, and a second member that repeats it.
-
-    `value` is the member as it stands, where it is no string.
-    """
+    """Reasoning as text: its member, the text, a member that repeats it, and its `value` if that is no string."""
 
     field: str
     text: str

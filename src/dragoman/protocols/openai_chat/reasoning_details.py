@@ -8,8 +8,7 @@ from dragoman.wire.json import encode_text
 
 
 class ReasoningDetails:
-    """Entries of `reasoning_details` as they come; one of the same index and type, or a bare signature, completes the
-    earlier."""
+    """Merges entries of `reasoning_details`: by index and type, and a bare signature into the entry before it."""
 
     __slots__ = ("_by_index", "_entries", "_texts")
 

@@ -103,10 +103,7 @@ class Echo:
 
 
 def turns_with_calls(turns: list[Turn]) -> set[int]:
-    """The assistant's turns between two messages of a user that are no results, if a call was made there (V7).
-
-    What stands directly after results belongs to them: clients put reminders there.
-    """
+    """Assistant turns between two user messages, if a call is among them (V7); results and reminders do not divide."""
     numbers: set[int] = set()
     since: list[int] = []
     called = after_results = False

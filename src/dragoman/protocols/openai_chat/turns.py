@@ -362,10 +362,7 @@ def _add_text(message: JsonObject, text: str) -> None:
 
 
 class AssistantText:
-    """The text of an assistant message: adjacent blocks are glued, others stand a blank line apart (T11).
-
-    `apart` is set when something that is no text stands between.
-    """
+    """Text of an assistant message: adjacent blocks are glued, a blank line where `apart` is set (T11)."""
 
     __slots__ = ("_at", "_ends_with_text", "_in_parts", "_parts", "apart")
 

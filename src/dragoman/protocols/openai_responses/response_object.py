@@ -33,10 +33,7 @@ TIERS = EnumValues(
 def response_object(
     response_id: str, created: int, translation: TranslationContext, model: str, ledger: Ledger | None = None
 ) -> JsonObject:
-    """A response that has just begun: no output, no usage, every other member as it will stay.
-
-    The client's own words are told back as far as its types list them.
-    """
+    """A response at its start: no output, no usage; request values are repeated as far as its types list them."""
     request = translation.request
     extras = request.extras.fields if request.extras is not None and request.extras.origin == NAME else {}
     as_user = "user" in request.spellings
