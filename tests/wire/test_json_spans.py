@@ -265,13 +265,11 @@ def test_what_is_no_object_is_an_error(body: bytes) -> None:
         with_stream(body, stream=True)
 
 
-_values_of_splice = st.recursive(
-    st.text(max_size=5) | st.integers(), lambda inner: st.lists(inner, max_size=3), max_leaves=6
-)
+_members = st.recursive(st.text(max_size=5) | st.integers(), lambda inner: st.lists(inner, max_size=3), max_leaves=6)
 
 
 @given(
-    st.dictionaries(st.sampled_from(["model", "x", 'mo"del', "model2"]), _values_of_splice, max_size=4),
+    st.dictionaries(st.sampled_from(["model", "x", 'mo"del', "model2"]), _members, max_size=4),
     st.text(max_size=4),
 )
 def test_every_other_member_keeps_its_value(body: dict[str, object], name: str) -> None:
