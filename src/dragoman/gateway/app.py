@@ -219,8 +219,13 @@ class App:
             await SERVED[incoming.api_path.kind](incoming)
         except DragomanError as error:
             runtime = incoming.runtime
-            shown = unreadable(error, runtime.log) if isinstance(error, StoreError) else error
-            self._send_error(runtime, incoming.request, incoming.builder, shown)
+            # No local keeps the error, whose traceback holds this frame.
+            self._send_error(
+                runtime,
+                incoming.request,
+                incoming.builder,
+                unreadable(error, runtime.log) if isinstance(error, StoreError) else error,
+            )
 
     async def _explain(self, request: ServerRequest, key: Key | None) -> None:
         """Say where a request would go; who has them asked takes a place among the exchanges of its key."""
