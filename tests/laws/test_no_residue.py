@@ -27,7 +27,7 @@ import pytest
 from msgspec.structs import replace
 
 import dragoman
-from dragoman.config.settings import Limits, Settings, Timeouts
+from dragoman.config.settings import Limits, RouteConfig, Settings, Timeouts
 from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import (
     CHAT,
@@ -176,7 +176,8 @@ def settings(port: int) -> Settings:
     providers = {
         name: replace(provider, counts_tokens=provider.name != "chat") for name, provider in made.providers.items()
     }
-    return replace(made, providers=providers)
+    route = RouteConfig(pattern="several", targets=("chat/served", "messages/served"))
+    return replace(made, providers=providers, routes=(*made.routes, route))
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +237,19 @@ def test_an_answer_leaves_nothing(house: House, streaming: bool) -> None:
         for client, provider in PAIRS
     }
     _check(house, cases)
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])
+def test_an_answer_of_one_of_several_targets_leaves_nothing(house: House, streaming: bool) -> None:
+    def ask(client: str, text: str) -> None:
+        body = {**question(client, CHAT, stream=streaming), "model": "several"}
+        house.post(PATHS[client], json.dumps(body).replace('"Hello."', json.dumps(text)).encode())
+
+    # The leader of a route answers a request, or refuses it.
+    _check(
+        house,
+        {f"{text} to {client}": partial(ask, client, text) for client in PROTOCOLS for text in ("[plain]", "[refuse]")},
+    )
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["whole", "streamed"])

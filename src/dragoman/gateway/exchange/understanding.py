@@ -101,10 +101,11 @@ def _led(
     refers, sealed = markers_in(body, client_request.api_path.protocol, route)
     if refers or sealed or not runtime.routing_state.leads(route, size, runtime.target_info):
         return None
+    record, strict = exchange.builder.record, exchange.strict
 
+    # The exchange holds it, so it must not refer to the exchange.
     def plan() -> Plan:
-        record = exchange.builder.record
-        requirements = requirements_of(client_request, size, NOTHING_SEEN, record.program, record.key, exchange.strict)
+        requirements = requirements_of(client_request, size, NOTHING_SEEN, record.program, record.key, strict)
         return runtime.routing_state.plan_behind(leader, route, requirements, runtime.target_info)
 
     settings = runtime.settings
