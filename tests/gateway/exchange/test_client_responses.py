@@ -262,6 +262,20 @@ def test_pitfall_202_a_key_or_a_host_never_gets_out(client: str, provider: str, 
 
 
 @pytest.mark.parametrize("client", PROTOCOLS)
+def test_a_full_response_that_failed_keeps_secrets_too(client: str) -> None:
+    with running() as house:
+        words = WORDS.replace("PORT", str(house.provider.port))
+        failed = {"id": "resp_1", "object": "response", "model": "served", "status": "failed", "output": []}
+        failed |= {"error": {"code": "server_error", "message": words}}
+        house.provider._script = lambda received: whole(failed)
+        told = house.post(PATHS[client], question(client, RESPONSES))
+        everything = told.body.decode() + str(told.headers) + house.log.getvalue()
+        assert PROVIDER_KEY[:14] not in everything
+        assert f":{house.provider.port}" not in everything
+        assert "Incorrect API key provided" in told.body.decode()
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
 def test_a_key_in_an_errors_headers_never_gets_out(client: str) -> None:
     reply = whole({"error": {"message": "no"}}, 429, retry_after=PROVIDER_KEY, x_ratelimit_reset=PROVIDER_KEY)
     with running([reply]) as house:

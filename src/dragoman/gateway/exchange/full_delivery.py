@@ -70,6 +70,9 @@ async def deliver_full(exchange: Exchange, attempt: Attempt) -> Unsent | Paused 
         failed = await _failed(exchange, attempt, relayed)
         if failed is not None:
             return failed
+        # Its error may repeat what the provider was sent.
+        work = attempt.settings.redactor.work(len(raw))
+        raw = await exchange.work(work, exchange.clean, raw, paid=True)
     await _send(exchange, attempt, raw)
     return None
 
