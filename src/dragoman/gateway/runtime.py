@@ -52,8 +52,10 @@ from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.rotation import Rotation
 from dragoman.routing.target import Target
 
-# Settings of so many targets are cached: names of models come from outside.
+# Settings of so many targets are cached, whose models have names of so many characters: names come from outside, and
+# may be as large as a body.
 _MAX_TARGETS = 1024
+_MAX_MODEL_LENGTH = 512
 
 
 class ResetResult(Struct, frozen=True, kw_only=True):
@@ -232,12 +234,14 @@ class Runtime:
         """What all calls to a target have in common."""
         cached = self._target_settings.get(id(target))
         if cached is None:
-            if len(self._target_settings) >= _MAX_TARGETS:
-                self._target_settings.clear()
             provider, pooled_limits = target.provider, self.settings.server.forward_pooled_rate_limits
-            cached = self._target_settings[id(target)] = compute_settings(
+            cached = compute_settings(
                 target, self.rotation(provider), self.redactor(provider), pooled_limits=pooled_limits
             )
+            if len(target.model) <= _MAX_MODEL_LENGTH:
+                if len(self._target_settings) >= _MAX_TARGETS:
+                    self._target_settings.clear()
+                self._target_settings[id(target)] = cached
         return cached
 
     async def admitted(self, provider: str, record: Record) -> Slot | None:

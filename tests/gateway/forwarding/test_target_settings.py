@@ -25,6 +25,15 @@ def test_settings_are_computed_once_for_each_target() -> None:
     played_by(story)
 
 
+def test_a_target_whose_model_has_a_very_long_name_is_not_held() -> None:
+    async def story(service: Runtime) -> None:
+        target = target_of(service.routes, f"chat/{'m' * 100_000}", CHAT)
+        settings = service.target_settings(target)
+        assert settings.target is target and service.target_settings(target) is not settings
+
+    played_by(story)
+
+
 @pytest.mark.parametrize(("transport", "has_framing"), [("http", False), ("echo", False), ("bedrock", True)])
 def test_only_a_cloud_frames_streams_in_its_own_way(transport: str, has_framing: bool) -> None:
     async def story(service: Runtime) -> None:
