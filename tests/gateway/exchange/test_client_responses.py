@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import Server, Settings
 from dragoman.gateway.exchange import client_responses
+from dragoman.model.jsonvalue import JsonObject
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -265,8 +266,8 @@ def test_pitfall_202_a_key_or_a_host_never_gets_out(client: str, provider: str, 
 def test_a_full_response_that_failed_keeps_secrets_too(client: str) -> None:
     with running() as house:
         words = WORDS.replace("PORT", str(house.provider.port))
-        failed = {"id": "resp_1", "object": "response", "model": "served", "status": "failed", "output": []}
-        failed |= {"error": {"code": "server_error", "message": words}}
+        failed: JsonObject = {"id": "resp_1", "object": "response", "model": "served", "status": "failed"}
+        failed |= {"output": [], "error": {"code": "server_error", "message": words}}
         house.provider._script = lambda received: whole(failed)
         told = house.post(PATHS[client], question(client, RESPONSES))
         everything = told.body.decode() + str(told.headers) + house.log.getvalue()
