@@ -3,6 +3,7 @@
     step     waits for                                       skipped if
     parse    a thread, for a large body
     resolve  –                                               the target was fixed before
+    lead     –                                               a plan must be made first; else it is the last step
     locate   the store: which provider stores the input      the request refers to nothing, or there is one target
     weigh    the store: the input that size or losses need   routing needs neither
     inspect  a thread, for large bodies and many targets     the route asks for nothing
