@@ -6,13 +6,17 @@ import asyncio
 import threading
 
 import pytest
+from msgspec.structs import replace
 
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import DragomanError, TimedOut
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.thread_offload import INLINE
+from dragoman.model.request_features import ConversationStart
+from dragoman.protocols.openai_chat.request_glance import ChatGlance
 from dragoman.routing.attempt_outcome import AttemptOutcome
-from tests.gateway.exchange.played import BODY, CONTENT, OPENING, Played, played_by
-from tests.gateway.harness import RESPONSES
+from tests.gateway.exchange.played import BODY, CONTENT, JSON, OPENING, Played, played_by
+from tests.gateway.harness import RESPONSES, settings_for
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -43,6 +47,37 @@ def test_a_finalized_record_has_the_outcome_of_the_last_call() -> None:
         await play.leave()
 
     played_by(story)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_start_of_a_large_conversation_is_read_before_its_targets_are_chosen(
+    large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plays: list[Played] = []
+    read: list[int] = []
+
+    def conversation_start(glance: ChatGlance) -> ConversationStart:
+        read.append(len(plays[0].calls))
+        return ConversationStart()
+
+    def settings(port: int) -> Settings:
+        route = RouteConfig(pattern="several", targets=("chat/first", "chat/second"))
+        return replace(settings_for(port), routes=(route,))
+
+    async def story(service: Runtime) -> None:
+        play = Played(service)
+        plays.append(play)
+        text = b"x" * (INLINE if large else 1)
+        await play.begin(b'{"model":"several","messages":[{"role":"user","content":"%b"}]}' % text)
+        await play.fail(TimedOut("too late"))
+        play.calls[-1].respond(200, JSON, b'{"choices":[{"message":{"content":"Hi"}}]}')
+        await play.quiet()
+        assert (play.is_over, play.client.status, len(play.calls)) == (True, 200, 2)
+        # That of a small one is read when another target than the first has answered.
+        assert read == [0 if large else 2]
+
+    monkeypatch.setattr(ChatGlance, "conversation_start", conversation_start)
+    played_by(story, settings)
 
 
 def test_a_response_that_is_not_stored_waits_for_no_store() -> None:

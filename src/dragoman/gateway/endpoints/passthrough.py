@@ -343,7 +343,8 @@ def _check_family(provider: Provider, api_path: ApiPath) -> None:
 
 def _in_family(target: Target, api_path: ApiPath) -> Target:
     endpoints = (each for each in target.provider.endpoints if each.protocol in _family(api_path))
-    return replace(target, endpoint=next(endpoints, target.endpoint))
+    endpoint = next(endpoints, target.endpoint)
+    return target if endpoint is target.endpoint else replace(target, endpoint=endpoint)
 
 
 def _provider(incoming: Incoming, provider_name: str) -> Provider:

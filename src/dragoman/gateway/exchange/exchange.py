@@ -243,7 +243,8 @@ class Exchange:
     def _moved_conversation(self, request: UnderstoodRequest, target: Target) -> str:
         """The affinity key of a conversation that the first target of its route did not answer."""
         retry_state, parsed = request.retry_state, request.parsed
-        if retry_state.moved(target):
+        # Of a large request it was read in a thread, before the targets were chosen.
+        if retry_state.moved(target) and len(request.body) <= INLINE:
             start = parsed.glance.conversation_start()
             thread = "" if request.route is None else thread_of(request.route, parsed.facts)
             named = bool(parsed.facts.session)
