@@ -309,6 +309,24 @@ def test_informational_heads_without_end_are_a_bad_answer() -> None:
     scene(play)
 
 
+@pytest.mark.parametrize(
+    "framing", [b"content-length: 5\r\n\r\n0\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n"]
+)
+@pytest.mark.parametrize("size", [1, 1000], ids=["in bytes", "at once"])
+@pytest.mark.parametrize("bodiless", [True, False])
+def test_an_informational_message_with_a_body_is_a_bad_answer(framing: bytes, size: int, bodiless: bool) -> None:
+    def play(made: Scene) -> None:
+        made.ask(bodiless=bodiless)
+        data = b"HTTP/1.1 104 Upload Resumption Supported\r\n" + framing + HELLO
+        for start in range(0, len(data), size):
+            if not made.wire.closed:
+                made.hear(data[start : start + size])
+        assert made.ear.heard == [BadResponse]
+        assert made.wire.closed
+
+    scene(play)
+
+
 def test_a_receiver_that_drops_the_connection_hears_no_more() -> None:
     class Deaf(Ear):
         def on_head(self, status: int, headers: HeaderList) -> None:

@@ -296,6 +296,9 @@ class UpstreamConnection(asyncio.Protocol):
             self._report_head(receiver)
         elif not self._headed:
             self._keep_head()
+            # An informational message has no body: what looks like one is none of the answer's.
+            broken = broken or bool(self._pieces)
+            self._pieces.clear()
         pieces = self._pieces
         if pieces and self._bodiless:
             self._excess = True
@@ -407,8 +410,8 @@ class UpstreamConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Read a final head, and forget an informational one."""
         status = self._parser.get_status_code()
-        if status < 100:
-            # No status at all, and unlike an informational one it may bring a body. The parser stops at an error.
+        if status < 100 or self._pieces:
+            # No status at all, or an informational message before this one had a body. The parser stops at an error.
             raise ValueError(NOT_HTTP)
         if self._partial_head:
             self._fed = bytes(self._partial_head) + self._fed
