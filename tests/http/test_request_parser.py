@@ -330,6 +330,12 @@ def test_what_follows_chunks_is_found_behind_so_many_empty_lines_and_refused_beh
     assert paths(many, follower[:-3]) == [None, 400]
 
 
+def test_empty_lines_in_the_chunks_of_one_message_are_not_those_of_the_next() -> None:
+    message = CHUNKED + b"4\r\n\r\n\r\n\r\n0\r\n\r\n"
+    found = understood([message * MAX_EMPTY_LINES])
+    assert [(path, body) for path, _, body, *_ in found] == [("/p", b"\r\n\r\n")] * MAX_EMPTY_LINES
+
+
 def test_a_refusal_of_a_head_request_has_no_body() -> None:
     async def main() -> None:
         async with serving() as house:

@@ -31,7 +31,8 @@ from dragoman.http.upstream_call import HeaderList
 if TYPE_CHECKING:
     from dragoman.http.server import HttpServer
 
-# How many empty lines are looked for in the chunks of one piece. Behind more of them no message may follow in the same.
+# How many empty lines are looked for in the chunks that one piece brings of a message. Behind more of them no message
+# may follow in the same piece.
 MAX_EMPTY_LINES = 64
 # Longer targets are refused even where longer headers are not.
 URL_BYTES = 16 * 1024
@@ -148,6 +149,7 @@ class RequestParser:
                 self._hand_on(True)
                 if empty_lines > MAX_EMPTY_LINES and not self.final and not piece.endswith(EMPTY_LINE):
                     self._break(ClientError(400, BEHIND_CHUNKS))
+                empty_lines = 0
         if self._pieces:
             self._hand_on(False)
         if self._unreported:
