@@ -276,6 +276,7 @@ BAD = {
     "a chunk size that is none": OK + b"transfer-encoding: chunked\r\n\r\nxyz\r\nhello\r\n",
     "a chunk longer than it says": OK + b"transfer-encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
     "a compressed transfer": OK + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "a tab after the coding": OK + b"transfer-encoding: chunked\t\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     "a status below all others": b"HTTP/1.1 099 Odd\r\ncontent-length: 5\r\n\r\nhello",
     "another protocol after an upgrade": b"HTTP/1.1 101 Switch\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nxx",
     "trailers without end": OK + b"transfer-encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 100_000,

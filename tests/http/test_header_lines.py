@@ -14,6 +14,12 @@ def test_a_line_is_a_lower_case_name_and_a_bare_value_however_often_it_comes() -
     assert lines[b"X-Two:"] is lines[b"X-Two:"]
 
 
+def test_a_tab_after_a_coding_is_left_as_the_parser_sees_it() -> None:
+    lines = HeaderLines()
+    assert lines[b"Transfer-Encoding: \t chunked "] == (b"transfer-encoding", b"chunked")
+    assert lines[b"Transfer-Encoding: chunked\t"] == (b"transfer-encoding", b"chunked\t")
+
+
 def test_a_connection_remembers_so_many_lines_of_so_many_bytes() -> None:
     lines = HeaderLines()
     for number in range(10 * MAX_LINES):

@@ -60,6 +60,7 @@ REFUSED = [
     ("chunked twice", POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
     ("identity", POST + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n", 501),
     ("an unknown coding", POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 501),
+    ("a tab after the coding", POST + b"Transfer-Encoding: chunked\t\r\n\r\n0\r\n\r\n", 501),
     ("gzip, then chunked", POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
     ("gzip and chunked in two lines", POST + b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n", 501),
     ("a disguised coding", POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),

@@ -19,7 +19,9 @@ class HeaderLines(dict[bytes, tuple[bytes, bytes]]):
 
     def __missing__(self, line: bytes) -> tuple[bytes, bytes]:
         name, _, value = line.partition(b":")
-        header = (name.lower(), value.strip(b" \t"))
+        name = name.lower()
+        # The parser takes a coding with a tab behind it for another coding, so readers of the value see it, too.
+        header = (name, value.lstrip(b" \t").rstrip(b" " if name == b"transfer-encoding" else b" \t"))
         if len(line) <= MAX_LINE_BYTES:
             if len(self) >= MAX_LINES:
                 self.clear()
