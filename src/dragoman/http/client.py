@@ -1,4 +1,4 @@
-"""The client: calls over HTTP/1.1 on connections that are kept, each call a flight."""
+"""The client: calls over HTTP/1.1 on connections that are kept."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class HttpClient:
         self._closed = False
 
     def open(self, request: UpstreamRequest) -> HttpCall:
-        """A flight for a call; `ValueError` if it cannot be written as HTTP, `Unreachable` if its proxy is unusable."""
+        """An `HttpCall`; `ValueError` if it cannot be written as HTTP, `Unreachable` if its proxy is unusable."""
         origin, _ = locate(request.url)
         entry = self._pools.get(origin)
         pool, proxy = self._add(origin) if entry is None else entry
@@ -55,7 +55,7 @@ class HttpClient:
         return HttpCall(pool, request, head, pool.loop)
 
     async def close(self) -> None:
-        """Close the connections at rest; flights under way are left to end."""
+        """Close the connections at rest; calls under way are left to end."""
         self._closed = True
         for pool, _ in self._pools.values():
             pool.close()

@@ -1,6 +1,6 @@
-"""HttpFlight: one call to a provider over a socket.
+"""HttpCall: one call to a provider over a socket.
 
-A flight starts nothing before `head` and follows no redirect. The other side may close a connection that was kept at
+A call starts nothing before `head` and follows no redirect. The other side may close a connection that was kept at
 the very moment at which it is used again: if it dies without a byte of an answer, the request goes out once more, on a
 new one. Whatever else may have been read is the caller's to repeat. On a pooled connection a call costs two futures and
 no task.
@@ -177,7 +177,7 @@ class HttpCall(Struct, eq=False, weakref=True):
                 self._waiting.clear()
         else:
             self.abort(CallEnded())
-        # An error that was raised knows the frames it went through, and those know this flight and its bodies: nothing
+        # An error that was raised knows the frames it went through, and those know this call and its bodies: nothing
         # but a collection of all garbage, which is rare, would free them.
         self._error, self._broken = CallEnded, None
 

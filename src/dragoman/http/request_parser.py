@@ -116,6 +116,7 @@ class RequestParser:
                 empty_lines += 1
                 cut = after_empty_line(self._chunks_tail, data, at) if empty_lines <= MAX_EMPTY_LINES else end
                 tail = (self._chunks_tail + data[max(at, cut - 3) : cut])[-3:]
+                # The end of an empty line is not taken for the beginning of the next.
                 self._chunks_tail = b"" if tail == EMPTY_LINE[1:] else tail
             elif self.final:
                 self.stray = at == 0 or bool(data[at:].lstrip(LINE_END))
@@ -131,7 +132,7 @@ class RequestParser:
                 cut = data.find(EMPTY_LINE, at) + len(EMPTY_LINE)
                 if cut < len(EMPTY_LINE):
                     cut = end
-            piece = data if at == 0 and cut >= end else data[at:cut]
+            piece = data[at:cut]
             at = cut
             self._unreported += len(piece)
             if request is None:

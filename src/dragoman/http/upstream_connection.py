@@ -3,13 +3,13 @@
 | now | a head | a body's bytes | the message's end | bytes that are no HTTP | the socket's end |
 | --- | --- | --- | --- | --- | --- |
 | idle | mistrust | mistrust | mistrust | mistrust | leave the pool |
-| asked | tell it, go on reading | | | `BadAnswer` | `Unanswered` before the first byte, else `Truncated` |
-| reading | | tell them | tell it, idle again | `BadAnswer` | end if it ends the body, else `Truncated` |
+| asked | tell it, go on reading | | | `BadResponse` | `Unanswered` before the first byte, else `Truncated` |
+| reading | | tell them | tell it, idle again | `BadResponse` | end if it ends the body, else `Truncated` |
 | ended, in the same reading | mistrust | mistrust | mistrust | mistrust | leave the pool |
 
 Mistrust: nothing of this origin is reused for a while, see `reuse.py`. On a connection that was used before, it is also
 met by bytes that are no HTTP, and by a success that came before the whole request had arrived at the other side. What
-`Unreachable` means on such a connection is for the flight to say: it may go on with a new one.
+`Unanswered` means on such a connection is for the call to say: it may go on with a new one.
 """
 
 from __future__ import annotations
