@@ -1,5 +1,2 @@
-"""HTTP/1.1 without meaning: a server, a client, and content codings.
-
-Both sides are `asyncio` protocols over the parser of `httptools`. Nothing here knows of providers, models or what they
-speak.
-"""
+"""HTTP/1.1 server, client and content codings: `asyncio` protocols over the parser of `httptools`, without any
+knowledge of providers or models."""

@@ -10,8 +10,8 @@ BLOCK = 64 * 1024
 
 
 class ByteBuffer(Struct, eq=False):
-    """Bytes in the order they came. Small pieces are joined as they come: kept one by one they take twenty times their
-    size. Large ones are kept as they are, and a single one is never copied."""
+    """Bytes in order of arrival. Small pieces are joined, since a list of them takes twenty times their size; large
+    ones are stored as they are, and a single one is never copied."""
 
     size: int = 0
     _pieces: list[bytes] = []

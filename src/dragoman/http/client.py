@@ -22,10 +22,8 @@ WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 
 
 class HttpClient:
-    """Calls to any number of origins, with a pool of connections for each; it belongs to one event loop.
-
-    `reuse` is given where another client went before this one, so that what it learnt is not forgotten.
-    """
+    """HTTP client with a connection pool per origin; it belongs to one event loop. `reuse` carries over what an earlier
+    client learnt."""
 
     def __init__(
         self,

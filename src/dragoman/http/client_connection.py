@@ -1,7 +1,5 @@
-"""Inbound: one client's connection, its messages taken one after another; `phases.py` says what it waits for.
-
-What follows the message in work stays unparsed in `backlog`; what came in one read with its end waits in the queue.
-"""
+"""One client's connection, which serves messages one after another; `phases.py` has its states. What follows the
+current message stays unparsed in `backlog`; what came in one read with its end is queued."""
 
 from __future__ import annotations
 
@@ -97,8 +95,7 @@ class ClientConnection(asyncio.Protocol):
             parser.feed(data[at : at + step])
             at += step
             if at < end and parser.queue and parser.incoming is None and not parser.final:
-                # Of messages sent ahead only a few are taken up: a request of thirty bytes takes a kilobyte when it is
-                # read.
+                # Only a few pipelined messages are parsed: a request of thirty bytes takes a kilobyte once parsed.
                 self.backlog += data[at:]
                 break
         self._turn()

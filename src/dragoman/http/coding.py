@@ -1,9 +1,6 @@
-"""Content codings: gzip, deflate, br and zstd, undone in steps of bounded size.
-
-A few bytes may stand for gigabytes, and many bytes for none: no decoder takes in or gives out more than a step at a
-time, and no coding below another gives out more than the whole may have. So the work is linear in what came in and in
-what may come out. The packages of br and zstd are imported when a body first needs them.
-"""
+"""Content codings gzip, deflate, br and zstd, decoded in steps of bounded size. A few bytes may expand to gigabytes,
+and many bytes to none: each decoder takes and gives one step at a time, and no inner coding gives more than the limit
+of the whole. So work is linear in input and limit. The packages of br and zstd are imported on first use."""
 
 from __future__ import annotations
 
@@ -274,11 +271,8 @@ def names_of(codings: bytes) -> list[bytes]:
 
 
 def decoder(coding: bytes, max_bytes: int) -> Decoder | None:
-    """A decoder for a header value of one coding or two, about `max_bytes` bytes at most between them; None for no
-    coding.
-
-    `BrokenCoding` if one of them is unknown, or there are more.
-    """
+    """A decoder for a header value of up to two codings, with a total of about `max_bytes` bytes; None for no coding.
+    `BrokenCoding` if one is unknown, or there are more."""
     names = names_of(coding)
     if len(names) > MAX_CODINGS or not all(name in DECODERS for name in names):
         raise BrokenCoding("a content coding that is not known")

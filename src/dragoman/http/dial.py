@@ -1,7 +1,5 @@
-"""Dialling: from an origin to a connection, through names, addresses, proxies and TLS, within a limit in time.
-
-What goes wrong is told in plain words that name neither host nor address: clients see them.
-"""
+"""Dialling: open a connection to an origin through DNS, proxies and TLS within a timeout. Errors name neither host nor
+address, since clients see them."""
 
 from __future__ import annotations
 
@@ -108,8 +106,8 @@ async def connect(route: DialRoute, make: Callable[[socket.socket], P]) -> P:
         name = origin.host if context is not None else None
         await loop.create_connection(build, sock=end, ssl=context, server_hostname=name)
     except BaseException:
-        # Also when the call is given up: a socket that nobody has would stay open, and uvloop tells a protocol nothing
-        # of a connection that was given up at this very moment.
+        # Also on cancellation: the socket would stay open, and uvloop calls no protocol method for a connection
+        # cancelled just then.
         end.close()
         for protocol in made:
             protocol.connection_lost(None)

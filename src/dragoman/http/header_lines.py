@@ -10,10 +10,8 @@ MAX_LINE_BYTES = 512
 
 
 class HeaderLines(dict[bytes, tuple[bytes, bytes]]):
-    """The header lines that a connection brought: most come again with its next message.
-
-    Only lines that a strict parser has accepted are looked up.
-    """
+    """The header lines of a connection, cached because most come again with its next message. Only lines that a strict
+    parser accepted are looked up."""
 
     __slots__ = ()
 

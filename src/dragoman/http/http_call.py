@@ -1,10 +1,6 @@
-"""HttpCall: one call to a provider over a socket.
-
-A call starts nothing before `head` and follows no redirect. The other side may close a connection that was kept at
-the very moment at which it is used again: if it dies without a byte of an answer, the request goes out once more, on a
-new one. Whatever else may have been read is the caller's to repeat. On a pooled connection a call costs two futures and
-no task.
-"""
+"""HttpCall: one call to a provider over a socket. It starts nothing before `head` and follows no redirect. The peer may close a
+pooled connection while it is reused: if it dies without a byte of a response, the request is sent again on a new one;
+any other retry is the caller's. On a pooled connection a call costs two futures and no task."""
 
 from __future__ import annotations
 
@@ -25,8 +21,7 @@ from dragoman.http.upstream_connection import NO_RESPONSE, NOT_HTTP, UpstreamCon
 MAX_WAITING_BYTES = 256 * 1024
 # What a coding below another may give out: nobody has a use for answers that are larger.
 MAX_BETWEEN_BYTES = 256 * 1024 * 1024
-# A connection that was already dead shows it within a round trip. One that lives on for longer has somebody at its
-# other end, who may have done, and billed, what was asked.
+# A dead connection shows within a round trip. After that a peer may have processed, and billed, the request.
 STALE_SECONDS = 10.0
 
 BROKEN_CODING = "the provider's answer is not what its content-encoding says"
@@ -177,8 +172,8 @@ class HttpCall(Struct, eq=False, weakref=True):
                 self._waiting.clear()
         else:
             self.abort(CallEnded())
-        # An error that was raised knows the frames it went through, and those know this call and its bodies: nothing
-        # but a collection of all garbage, which is rare, would free them.
+        # A raised error references its frames, and those this call and its bodies: only a rare full garbage collection
+        # would free them.
         self._error, self._broken = CallEnded, None
 
     # What the connection calls.

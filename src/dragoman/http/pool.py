@@ -45,8 +45,8 @@ class Pool:
         while self._idle_connections:
             connection = self._idle_connections.pop()
             reusable = not (self._reuse.until and connection.reused) or self._reuse.allows(self._origin)
-            # The other side may have hung up just now: a look into the socket costs less than a failed call. It may
-            # also have sent what was not requested, and that must not become the next call's answer.
+            # Checking the socket costs less than a failed call. Unrequested bytes in it must not become the next call's
+            # response.
             if reusable and self.loop.time() - connection.idle_since < self._idle and connection.alive():
                 return connection
             connection.dismiss()

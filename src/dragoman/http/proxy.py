@@ -1,7 +1,5 @@
-"""Proxies of the environment, read once: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, in either case.
-
-The lower-case name wins, as it does in curl and in the official SDKs. Loopback hosts are never sent through a proxy.
-"""
+"""Proxies of the environment, read once: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY. The lower-case name wins, as
+in curl and the official SDKs. Loopback hosts never go through a proxy."""
 
 from __future__ import annotations
 

@@ -107,10 +107,8 @@ class ServerRequest(Struct, eq=False):
         return self.table.get(name)
 
     def body(self, limit: int, account: ByteAccount | None = None) -> Coroutine[None, None, bytes]:
-        """The whole body, still content-encoded, handed over once; `ClientError` if it is too large or never comes.
-
-        Its bytes are charged to the account until it is complete.
-        """
+        """The full body, still content-encoded, returned once; `ClientError` if it is too large or never comes. Its
+        bytes are charged to the account until it is complete."""
         return self.content.read(limit, account)
 
     def respond(self, status: int, headers: HeaderList, body: bytes) -> None:

@@ -1,8 +1,6 @@
-"""Reuse: which origins may answer several calls on one connection.
-
-An answer belongs to a call by nothing but its place on the connection. Once an origin has said more than it was asked,
-every later answer on that connection may be another caller's, so for a while each call gets a connection of its own.
-"""
+"""Reuse: which origins may serve several calls on one connection. A response belongs to a call only by its order on the
+connection. If an origin sends more than was requested, every later response may be another caller's, so for a while
+each call gets its own connection."""
 
 from __future__ import annotations
 

@@ -15,15 +15,15 @@ from dragoman.http.upstream_call import HeaderList
 __all__ = ["Handler", "HttpServer", "Refuse", "ServerLimits", "ServerRequest"]
 
 Handler: TypeAlias = Callable[[ServerRequest], Awaitable[None]]
-# Writes the reply to a message that never reaches the handler: status, words, path or "" -> headers, body.
-# Words a refusal: its status, why, the path as far as one was read, and the address at the other end.
+# Builds the reply to a rejected message: status, text, path or "" -> headers, body. Then, for a log: status, reason,
+# path as far as it was read, and peer address.
 Refuse: TypeAlias = Callable[[int, str, str, str], tuple[HeaderList, bytes]]
 
 # How often, in seconds, connections are looked at for passed limits: as a part of the smallest limit, and its bounds.
 SWEEPS_PER_LIMIT = 4
 MIN_SWEEP_SECONDS, MAX_SWEEP_SECONDS = 0.02, 1.0
-# Seconds until the next of all connections whose bodies come in tiny chunks is read, for each chunk of the last one:
-# ten times what a chunk takes, so that nine tenths of the loop are left to others.
+# Delay per tiny body chunk before the next connection of this kind is read: ten times a chunk's cost leaves nine tenths
+# of the loop.
 CHUNK_TIME = 2e-6
 
 

@@ -1,8 +1,6 @@
-"""Sockets: what the system knows of a connection beyond what its transport tells, and when it is read from.
-
-uvloop reads a socket that is full dozens of times in one turn, eight megabytes in all, and everybody else waits. So
-whoever was handed a large read stops reading until the loop's next turn; smaller ones are not followed by another.
-"""
+"""Sockets: the kernel's state of a connection beyond its transport, and back-pressure. uvloop reads a full socket
+dozens of times in one turn, eight megabytes in all. So after a large read, reading stops until the next turn, for
+fairness."""
 
 from __future__ import annotations
 
@@ -41,10 +39,8 @@ def unarrived(descriptor: int) -> int:
 
 
 def readiness(descriptor: int) -> Readiness:
-    """What says of a socket whether it has bytes, an end or an error to read: by something, else by nothing.
-
-    To ask costs less than a `recv` that fails.
-    """
+    """A poller that reports whether a socket has bytes, an end or an error to read. It costs less than a `recv` that
+    fails."""
     if descriptor < 0 or sys.platform == "win32":
         return unknown_readiness
     poll = select.poll()
@@ -65,10 +61,7 @@ class _ReadsAhead(Protocol):
 
 
 def stop_reading(transport: asyncio.Transport) -> None:
-    """Hand over nothing more; under TLS read no further, either.
-
-    uvloop forgets what it has read ahead when the socket ends.
-    """
+    """Stop reading, under TLS too. uvloop drops what it has read ahead when the socket ends."""
     if isinstance(transport, _ReadsAhead):
         transport.set_read_buffer_limits(0)
     transport.pause_reading()

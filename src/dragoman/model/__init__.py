@@ -1,5 +1,2 @@
-"""What can be said, whatever the wire: frozen values without behaviour beyond folding.
-
-Belongs here: what at least two protocols can say, and the ledger of what one of them cannot. Does not belong here:
-member names, defaults or limits of any wire (see `protocols`), and rules for adapting one to another (see `rules`).
-"""
+"""The canonical model: frozen values of what at least two protocols can express, and the ledger of what one of them
+cannot. Member names, defaults and limits of protocols are in `protocols`, adaptation rules in `rules`."""

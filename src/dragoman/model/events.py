@@ -27,10 +27,8 @@ class TextDelta(Struct, frozen=True):
 
 
 class TextRun(TextDelta, frozen=True, gc=False):
-    """Several text deltas at once, never the first of their part; `text` is that of all.
-
-    `strings` is the inside of the JSON string of each, as every encoder writes it (`rules.text_runs`).
-    """
+    """Several text deltas at once, never the first of their part; `text` joins them. `strings` has the inside of each
+    one's JSON string, as every encoder writes it (`rules.text_runs`)."""
 
     strings: list[bytes] = []
 

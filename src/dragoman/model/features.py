@@ -1,7 +1,5 @@
-"""Feature: the things a translation can lose, one word each, and the weight of such a loss (decision 38).
-
-What each means for a user is in `docs/losses.md`.
-"""
+"""Feature: what a translation can lose, one word each, and the weight of such a loss (decision 38). docs/losses.md
+explains them."""
 
 from __future__ import annotations
 
@@ -115,8 +113,7 @@ class Feature(Enum):
 # The weight of a loss, as JSON has it.
 Weight: TypeAlias = Literal["changes_response", "bookkeeping"]
 
-# Features whose loss is bookkeeping: model and client get the same conversation, tools, limits and content. Every other
-# feature changes the response.
+# Features whose loss is bookkeeping: conversation, tools, limits and content stay the same. Others change the response.
 BOOKKEEPING = frozenset(
     {
         # The prompt cache: price and latency.

@@ -1,9 +1,6 @@
-"""The ledger: what a translation dropped, bent or made up, and where.
-
-Three fates, no more. `at` is a place in the model (`messages[3].parts[0]`), so it means the same for every protocol
-and can be looked up in the decoded request or response. Each `Feature` is one word shared by the member, the row in
-`docs/mapping.md` and the golden file.
-"""
+"""Loss ledger: what a translation dropped, approximated or invented, and where. `at` is a location in the model
+(`messages[3].parts[0]`), the same for every protocol, in the decoded request or response. Each `Feature` is one word
+shared by the member, the row in `docs/mapping.md` and the golden file."""
 
 from __future__ import annotations
 
@@ -26,8 +23,7 @@ class Fate(Enum):
     INVENTED = "invented"
 
 
-# Strict mode: whether a request that would lose something is refused (decision 38). `True` refuses losses that change
-# the response, "all" refuses bookkeeping, too.
+# Strict mode refuses requests with losses (decision 38): `True` those that change the response, "all" bookkeeping, too.
 Strict: TypeAlias = bool | Literal["all"]
 
 

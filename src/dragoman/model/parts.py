@@ -1,8 +1,5 @@
-"""Parts: what a message or an answer is made of.
-
-Every part may carry the `id` of the wire unit it came from and `extras`: members of that wire which the model does not
-know, replayed only to their origin.
-"""
+"""Parts of a message or a response. Each may carry the `id` of its wire unit, and `extras`: unknown members of that
+protocol, replayed only to their origin."""
 
 from __future__ import annotations
 
@@ -15,21 +12,17 @@ from dragoman.model.jsonvalue import JsonList, JsonObject
 
 
 class Extras(Struct, frozen=True, kw_only=True):
-    """Wire members that the model does not know; replayed only to `origin`.
-
-    When `fields` holds the member `type`, it is the whole wire object, to be written as it stands at home.
-    """
+    """Wire members that the model does not know; replayed only to `origin`. If `fields` has the member `type`, it is
+    the full wire object, which its own protocol gets as it is."""
 
     origin: str
     fields: JsonObject
 
 
 class Seal(Struct, frozen=True, kw_only=True):
-    """Proof or state that only its issuer can open: `body` is the issuer's wire object, complete and verbatim.
-
-    `origin` is the protocol it was issued on; `model` and `vendor` say by whom, as far as that is known.
-    Kinds: thinking, redacted, item, text, turn, compaction, web, call.
-    """
+    """Proof or state that only its issuer can open: `body` is the issuer's wire object, verbatim. `origin` is its
+    protocol; `model` and `vendor` name the issuer, if known. Kinds: thinking, redacted, item, text, turn, compaction,
+    web, call."""
 
     origin: str
     kind: str
@@ -73,10 +66,8 @@ class PlainText(Struct, frozen=True, kw_only=True):
 
 
 class Citation(Struct, frozen=True, kw_only=True):
-    """A reference from text to a source: a web page if `url` is set, else a file or a passage of the request.
-
-    `span` counts code points of the text part; None means the whole part. `native` is the wire object at its origin.
-    """
+    """A citation of a web page if `url` is set, else of a file or a passage of the request. `span` counts code points
+    of the text part; None is the whole part. `native` is the wire object at its origin."""
 
     origin: str
     native: JsonObject
@@ -239,12 +230,9 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
 
 class Foreign(Struct, frozen=True, kw_only=True):
-    """Understood only at home, kept whole.
-
-    `text` is what others can read of it, None if there is nothing. `applied` says what became of an item that steers
-    the conversation instead of adding to it (tools declared late, settings changed), as told by `Request.updates`;
-    `superseded` that a later one took its place.
-    """
+    """A part that only its own protocol understands, stored in full. `text` is its readable content for others, or
+    None. `applied` says that it changed the request, for an item that steers the conversation (late tools, changed
+    settings), as in `Request.updates`; `superseded` that a later one replaced it."""
 
     origin: str
     kind: str

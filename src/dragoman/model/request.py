@@ -25,11 +25,9 @@ class Role(Enum):
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """One unit of the wire: a message, or one item of a Responses input.
-
-    `turn` is the sealed exact form of an assistant turn whose wire could not carry it all (mapping.md V1). A
-    `transient` message counts only while no user message follows it.
-    """
+    """One unit of the wire: a message, or one item of a Responses input. `turn` is the sealed exact form of an
+    assistant turn that the wire could not carry in full (mapping.md V1). A `transient` message counts only until the
+    next user message."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -63,11 +61,9 @@ class ThinkingMode(Enum):
 
 
 class Reasoning(Struct, frozen=True, kw_only=True):
-    """How deeply to think and how much of it to show.
-
-    `effort` is one of none, minimal, low, medium, high, xhigh, max. `display` (summarized, omitted, updates) and
-    `summary` (auto, concise, detailed) are two protocols' words for what is shown.
-    """
+    """How deeply to think and what to show of it. `effort`: none, minimal, low, medium, high, xhigh, max. `display`
+    (summarized, omitted, updates) and `summary` (auto, concise, detailed) are two protocols' settings for what is
+    shown."""
 
     effort: str | None = None
     budget: int | None = None
@@ -124,10 +120,8 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request, as it was said; `origin` is the protocol it was said in.
-
-    `spellings` names the members whose older spelling the client used, for answers that repeat them.
-    """
+    """A request of the protocol `origin`. `spellings` names the members with an older spelling, for responses that
+    repeat them."""
 
     origin: str
     model: str

@@ -44,10 +44,8 @@ INPUT, OUTPUT = "input", "output"
 
 
 class Usage(Struct, frozen=True):
-    """Token counts: `input` and `output` are inclusive totals, the others "of which".
-
-    None is "not reported", 0 is "reported as zero"; a total that is not reported is 0 and named in `unreported`.
-    """
+    """Token counts: `input` and `output` are inclusive totals, the others parts of them. None is "not reported", 0 is
+    "reported as zero"; a total that is not reported is 0 and named in `unreported`."""
 
     input: int = 0
     output: int = 0

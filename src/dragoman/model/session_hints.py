@@ -41,8 +41,8 @@ class SessionHints(Struct, frozen=True, gc=False):
     tools: int = 0
     messages: int = 0
     distinctive_tools: tuple[str, ...] = ()
-    # What the client says of itself, as it says it: `metadata.user_id`, the key of the provider's cache, JSON of
-    # `client_metadata`; what it goes on from.
+    # What the client states: `metadata.user_id`, the provider's cache key, JSON of `client_metadata`; the previous
+    # response.
     user: str = ""
     cache_key: str = ""
     metadata: bytes = b""

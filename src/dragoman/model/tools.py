@@ -19,11 +19,9 @@ class Namespace(Struct, frozen=True, kw_only=True):
 
 
 class FunctionTool(Struct, frozen=True, kw_only=True):
-    """A tool that the client runs on JSON arguments.
-
-    Vendor-defined client tools (bash, shell, computer …) are functions too: `parameters` are their documented ones and
-    `extras.fields` the whole declaration at home. The members of a vendor's toolset share its name as their namespace.
-    """
+    """A tool that the client runs on JSON arguments, vendor-defined ones (bash, shell, computer …) included:
+    `parameters` are the documented ones, `extras.fields` the native declaration. Members of a vendor's toolset share
+    its name as namespace."""
 
     name: str
     description: str | None = None

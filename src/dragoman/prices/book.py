@@ -1,8 +1,6 @@
-"""Book: which entry a model of a provider is, and what holds of it at a time, overrides included.
-
-Unknown is unknown: no entry, an entry without a price, or a provider that charges otherwise than the entry says is a
-price of None. Nobody is guessed to cost what somebody similar costs.
-"""
+"""Price book: the entry of a provider's model, and its prices at a time, overrides included. Unknown stays unknown:
+without an entry or a price, or if the provider charges otherwise, the price is None. No model gets the price of a
+similar one."""
 
 from __future__ import annotations
 
@@ -112,10 +110,8 @@ class PriceBook:
         return self._loaded
 
     def find(self, label: str, model: str, now: float, *, name: str = "", region: str = "") -> ModelFacts | None:
-        """What is known of a model at a time (seconds since 1970); None if that is nothing.
-
-        `label` is what rules know the provider by; `name`, if it has one of its own, is what overrides know it by.
-        """
+        """The entry of a model at a time (seconds since 1970), or None. `label` is the provider's name in rules;
+        `name`, if it has one of its own, is its name in overrides."""
         key = (label, model, name, region)
         cached = self._cache.get(key)
         if cached is not None and cached[1] <= now < cached[2]:

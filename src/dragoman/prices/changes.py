@@ -1,9 +1,6 @@
-"""Changes: in what a new book differs from the present one, for whoever is to agree to it.
-
-A model is compared by its name, as it is looked up: an entry that takes another's names away is a change of price.
-All its prices count, those of tiers and of other days as well, by their bounds; and those of each tier by themselves,
-where what is steep would hide between the bounds of others.
-"""
+"""Price changes between a new price book and the present one, to be confirmed. Models are compared by look-up, so an
+entry that takes another's names is a change of price. All prices count, those of tiers and other days too, by their
+bounds; tiers also one by one, since a large change could hide between the bounds of others."""
 
 from __future__ import annotations
 

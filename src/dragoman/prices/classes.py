@@ -1,8 +1,5 @@
-"""Classes: a usage as classes of tokens of which none is in another, so that each is paid once.
-
-Some of it is told in members that the model of answers does not have, and which it keeps as they came: how long
-written caches last, at which speed and where an answer was made, and what ran beside it.
-"""
+"""Token classes: a usage as disjoint classes of tokens, so that each is paid once. Some of it is in members that the
+model does not have and keeps as they came: cache lifetimes, speed, region, and tools that ran beside the response."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ STANDARD = ""
 _STANDARD_TIERS = frozenset({"", "auto", "default", "standard", "standard_only", "on_demand"})
 _STANDARD_REPORTED = _STANDARD_TIERS | {None}
 _SAME = {"fast": "priority"}
-# Where an answer says nothing true of its tier: what was asked for counts.
-# The backend of Codex answers `default` to those who asked for `priority`.
+# Where the reported tier is wrong, the requested one counts: the backend of Codex answers `default` to `priority`.
 BILLED_BY_REQUESTED_TIER = frozenset({"codex"})
 # Places that cost what others do.
 _ANYWHERE = frozenset({"", "global", "not_available"})
@@ -108,10 +104,8 @@ def has_details(fields: JsonObject) -> bool:
 
 
 def _lifetimes(fields: JsonObject, written: int) -> tuple[int, int, dict[str, int]]:
-    """Of written tokens those kept for an hour, those kept as usual, and those of other lifetimes.
-
-    The parts are of the total, and never beside it: only where there is no total they are all there is.
-    """
+    """Of written tokens those cached for an hour, as usual, and for other lifetimes. These are parts of the total;
+    without a total they are the total."""
     split = fields.get("cache_creation")
     if isinstance(split, dict):
         hour = _count(split, "ephemeral_1h_input_tokens")
@@ -148,10 +142,8 @@ def _count(fields: JsonObject, name: str) -> int:
 
 
 def tier_of(usage: Usage, requested_tier: str = "", label: str = "") -> str:
-    """The tier that an answer was served in, as the book calls it; "" is the standard one.
-
-    What the answer says counts, and not what was asked for, but for providers that do not tell the truth.
-    """
+    """The tier that a response was served in, as the price book names it; "" is standard. The reported tier counts, not
+    the requested one, but for providers that report it wrongly."""
     if usage.extras is None and not requested_tier and usage.service_tier in _STANDARD_REPORTED:
         # As nearly all are, and each is priced while others wait.
         return STANDARD

@@ -1,8 +1,6 @@
-"""Cost: what tokens cost, in nano-dollars: the one function that records, budgets and routing ask.
-
-Each class is rounded once, half up; the total is the sum of the classes. A class that has tokens and no known rate has
-no cost, and then the total has none: nothing is ever cheap for want of a price.
-"""
+"""Cost of tokens in nano-dollars: the one function for records, budgets and routing. Each class is rounded once, half
+up; the total is the sum of the classes. If a class has tokens and no known rate, it and the total have no cost: nothing
+is cheap for want of a price."""
 
 from __future__ import annotations
 
@@ -64,10 +62,8 @@ class Cost(Struct, frozen=True):
 def cost_of(
     facts: ModelFacts | None, usage: Usage, tier: str | None = None, *, find: Find = lambda model: None
 ) -> Cost:
-    """What an answer cost. `tier` is the one it was served in, if the usage is not to be believed.
-
-    `find` knows other models of the same provider, for what they did for this answer.
-    """
+    """The cost of a response. `tier` overrides an unreliable usage. `find` gives other models of the same provider that
+    worked for this response."""
     tier = tier_of(usage) if tier is None else tier
     if not has_runs(usage):
         return price(facts, tokens_of(usage), tier)
@@ -83,10 +79,8 @@ def cost_of(
 def estimate(
     facts: ModelFacts | None, input_tokens: int, cached_tokens: int, output_tokens: int, tier: str = STANDARD
 ) -> Cost:
-    """About what a request will cost; `cached_tokens` are of the input, and paid as such where a cache has no price.
-
-    A tier that is never dearer costs as much as the standard one where it has no price of its own.
-    """
+    """The approximate cost of a request; `cached_tokens` are part of the input, and paid as such if caching has no
+    price. A tier that is never dearer costs the standard price if it has none of its own."""
     if tier in _NEVER_MORE_EXPENSIVE and (facts is None or tier not in facts.tiers):
         tier = STANDARD
     rates = facts.rates if facts is not None else None

@@ -1,8 +1,5 @@
-"""Upstream: the public collection of prices as it is published, and how it is compiled into a table.
-
-https://github.com/pydantic/genai-prices: a list of providers, each with its models; rates are dollars for a million
-tokens, or for a thousand searches or requests. What is not about tokens, searches or requests is left out.
-"""
+"""Price source: the public price collection https://github.com/pydantic/genai-prices, compiled into a table. Rates are
+dollars per million tokens, or per thousand searches or requests; other rates are left out."""
 
 from __future__ import annotations
 

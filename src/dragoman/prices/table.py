@@ -1,8 +1,5 @@
-"""Table: the compiled book of prices, as table.json holds it and as an update is kept.
-
-`make prices` writes the one of this package. It is read when somebody asks for a price, a provider at a time and an
-entry at a time: most of a book concerns nobody.
-"""
+"""Price table: the compiled price book, in table.json (`make prices` writes it) and in updates. Providers and entries
+are read on demand, since most of a book is never needed."""
 
 from __future__ import annotations
 

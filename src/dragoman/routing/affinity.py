@@ -1,9 +1,6 @@
-"""Pins: where conversations are, so that they stay with their caches and their reasoning (decision 25).
-
-A pin lasts for an hour after its last use. There is a bounded number of them, of which one gateway key has a tenth at
-most. What is pinned is told to the other workers as notices: of two notices the one of the later change holds, and of
-their uses the later one, so that they may come in any order.
-"""
+"""Session affinity: which target a conversation is with, so that it keeps its cache and its reasoning (decision 25). An
+entry lasts an hour after its last use; their number is bounded, and one gateway key has at most a tenth. Workers
+broadcast entries, which merge in any order: the later change wins, and the later use."""
 
 from __future__ import annotations
 

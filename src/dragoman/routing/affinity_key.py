@@ -1,8 +1,6 @@
-"""Conversations: by what a conversation is known, so that it can stay where it is (decision 25).
-
-In this order: the stored conversation, the previous response, the key of the provider's cache, a session header, else
-how it began. All of it goes by digests, with the gateway key: nobody meets another's conversation.
-"""
+"""Affinity key of a conversation (decision 25): the stored conversation, the previous response, the provider's cache
+key, a session header, else how it began. Keys are digests with the gateway key, so that no client meets another's
+conversation."""
 
 from __future__ import annotations
 
@@ -24,12 +22,8 @@ def conversation_key(
     instructions: str = "",
     first_message: str = "",
 ) -> str:
-    """What a conversation is known by; "" if nothing tells it from others.
-
-    `first_message` is the text of the first user message and `instructions` what stands before it, both without marks
-    that
-    move from turn to turn. Instructions alone tell nothing: they are the same for all who use a program.
-    """
+    """The affinity key of a conversation; "" if nothing identifies it. `first_message` and `instructions` come without
+    breakpoints that move from turn to turn. Instructions alone identify nothing: all users of a program share them."""
     if conversation:
         return _digest("conversation", owner, conversation)
     if previous:

@@ -173,8 +173,7 @@ def _may_continue(sent: SentSoFar, budgets: RetryBudgets) -> bool:
 
 def _may_retry(budgets: RetryBudgets) -> bool:
     wait = budgets.wait
-    # No pause is longer than the longest: who asks for more is not asked again. Nor is anybody after whose pause
-    # nothing would be left.
+    # No pause is longer: a target that requires more is not retried, nor is one after whose pause no time would remain.
     has_time = (wait is None or wait <= MAX_RETRY_DELAY) and retry_delay(
         budgets.retry_count, wait, 0.0
     ) < budgets.seconds
@@ -195,11 +194,9 @@ class TargetResult(Struct, frozen=True, kw_only=True):
 
 
 def decisive_failure(results: Sequence[TargetResult]) -> int | None:
-    """Which of several failures is told: the first of a provider, but too long only if that is what all say.
-
-    A refusal of our own hides no failure of a provider. "Too long" is told if no target with a larger or unknown window
-    failed in another way, since agents then shorten their conversation. None if nobody was asked.
-    """
+    """The failure that the client gets of several: the first of a provider; "too long" only if no target with a larger
+    or unknown window failed otherwise, since agents then shorten their conversation. A refusal of our own hides none of
+    a provider. None if no target was called."""
     indexed = list(enumerate(results))
     indexed = [pair for pair in indexed if pair[1].kind not in GATEWAY_OUTCOMES] or indexed
     other = [pair for pair in indexed if pair[1].kind is not AttemptOutcome.CONTEXT_LENGTH_EXCEEDED]

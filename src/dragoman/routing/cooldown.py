@@ -76,10 +76,8 @@ def cooldown_of(kind: AttemptOutcome, failure: Failure | None, hint: Hint = NO_H
 
 
 def names_the_key(failure: Failure) -> bool:
-    """Whether every key that a request tries may rest for it: the key is named, and no limit that the request is over.
-
-    Any other failure rests one key for each request, or one request could wear them all out.
-    """
+    """Whether every key that a request tries may go into cooldown: the key is named, and no limit that the request
+    exceeds. Any other failure takes one key per request, or one request could disable them all."""
     return failure.status != 429 and is_key_failure(failure)
 
 

@@ -59,10 +59,8 @@ _MAX_INTEGER = (1 << 63) - 1
 
 
 def candidate_entries(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[CandidateEntry, ...], int | None]:
-    """What a record keeps of a plan: those in the order, then those left out, `missed` last; and how many more, if any.
-
-    What a translation said of a request stays out of it, since that may be the client's own words.
-    """
+    """The candidates of a plan for the record: in order, then those left out, `missed` last; and how many more. Losses
+    stay out: they may quote the client."""
     entries = [_candidate_entry(candidate, plan.now) for candidate in in_order(plan)[:_MAX_CANDIDATES]]
     entries += [
         CandidateEntry(printable_target(name)[:_MAX_NAME_LENGTH], f"left out: {ABSENT}")

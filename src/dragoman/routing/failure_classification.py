@@ -1,7 +1,5 @@
-"""Kinds: which kind of outcome an error of ours, or a failure that a provider answered, is.
-
-First match wins: what the code or type names, then the class that the codec found, then the status.
-"""
+"""The kind of an attempt's outcome, from our own error or a provider's failure. The first match wins: code or type,
+then the class that the codec found, then the status."""
 
 from __future__ import annotations
 
@@ -161,12 +159,8 @@ def kind_of(
     cloud: bool = True,
     non_streaming: bool = False,
 ) -> AttemptOutcome:
-    """What became of an attempt that broke, or that a provider answered with a failure.
-
-    `stream` says that its stream had begun, `content` that something of an answer had come, and `cut` that there was
-    less time left for it than its target is due. A `cloud` forbids by its credentials alone, never for what was said.
-    `non_streaming` says that no stream was asked for, so that silence means little.
-    """
+    """The kind of a failed attempt. `stream`: its stream had begun; `content`: content had come; `cut`: less time was
+    left than its target is due. A `cloud` forbids by its credentials alone. `non_streaming`: silence means little."""
     kind = _kind(what, stream=stream, content=content, cut=cut)
     if non_streaming and kind is AttemptOutcome.FIRST_BYTE_TIMEOUT:
         return AttemptOutcome.SLOW_RESPONSE

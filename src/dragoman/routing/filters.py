@@ -1,8 +1,6 @@
-"""Filters: who cannot be asked this request, whatever a policy would say, and who had better be asked last.
-
-What is merely unknown leaves nobody out, but for a price where there is a limit. Sizes are bytes: a target is left out
-if the request is too long for it even at eight bytes a token, and stands behind if it is at four.
-"""
+"""Filters: which targets cannot take a request under any policy, and which go last. Unknown data excludes no target,
+but for a price under a limit. A target is left out if the request is too long at eight bytes a token, and goes last if
+it is at four."""
 
 from __future__ import annotations
 

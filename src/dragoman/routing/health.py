@@ -129,10 +129,8 @@ class Health:
         charged: set[str] | None = None,
         permit: Permit | None = None,
     ) -> None:
-        """Count the outcome of an attempt, with its permit if it has one.
-
-        `charged` are the targets that the same exchange has counted a failure for: each target counts one.
-        """
+        """Count the outcome of an attempt, with its permit if it has one. `charged` are the targets that a failure of
+        this exchange was counted for: once each."""
         entry = self._targets.get(target)
         if kind is _ANSWERED:
             if entry is None:
@@ -252,10 +250,8 @@ class Health:
         return max(now, entry.wakes) if entry is not None else now
 
     def take_permit(self, target: str, now: float, seconds: float) -> Permit | None:
-        """The right to call a target; of a target in cooldown one request has it at a time, for so many seconds.
-
-        The cooldown need not be over: if all targets are in cooldown, they are probed early, and take turns.
-        """
+        """The right to call a target; one request at a time has it for a target in cooldown, even before its end: if
+        all targets are in cooldown, they are probed early, in turn."""
         entry = self._targets.get(target)
         if entry is None or entry.level is _HEALTHY:
             return _FREE
@@ -284,10 +280,8 @@ class Health:
         return {target: state.until for target, state in states if state.level is _COOLDOWN and state.until > now}
 
     def cut_short(self, target: str, now: float) -> bool:
-        """End a cooldown early, so that the next request is the probe; whether there was one.
-
-        Earlier cooldowns still count: if the probe fails, the next one is longer.
-        """
+        """End a cooldown early, so that the next request is the probe; whether there was one. Earlier cooldowns still
+        count: after a failed probe the next is longer."""
         entry = self._targets.get(target)
         if entry is None or entry.level is not _COOLDOWN or entry.until <= now:
             return False

@@ -1,8 +1,6 @@
-"""Health entry: the state of one target or key, and the update that a worker broadcasts of it.
-
-Of two updates the later epoch wins, then the higher rank, then the later end. So updates may arrive in any order, and
-more than once. A step down, to a lower rank, begins a new epoch. `health.py` has the transitions between levels.
-"""
+"""Health entry: the state of one target or key, and the update that a worker broadcasts of it. The later epoch wins,
+then the higher rank, then the later end, so updates may come in any order and more than once. A step down begins an
+epoch."""
 
 from __future__ import annotations
 

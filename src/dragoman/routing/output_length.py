@@ -1,9 +1,6 @@
-"""Outputs: with how many tokens targets answer of late, small and large requests apart: for their cost, and their time.
-
-How long an answer is depends on the request more than on who gives it. So a target is taken to answer as its rivals for
-the request do, until it has answered often enough to speak for itself. Were it thought to be wordy for as long as it is
-unknown, a dearer one that was asked before it would look cheaper, and it would never be asked.
-"""
+"""Output length: recent output tokens of targets, for small and large requests, to estimate cost and time. Length
+depends on the request more than on the target, so a new target gets its rivals' average: thought to be wordy, it would
+look expensive and never be called."""
 
 from __future__ import annotations
 

@@ -173,10 +173,8 @@ def _ranked(
 
 
 def _with_last_resort(order: list[Target], looked_at: list[Candidate]) -> tuple[list[Target], list[Candidate]]:
-    """The same with those in cooldown whose errors take long: each is asked when all before it have failed.
-
-    It may cost the client a whole timeout. One request at a time asks it, as often as its retry budget allows.
-    """
+    """The same with targets in cooldown after slow errors last. They may cost the client a whole timeout, so one
+    request at a time may try them, within the retry budget."""
     slow = [candidate for candidate in looked_at if candidate.left_out is Filter.COOLDOWN]
     if not slow:
         return order, looked_at
@@ -271,10 +269,8 @@ def _looked_at(
 def _single_target(
     summary: RouteSummary, looked_at: list[Candidate], requirements: Requirements, inputs: PlanInputs
 ) -> tuple[Ranked, Why]:
-    """The one target that is asked for what nobody knows the keeper of: where the conversation is, else the first.
-
-    However it does: none of the others knows of it. The first is that of the client's own family, if there is one.
-    """
+    """The one target for stored input of unknown owner: where the conversation is, else the first, of the client's own
+    family if there is one. Its health does not matter: no other target has the input."""
     able = [candidate for candidate in looked_at if candidate.left_out is None or candidate.left_out is Filter.COOLDOWN]
     if not able:
         return Ranked((), tuple(looked_at)), Why.NO_TARGET
@@ -379,10 +375,8 @@ def _has_available(member: int | PolicyNode, able: Mapping[int, Candidate]) -> b
 
 
 def _may_stay(candidate: Candidate, able: list[Candidate]) -> bool:
-    """Whether a conversation stays with it: it is well, and one that is tried after a rest is not yet.
-
-    Where nobody is better off than one that failed a moment ago, nothing is gained by a move.
-    """
+    """Whether a conversation stays with this target: not during a cooldown, and in SUSPECT or SLOW_START only if no
+    other target ranks higher."""
     if candidate.health.level in (HealthLevel.COOLDOWN, HealthLevel.PROBING):
         return False
     if candidate.deprioritized in (Deprioritized.SUSPECT, Deprioritized.SLOW_START):

@@ -21,10 +21,8 @@ EXPLORATION_RATE = 0.05
 
 
 class Affinity(Struct, frozen=True, gc=False):
-    """Where a conversation is: the target's id, the digest of the provider's key, and which rules led there.
-
-    There are many, and for long: as texts alone they are nothing that a collector of garbage has to look at.
-    """
+    """Where a conversation is: target id, digest of the provider's key, and the rules that led there. Texts alone,
+    because entries are many and long-lived, and the garbage collector skips texts."""
 
     target: str
     key: str = ""
@@ -32,10 +30,8 @@ class Affinity(Struct, frozen=True, gc=False):
 
 
 class PlanInputs(Struct, frozen=True):
-    """What is known at a moment. As it stands, everybody is well, free, and of unknown price and speed.
-
-    Most is told of all targets of a line at once, in its order: mostly there is nothing to tell of any of them.
-    """
+    """What is known at one moment; by default all targets are healthy and free, of unknown price and speed. Most fields
+    are per route, in the order of its targets, and usually empty."""
 
     now: float = 0.0
     # Where the conversation is, if it is anywhere.

@@ -1,9 +1,6 @@
-"""Budgets: how often a target may be asked again, so that an outage is not multiplied (decision 25).
-
-Each target has a bucket. An answer fills it a little, and so does time; asking again empties it by one, and so does
-going on to a target that rests. While it is empty neither is done: with a target that always fails there are hardly
-more calls than requests.
-"""
+"""Retry budgets: a token bucket per target, so that retries do not multiply an outage (decision 25). Responses and time
+fill it; a retry, or a call to a target in cooldown, takes one token. A target that always fails gets hardly more calls
+than requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Rotation: the keys of one provider take turns, and a key in cooldown is passed over.
-
-After a reload a rotation continues the turns of the former one. Requests still run under the former one.
-"""
+"""Rotation: the keys of one provider take turns; a key in cooldown is skipped. After a reload, a rotation continues the
+turns of the former one, which still serves running requests."""
 
 from __future__ import annotations
 
@@ -44,11 +42,9 @@ class Rotation:
         return self._digests.get(key) or digest_of(key)
 
     def next(self, *, preferred: str = "", model: str = ANY_MODEL, without: Collection[str] = ()) -> str | None:
-        """The next key in turn that is not in cooldown, else the one whose cooldown ends first; None without keys.
-
-        The key with the digest `preferred` goes before its turn, unless it is in cooldown. Keys in `without` are left
-        out: no request uses a key twice.
-        """
+        """The next key in turn that is not in cooldown, else the one whose cooldown ends first; None without keys. The
+        key `preferred` (a digest) goes first unless in cooldown; keys in `without` are left out: no request uses a key
+        twice."""
         keys = self._keys
         if not keys:
             return None

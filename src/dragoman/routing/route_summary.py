@@ -1,8 +1,5 @@
-"""Outline: what a plan must know of a route that no request changes, worked out once.
-
-leaves      all targets, each once, with what their routes ask of them
-tree        which policy orders what: leaves by their places, below others
-"""
+"""Route summary: what a plan must know of a route that no request changes, computed once. `leaves` are all targets,
+each once, with what their routes require; `tree` says which policy orders which leaves and subtrees."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Decide: which rules of a route take its members' place for a request.
-
-Each route's own rules are asked as it is met, and the first that fits decides. A conversation keeps the rule that
-decided for it, whether it still fits or not; where none did, one may, once.
-"""
+"""Rule matching: which rules of a route replace its members for a request. In each route the first match decides. A
+conversation keeps the rule that decided for it, whether it still matches or not; where none did, one may, once."""
 
 from __future__ import annotations
 
@@ -24,10 +21,8 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 def decide(route: Route, requirements: Requirements, affinity: Affinity | None) -> tuple[Route, str, str]:
-    """The route without rules that this request has, and the rules that made it, as shown and as held by pins.
-
-    They are shown by their places, and held by their marks: after a reload other rules may stand in those places.
-    """
+    """The route without rules for this request, and the rules that led there: by position to show, and by digest for
+    affinity, since positions may change with a reload."""
     held = frozenset(affinity.rule.split("\n")) if affinity is not None and affinity.rule else _NOTHING
     choices: list[int] = []
     _choose(route, requirements, held, choices)

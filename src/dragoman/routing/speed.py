@@ -28,10 +28,8 @@ class Speed(Struct, frozen=True, kw_only=True):
     in_doubt: bool = False
 
     def expected(self, output: int) -> float:
-        """The seconds in which so many tokens are expected; infinite where no answer is.
-
-        Only answers are measured, so the time is divided by how often there was one; it grows with the figures' age.
-        """
+        """The expected seconds for so many tokens; infinite without responses. Only responses are measured, so divide
+        by the success rate; it grows with the age of the figures."""
         if not self.success_rate > 0:
             return inf
         seconds = needed(self.first_token, self.rate, output) / self.success_rate * (1 + self.age / STALE)

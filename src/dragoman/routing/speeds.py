@@ -180,11 +180,8 @@ class Speeds:
     def record_response(
         self, target: str, size: int, now: float, *, seconds: float, tokens: float, first: float | None = None
     ) -> None:
-        """Note an answer to a request of so many bytes: `first` is when a stream's content began.
-
-        `seconds` are those after it in which the provider was read, without those in which the client was waited for;
-        of an answer that came whole, all of them. Values that cannot be are left out.
-        """
+        """Count a response to a request of so many bytes; `first` is when a stream's content began. `seconds` leave out
+        time spent waiting for the client; impossible values are ignored."""
         large = size >= LARGE
         averages = self._averages[large].get(target)
         if averages is None:

@@ -1,4 +1,2 @@
-"""Sessions: who is speaking: which session and thread an exchange belongs to, and what class that thread is of.
-
-Pure functions over one table of rules: facts go in, assignments come out, each with its rule (decision 33).
-"""
+"""Sessions: which session and thread an exchange belongs to, and that thread's class. Pure functions over one table of
+rules: facts in, assignments out, each with its rule (decision 33)."""

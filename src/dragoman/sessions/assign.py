@@ -1,10 +1,6 @@
-"""Assign: which session and thread an exchange belongs to, from its facts and from what is known (decision 33).
-
-`thread_key_of` says by which names it goes, `needed_digests` which digests are to be looked up, `assign` what comes of
-it. A handful
-of look-ups does, however long a conversation is. Nothing here knows what time it is: that two things happened at once
-is no reason for anything.
-"""
+"""Assign: which session and thread an exchange belongs to, from its facts and from stored ones (decision 33).
+`thread_key_of` gives its names, `needed_digests` the digests to look up, `assign` the result; the number of look-ups
+does not grow with the conversation. Time is no input: that two things happened at once proves nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +12,7 @@ from dragoman.sessions.classes import COMPACTION, MAIN, SIDE, SUBAGENT, TALKING,
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import CLAUDE_CODE, OPENCODE
 
-# What is known of where a history ended: only that a longer one goes on from there; that the exchange failed; that it
-# was answered.
+# What is known of where a history ended: only that a longer one continues it; the exchange failed; it was answered.
 PASSED, FAILED, ANSWERED = 0, 1, 2
 # How a session came out of another one.
 CONTINUES, FORK, SPAWNED = "continues", "fork", "subagent"
@@ -66,10 +61,8 @@ class ThreadLookup(Struct, frozen=True, kw_only=True):
 
 
 class Assignment(Struct, gc=False):
-    """Where an exchange belongs. A session or thread of 0 is to be begun, by its name.
-
-    It is filled in by one rule after the other; whoever is given it changes nothing.
-    """
+    """Where an exchange belongs. A session or thread of 0 is to be created under its name. Only the rules fill it in,
+    one after another."""
 
     session: int
     session_name: str
@@ -240,11 +233,9 @@ def assign(
 def _link(
     assignment: Assignment, facts: ExchangeFacts, thread_key: ThreadKey, lookup: ThreadLookup, grown: _Grown | None
 ) -> None:
-    """Link a new session that has a name with the one of the same key that has said all that before.
-
-    That somebody asks the same is no sign of it: an answer must be in it. The other session may be in the journal of
-    another worker and placed later: then it finds this one.
-    """
+    """Link a new named session with the one of the same key whose history it repeats, a response included: the same
+    prompt alone proves nothing. The other session may come later, from another worker's journal: then it finds this
+    one."""
     if not thread_key.session or lookup.session or not facts.before or assignment.kind not in TALKING:
         return
     if grown is None:

@@ -23,8 +23,8 @@ CLASSES = (MAIN, SUBAGENT, COMPACTION, UTILITY, MCP, SIDE, WORKFLOW, OTHER)
 # Threads that go on for long; of all others a session has one of each class.
 TALKING = frozenset({MAIN, SUBAGENT})
 
-# The words of clients. Those of Claude Code were recorded or read in its program, so were those of Codex: kinds of
-# requests, sources of threads, and kinds of subagents.
+# Values that clients send, recorded or read in the programs of Claude Code and Codex: kinds of requests, sources of
+# threads, kinds of subagents.
 CLIENT_CLASS_NAMES = {
     "main": MAIN,
     "subagent": SUBAGENT,

@@ -44,8 +44,8 @@ class ExchangeFacts(Struct, frozen=True, array_like=True, omit_defaults=True, gc
     answer_id: str = ""
     # Which program it is, by the name that it has here; "" if that is not known.
     client: str = ""
-    # Digests of what the user said first, and of the prompts that the latest answer gave to other agents; ids of the
-    # sessions that results of its tools name.
+    # Digests of the first user message, and of the prompts that the latest response gave to other agents; session ids
+    # in tool results.
     asks: str = ""
     prompts: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()

@@ -1,9 +1,7 @@
-"""Rules: which header or member of which client says what of a speaker, with where that was seen (decision 33).
-
-A row is believed of its client alone; one without a client bears a name that nobody else would use. Of several rows
-that say the same the first one that is there counts. `VERSION` grows with every change that makes another class of the
-same facts: threads are classed anew then.
-"""
+"""Session rules: which header or member of which client names a session, thread or class, with where that was seen
+(decision 33). A row holds for its client alone; one without a client has a name that no other program uses. Of several
+rows for one fact the first present one counts. Increase `VERSION` with every change that classes the same facts
+differently: threads are then reclassified."""
 
 from __future__ import annotations
 

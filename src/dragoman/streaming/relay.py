@@ -31,8 +31,8 @@ class Relay:
             (last.failure.kind is FailureKind.BAD_GATEWAY and not last.failure.native)
             or len(held) + len(chunk) > _MAX_FAILURE_BYTES
         ):
-            # Not the provider's own error frame but bytes nobody can read, or so many that nobody searches them for
-            # secrets: they are not passed on.
+            # No error frame of the provider but unreadable bytes, or too many to search for secrets: they are not
+            # forwarded.
             self._broken = True
             held.clear()
             return self._decoder.broken(last.failure)
@@ -59,11 +59,9 @@ class Relay:
 
 
 def _with_blank_line(frame: bytes) -> bytes:
-    """The last frame of a relayed stream, so that it is heard: the one repair of what a provider answers.
-
-    The end of a stream ends an event here (S14), but the official SDKs of Python drop one that no blank line ends: the
-    client would miss the finish reason, `message_stop` or `response.completed`. What has no data says nothing.
-    """
+    """The last frame of a relayed stream with its blank line: the one repair of a response. The stream's end ends an
+    event here (S14), but the official Python SDKs drop one without a blank line, and with it the finish reason,
+    `message_stop` or `response.completed`. A frame without data needs none."""
     if has_data(frame) is None:
         return frame
     line_end = b"\r\n" if b"\r\n" in frame else b"\r" if b"\r" in frame else b"\n"
@@ -86,10 +84,8 @@ def frame_end(data: bytes, start: int) -> int:
 
 
 def last_frame_end(held: bytearray, start: int) -> int:
-    """Where the last frame ends whose blank line is not before `start`; 0 if there is none.
-
-    Nothing was held before a `start` of -1: there, line ends still belong to the frame before.
-    """
+    """Where the last frame ends whose blank line is not before `start`; 0 if none. Before a `start` of -1 nothing was
+    held: there, line ends still belong to the frame before."""
     blank = max(held.rfind(line_ends, max(start, 0)) for line_ends in _BLANK_LINES)
     if blank < 0 <= start:
         return 0

@@ -31,8 +31,8 @@ from dragoman.rules.tool_table import MAX_CALLS, TOO_MANY_CALLS
 from dragoman.wire.sse import SseReader
 from dragoman.wire.value_count import exceeds
 
-# JSON values of one event, as many as a full response may hold. A JSON reader does not release the interpreter lock
-# before it has built all of them: an event of 16 MiB with more values would stop the event loop from any thread.
+# Most JSON values of one event, as of a full response: a JSON reader holds the interpreter lock until all are built, so
+# more would stop the event loop from any thread.
 MAX_EVENT_VALUES = 2_000_000
 # The events of an answer that came whole.
 _FullDecoder: TypeAlias = Callable[[bytes], list[Event]]

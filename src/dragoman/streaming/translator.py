@@ -61,17 +61,13 @@ class Advance(Struct, frozen=True, gc=False):
 
 
 class StreamPipeline:
-    """Translates one answer. Feed it what the provider sends; send on what it returns; close it when the provider does.
-
-    Users of the library see a part of it, `dragoman.StreamTranslator`.
-    With `collect` the client did not ask for a stream: `feed` returns nothing and `close` the whole answer, to be sent
-    under `status`. `finished` is true once the client's stream is over, perhaps before the provider's: a stop string
-    was found, or the stream failed; what still comes is ignored, and the provider's call may be cancelled. With
-    `resumes` a provider that pauses may be asked again so many times (`paused`, `go_on`). `resume` is
-    set when the provider only paused, as in `TranslatedResponse`. A `tap` is handed what passes. `cleaned`
-    gives a failure without what its client must not read. `altered` gives whole
-    frames of a relayed stream as the client gets them, of which those of plain content stay as they are.
-    """
+    """Translates one response: `feed` takes the provider's bytes and returns the client's, `close` ends it. Library
+    users see a part of it as `dragoman.StreamTranslator`. With `collect` the client requested no stream: `feed` returns
+    nothing and `close` the full response, for `status`. `finished` is true once the client's stream is over, perhaps
+    before the provider's (a stop string, a failure): further input is ignored, and the call may be cancelled. With
+    `resumes` a paused provider may be called again so many times (`paused`, `go_on`); `resume` is then set as in
+    `TranslatedResponse`. `tap` watches what passes, `cleaned` removes secrets from a failure, `altered` rewrites frames
+    of a relayed stream other than plain content."""
 
     def __init__(
         self,
@@ -176,11 +172,9 @@ class StreamPipeline:
         return size - self._outer.plain_end(bytes(self._rest) + chunk, 0)
 
     def _skim(self, chunk: bytes, plain_end: Callable[[bytes, int], int]) -> bytes:
-        """Pass on relayed frames of content unread: reading them would be most of what they cost.
-
-        Frames are taken whole, so that what begins a frame is always read together with its end. A stream with other
-        line ends, or with a frame of some size, is read as any other.
-        """
+        """Forward relayed content frames unread: reading them would be most of their cost. Frames are taken in full, so
+        that the start of a frame is read together with its end. Other line ends, or a large frame, make the stream be
+        read as usual."""
         source, rest = self._source, self._rest
         if rest:
             # What was held has no blank line: only the new bytes, and where they meet it, are looked at.

@@ -1,9 +1,6 @@
-"""Estimate: how many tokens a text takes, without a tokenizer.
-
-A text is cut into pieces as the tokenizer of GPT-4o and later cuts it: words with the sign or space before them, up to
-three digits, runs of signs, white space. Known pieces have their number; any other is the sum, over its characters, of
-the tokens that start there on average between these two neighbours. How well that does: docs/token-counting.md.
-"""
+"""Token estimate without a tokenizer. A text is cut as the tokenizer of GPT-4o cuts it: words with the sign or space
+before them, up to three digits, runs of signs, white space. Known pieces have their count; others sum, over their
+characters, the average tokens that start between these two neighbours. Accuracy: docs/token-counting.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Families of models: which vocabulary counts their text, by how much it is off, and what they charge for a picture.
-
-What is not published is an assumption on the high side, since agents that believe too small a number compact too late.
-"""
+"""Model families: vocabulary, correction factor and token price of a picture. Unpublished values are assumed high,
+since agents that believe too small a number compact too late."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Sample: long texts in pieces, and of very long ones only some.
-
-Counting is done by calls that nobody can interrupt, so each gets a piece of a size that nobody notices. What is more
-than a model can read is not counted to the last word: pieces are taken at even distances, and stand for the whole.
-"""
+"""Sampling of long texts for token counting. A tokenizer call cannot be interrupted, so each gets a short piece; of
+text beyond what a model can read, evenly spaced pieces stand for the whole."""
 
 from __future__ import annotations
 

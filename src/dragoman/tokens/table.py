@@ -1,7 +1,5 @@
-"""Table: the fitted numbers of the estimate, read from table.json once, when somebody counts.
-
-tools/fit_tokens.py writes the file: keys of the same value stand together, values are parts of a token.
-"""
+"""The fitted numbers of the estimate, read from table.json once, on first use. tools/fit_tokens.py writes the file:
+keys of one value are grouped, values are fractions of a token."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Tokenizer: the vocabularies of OpenAI's models, from a package that carries them (extra `tokenizer`), if installed.
-
-Nothing is downloaded. A vocabulary is made ready when it is first asked for, which takes some tenths of a second.
-"""
+"""Tokenizer: OpenAI's vocabularies from an installed package (extra `tokenizer`); nothing is downloaded. A vocabulary
+loads on first use, in some tenths of a second."""
 
 from __future__ import annotations
 

@@ -1,5 +1,2 @@
-"""Reading and writing without meaning: JSON, server-sent events, data URLs.
-
-Belongs here: what any protocol room needs to take bytes apart and put them together. Does not belong here: any member
-name of a protocol.
-"""
+"""Reading and writing bytes without meaning: JSON, server-sent events, data URLs, and whatever else any protocol
+package needs. Member names of protocols do not belong here."""

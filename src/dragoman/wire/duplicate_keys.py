@@ -1,9 +1,6 @@
-"""Members: what an object says twice, or under a name that some readers take for another.
-
-Readers of JSON differ: of two members with one name some take the first and some the last, some take no notice of
-case, and some know names whose words are joined in another way. Whoever decides by a member that is then sent on as it
-was written has to know that all of them read the same.
-"""
+"""Duplicate keys: members that an object has twice, or under a name that some readers confuse. JSON readers differ: of
+two equal names some take the first, some the last; some ignore case, or how words are joined. A decision by a member
+that is then forwarded as written requires that all readers agree."""
 
 from __future__ import annotations
 
@@ -32,11 +29,8 @@ _MAX_PLAIN, _REMEMBERED = 1024, 64
 def ambiguous(
     body: bytes, members: dict[str, Raw], names: AbstractSet[str], others: Mapping[str, str] = _NONE
 ) -> str | None:
-    """The name in a body that is one of these twice, or one of them in other letters; `members` is what the body says.
-
-    `others` are names by the letters of theirs alone (`joined`). The body begins with its object, and ends with it; one
-    with more members than anybody writes is refused.
-    """
+    """The first member that is one of `names` twice, or spelled otherwise; `members` are those of the decoded body.
+    `others` are names compared by their letters alone (`joined`). More than `MAX_MEMBERS` are refused."""
     if len(members) > MAX_MEMBERS:
         raise too_many_members(MAX_MEMBERS)
     if not _PLAIN.issuperset(members):

@@ -1,8 +1,6 @@
-"""Fields: a JSON object reader that remembers what was read, and where it stands.
-
-A reader asks for each member by type. A member of the wrong type is a `WireError` with its place; null counts as absent
-(mapping.md §3, "Null"), except for `raw`. What nobody asked for is the `rest`: it becomes `Extras` and goes home.
-"""
+"""Fields: a typed reader of a JSON object that remembers which members were read. A member of the wrong type is a
+`WireError` with its location; null counts as absent (mapping.md §3, "Null"), except for `raw`. Unread members are the
+`rest`, which becomes `Extras`."""
 
 from __future__ import annotations
 

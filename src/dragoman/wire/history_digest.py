@@ -1,9 +1,6 @@
-"""History: keyed digests of what was said so far, which do not change while a client only adds to it.
-
-Each protocol reduces a message to a few pieces: texts without reminders, ids in place of calls and results. What
-clients move, renew or leave out from turn to turn (cache breakpoints, thinking, contents of old results) is none of
-them.
-"""
+"""History digests: keyed digests of a conversation that do not change while a client only appends to it. Each protocol
+reduces a message to texts without reminders, and ids for calls and results, without what clients move, renew or drop
+from turn to turn (cache breakpoints, thinking, old results)."""
 
 from __future__ import annotations
 
@@ -171,10 +168,8 @@ def session_hints_in(
     previous: str = "",
     is_named: bool = False,
 ) -> SessionHints:
-    """The hints of a request, by its messages and by the members beside them.
-
-    `is_named` says that the client names session and thread: its calls are not needed to find it.
-    """
+    """The hints of a request, from its messages and the members beside them. `is_named`: the client names session and
+    thread, so its calls are not needed to find it."""
     history: list[str] = []
     # Where answers begin; of the latest one its calls, and what they gave.
     starts: list[int] = []
@@ -281,10 +276,8 @@ def session_hints_in(
 
 
 def _digests(keyed: blake2b, opening: str, history: list[str], at: int, starts: list[int]) -> tuple[str, ...]:
-    """Digests of a history and of it before each of its latest answers, the last one first.
-
-    `opening` is the digest of the messages before `at`. Each message has a separator behind it.
-    """
+    """Digests of a history and of it before each of its latest responses, the last first. `opening` is the digest of
+    the messages before `at`. A separator follows each message."""
     hasher, latest, pieces = keyed.copy(), opening, [opening]
     heads: list[str] = []
     for start in (*starts[-LOOKED_BACK:], len(history)):

@@ -93,10 +93,8 @@ def object_members(
     walked: dict[str, Raw] | None = None,
     limit: int | None = None,
 ) -> list[Member]:
-    """The members of the object that begins at `start`, duplicates too; more than `limit` are refused.
-
-    `end`, if known, saves looking for it, and `walked`, what msgspec found there, saves walking over it again.
-    """
+    """The members of the object that begins at `start`, duplicates too; more than `limit` are refused. A known `end`,
+    and `walked` (msgspec's result there), save work."""
     at, end = _bounds(body, start, end)
     lengths = walked if walked is not None else _walked(_OBJECT, body, at, end)
     members: list[Member] = []
@@ -140,10 +138,8 @@ def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[
 
 
 def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -> list[tuple[int, JsonSpan]]:
-    """The elements of an object's member that is a list, in each of its duplicates, with their number in it.
-
-    None if there is no object here, or no such list in it: who reads the body judges that.
-    """
+    """The elements of an object's list member, in each of its duplicates, with their index. None without an object or
+    such a list: the body's reader judges that."""
     at, end = _bounds(body, start, end)
     if body[at] != _BRACE:
         return []

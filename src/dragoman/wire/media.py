@@ -1,9 +1,6 @@
-"""Media as text: data URLs (RFC 2397), base64 and media types.
-
-Payloads run to many megabytes, so nothing here decodes one unless the caller asks for its text,
-and a payload that needs no repair is copied once at most. Payloads are not judged: whether an image is whole,
-or a media type welcome, is for its receiver to say.
-"""
+"""Media as text: data URLs (RFC 2397), base64 and media types. Payloads may have many megabytes: none is decoded unless
+the caller wants its text, and one without repair is copied once at most. Judging an image or a media type is left to
+the receiver."""
 
 import binascii
 from urllib.parse import unquote, unquote_to_bytes

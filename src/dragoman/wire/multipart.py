@@ -1,8 +1,5 @@
-"""Multipart: where a field of a form stands (RFC 7578), read from the left in time linear in the form's length.
-
-Readers of forms differ in what they forgive: a lone line feed, a name in other letters or with escapes, a field said
-twice. What one of them might take for the field that is looked for, and another might not, is refused.
-"""
+"""Multipart: locate a field of a form (RFC 7578) in one linear pass. Readers forgive different things: a lone line
+feed, another case, escapes, a field twice. Anything that only some readers would take for the field is refused."""
 
 from __future__ import annotations
 

@@ -33,12 +33,9 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class SseReader:
-    """Reads frames from bytes as they arrive.
-
-    An event whose lines together exceed `limit` bytes raises a WireError, once every frame before it is delivered;
-    from then on each call raises it. `chunk` from `position` on is what was taken and not read yet: between two frames
-    others may read from there, and move it.
-    """
+    """Reads frames from bytes as they arrive. An event longer than `limit` raises a WireError after all frames before
+    it, and so does each later call. `chunk` from `position` on is the unread input: between two frames others may read
+    it, and move the position."""
 
     __slots__ = ("_after_return", "_broken", "_end", "_guarded", "_opening", "chunk", "limit", "pending", "position")
 
@@ -175,10 +172,8 @@ _find_silent = re.compile(rb"(?:" + _OTHER_LINES + rb"(?:data(?:: ?+)?+\n" + _OT
 
 
 def silent_end(chunk: bytes, start: int, limit: int) -> int:
-    """Where the events end that begin here and say nothing: comments, and whatever has no data or empty data.
-
-    Line ends are line feeds. Not more than `limit` bytes are looked through, so that no longer event is among them.
-    """
+    """Where the events without data that begin here end: comments, and events with no or empty data. At most `limit`
+    bytes are searched, so that none is longer; line ends are line feeds."""
     run = _find_silent(chunk, start, start + limit)
     return start if run is None else run.end()
 

@@ -78,11 +78,8 @@ UNNAMED = ResponseMetadata()
 
 
 class Missed(Struct, frozen=True, kw_only=True):
-    """An attempt that failed before anything of an answer was said: `response` is the provider's own error.
-
-    What is told of it is told by the `attempt` itself, with its own headers, words and secrets; there is none before
-    there is a target. `final` says that to ask again would cost the same again.
-    """
+    """An attempt that failed before any response content: `response` is the provider's own error, `attempt` is None
+    before a target exists, `final` means that a retry would cost the same again."""
 
     failure: Failure
     attempt: Attempt | None = None

@@ -1,8 +1,5 @@
-"""Replies: what goes back to the client over HTTP: whole answers, errors, and the headers of both.
-
-The provider's own error passes as it is on the relay and in the client's words elsewhere; in either case without its
-secrets (decision 14).
-"""
+"""HTTP responses for the client: full responses, errors, and the headers of both. A relay forwards the provider's own
+error, a translation rewrites it; both without its secrets (decision 14)."""
 
 from __future__ import annotations
 
@@ -162,13 +159,9 @@ class ClientResponses(Struct, eq=False):
         text: FailureText | None = None,
         is_permanent: bool = False,
     ) -> ClientResponse:
-        """An HTTP error in the client's envelope; nothing of the provider's address or keys is in what it said.
-
-        `prepared` is the request as the target got it that the failure is of; `final` says that to ask again is of no
-        use; `text` are our own, and therefore said after the provider's were searched for secrets. What is
-        `is_permanent`
-        is told with a status by which agents end at once.
-        """
+        """An HTTP error in the client's envelope, without the provider's address or keys. `prepared` is the failed
+        request. `final`: a retry is useless. `text` is our own, so it is added after the search for secrets. An
+        `is_permanent` failure gets a status at which agents stop at once."""
         record, protocol = self._builder.record, self._client_request.api_path.protocol
         if prepared is not None:
             redactor = self._runtime.redactor(prepared.target.provider)
@@ -197,11 +190,8 @@ class ClientResponses(Struct, eq=False):
         return ClientResponse(translated.status, [*other_headers, *own], translated.body, failure.kind.value)
 
     def _is_overflow_for_codex(self, prepared: ProviderRequest, failure: Failure) -> bool:
-        """Whether an overflow must be told in the stream.
-
-        OpenAI's service tells it there, and Codex compacts its conversation only then: a 400 would end every further
-        turn of the session in the same way.
-        """
+        """Whether an overflow must be sent in the stream, as OpenAI does: Codex compacts its conversation only then,
+        and a 400 would end every further turn of the session."""
         if failure.kind is not FailureKind.CONTEXT_OVERFLOW or not prepared.stream or prepared.client != RESPONSES:
             return False
         return (self._client_request.header(b"originator") or b"").startswith(b"codex")

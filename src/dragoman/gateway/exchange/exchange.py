@@ -387,10 +387,8 @@ class Exchange:
     # The store.
 
     def store_streamed(self, frames: bytes, on_stored: OnStored, *, at_once: bool = False) -> None:
-        """Have the store take the response whose last frames these are; `on_stored` gets the error, if there is one.
-
-        `at_once` does not wait for another process that has the store.
-        """
+        """Have the store take the response with these last frames; `on_stored` gets the error, if any. `at_once` does
+        not wait for another process that locks the store."""
         self.store_future = None
         future = self.storage.finalize(frames, at_once=at_once)
         if future is None:

@@ -1,9 +1,6 @@
-"""Fixed target: the target of a request that is no turn of its conversation: a count, or a compaction (decision 25).
-
-Where a name has several targets, it is one of the provider that keeps what the request refers to, else the one that the
-conversation is with, else the one whose window the request fills most. Chance has no part in it, and no turn is taken:
-who asks twice is answered by the same one.
-"""
+"""Fixed target of a count or a compaction, which is no turn of its conversation (decision 25): the target of the
+provider that stores what the request refers to, else the conversation's, else the one whose window the request fills
+most. Nothing is random, so that repeated requests get the same target."""
 
 from __future__ import annotations
 
@@ -47,10 +44,8 @@ async def fixed_target(runtime: Runtime, client_request: ClientRequest, body: by
 async def compaction_targets(
     runtime: Runtime, client_request: ClientRequest, body: bytes, parsed: ParsedRequest, builder: RecordBuilder
 ) -> Target | RetryState:
-    """The targets of a compaction: the same first one, then the others of its route by its rules and by their health.
-
-    A single target where there is no other, or where a provider keeps what the request refers to.
-    """
+    """The targets of a compaction: the fixed target, then the others of its route by rules and health. A single target
+    if there is no other, or if a provider stores what the request refers to."""
     target, is_stored, seen, conversation = await _fixed(runtime, client_request, body, parsed)
     route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
     if route.only is not None or is_stored:
@@ -141,10 +136,7 @@ async def _storing_provider(
 
 
 def filling(requirements: Requirements, window_of: Callable[[Target], int | None]) -> Callable[[Target], float]:
-    """Which share of a target's window a request takes.
-
-    Nothing of one that is unknown; and less than that where it overflows, by as much as it does.
-    """
+    """The share of a target's window that a request takes; 0 if unknown, and negative by as much as it overflows."""
 
     def fills(target: Target) -> float:
         window = window_of(target)

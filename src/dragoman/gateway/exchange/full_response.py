@@ -60,10 +60,8 @@ class _ResponseOutline(UsageMembers):
 
 
 class Relayed(Struct, frozen=True):
-    """What is known of an answer that is passed on as it is: its counts, its names and its end, or the error it is.
-
-    `own` is a failure that is told as an answer of its own, `has_content` whether there is an answer beside a failure.
-    """
+    """Counts, names and end of a relayed response, or the error that it is. `own` is a failure sent as a response of
+    its own; `has_content` says that there is content beside a failure."""
 
     usage: Usage | None = None
     id: str = ""
@@ -94,11 +92,8 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 
 def relayed_response(raw: bytes, codec: Codec) -> Relayed:
-    """The token counts of a relayed answer, or the error that it is in spite of its status (O2).
-
-    A body that is no JSON object is no answer: a page of a proxy, half a body.
-    What else an object says is between the provider and its own protocol's client (decision 7).
-    """
+    """The token counts of a relayed response, or the error that it is in spite of its status (O2). A body that is no
+    JSON object is no response; anything else is between the provider and its own protocol's client (decision 7)."""
     try:
         try:
             outline = _OUTLINE.decode(raw)

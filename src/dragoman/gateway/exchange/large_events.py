@@ -1,10 +1,6 @@
-"""Large events: a stream is fed to its translator, what is large in a thread, while the stream is not read on.
-
-Up to 64 KiB are worked on at once, in the reading callback: small events take as long as other work on 256 KiB. One
-event may have 16 MiB, and takes seconds; the end of a part tells all of its text once more. Both are done beside the
-loop. What the flight still hands over meanwhile waits, so that the order is kept, and the limits in time stand still:
-the provider is not silent, it is not read.
-"""
+"""Large events: feed a stream to its translator, in a thread beyond 64 KiB, so that an event of 16 MiB does not block
+the loop for seconds. Later chunks wait meanwhile, which keeps the order, and time limits pause: the provider is not
+read."""
 
 from __future__ import annotations
 

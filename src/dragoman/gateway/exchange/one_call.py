@@ -29,12 +29,8 @@ async def one_call(
     *,
     on_admitted: Callable[[], None] | None = None,
 ) -> AsyncIterator[tuple[UpstreamCall, TimeLimits]]:
-    """Put an order on its way, and wait for the answer's head.
-
-    What is posted makes the provider work, and waits for a place among its calls; what is only read does not.
-    `on_admitted`
-    hears that it is made now, where somebody else counts the calls; else it is noted here.
-    """
+    """Send a request and wait for the response head. A POST takes a slot, because it makes the provider work; a read
+    does not. `on_admitted` is called when the call begins, if the caller counts calls; else it is counted here."""
     slot = await runtime.admitted(target.provider.name, builder.record) if order.method == "POST" else None
     try:
         if on_admitted is not None:

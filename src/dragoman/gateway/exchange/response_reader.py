@@ -54,8 +54,7 @@ async def read_error(call: UpstreamCall, limits: TimeLimits, clock: Callable[[],
 
 
 class GatheredCall(Struct, frozen=True):
-    """A call whose answer is gathered: within `max_bytes` bytes, which are charged to the gateway key of the name
-    `key`."""
+    """A call whose response is gathered: up to `max_bytes` bytes, charged to the gateway key `key`."""
 
     call: UpstreamCall
     limits: TimeLimits

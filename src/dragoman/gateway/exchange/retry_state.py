@@ -1,8 +1,5 @@
-"""Course: the targets that a request may go to, what may follow a failure of one, and what is left of all chances.
-
-One course for each exchange: its caps hold over all targets, keys and names (decision 25). It decides nothing by
-itself: what follows is in the table of `routing/attempt_outcome.py`.
-"""
+"""Retry state of one exchange: remaining targets, and what remains of all budgets. Its caps hold over all targets, keys
+and names (decision 25). What follows a failure is in the table of `routing/attempt_outcome.py`."""
 
 from __future__ import annotations
 
@@ -65,8 +62,8 @@ class RetryState(Struct, eq=False):
     is_unranked: bool = True
     # How the targets were chosen, for the record.
     decision: RouteDecision | None = None
-    # Attempts that were made; of the present target, how often it may be asked again, and was, how long its first
-    # content may take, and whether it is left for another one if it refuses the content.
+    # Attempts made; of the present target: retries left and used, its limit for first content, and whether a refusal
+    # moves on.
     tries: int = 0
     _retries: int = 0
     pauses: int = 0
@@ -181,10 +178,8 @@ class RetryState(Struct, eq=False):
         return True
 
     def _probe_timeout(self, target: Target) -> float:
-        """How long a permit lasts: longer than its probe may wait for a slot, a connection and the first content.
-
-        If it lapsed first, another request would become the probe, and the silence that this one met would not count.
-        """
+        """How long a permit lasts: longer than its probe may wait. If it expired first, another request would become
+        the probe, and a timeout of this one would not count."""
         timeouts = self._timeouts
         first_byte = timeouts.first_byte if self.first_byte is None else self.first_byte
         return target.provider.queue_timeout + timeouts.connect + first_byte + _MARGIN

@@ -1,8 +1,5 @@
-"""Choice: what a line with several targets must know of a request before one of them is chosen (decision 25).
-
-Only what the line asks for is looked at: signs for rules, prices and targets that cannot do everything; how the
-conversation began, to stay where it is; what each target's translation would lose.
-"""
+"""Routing inputs: what a route with several targets needs of a request (decision 25). Only what the route uses is read:
+features for rules, prices and capabilities; the conversation start for affinity; the losses of each translation."""
 
 from __future__ import annotations
 
@@ -88,10 +85,8 @@ def markers_in(body: bytes, protocol: str, route: Route) -> tuple[bool, bool]:
 
 
 def needs_references(parsed: ParsedRequest, required: RequiredFeatures) -> bool:
-    """Whether a request must be looked up before it can be weighed: it goes on from what is kept here.
-
-    Where its translations are weighed also if it runs here, which in its own words could be said to few.
-    """
+    """Whether stored input must be looked up before routing. Routes that weigh translations need it also if the request
+    runs here: in its own words it could lose too little."""
     references = parsed.references
     if references is None or not (required.losses or required.request_features):
         return False
@@ -169,10 +164,8 @@ def requirements_of(
 
 
 def storing_providers(route: Route, parsed: ParsedRequest) -> frozenset[str]:
-    """The providers of a line that may keep what a request refers to; nobody, if it refers to nothing.
-
-    Where there is one target alone it does not matter who does.
-    """
+    """The providers of a route that may store what a request refers to; none if it refers to nothing. With a single
+    target it does not matter."""
     if parsed.references is None or len(route.targets) < 2 or not may_be_stored(parsed.references, native=True):
         return frozenset()
     return frozenset(target.provider.name for target in route.targets if target.can_store)
@@ -218,10 +211,8 @@ def conversation_of(
     thread: str = "",
     named: bool = True,
 ) -> str:
-    """What the conversation of a request is known by on a line; "" if nothing tells it from others.
-
-    `named` says whether headers may name its session.
-    """
+    """The affinity key of a request's conversation on a route; "" if nothing identifies it. `named`: headers may name
+    its session."""
     references, start, owner = parsed.references, conversation_start or _NO_START, owner_of(client_request.key).hex()
     route_name = f"{owner} {route_name} {thread}" if thread else f"{owner} {route_name}"
     conversation = ""

@@ -1,9 +1,6 @@
-"""Estimates: what a call took that told nothing of it, or was broken off before it could (decision 34).
-
-The request is counted as the provider got it, an answer as far as it came: a whole one by its body, a stream by the
-beginning of what it says, which stands for the rest. What was told of the input counts; what a stream tells of its
-output before its end does not.
-"""
+"""Usage estimates of calls that reported nothing or broke off (decision 34). The request is counted as sent; a full
+response by its body, a stream by the start of its content. Reported input counts; output that a stream reports before
+its end does not."""
 
 from __future__ import annotations
 
@@ -54,11 +51,8 @@ _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 class Passed(Struct, eq=False):
-    """What came of a stream: how much, and what is kept of it to count by.
-
-    Some begin with megabytes that say nothing, with instructions and tools as they were asked: of those the last is
-    kept, and what is said behind them as if they were not there.
-    """
+    """How much of a stream came, and what is retained to count by. Some begin with megabytes that echo instructions and
+    tools: only the last of those is retained, and content after them as if they were absent."""
 
     size: int = 0
     # The last before anything was said, what came then, and how much that may be with all before it; 0 is not yet.
@@ -165,10 +159,8 @@ def _safely(read: Callable[[], list[list[Event]] | None]) -> list[list[Event]] |
 
 
 def _full_response_events(codec: Codec, body: bytes) -> list[list[Event]] | None:
-    """The events of a whole answer, of each choice by itself where there are several: all are paid for.
-
-    None if it says that it failed: how much was said until then nobody knows.
-    """
+    """The events of a full response, of each choice where there are several: all are billed. None if it failed: how
+    much was generated is unknown."""
     decoded = decode_object(body)
     choices = decoded.get("choices")
     parts: list[JsonObject] = [decoded]
@@ -180,10 +172,8 @@ def _full_response_events(codec: Codec, body: bytes) -> list[list[Event]] | None
 
 
 def _streamed(codec: Codec, beginning: bytes) -> tuple[list[Event], int, float]:
-    """The events of a stream as far as it can be read, and their bytes, from the first that says something.
-
-    Of several choices the first is read: all of them together are so many times that.
-    """
+    """The events of a stream as far as they can be read, and their bytes, from the first content on. Of several choices
+    the first is read, and multiplied."""
     decoder = codec.stream_decoder(translation_context(None, codec), derived_mint(b""), Ledger())
     reader = SseReader(limit=len(beginning))
     events: list[Event] = []

@@ -1,10 +1,7 @@
-"""Costs: what the calls of an exchange took and cost, by the book of one configuration.
-
-Whose price it is: that of the name in the answer, else of its family (without a date), else of the name that was
-asked for; the first that has a price for the tier that was served, and the record says which entry that was. The name
-that was asked for goes first where an operator says what it costs, and at clouds whose names say the region, which
-their answers do not. What has no price has none: it is named beside what is known.
-"""
+"""Usage and cost of the calls of an exchange, by the price book of one configuration. The price is that of the
+response's model name, else of its family (without a date), else of the requested name; the first that has a price for
+the served tier, and the record names that entry. The requested name goes first if an operator set its price, and at
+clouds whose names carry the region. A model without a price has no cost, and is named beside the known cost."""
 
 from __future__ import annotations
 
@@ -33,8 +30,7 @@ _UNKNOWN, _NOTHING = (None,) * len(CLASSES), (0,) * len(CLASSES)
 # What is remembered, and how long a name may be for that: some come from outside.
 _MAX_CACHED_PRICES = 4096
 _MAX_NAME_LENGTH = 256
-# More than any call takes, and costs in nano-dollars: a provider may report anything, as often as it is asked, and
-# sums have to hold it.
+# Above any real call, in tokens and nano-dollars: a provider may report anything, and totals must hold it.
 _MAX_TOKENS = 1 << 36
 _MAX_SEARCHES = 1 << 20
 _MAX_COST = 10**14

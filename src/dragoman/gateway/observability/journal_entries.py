@@ -34,8 +34,8 @@ _IPV4, _IPV6 = 24, 48
 MICROSECONDS = 1_000_000.0
 # What a client says of itself is cut at so many characters.
 _MAX_PRODUCT_LENGTH = 64
-# Names and paths that clients may choose are cut at so many, and so many losses have lines of their own: a request of
-# many megabytes may be one name, or lose a little in each of a hundred thousand places.
+# Limits for names and paths from clients, and for losses listed one by one: a request of megabytes may be one name, or
+# have a hundred thousand losses.
 MAX_NAME_LENGTH = 256
 _CUT = slice(MAX_NAME_LENGTH)
 _MAX_LOSSES = 256

@@ -1,8 +1,5 @@
-"""Tallies: what each launch of a client came to, by the name that its requests carry (decision 30).
-
-Of this process, in memory and bounded: whoever makes up names pushes out nobody's but those of its own key, as long as
-there is room.
-"""
+"""Launch counters: usage of each launch of a client, by the name in its requests (decision 30). In memory of this
+process and bounded: invented names evict only launches of the same key while there is room."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Log file: where `serve --log-file` writes, for its owner alone and bounded in size.
-
-A file that is full becomes `FILE.1`, in the place of the one before, and a new one is begun. Workers share the file:
-whoever comes second finds that it was done already.
-"""
+"""Log file of `serve --log-file`, readable by its owner alone and bounded in size. A full file becomes `FILE.1`,
+replacing the one before. Workers share it: the second one finds it rotated already."""
 
 from __future__ import annotations
 

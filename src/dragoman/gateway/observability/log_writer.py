@@ -34,10 +34,8 @@ _LAST_MOMENTS = 1.0
 
 
 class LogWriter:
-    """Writes lines to a descriptor. `format_dropped` formats the line that reports dropped lines.
-
-    The holder of `lock` puts several lines in a row; `is_awake` while the thread will look for lines by itself.
-    """
+    """Writes lines to a descriptor. `format_dropped` formats the line that reports dropped lines. The holder of `lock`
+    puts several lines in a row; `is_awake` while the thread will look for lines by itself."""
 
     def __init__(
         self, descriptor: int, format_dropped: Callable[[int], bytes], gather: Callable[[], None] = lambda: None

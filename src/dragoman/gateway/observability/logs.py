@@ -1,7 +1,5 @@
-"""Logs: one line per exchange, JSON here and readable on a terminal (`log_columns.py`); never a prompt, never a key.
-
-Whatever came from outside is written so that it cannot end a line, move a cursor or pose as another field.
-"""
+"""Logs: one line per exchange, as JSON here or as text (`log_columns.py`); never a prompt, never a key. Values from
+outside are escaped: they cannot end a line, move a cursor or pose as another field."""
 
 from __future__ import annotations
 
@@ -41,11 +39,8 @@ _PAUSE = 0.001
 
 
 class Log:
-    """Writes to one stream, as text or as JSON, and never waits for whoever reads it.
-
-    Exchanges are logged and counted in batches, in their order, by the writer's thread, or before a scrape; an event
-    stands behind the exchanges that ended before it.
-    """
+    """Writes to one stream, as text or as JSON, and never blocks on its reader. The writer's thread, or a scrape, logs
+    and counts exchanges in batches and in order; an event follows the exchanges that ended before it."""
 
     def __init__(
         self,

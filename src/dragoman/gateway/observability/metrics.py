@@ -1,9 +1,6 @@
-"""Metrics: counters in memory; `prometheus.py` writes them when somebody asks.
-
-One cell per route and outcome, so that an exchange costs one look-up; everything is added up at the scrape. Exchanges
-are counted as the log gets to them (`logs.py`), in its thread, or before a scrape. Names from outside are labels
-only while there are few of them: beyond a limit they count as `other`.
-"""
+"""Metrics: counters in memory; `prometheus.py` formats them. One cell per route and outcome, so that an exchange costs
+one look-up; totals are computed at the scrape. The log's thread or a scrape counts exchanges (`logs.py`). Label values
+from outside are limited in number; further ones count as `other`."""
 
 from __future__ import annotations
 

@@ -66,16 +66,14 @@ class Record(Struct):
     ended: float = 0.0
     usage: Usage | None = None
     losses: tuple[LossLine, ...] = ()
-    # What went wrong: a kind of failure, "cancelled" by the client, our "shutdown", or "truncated" on another path;
-    # "" if nothing did.
+    # The error: a kind of failure, "cancelled" by the client, our "shutdown", "truncated" on another path, or "".
     failure: str = ""
     # Why the gateway itself refused a request, in words, without contents; whether it did so before it knew the client.
     refusal: str = ""
     at_door: bool = False
     # What to do about what went wrong, for the operator.
     advice: str = ""
-    # Of all attempts together: what they took (None if nobody said and nothing was counted), whether any of it was
-    # counted here, and what it cost.
+    # Usage of all attempts (None if neither reported nor counted), whether any of it was counted here, and the cost.
     tokens: TokenCounts | None = None
     estimated: bool = False
     cost: CostBreakdown | None = None

@@ -1,8 +1,6 @@
-"""Refusals: the sentence by which the gateway itself refuses a request, as it is logged and recorded.
-
-It names locations and types. Values that a client sent, and notes that may quote one, are left out: records hold no
-contents. Names of models, ids and paths in backticks stay, as long as they look like one.
-"""
+"""Refusals: the sentence by which the gateway refuses a request, for log and record. It names locations and types;
+values from the client, and notes that may quote one, are left out. Names, ids and paths in backticks stay if they look
+like one."""
 
 from __future__ import annotations
 
@@ -25,10 +23,8 @@ _values = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTA
 
 
 def refusal_of(error: DragomanError) -> str:
-    """The sentence for a refusal, as the operator reads it: with the next step, which a client may not see.
-
-    "" for an error of a provider's side: it has attempts, which say what became of them.
-    """
+    """The sentence of a refusal for the operator, with the next step, which a client may not see. "" for an error on
+    the provider's side: its attempts state it."""
     match error:
         case WireError():
             text = _of_wire(error)

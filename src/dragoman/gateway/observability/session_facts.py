@@ -64,10 +64,8 @@ class SessionFacts:
         return body_facts(facts, glance.session_hints(query, is_named=facts.thread != "" and facts.session != ""))
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
-        """Who speaks, with what its answer is known by in later requests: its first call, and its id.
-
-        Where a thread has a name, calls are not needed to find it again.
-        """
+        """The facts, with what later requests know the response by: its first call, and its id. A named thread is found
+        without calls."""
         facts = record.facts
         if not self.is_recorded or (call and thread_key_of(facts, class_of(facts).kind).thread):
             call = ""

@@ -1,8 +1,5 @@
-"""Unexpected errors, and warnings of the loop: what the standard loggers tell, as lines of our own log.
-
-An exception's own words may quote what a client said, so they stay out: its kind and the places it went through are
-enough to find it.
-"""
+"""Unexpected errors and warnings of the loop: records of the standard loggers as lines of our own log. An exception's
+message may quote a client, so only its class and traceback are logged."""
 
 from __future__ import annotations
 

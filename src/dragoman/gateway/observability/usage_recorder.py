@@ -1,8 +1,6 @@
-"""Accounting: writes down every exchange of this process before its client knows it complete (decision 32).
-
-Nothing is opened before `start`, which a worker calls after it was forked; a service that is never started, as those
-that only look something up, accounts for nothing. Settings of `[storage]` change with a restart alone.
-"""
+"""Usage recorder: writes every exchange of this process before its client knows that it is complete (decision 32).
+Files are opened in `start`, which a worker calls after the fork; without `start` nothing is recorded. Settings of
+`[storage]` change at a restart only."""
 
 from __future__ import annotations
 
@@ -69,8 +67,7 @@ class UsageRecorder:
         self.unauthenticated_skipped = 0
 
     def start(self, on_ingested: OnIngested | None = None) -> None:
-        """Begin, if anything is to be accounted for; `on_ingested` hears in the drain's thread of what is in the
-        tables."""
+        """Start, if anything is recorded; the ingest thread calls `on_ingested` with what is in the tables."""
         storage = self._storage
         if self._journal is not None or not storage.record_requests or storage.path in ("", MEMORY):
             return

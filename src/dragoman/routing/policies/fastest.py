@@ -1,10 +1,6 @@
-"""Fastest: by the time in which an answer of usual length is expected, from what was measured.
-
-Only answers are measured, so the time is divided by how often there was one: a target that fails fast is not fast.
-What was measured grows stale: the older it is, the longer the time that is expected. Whose speed is unknown stands
-behind those whose speed is known, and leads now and then, as does the one that was measured the longest ago. A target
-whose last answer took much longer or shorter than expected leads at once, for one request.
-"""
+"""Fastest: order by the expected time of a response of usual length. The time is divided by the success rate, because
+only responses are measured, and grows with the age of a sample. Targets of unknown speed go last; they, and the one
+measured longest ago, lead now and then. After an unexpected duration a target leads once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Policy: how a route's targets are ordered, and all that others must know of that.
-
-Each policy is one file with one such record, named as in the configuration; whoever asks for anything that depends on
-a policy finds it here.
-"""
+"""Policy: how a route's targets are ordered, and what other modules must know of it. Each policy is one file with one
+such record, named as in the configuration."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     order: Callable[[Sequence[float], int, float], Sequence[int]] | None = None
     # Ranks all targets below it; those that are equal stay in the line's order.
     rank: Callable[[list[Candidate], Requirements, RandomDraws], tuple[list[Candidate], Why]] | None = None
-    # The place of whom it ranks first, where all targets of a line may be asked and are in its hands alone; None if
-    # that takes the whole rank.
+    # The index of the first target, where all of a route may be called and the policy alone decides; None if that takes
+    # the whole order.
     first: Callable[[RouteSummary, Requirements, PlanInputs, RandomDraws], int | None] | None = None
     # What it wants to know of each target.
     prices: bool = False

@@ -1,8 +1,5 @@
-"""Weighted: chance decides, and weights say how often for whom.
-
-One throw decides the whole order: what is left of it after the first choice is as even as the throw was, and decides
-the next one. So whoever falls out is replaced by the others in proportion to their weights.
-"""
+"""Weighted: random order in proportion to weights. One random number decides the whole order: its remainder after each
+choice is as uniform, so a target that fails is replaced by the others in proportion to their weights."""
 
 from __future__ import annotations
 
