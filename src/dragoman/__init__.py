@@ -1,8 +1,5 @@
-"""Dragoman: any program that speaks to a language model, to any provider of one.
-
-Three protocols (`anthropic-messages`, `openai-chat`, `openai-responses`), one model of what they say, and a ledger of
-what one of them cannot. The public names are these and no others.
-"""
+"""Dragoman: any program that uses a language model, to any provider of one. Three protocols (`anthropic-messages`,
+`openai-chat`, `openai-responses`), one canonical model, and a loss ledger. `__all__` is the public interface."""
 
 from __future__ import annotations
 

@@ -56,10 +56,8 @@ def bare(error: E) -> E:
 
 
 class WireError(DragomanError):
-    """A document that breaks its protocol's rules, with the place and both sides.
-
-    `path` is a JSON pointer. Of a text that is no `JSON` at all, `actual` is what is wrong with it.
-    """
+    """A document that breaks its protocol's rules. `path` is a JSON pointer. For text that is no `JSON`, `actual` is
+    the syntax error."""
 
     def __init__(self, path: str, expected: str, actual: str) -> None:
         self.path = path
@@ -146,10 +144,8 @@ class UsageError(DragomanError):
 
 
 class ClientError(DragomanError):
-    """A client's HTTP message that is refused whatever its body means; `status` says why.
-
-    `param` names what is wrong with it, and `code` is the protocol's own word for that, where there is one.
-    """
+    """A client's HTTP message that is refused whatever its body means; `status` says why. `param` names the invalid
+    part, `code` is the protocol's own word for that, if there is one."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, code: str | None = None) -> None:
         self.status = status
@@ -160,10 +156,8 @@ class ClientError(DragomanError):
 
 
 class Busy(DragomanError):
-    """No room for one more, by limits of our own: no provider was asked, and none is to blame.
-
-    `retry_after` are seconds until it is worth another try.
-    """
+    """No slot left by limits of our own: no provider was called, and none is to blame. Retry after `retry_after`
+    seconds."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         self.retry_after = retry_after
@@ -191,12 +185,8 @@ class TooLong(DragomanError):
 
 
 class UpstreamError(DragomanError):
-    """A provider's side that broke; the words are safe to show to a client: they name no host and no secret.
-
-    For the operator alone: `address` is the host that was called, with its port, `proxied` if it is that of a proxy,
-    and
-    `remedy` what to do, where that is known already.
-    """
+    """An error on the provider's side; its text names no host and no secret, so clients may see it. For the operator:
+    `address` is the called host and port, a proxy's if `proxied`; `remedy` says what to do, if known."""
 
     def __init__(self, message: str, *, address: str = "", proxied: bool = False, remedy: str = "") -> None:
         self.address = address

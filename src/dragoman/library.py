@@ -1,8 +1,5 @@
-"""Library: the translation as users of the package call it, typed for them; `docs/library.md` is its page.
-
-Each function only narrows the types of `translate.py` and `streaming/`. The gateway calls those with protocol names
-that it reads from its configuration.
-"""
+"""Library: the public translation functions, typed; `docs/library.md` is their page. Each only narrows the types of
+`translate.py` and `streaming/`, which the gateway calls with protocol names from its configuration."""
 
 from __future__ import annotations
 
@@ -31,13 +28,10 @@ def translate_request(
     capability_rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
 ) -> TranslatedRequest:
-    """Write a client's request in the provider's protocol.
-
-    `source` may be left out: the protocol is recognised from the shape. `model` is the name the provider knows if it is
-    another, or if the body has none because the URL names it. `vendor` is the provider's vendor; `capabilities` or
-    `capability_rows` say what it takes where the built-in table does not know better. `strict` raises `StrictError`
-    instead of losing what changes the response, "all" instead of any loss.
-    """
+    """Write a client's request in the provider's protocol. Without `source` the protocol is recognised from the shape.
+    `model` is the provider's name of the model, if it differs, or if the URL names it. `vendor` is the provider's
+    vendor; `capabilities` or `capability_rows` correct the built-in table. `strict` raises `StrictError` instead of
+    losing what changes the response, "all" instead of any loss."""
     return translate.translate_request(
         body,
         target=target,
@@ -63,12 +57,9 @@ def translate_response(
     strict: Strict = False,
     earlier: Sequence[bytes] = (),
 ) -> TranslatedResponse:
-    """Write a provider's response, or its error, in the client's protocol.
-
-    With `stream` the client gets the full sequence of events for the same response. A body that is an error is one
-    whatever the status says. `earlier` are the responses of the same turn after which the provider paused: the client
-    sees one response.
-    """
+    """Write a provider's response, or its error, in the client's protocol. With `stream` the client gets the same
+    response as a full sequence of events. An error body is an error whatever the status. `earlier` are responses of the
+    same turn after which the provider paused: the client sees one response."""
     return translate.translate_response(
         body,
         source=source,
@@ -98,13 +89,10 @@ def translate_headers(
 
 
 class StreamTranslator:
-    """Translates one streamed response; the bytes may be cut anywhere.
-
-    `feed` takes what the provider sends and returns what is ready for the client, possibly nothing. `close` returns the
-    terminator, or the client's error form if the provider broke off. With `collect` the client did not ask for a
-    stream: `feed` returns nothing and `close` the full response, to be sent under `status`. An event longer than
-    `limit` bytes ends the stream with an error.
-    """
+    """Translates one streamed response; the bytes may be cut anywhere. `feed` takes the provider's bytes and returns
+    those ready for the client, possibly none. `close` returns the terminator, or the client's error form if the
+    provider broke off. With `collect` the client requested no stream: `feed` returns nothing and `close` the full
+    response, to be sent under `status`. An event longer than `limit` bytes ends the stream with an error."""
 
     __slots__ = ("_pipeline", "feed")
 

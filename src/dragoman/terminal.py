@@ -1,8 +1,5 @@
-"""Terminal: what a stream can show: how wide it is, whether in colour, and whether beyond ASCII.
-
-Each stream is judged by itself: standard output may be a file while standard error is looked at. The judgements are
-functions of what is handed in; `screen_of` asks the system.
-"""
+"""Terminal: a stream's width, colour and characters beyond ASCII. Each stream is judged by itself: only one of standard
+output and standard error may be a file. The functions are pure; `screen_of` asks the system."""
 
 from __future__ import annotations
 

@@ -54,11 +54,8 @@ class LossLine(TypedDict):
 
 
 class TranslatedRequest(Struct, frozen=True):
-    """A request as it goes to the provider, with what was lost on the way.
-
-    `headers` are those the body needs beside it. Hand the whole value to `translate_response` or `StreamPipeline`:
-    answers are read and written against the question.
-    """
+    """A request as it is sent to the provider, and its losses. `headers` are those that the body needs. Pass the value
+    to `translate_response` or `StreamPipeline`: responses depend on the request."""
 
     body: bytes
     ledger: Ledger
@@ -74,13 +71,10 @@ class TranslatedRequest(Struct, frozen=True):
 
 
 class TranslatedResponse(Struct, frozen=True, kw_only=True):
-    """An answer as it goes to the client.
-
-    `failed` says that it is an error, to be sent under `status` and with `headers`. `resume` is set when the provider
-    only paused (`pause_turn`): append these blocks as an assistant message to its request and send it again. `usage`
-    are the provider's counts, `failure` is the error and `response` what was said, where the answer was read: what a
-    tap of `StreamPipeline` is handed of a stream.
-    """
+    """A response as it is sent to the client. `failed`: an error, to be sent under `status` and with `headers`.
+    `resume` is set if the provider only paused (`pause_turn`): append these blocks as an assistant message to its
+    request and send it again. `usage` has the provider's counts; `failure` and `response` are set if the response was
+    read, as a tap of `StreamPipeline` gets them."""
 
     body: bytes
     losses: tuple[LossLine, ...]
@@ -161,10 +155,8 @@ def check_strict(ledger: Ledger, strict: Strict) -> None:
 
 
 def same_request(body: bytes, *, protocol: ProtocolName, model: str | None = None) -> TranslatedRequest:
-    """The identity: the provider judges what its own protocol's client said; only a renamed model is spliced in.
-
-    The body must be known to be a JSON object.
-    """
+    """The identity: the provider judges its own protocol's request; only a renamed model is spliced in. The body must
+    be a JSON object."""
     if model is not None:
         body = replace_text(body, "model", model)
     return TranslatedRequest(body, Ledger(), protocol, protocol)
@@ -283,8 +275,8 @@ def translate_headers(headers: Mapping[str, str], *, source: str, target: str, n
 
 def _failed(failure: Failure, inner: Codec, request_id: str | None, usage: Usage | None = None) -> TranslatedResponse:
     status, body = inner.encode_failure(failure, request_id)
-    # A spent quota is a 429 in the OpenAI protocols, and a refused key of the gateway's own a 502 in all of them;
-    # without this header SDKs and agents would try again, some for minutes (mapping.md §21).
+    # A spent quota is a 429 in OpenAI's protocols, and a refused key of the gateway a 502 in all of them; without this
+    # header clients would retry, some for minutes (mapping.md §21).
     final = failure.kind in _FINAL or (failure.kind is FailureKind.QUOTA and status == 429)
     headers = {"x-should-retry": "false"} if final else {}
     return TranslatedResponse(

@@ -1,7 +1,4 @@
-"""App: what the server calls for every request.
-
-request ─▶ admit (Host, Origin) ─▶ endpoint ─▶ identify (key) ─▶ exchange, count, listing, other path, or our own pages
-"""
+"""App: what the server calls for every request: admit (Host, Origin) ─▶ endpoint ─▶ identify (key) ─▶ its handler."""
 
 from __future__ import annotations
 

@@ -1,5 +1,2 @@
-"""One room per wire protocol; rooms do not know each other.
-
-A room holds everything that is particular to its wire: names, shapes, both directions of requests, answers, streams and
-errors. What several rooms share is in `rules`; `registry` lists the rooms.
-"""
+"""One package per wire protocol: names, shapes, and both directions of requests, responses, streams and errors. They do
+not know each other; shared rules are in `rules`, and `registry` lists the packages."""

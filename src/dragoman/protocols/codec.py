@@ -37,11 +37,8 @@ class TargetModel(Struct, frozen=True, kw_only=True):
 
 
 class EncodedRequest(Struct, frozen=True, kw_only=True):
-    """A request as it goes to the provider.
-
-    `table` is how its tools are named there; `stops` are the stop strings left to emulate (S11); `headers` are those
-    that the body needs beside it (`anthropic-version`, `anthropic-beta`).
-    """
+    """A request as it is sent to the provider. `table` maps tool names, `stops` are the stop strings left to emulate
+    (S11), `headers` those that the body needs (`anthropic-version`, `anthropic-beta`)."""
 
     body: JsonObject
     table: ToolTable
@@ -50,14 +47,11 @@ class EncodedRequest(Struct, frozen=True, kw_only=True):
 
 
 class TranslationContext(Struct, frozen=True, kw_only=True):
-    """What an answer is read and written against: the client's request and how it was put to the provider.
-
-    `render_turn` writes parts of an assistant turn as the provider's own blocks, to be sealed (V1); `origin` is the
-    protocol the provider speaks, which the events of a stream do not tell. `response_id` is the id of the answer where
-    it
-    was given away before; `summarises` says that the answer is the summary that stands for a compaction (K1), and
-    `relayed` that its bytes go on as they came: the client puts calls together by itself, and no doubt of ours counts.
-    """
+    """Context of a response: the client's request, and how it was sent to the provider. `render_turn` writes parts of
+    an assistant turn as the provider's blocks, to be sealed (V1); `origin` is the provider's protocol, which stream
+    events do not carry. `response_id` is the response's id if it was sent before. `summarises`: the response is the
+    summary for a compaction (K1). `relayed`: bytes go on unchanged, and the client assembles calls itself, so doubts of
+    ours do not count."""
 
     request: Request
     target: TargetModel
@@ -71,12 +65,9 @@ class TranslationContext(Struct, frozen=True, kw_only=True):
 
 
 class Mint(Struct, frozen=True, kw_only=True):
-    """Where ids and times come from, so that the core stays deterministic: a source of tokens and a clock reading.
-
-    `token(n)` gives n characters out of [0-9A-Za-z]; `now` is in unix seconds. `response_token` are 24 such characters
-    for the
-    id of the answer, where its provider gave it none that will do; without them a token serves.
-    """
+    """Source of ids and times, so that the core stays deterministic. `token(n)` gives n characters out of [0-9A-Za-z];
+    `now` is in unix seconds. `response_token` is 24 such characters for the response id, if the provider gave no usable
+    one; else a token serves."""
 
     token: Callable[[int], str]
     now: Callable[[], int]
@@ -141,10 +132,8 @@ class ReasoningRepair(Protocol):
         demanded: bool = False,
         intact: bool = False,
     ) -> bytes:
-        """The body, changed if need be.
-
-        `demanded` says that its provider refused it for that lack, `intact` that nothing was cut out of it.
-        """
+        """The body, changed if need be. `demanded`: its provider refused it for that lack; `intact`: nothing was cut
+        out of it."""
         ...
 
 
@@ -243,21 +232,20 @@ class Codec(Struct, frozen=True, kw_only=True):
     recognises: Callable[[JsonObject], bool]
     decode_request: Callable[[JsonObject], Request]
     encode_request: Callable[[Request, TargetModel, Ledger], EncodedRequest]
-    # A request with the relay's repairs in its own bytes (mapping.md §1, rule 1), for a model of a vendor: what was
-    # minted for another issuer is cut out (a compaction that nobody else can read is refused, V9), no more thinking is
-    # asked for than is allowed (V5), call ids are such as the provider takes (N2), the output cap goes by the name that
-    # it knows (pitfall 124), and other vendors do not get the client's telemetry line (I4).
+    # A request with the relay's repairs (mapping.md §1, rule 1): material minted for another issuer is cut out (a
+    # compaction that nobody else can read is refused, V9), thinking is reduced to what is allowed (V5), call ids are
+    # valid (N2), the output cap has its current name (pitfall 124), other vendors get no telemetry line of the client
+    # (I4).
     relay_request: Callable[[bytes, Capabilities, str, Ledger], bytes]
     # For one retry after a rejected proof: without any sealed reasoning (V11), None if there is none.
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
-    # A request whose turns have lost their reasoning, with no more thinking asked for than that allows (V5), or what
-    # its provider demanded put in its place; None on wires where nothing is demanded.
+    # A request whose turns lost their reasoning, with thinking as that allows (V5), or with the provider's demanded
+    # stand-in; None on wires without such a demand.
     repair_reasoning: ReasoningRepair | None = None
-    # A request whose calls bear what stands for a proof that is not to be had, for one retry after their provider
-    # missed it (V11), None if there is no such call; None on wires that know no proofs of calls.
+    # For one retry after a missed proof (V11): a request with stand-ins for the proofs of its calls, None if it has no
+    # such call. None on wires without proofs of calls.
     sign_calls: Callable[[bytes, Ledger], bytes | None] | None = None
-    # A request whose answer its provider does not keep, and which brings all that it takes to go on without that; None
-    # on wires whose answers nobody can refer to.
+    # A request whose response its provider does not store, made self-contained; None on wires without references.
     without_storage: Callable[[bytes], bytes] | None = None
     # A request with what its answer said before it paused, to be asked again; None on wires that never pause.
     resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None = None

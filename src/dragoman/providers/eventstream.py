@@ -1,10 +1,7 @@
-"""The event-stream framing of AWS, without meaning: `application/vnd.amazon.eventstream` bytes to messages.
-
-    total length (4)  headers length (4)  CRC32 of those (4)  |  headers  payload  |  CRC32 of all before (4)
-
-Numbers are big-endian. A header is the length of its name (1), the name, its type (1) and its value; see
-https://docs.aws.amazon.com/transcribe/latest/dg/streaming-setting-up.html#streaming-event-stream.
-"""
+"""AWS event-stream framing: `application/vnd.amazon.eventstream` bytes to messages. A message is total length (4),
+headers length (4), CRC32 of those (4), headers, payload, CRC32 of all before (4), big-endian. A header is the length of
+its name (1), the name, its type (1) and its value; see
+https://docs.aws.amazon.com/transcribe/latest/dg/streaming-setting-up.html#streaming-event-stream."""
 
 from __future__ import annotations
 

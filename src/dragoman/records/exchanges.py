@@ -16,7 +16,6 @@ from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.ids import exchange_of, times_of
 from dragoman.records.journal_entry import (
     CallEntry,
-    CandidateEntry,
     CostBreakdown,
     JournalEntry,
     TokenCounts,
@@ -213,7 +212,7 @@ def as_json(exchange: RecordedExchange) -> JsonObject:
         "response_id": row.response_id,
         "request_bytes": details.size,
         "trace": details.trace,
-        "candidates": [_candidate(candidate) for candidate in details.candidates],
+        "candidates": [dict(zip(_CANDIDATE, astuple(candidate), strict=True)) for candidate in details.candidates],
         "candidates_more": details.candidates_more,
     }
 
@@ -273,10 +272,6 @@ def classes_of(cost: CostBreakdown) -> list[tuple[str, int]]:
 
 
 _CLASSES = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking", "search", "request")
-
-
-def _candidate(entry: CandidateEntry) -> JsonValue:
-    return dict(zip(_CANDIDATE, astuple(entry), strict=True))
 
 
 _CANDIDATE = ("target", "why", "cost_nano_usd", "losses", "first_token_microseconds", "tokens_per_second")

@@ -33,8 +33,8 @@ UNCACHED = "uncached_input_tokens"
 # As spreadsheets begin a formula: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _YES_OR_NO = ("stream", "estimated", "unpriced")
-# What a terminal obeys, by itself or in the order of letters: names from outside may have it, and who exports without
-# a file sees it. Tabs and ends of lines within a cell are the reader's.
+# Characters that a terminal obeys, alone or as bidirectional controls: names from outside may have them, and an export
+# may go to a terminal. Tabs and line ends within a cell are the reader's.
 _OBEYED = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _obeyed = re.compile(f"[{_OBEYED}]").sub
 

@@ -45,13 +45,10 @@ _OPENED = slice(len('01234567 ["open",'), -len("]\n"))
 
 
 class Journal:
-    """The journal of one worker, and those that follow it; used by one thread, but for what is only read.
-
-    `problem` says why lines cannot be written at present, `lost` how many of them never will be. `begun` is the time of
-    the present file, in microseconds. `retire` is given each file that is done with, to be closed; closing it gives up
-    its lock. `removed` are files that somebody took away from under it, still open, for whoever drains to read and
-    close.
-    """
+    """The journal of one worker, and its successors; only readers use it from other threads. `problem` says why lines
+    cannot be written at present, `lost` counts those that never will be. `begun` is the start of the present file, in
+    microseconds. `retire` gets each finished file, to close it, which releases its lock. `removed` are files deleted
+    under the writer, still open, for the ingest thread to read and close."""
 
     def __init__(
         self,

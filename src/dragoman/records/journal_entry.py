@@ -1,8 +1,6 @@
-"""Entry: what is known of one exchange, as a line of a journal has it; nothing in it was said by the user or the model.
-
-New members are added at the end of a struct alone, with a default: journals outlive a release. None of them can hold
-itself, so that the collector need not know of them.
-"""
+"""Journal entry: one exchange as a journal line, without any content of user or model. New members go at a struct's
+end, with a default: journals outlive a release. No entry can contain itself, so the garbage collector need not track
+them."""
 
 from __future__ import annotations
 
@@ -155,7 +153,6 @@ class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     size: int = 0
     facts: ExchangeFacts = NOTHING
     trace: str = ""
-    # Whom it might have gone to, where somebody had to be ranked: as they would be tried, then those that were left
-    # out; and how many more there were than are told, if any.
+    # Candidates of a ranked request: in order, then those left out; and how many more there were, if any.
     candidates: tuple[CandidateEntry, ...] = ()
     candidates_more: int | None = None

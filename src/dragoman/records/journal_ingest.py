@@ -1,9 +1,7 @@
-"""Drain: moves what journals say into the tables, exactly once, whoever does it (decision 32).
-
-Each piece of a journal is one transaction: its mark moves from where the piece begins to where it ends, or nothing is
-written. A journal whose lock can be had has no worker any more: after all its lines, what was opened in it and not
-settled has crashed, unless another journal goes on with it; then the file is removed, and its mark after that.
-"""
+"""Journal ingest: moves journals into the tables exactly once, in any process (decision 32). Each segment is one
+transaction, which also moves the journal's offset. A journal whose lock is free has no worker any more: after all its
+lines, exchanges opened in it and not settled have crashed, unless another journal continues it; then the file is
+removed, and its offset after that."""
 
 from __future__ import annotations
 
@@ -64,11 +62,8 @@ def ingest_all(path: str, *, now: int) -> Ingested:
 
 
 class Ingester:
-    """Moves journals of a folder into tables. `on_ingested` hears of what was moved, after it is on the disk.
-
-    It hears all of the journals that are its worker's own, also what a command has moved that looked at the tables
-    meanwhile: `heard` says how far, by their names, and outlives this.
-    """
+    """Moves a folder's journals into tables. `on_ingested` gets what was moved, once it is on the disk: all journals of
+    this worker, also what a command moved meanwhile. `heard` says how far, by journal name, and outlives this."""
 
     def __init__(
         self,
@@ -105,13 +100,10 @@ class Ingester:
             os.close(descriptor)
 
     def ingest_removed(self, descriptor: int, journal: Path, *, crashed_by: int | None = None) -> int:
-        """Move what is left of a journal that its own worker has open and that is not at its place any more.
-
-        Its lock goes with the descriptor: nobody else can have been done with it, and without a mark nothing of it was
-        moved. Give how many exchanges cannot be moved, since its mark was forgotten: nobody knows of them whether they
-        are in the tables. What is open in it goes on in another one; if there is none, it has crashed by the time that
-        is given (microseconds).
-        """
+        """Move the rest of a journal that its own worker has open and that was deleted. Its lock goes with the
+        descriptor: no other process can have finished it, and without an offset nothing of it was moved. Return how
+        many exchanges cannot be moved because its offset was removed: whether the tables have them is unknown. Open
+        exchanges continue in another journal; if there is none, they crashed at the given time (microseconds)."""
         size, notified, lost = os.fstat(descriptor).st_size, self._notified_offsets.get(journal.name, 0), 0
         while (at := self._applied(journal)) <= size:
             if notified and not at:
@@ -137,10 +129,8 @@ class Ingester:
         return left
 
     def remove_offsets(self, now: int) -> None:
-        """Forget journals whose files are gone, as of one that was removed by somebody who was killed then.
-
-        Not the latest: a folder that was moved away may come back, and nothing in it is to be moved twice.
-        """
+        """Remove offsets of journals whose files are gone, as after a kill during a removal. The latest stay: a folder
+        that was moved away may come back, and nothing in it may be moved twice."""
         with self.tables.reading():
             offsets = self.tables.offsets.all()
         before = now - _MAY_COME_BACK
@@ -196,11 +186,9 @@ class Ingester:
             return self.tables.offsets.applied(journal.name)
 
     def _write(self, journal: Path, segments: Iterable[JournalSegment], is_held: bool = False) -> int:
-        """One transaction: the rows of pieces that follow one another, the sums, the mark; give where that is then.
-
-        0 if it is not where the first one begins: somebody else has moved it, and nothing is written. While the lock of
-        a journal is held, nobody is done with it, at whatever place it is.
-        """
+        """One transaction: rows of consecutive segments, rollups, offset; return the new offset. 0 if another process
+        moved the offset meanwhile: then nothing is written. While the lock of a journal is held, it is not finished at
+        any offset."""
         tables, batch = self.tables, Batch()
         # What it remembers of a transaction that was taken back is wrong.
         assigner, self._assigner = self._assigner or ThreadAssigner(tables.sessions), None

@@ -44,11 +44,9 @@ class JournalContents(NamedTuple):
 
 
 def read_segment(descriptor: int, start: int, *, until: int | None = None, is_over: bool = False) -> JournalSegment:
-    """Read on from a place, up to another one if given; the piece is empty where nothing whole follows.
-
-    Lines that are wrong are passed over if right ones follow. The last ones may be being written, and end the reading,
-    unless nobody writes any more: then those that have an end are passed over, too.
-    """
+    """Read from an offset, up to another one if given; the segment is empty if no complete line follows. Invalid lines
+    are skipped if valid ones follow. Invalid last lines end the reading, since they may be incomplete, unless the
+    writer is gone: then those with an end are skipped, too."""
     size = _SEGMENT_BYTES
     while True:
         wanted = size if until is None else min(size, until - start)
@@ -159,8 +157,7 @@ def _decode_entry(encoded: bytes | memoryview) -> JournalEntry:
 
 
 class JournalUpdate(NamedTuple):
-    """What was written behind a place, up to another: what was opened and not settled there, and ids that were settled
-    and not opened there, but before or in the journal before."""
+    """A journal's changes between two offsets: exchanges opened and not settled, and ids settled but opened earlier."""
 
     end: int
     opened: dict[str, JournalEntry]

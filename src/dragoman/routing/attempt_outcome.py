@@ -202,12 +202,8 @@ def decisive_failure(results: Sequence[TargetResult]) -> int | None:
     other = [pair for pair in indexed if pair[1].kind is not AttemptOutcome.CONTEXT_LENGTH_EXCEEDED]
     for index, result in indexed:
         if result.kind is AttemptOutcome.CONTEXT_LENGTH_EXCEEDED and not any(
-            _may_hold_more(rival, result) for _, rival in other
+            (rival.window is None or result.window is None or rival.window > result.window) for _, rival in other
         ):
             return index
     first = other or indexed
     return first[0][0] if first else None
-
-
-def _may_hold_more(rival: TargetResult, result: TargetResult) -> bool:
-    return rival.window is None or result.window is None or rival.window > result.window

@@ -1,9 +1,7 @@
-"""Arguments of calls between text and object (N3), without parsing what only passes through.
-
-Chat and Responses carry arguments as JSON text, which a model may have got wrong; Messages carries an object. Text that
-is an object keeps its spelling to the digit. What is no object is wrapped on the way out and unwrapped on the way back,
-because one half of a call and its result is never dropped for its arguments.
-"""
+"""Call arguments between text and object (N3), without parsing what only passes through. Chat and Responses carry JSON
+text, which a model may have got wrong; Messages an object. Text that is an object keeps its spelling; any other is
+wrapped on the way out and unwrapped on the way back, because a call or its result is never dropped for its
+arguments."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Conversation: messages of any wire arranged as turns that every wire accepts (mapping.md §5).
-
-An encoder that writes another protocol's request asks `arrange` for its turns. What the client's own protocol said is
-kept in order; only what providers refuse is repaired: results directly after their calls (T2), orphans and unanswered
-calls (T3), empty text (T7). A request that stays in its own protocol is never arranged.
-"""
+"""Conversation: messages of any wire arranged as turns that every wire accepts (mapping.md §5), for encoders of foreign
+requests. Order is kept, and only what providers refuse is repaired: results directly after their calls (T2), orphans
+and unanswered calls (T3), empty text (T7)."""
 
 from __future__ import annotations
 
@@ -39,12 +36,9 @@ class TurnKind(Enum):
 
 
 class Turn(Struct):
-    """A stretch of the conversation: parts, and for each the place it has in the request.
-
-    `message` is the message it was made of, or the first of several. `pairs` says that calls or results are among the
-    parts; `exact` that the parts of an assistant turn were restored from a sealed turn and are to be written as the
-    issuer first said them.
-    """
+    """A stretch of the conversation: parts, and each one's location in the request. `message` is its message, or the
+    first of several. `pairs`: there are calls or results among the parts; `exact`: the parts were restored from a
+    sealed turn, and are written as the issuer first sent them."""
 
     kind: TurnKind
     parts: list[Part]
@@ -231,11 +225,8 @@ def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
 
 
 class _Ids(Struct, eq=False):
-    """The ids of calls so far; a call whose id stood before gets one that no earlier call has (N2).
-
-    Later turns do not count, so that a call keeps its id while the conversation grows: every change of the history
-    costs the provider's prefix cache.
-    """
+    """The call ids so far; a call with a repeated id gets one that no earlier call has (N2). Later turns do not count,
+    so that ids do not change as the conversation grows, which would cost the provider's prefix cache."""
 
     seen: set[str] = set()
     # By the beginning of an id, the number that is tried next, so that no number is tried twice.

@@ -1,7 +1,5 @@
-"""Reasoning effort and thinking budgets (E1, E2): one fixed table, read both ways.
-
-A fixed table is predictable and inverts; a share of `max_tokens` would give another effort whenever the cap changes.
-"""
+"""Reasoning effort and thinking budgets (E1, E2): one fixed table for both directions. It is predictable and inverts; a
+share of `max_tokens` would change the effort with the cap."""
 
 from __future__ import annotations
 
@@ -46,12 +44,10 @@ def clamp_budget(budget: int, max_tokens: int) -> int | None:
 
 
 def nearest(effort: str, levels: tuple[str, ...] | None) -> str:
-    """Choose the level a model knows: the same, else the nearest lower one, else the lowest.
-
-    Without a declared set only the three levels that every server knows are used. An effort that is not in `EFFORTS`
-    ranks above all that are, because new ones have been added at the top. Whoever asks for some reasoning gets some:
-    `none` is no lower level, and the word of a server for as much as it likes stands for all that it has no word for.
-    """
+    """The level that a model knows: the same, else the nearest lower, else the lowest. Without a declared set only the
+    three levels that every server knows are used. An unknown effort ranks above all of `EFFORTS`, because new ones were
+    added at the top. A request for some reasoning gets some: `none` is no lower level; a server's word for unlimited
+    stands for all that it has no word for."""
     if levels and effort not in levels and effort != "none":
         if DEFAULT in levels:
             return DEFAULT

@@ -1,8 +1,6 @@
-"""The envelope (§11): proof of reasoning, carried through a client that speaks another protocol and only echoes it.
-
-`rsv1.` and base64url of a small JSON object, `rsv1z.` if that object was compressed first. It is opaque, neither secret
-nor signed: the upstream that issued the proof inside verifies it.
-"""
+"""Envelope (§11): proof of reasoning, carried through a client of another protocol that only echoes it. `rsv1.` and
+base64url of a small JSON object, `rsv1z.` if compressed. It is neither secret nor signed: the issuer verifies the proof
+inside."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Extras of a foreign protocol: members that only their own protocol knows are left out one by one, and reported.
-
-What a stream decoder puts into its events is the encoder's to report; `UnknownFields` reports what goes no further than
-the decoder.
-"""
+"""Extras of a foreign protocol: members that only their own protocol knows are left out one by one, and reported. The
+encoder reports those in a stream's events, `UnknownFields` those that go no further than the decoder."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ _QUOTA_KEYWORDS = (
     "overdue",
 )
 _QUOTA_STATUSES = frozenset({400, 402, 403, 429})
-# Rates that are called quotas pass by themselves: DashScope's (https://github.com/can1357/oh-my-pi/pull/8476) and those
-# of Cerebras (https://github.com/anomalyco/opencode/issues/7463).
+# Quotas that are rates pass by themselves: at DashScope (https://github.com/can1357/oh-my-pi/pull/8476) and Cerebras
+# (https://github.com/anomalyco/opencode/issues/7463).
 _RATE_KEYWORDS = ("throttling", "error-code#token-limit", "per minute limit exceeded")
 # Z.ai tells it in words alone, with a 429 (https://docs.z.ai/api-reference/api-code), MiniMax's Messages endpoint even
 # with a 500 (https://github.com/MiniMax-AI/MiniMax-M2/issues/62).
@@ -163,12 +163,9 @@ def error_of(body: JsonObject) -> JsonObject:
 def report_of(
     body: JsonObject, status: int | None, statuses: Mapping[str, int], code: str | None = None, depth: int = DEEPEST
 ) -> ErrorReport:
-    """Read an error of any shape, and those that it holds.
-
-    Without a status of the answer (O2) the error's own counts, or that of its words: those of the protocol in
-    `statuses`, else those that are said everywhere, else what the error inside of it says. A `code` that the protocol
-    keeps elsewhere goes before the usual.
-    """
+    """Read an error of any shape, and those inside of it. Without a status of the response (O2) the error's own counts,
+    or that of its words: by `statuses` of the protocol, else the general ones, else that of an inner error. `code`
+    overrides the usual place."""
     error = error_of(body)
     native, param = _text(error.get("type")), _text(error.get("param"))
     # The name of the frame is not that of the error in it.

@@ -1,11 +1,6 @@
-"""Ids on the wire: of calls (N2), of answers (N4) and of legacy calls that had none (T4).
-
-An id is changed only towards a provider that refuses it: clients refuse none, and a provider that sees its own id again
-sees it as it said it.
-
-Every function is deterministic and is applied to a call and to its result alike, so no table is kept and no state is
-packed into an id. Minting random ids is not done here: the core has no randomness.
-"""
+"""Wire ids of calls (N2), of responses (N4) and of legacy calls that had none (T4). An id is changed only towards a
+provider that refuses it: clients refuse none, and a provider gets its own ids unchanged. Every function is
+deterministic and applies to a call and its result alike, so there is no table, no state in an id and no randomness."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Lists of models: what servers tell of their models, whatever they call it, and the form that OpenAI's wires share.
-
-Servers borrow members from each other, so that one reader serves all of them. Of several members that say how much a
-model takes, the smallest counts: what is loaded is less than what could be.
-"""
+"""Model lists: metadata that servers report, under any name, and the form that OpenAI's protocols share. Servers borrow
+members from each other, so one reader serves all. Of several sizes the smallest counts: what is loaded is less than
+what could be."""
 
 from __future__ import annotations
 
@@ -63,8 +61,8 @@ _CAPS = (
     "capabilities.limits.max_output_tokens",  # GitHub
 )
 _SIZES = frozenset(path.partition(".")[0] for path in (*_WINDOWS, *_CAPS)) - {"capabilities", "meta", "metadata"}
-# Members that have a place in `ListedModel`, and those that are not for others: paths on the server's disk, rights of
-# its operator, addresses below its own.
+# Members with a place in `ListedModel`, and private ones: paths on the server's disk, its operator's rights, local
+# addresses.
 _MODEL_MEMBERS = frozenset({"id", "object", "type", "created", "created_at", "display_name", "owned_by"})
 _RETIREMENT = frozenset({"retires_at", "shutdown_date"})
 _PRIVATE = frozenset({"root", "parent", "permission", "links"})

@@ -1,8 +1,5 @@
-"""Context overflow (O1): recognised in whatever words a server has for it, told to Messages clients in fixed ones.
-
-Agents compact their conversation when they read the wording of the Messages service, so an overflow that reaches them
-in other words ends the session instead.
-"""
+"""Context overflow (O1): recognised in each server's words, and sent to Messages clients in fixed ones: agents compact
+their conversation on the wording of the Messages service, and any other ends the session."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ class Remedy(Enum):
 
 
 _CODE = "invalid_encrypted_content"
-# Proxies tell a refusal under a status of their own (403 for a stranger's proof, 422, 5xx), and an error inside a
-# stream has only a guess at one. What speaks of a key (401) or of a pace (429) is never a refusal of proofs.
+# Proxies report a refusal under other statuses (403 for a foreign proof, 422, 5xx), and an error in a stream has only a
+# guessed one. An error of a key (401) or a rate (429) is never a refusal of proofs.
 _STATUSES = frozenset({400, 403, 404, 409, 422, 500, 502, 503})
 
 # Words as they are said, and where. Quoted in back ticks or not, bare or inside of another server's error.

@@ -1,13 +1,8 @@
-"""Repairs of a relayed request: what its provider would refuse for ever is cut out, every other byte stays.
-
-The relay passes bytes on as they came; a short closed list of repairs is the exception (mapping.md §1, rule 1). Each is
-found by a scan of the bytes, so that a body that needs none is not even taken apart. What each protocol's providers
-refuse, and where it stands, is in the protocol package (`relay.py`).
-
-The ids of calls are a repair of all protocols (N2). A client keeps the ids that its providers gave, and may go on with
-another provider in the middle of a tool loop. An id that this one would refuse for ever is changed as on translation,
-and so is an id that some servers give in every turn.
-"""
+"""Repairs of a relayed request: what its provider would always refuse is cut out, every other byte stays (mapping.md
+§1, rule 1). Each is found by a scan of the bytes, so a body that needs none is never parsed. The protocol packages
+(`relay.py`) list what providers refuse, and where. Call ids are a repair of all protocols (N2): a client may move to
+another provider in mid tool loop, so an id that this one refuses, or that some servers repeat in every turn, is changed
+as on translation."""
 
 from __future__ import annotations
 
@@ -128,15 +123,11 @@ def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
                     note = "this id stood before, and is not taken twice"
                     ledger.approximated(Feature.CALL_ID, ("messages", number), note)
                 given = original if which < 2 else f"{original}_{which}"
-                if which > 1 or not _fits(given, rule):
+                if which > 1 or (given and rule.pattern.fullmatch(given) is None):
                     edits.append((span, encode(call_id(given, rule))))
         return [replaced(entry, edits)] if edits else None
 
     return rewritten(body, ids.entries, _may_have_some, rewrite) or body
-
-
-def _fits(candidate: str, rule: IdRule) -> bool:
-    return not candidate or rule.pattern.fullmatch(candidate) is not None
 
 
 def _read(value: bytes) -> str:

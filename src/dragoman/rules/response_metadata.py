@@ -1,7 +1,5 @@
-"""Response metadata: id, model and time of a response (N4), and members whose values the client's types list (U7).
-
-No client acts on id, model and time, so one that cannot be read counts as not given and fails no response.
-"""
+"""Response metadata: id, model and time of a response (N4), and members with values listed by the client's types (U7).
+No client acts on id, model and time, so an unreadable one counts as absent and fails no response."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Retry delays: how long to wait, where a provider says so in its error and not in a header (mapping.md §21).
-
-Members first, then words: `retryDelay` of Google's `RetryInfo`, seconds under a few usual names, "try again in 17 s".
-"""
+"""Retry delays that a provider states in its error and not in a header (mapping.md §21). Members first, then words:
+`retryDelay` of Google's `RetryInfo`, seconds under a few usual names, "try again in 17 s"."""
 
 from __future__ import annotations
 

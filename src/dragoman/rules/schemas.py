@@ -1,8 +1,6 @@
-"""Tool and output schemas as each protocol wants them: the root (§7), Anthropic's subset (Z1), OpenAI's (Z2).
-
-No function changes its argument; each returns the same object when nothing is to be done. Schemas are foreign data of
-any depth and shape: what lies deeper than `DEPTH_LIMIT` is never made strict.
-"""
+"""Tool and output schemas as each protocol wants them: the root (§7), Anthropic's subset (Z1), OpenAI's (Z2). No
+function changes its argument; each returns the same object if nothing changes. Schemas are foreign data of any shape:
+below `DEPTH_LIMIT` nothing is made strict."""
 
 from __future__ import annotations
 
@@ -143,11 +141,9 @@ def _weight(value: JsonValue) -> int:
 
 
 def for_anthropic(schema: JsonObject, budget: SchemaBudget) -> tuple[JsonObject, bool] | None:
-    """Rewrite a schema into the subset Messages can enforce (Z1), and tell whether anything changed.
-
-    None means that it cannot be said there: it is recursive, refers to another document, is a map with free keys,
-    demands several things at once that cannot be merged into one schema, or costs more than is left for this request.
-    """
+    """Rewrite a schema into the subset that Messages can enforce (Z1); also whether anything changed. None if it cannot
+    be expressed: it is recursive, refers to another document, is a map with free keys, has demands that do not merge,
+    or exceeds this request's remaining budget."""
     try:
         budget.grant(schema)
         rewriter = _Rewriter(schema, budget)

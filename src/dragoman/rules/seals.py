@@ -43,8 +43,8 @@ def from_envelope(text: str) -> Seal | None:
     )
 
 
-# The wire types that a seal of a kind can hold. An envelope is not signed: without this a client could smuggle any item
-# of the provider's protocol, such as a reference to somebody else's stored one, past whoever reads its own protocol.
+# The wire types that a seal of a kind can hold. An envelope is not signed: a client could smuggle in any other item,
+# such as a reference to a foreign stored one, past the reader of its own protocol.
 _TYPES: dict[tuple[str, str], frozenset[str]] = {
     ("a", "thinking"): frozenset({"thinking"}),
     ("a", "redacted"): frozenset({"redacted_thinking"}),
@@ -117,10 +117,8 @@ def _holds(value: JsonValue) -> bool:
 
 
 def opens(content: Seal, protocol: str, model: str, capabilities: Capabilities, vendor: str | None = None) -> bool:
-    """Whether a provider can open a seal: its own protocol, and its own model or one that shares with it (V2).
-
-    Chat reasoning is bound to the upstream that emitted it as well (V7): pass `vendor` there.
-    """
+    """Whether a provider can open a seal: its own protocol, and its own model or one that shares with it (V2). Chat
+    reasoning is bound to its vendor as well (V7): pass `vendor` there."""
     if content.origin != protocol or _is_reference(content):
         return False
     if vendor is not None and content.vendor is not None and content.vendor != vendor:

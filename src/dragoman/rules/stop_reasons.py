@@ -1,8 +1,6 @@
-"""Why answers end, in the words of all servers (mapping.md §17): one table, for whichever protocol the word comes in.
-
-A proxy passes on the words of whoever answered, in any case and spelling, so a word is not read by protocol. Words that
-are not listed are judged by what they are made of; what is still unknown is judged by the answer: whether it looks cut.
-"""
+"""Stop reasons of all servers in one table (mapping.md §17), since a proxy passes on another server's words in any
+protocol, case and spelling. Unlisted words are judged by their parts, and unknown ones by whether the response looks
+cut off."""
 
 from __future__ import annotations
 

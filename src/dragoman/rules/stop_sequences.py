@@ -28,10 +28,8 @@ def watched(stops: tuple[str, ...], ledger: Ledger) -> tuple[str, ...]:
 
 
 class StopSequences:
-    """Several strings as one machine (Aho and Corasick), which looks at each character once, however many there are.
-
-    A state is the beginning of a string, the longest that the text so far ends in; 0 is that of none.
-    """
+    """Several strings as one automaton (Aho and Corasick), which reads each character once, however many strings there
+    are. A state is the longest start of a string that the text so far ends in; 0 is the empty one."""
 
     __slots__ = ("_fallbacks", "_find_first", "_steps", "complete", "depths")
 
@@ -95,11 +93,8 @@ class StopSequences:
 
 
 class StopScanner:
-    """Passes text on until a stop string is complete, holding back only what may become one.
-
-    The stop string that is complete first wins, of two that are complete at once the longer, so that the outcome does
-    not depend on where the text was cut.
-    """
+    """Emits text until a stop string is complete, holding back only what may become one. The string that is complete
+    first wins, of two the longer, so that the result does not depend on where the text was cut."""
 
     __slots__ = ("_held", "_state", "_stops", "matched")
 

@@ -1,10 +1,7 @@
-r"""Halves of surrogate pairs in what a provider says.
-
-A server that cuts its text by UTF-16 units (JavaScript, Java, .NET) may end one delta with `\ud83d` and begin the next
-with `\ude00`: one character, which no JSON reader of ours takes in two. A half at the end of a text that grows is kept
-until the next piece of the same text brings the other; everywhere else, and where none comes, half a character cannot
-be told and is a line in the ledger. Ordinary text is read as ever: all of this happens only where the reader fails.
-"""
+r"""Halves of surrogate pairs in a provider's text. A server that cuts text by UTF-16 units (JavaScript, Java, .NET) may
+end one delta with `\ud83d` and begin the next with `\ude00`: one character, which no JSON reader accepts in halves. A
+half at the end of growing text waits for the next piece of the same text; any other half is dropped, with a ledger
+entry. This code runs only where the normal reader fails."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Runs of text deltas: frames that differ from the one before in nothing but their text are read at once.
-
-Nearly all of a stream is the same frame again with another text. `TextFrames` learns what stands around that text from
-a frame that was read, and tries it: with another text in its place the frame must read as before, but for that. Frames
-that follow and look alike are then one `TextRun`, without an event or a JSON document for each. Every protocol writes
-the text of a delta as the same JSON string, so an encoder joins these strings between its own frames.
-
-Servers that write something else into every frame are not learned from again and again.
-"""
+"""Runs of text deltas: frames that differ only in their text are read at once. Nearly all of a stream is one frame
+again with another text. `TextFrames` learns the bytes around the text from a frame that was read, and checks that the
+frame reads the same with another text in its place. Similar frames that follow become one `TextRun`, without an event
+or a JSON document for each. Every protocol writes a delta's text as the same JSON string, so encoders join these
+strings between their own frames. Servers that vary every frame are not learned from again and again."""
 
 from __future__ import annotations
 
@@ -34,8 +30,8 @@ _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _STRING = rb'((?!")' + _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})' + _PLAIN + rb')*+)"'
 # Escapes that an encoder writes otherwise, or may.
 _find_other_escape = re.compile(rb"\\[u/]").search
-# What differs from frame to frame beside the text, and tells nothing: numbers, and random letters by which OpenAI hides
-# the length of a text. Anthropic hides it by spaces before the last brace.
+# Parts that vary beside the text and mean nothing: numbers, and random letters by which OpenAI hides the text's length;
+# Anthropic adds spaces before the last brace.
 _NUMBER, _LETTERS = rb"(?:0|[1-9][0-9]{0,15}+)", rb"[A-Za-z0-9]*+"
 _SEQUENCE, _OBFUSCATION = b'"sequence_number":', b'"obfuscation":"'
 _find_number = re.compile(_SEQUENCE + b"(" + _NUMBER + b")(?=[,}])").search

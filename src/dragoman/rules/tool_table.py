@@ -1,9 +1,7 @@
-"""ToolTable: the one mapping between tools as the client declared them and as the provider is told (N1, §7).
-
-It is made for a request, used for definitions, history, choices and references, and turned round on every call that
-comes back, so that no place can forget it. Names on the wire are deterministic: what every protocol accepts passes,
-everything else gets a readable, hashed stand-in, so that a name in history finds the name of its definition.
-"""
+"""Tool table: the one mapping between the client's tools and those that the provider gets (N1, §7). Built per request,
+it serves definitions, history, choices and references, and is inverted for each call that comes back. Wire names are
+deterministic: a name that every protocol accepts passes, any other gets a readable, hashed stand-in, the same in
+history and definition."""
 
 from __future__ import annotations
 
@@ -56,8 +54,8 @@ def _digested(name: str, cut: int, digits: int) -> str:
 _remembered = lru_cache(maxsize=4096)(_digested)
 
 
-# No client runs as many, and everything that is kept for each call is kept at most so often. A response with more
-# calls fails. Of a relayed Chat stream most frames pass unread: calls in these are not counted.
+# No client runs more, and it bounds what is stored per call: a response with more calls fails. Frames of a relayed Chat
+# stream that pass unread are not counted.
 MAX_CALLS = 1024
 TOO_MANY_CALLS = f"the provider's answer has more than {MAX_CALLS} tool calls"
 

@@ -1,8 +1,6 @@
-"""Blanks: text of white space only, which some wires refuse as a block of its own, goes along with the next text (T7).
-
-Providers put the white space between two cited sentences into a block of its own; without it the sentences stick
-together. What no text follows is left where it is, for its wire to keep or to report.
-"""
+"""Blank text, which some wires refuse as a block of its own, is joined to the next text (T7). Providers put the white
+space between two cited sentences into its own block. Without a next text it stays, for its wire to keep or to
+report."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Store: stored responses for their clients, and records of all exchanges for the operator.
-
-Stored responses and turns belong to an owner, the key they were made with; every query names one, and all of them
-expire. Calls of those tables are short and synchronous, in the store's own thread: a row is written before its client
-learns of it, so that a process may be killed at any moment. None waits for another process: they fail as busy, to be
-tried again. The record tables are written by the ingest thread and read by commands; see `records`.
-"""
+"""Store: stored responses for clients, and records of all exchanges for the operator. Stored responses and turns belong
+to an owner, the key that made them; every query names one, and all expire. Calls of those tables are short and
+synchronous, in the store's thread: a row is written before its client gets the response, so that a kill at any moment
+loses nothing. None waits for another process: it fails as busy, to be retried. The ingest thread writes the record
+tables, commands read them (`records`)."""
 
 from __future__ import annotations
 

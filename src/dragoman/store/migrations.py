@@ -221,9 +221,8 @@ def m005_store_records(db: sqlite3.Connection) -> None:
         """
     )
     db.execute("CREATE INDEX threads_by_session ON threads (session, name)")
-    # Where histories ended, so that those which go on from there are known: of which thread, in which state, and when.
-    # There are more of them than of anything else: they have no other index, and no column that could refuse a value,
-    # for which SQLite would copy each page that it changes.
+    # Where histories ended, by thread, state and time, to recognise their continuations. It is the largest table: no
+    # other index, and no column that could fail a statement, for which SQLite would copy each page that it changes.
     db.execute(
         "CREATE TABLE tips (digest TEXT NOT NULL, thread INTEGER NOT NULL, state INTEGER, time INTEGER,"
         " PRIMARY KEY (digest, thread)) WITHOUT ROWID"
@@ -235,10 +234,8 @@ def m005_store_records(db: sqlite3.Connection) -> None:
 
 
 def _create_rollups(db: sqlite3.Connection, measures: str) -> None:
-    """Sums of sums: of hours, of days, and of everybody in a quarter: a month is not added up from its quarters.
-
-    The file itself keeps them whenever `sums` grows, so that they cannot disagree with it.
-    """
+    """Rollups of hours, days and of all users per 15-minute bucket, so that a month is not summed from buckets.
+    Triggers keep them equal to `sums`."""
     # `span` is 4 quarters or 96, `start` the first of them; days are those of UTC.
     db.execute(
         "CREATE TABLE long_sums (span INTEGER NOT NULL, start INTEGER NOT NULL,"
@@ -269,11 +266,8 @@ def _create_rollup_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> 
 
 
 def m006_store_totals(db: sqlite3.Connection) -> None:
-    """What each thread and each session came to in all its time: nearly all of those that a month has lie within it.
-
-    The file itself keeps them whenever `thread_sums` grows. -1 is the session of threads that were forgotten before
-    there were totals.
-    """
+    """Totals of each thread and session over all time, since nearly all threads of a month lie within it. Triggers
+    update them with `thread_sums`. -1 is the session of threads that were forgotten before there were totals."""
     # Those by which the dearest are found stand first: the rest of a row is not looked at for that.
     first = ("cost", "requests", "input")
     measures = (*first, *(name for name in _FIRST_MEASURES if name not in first))
@@ -318,11 +312,8 @@ def _create_total_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> N
 
 
 def m007_count_stored_bytes(db: sqlite3.Connection) -> None:
-    """How many bytes are stored for each owner: what a row holds, and 256 for the row with its indexes.
-
-    The file itself keeps the sums, whichever process writes, as long as rows are not replaced (`OR REPLACE`): SQLite
-    does not call a trigger for what that deletes.
-    """
+    """Stored bytes per owner: a row's content, and 256 for the row with its indexes. Triggers keep the sums in every
+    process, as long as no row is replaced (`OR REPLACE`), for which SQLite calls no delete trigger."""
     # A response may be deleted, or become another's, before its events are.
     db.execute("ALTER TABLE events ADD COLUMN owner BLOB NOT NULL DEFAULT x''")
     db.execute("UPDATE events SET owner = coalesce((SELECT owner FROM responses WHERE id = holder), x'')")
@@ -346,10 +337,8 @@ def m007_count_stored_bytes(db: sqlite3.Connection) -> None:
 
 
 def m008_count_bookkeeping(db: sqlite3.Connection) -> None:
-    """Losses that are bookkeeping, counted apart from those that change the response (decision 38).
-
-    `losses` of rows and sums from before counts both.
-    """
+    """Losses that are bookkeeping, counted apart from those that change the response (decision 38). Older `losses`
+    count both."""
     totals = [f"{of}_totals" for of, _ in _TOTALS]
     for table in ("records", "sums", "thread_sums", "long_sums", "quarter_sums", *totals):
         db.execute(f"ALTER TABLE {table} ADD COLUMN bookkeeping INTEGER NOT NULL DEFAULT 0")

@@ -125,8 +125,8 @@ def _opened(path: str, timeout: float) -> StoreConnection:
     if path != MEMORY:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # One that is there is not opened: whoever closes a file gives up all locks that its process has on it, also
-        # those of another connection, whose log the next process would then take for nobody's, and remove.
+        # A file that exists is not opened: closing it would release all locks of the process on it, also another
+        # connection's, whose log the next process would then remove as abandoned.
         with suppress(FileExistsError):
             os.close(os.open(os.path.realpath(place), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     db = sqlite3.connect(path, timeout=timeout, isolation_level=None, factory=StoreConnection, check_same_thread=False)
@@ -139,9 +139,8 @@ def _opened(path: str, timeout: float) -> StoreConnection:
         # Pages that grow with each batch are moved into the file once for many of them.
         db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         migrate(db)
-        # Sums grow by statements that could fail, for which SQLite keeps a copy of each page that they change: here in
-        # memory, or it would write nearly as many pages to a file of its own as to the log. Not before the steps above,
-        # which may sort a whole table.
+        # Rollup statements could fail, so SQLite copies each changed page: in memory, or it would write nearly as many
+        # pages to a journal file. Not before the migrations, which may sort a whole table.
         db.execute("PRAGMA temp_store = MEMORY")
     except BaseException:
         db.close()

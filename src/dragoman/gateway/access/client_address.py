@@ -1,10 +1,6 @@
-"""Client address: where a request comes from, for the log.
-
-It is the other end of the connection, unless that is a proxy that the operator trusts to tell
-(`server.trusted_proxies`). Proxies add whom they heard from at the right end of `X-Forwarded-For`; what stands further
-left than the last trusted one can be anybody's invention. `Forwarded` is not read: a proxy that writes the one header
-passes the other on as it came.
-"""
+"""Client address for the log: the peer of the connection, or what a trusted proxy (`server.trusted_proxies`) reports.
+Proxies append to the right end of `X-Forwarded-For`; anything left of the last trusted one may be invented. `Forwarded`
+is not read: a proxy that writes one header passes the other on unchanged."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""First key: one that a gateway makes for itself, where it serves others and nobody configured any.
-
-A container listens for everybody, and its first start is before anybody could make a key. So it makes one, says it
-once, and keeps its hash: it is never open, and there is a way in.
-"""
+"""First key: made and printed once by a gateway that serves other machines and has no configured key, since a container
+starts before anybody could make one. Only its hash is stored, and the gateway is never open."""
 
 from __future__ import annotations
 

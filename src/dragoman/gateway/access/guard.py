@@ -1,8 +1,6 @@
-"""Guard: who may ask. Keys are compared as digests; web pages of others are kept out whether a key is asked or not.
-
-A browser sends requests for any page that the user happens to visit. It names that page in `Origin` or says
-`Sec-Fetch-Site: cross-site`; a page that rebinds its own name to this address still sends its name as `Host`.
-"""
+"""Access guard. Keys are compared as digests; foreign web pages are rejected whether keys are required or not. A
+browser sends requests for any page: it names the page in `Origin` or sends `Sec-Fetch-Site: cross-site`; a page that
+rebinds its name to this address still sends that name as `Host`."""
 
 from __future__ import annotations
 
@@ -79,10 +77,8 @@ class Guard:
         return key
 
     def is_operator(self, request: Headed, address: str, key: str) -> bool:
-        """Whether whoever asks may read what the operator does: from this machine, where nobody was given a key.
-
-        The key that `launch` makes for its client is the operator's own. `key` is the name of the one that was used.
-        """
+        """Whether the client may read what the operator may: from this machine, where no client has a key. The key that
+        `launch` makes for its client is the operator's own. `key` is the name of the one that was used."""
         own = key == COMMAND_LINE_KEY and not self._keys_table
         return (self.open or own) and is_local_client(request, address)
 

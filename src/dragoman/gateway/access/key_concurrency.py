@@ -1,10 +1,6 @@
-"""Key calls: how many exchanges each gateway key has at a time, where it may have no more than so many.
-
-Nobody waits here: whoever comes with a key that has all its places taken is told so at once, before the body is read.
-An exchange has its place until it is over, whomever it asks in turn, and hands it on if it goes on in the background.
-
-It outlives a reload: places are counted by the key's digest, and limits may change meanwhile.
-"""
+"""Key concurrency: the limit of simultaneous exchanges per gateway key. An exchange over the limit is refused at once,
+before its body is read. An exchange has its slot until it ends, over all attempts, and hands it on if it continues in
+the background. Counts are by the key's digest and outlive a reload, which may change limits."""
 
 from __future__ import annotations
 
@@ -76,10 +72,8 @@ class KeyCalls:
         self._counted: dict[bytes, _Counted] = {}
 
     def take(self, key: Key | None, workers: int = 1) -> KeySlot | None:
-        """A place among the exchanges of a key; None where there is no limit, and `KeyBusy` where none is free.
-
-        Each of several workers has its part of the limit, rounded up: nobody knows which of them a client meets.
-        """
+        """A slot for an exchange of a key; None without a limit, `KeyBusy` if none is free. Each worker has its part of
+        the limit, rounded up, since any of them may serve a client."""
         if key is None or key.concurrency is None:
             return None
         limit = -(-key.concurrency // workers)

@@ -1,10 +1,7 @@
 """Passthrough: other paths of providers (embeddings, audio, files, batches …), relayed unchanged. `paths` and
-`server.passthrough_paths` list which, since a provider's key opens more than that.
-
-The body's `model`, in JSON or in a form, selects the provider: of a route the first target that has the path, or, where
-nothing but the model matters (embeddings), any. Without a model it is the one that `x-dragoman-provider` names, else
-the only one of the path's family.
-"""
+`server.passthrough_paths` list them, since a provider's key opens more. The body's `model`, in JSON or a form, selects
+the provider: the first target of a route with the path, or any if only the model matters (embeddings). Without a model
+it is the provider in `x-dragoman-provider`, else the only one of the path's family."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Client: whoever is answered, and what it asked.
-
-An HTTP request is one; a response in the background and a compaction are others. A client that disconnects cancels the
-task that serves it, as a gateway that stops does; `gone` distinguishes the two.
-"""
+"""Client: the receiver of a response, and its request: an HTTP request, a background response or a compaction. A client
+that disconnects cancels the task that serves it, as a gateway that stops does; `gone` distinguishes the two."""
 
 from __future__ import annotations
 

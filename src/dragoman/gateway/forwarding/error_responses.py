@@ -89,12 +89,9 @@ def failure_of(error: DragomanError) -> Failure | None:
 def encode_error(
     error: DragomanError | Failure, protocol: str, request_id: str, *, program: str = "", is_permanent: bool = False
 ) -> TranslatedResponse:
-    """An error as the client's protocol tells it; where no protocol is known, as OpenAI does.
-
-    What is `is_permanent`, a model that is not there and a provider that refuses the gateway's key are sent to agents
-    with a
-    status after which they do not ask again: they heed no header, and call a 502 temporary.
-    """
+    """An error in the client's protocol; if unknown, in OpenAI's. An `is_permanent` error, an unknown model, and a
+    provider that refuses the gateway's key get a status after which agents do not retry: they heed no header, and call
+    a 502 temporary."""
     failure = error if isinstance(error, Failure) else failure_of(error) or error
     if isinstance(failure, Failure) and program.startswith(_AGENTS):
         is_missing = failure.kind is FailureKind.NOT_FOUND and failure.param == "model"
@@ -109,10 +106,8 @@ def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:
 
 
 def route_header(provider: str, model: str, protocol: str, policy: str = "", attempts: int = 0) -> tuple[bytes, bytes]:
-    """Who answered: provider, model and the protocol it was asked in.
-
-    Of several also by which policy, and where more than one attempt may be made, which of them it was.
-    """
+    """Provider, model and protocol that answered; of several targets also the policy, and the attempt's number if there
+    may be several."""
     value = (_remembered if len(model) <= _REMEMBERED else _route_value)(provider, model, protocol)
     if policy:
         value += b"; policy=%b" % policy.encode()
@@ -136,10 +131,8 @@ def advice_header(text: str) -> tuple[bytes, bytes]:
 
 
 def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:
-    """The ledger in short: `dropped:sampling@sampling.seed, …`.
-
-    What does not fit is counted, bookkeeping before losses that change the response.
-    """
+    """The ledger in short: `dropped:sampling@sampling.seed, …`. The rest is counted, bookkeeping before losses that
+    change the response."""
     if not losses:
         return NO_LOSSES
     text = _joined(losses)

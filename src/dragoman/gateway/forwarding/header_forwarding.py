@@ -1,8 +1,6 @@
-"""Passed headers: what passes between a client and a provider, by allow-lists in both directions (mapping.md §2).
-
-Never passed on: credentials, cookies, forwarding and proxy headers, and what chooses an account, which is the
-operator's to say; of answers also ids of organisations and entity headers, since the body was read.
-"""
+"""Header forwarding between client and provider, by allow-lists in both directions (mapping.md §2). Never forwarded:
+credentials, cookies, proxy headers, and account selection, which is the operator's; of responses also organisation ids
+and entity headers, since the body was read."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ _AGENT_PREFIX = b"x-claude-code-"
 _WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
 # An agent's own name for what it is doing, which chooses nothing.
 _PASSED = frozenset({b"x-claude-code-session", b"x-claude-code-session-id"})
-# What chooses an account or carries a credential: wherever it stands in a name, as the beginning of a word in it, or as
-# a word. Words end at whatever is not a letter; a feature has no id.
+# Words that select an account or carry a credential, as a word of a name or its beginning. Any non-letter separates
+# words; a feature has no id.
 _is_personal = re.compile(
     rb"organi[sz]ation|project|workspace|account|admin|tenant|team|user|owner|customer|billing"
     rb"|impersonat|key|auth|token|secret|credential|passw|cookie"
@@ -57,10 +55,8 @@ _PROVIDER_REQUEST_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requ
 
 
 def relayed(headers: HeaderList, names: Collection[bytes], target: Target, owner: bytes) -> HeaderList:
-    """The client's headers that a provider of the same protocol gets; `owner` tells gateway keys apart.
-
-    `names` are those of the headers.
-    """
+    """The client's headers for a provider of the same protocol; `names` are their names, `owner` distinguishes gateway
+    keys."""
     is_messages = target.endpoint.protocol == MESSAGES
     passed: HeaderList = []
     if not is_messages and _COMMON.issuperset(names):
@@ -100,11 +96,8 @@ def _scoped_idempotency_key(value: bytes, target: Target, owner: bytes) -> bytes
 
 
 def traced(headers: HeaderList, record: Record, share: float | None) -> HeaderList:
-    """The same with the trace that the next call belongs to; `share` of all exchanges is told, None if nobody is.
-
-    Who is told of exchanges is told of this call, and the provider names it as the parent of what it does; else the
-    client's own trace goes on as it came (decision 35).
-    """
+    """The headers with the trace context of the next call; `share` is the sampled ratio, None without telemetry. With
+    telemetry the provider names this call as parent; else the client's own trace context is forwarded (decision 35)."""
     if share is not None:
         parent = parent_of_call(record.id, record.trace, len(record.attempts), share)
     elif record.trace:

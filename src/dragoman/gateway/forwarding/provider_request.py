@@ -124,10 +124,8 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
 
 
 def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str]:
-    """Read a request as far as routing needs it: a glance and the model's name.
-
-    A request that readers may take differently is refused.
-    """
+    """Read what routing needs of a request: a glance and the model's name. Refuse one that readers may understand
+    differently."""
     if len(body) > MAX_REQUEST_VALUES:
         check_request_values(body)
     try:
@@ -184,10 +182,8 @@ _ITEMS = msgspec.json.Decoder(list[Raw])
 
 
 def check_plain_references(body: bytes) -> None:
-    """Refuse references that readers might take for others, in a Responses request that goes on as it was written.
-
-    What is written in no form of its protocol is not read here, and may be elsewhere.
-    """
+    """Refuse references that other readers might find in a Responses request that is forwarded as written: members that
+    do not fit its protocol are not read here, and may be elsewhere."""
     try:
         members = OBJECT.decode(body)
         inputs = members.get("input", NULL)

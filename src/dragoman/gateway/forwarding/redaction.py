@@ -179,11 +179,8 @@ class Redactor:
 
 
 def _without(secrets: re.Pattern[bytes] | None, body: bytes) -> bytes:
-    """The same bytes with blanks in place of secrets.
-
-    Patterns are in small letters, and so is what they are looked for in: that takes less time than looking without
-    regard to case, and an error may be long.
-    """
+    """The bytes with secrets blanked. Patterns and text are lower-case: that is faster than a case-insensitive search
+    in long errors."""
     if secrets is None:
         return body
     pieces: list[bytes] = []

@@ -167,7 +167,7 @@ class LogColumns:
         thread = thread_in(entry)
         if thread not in ("", MAIN):
             yield thread, "", _DIM
-        if wide and address and not _is_near(address):
+        if wide and address and not (address.startswith("127.") or address == "::1"):
             yield f"from {printable(address)}", "", _DIM
 
 
@@ -325,10 +325,6 @@ def _count(number: int) -> str:
     if number < 99_950:
         return f"{number / 1000:.1f}k"
     return f"{number / 1000:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
-
-
-def _is_near(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"
 
 
 @lru_cache(maxsize=64)

@@ -284,10 +284,8 @@ class ExchangeStorage:
         hand_on: Callable[[], Callable[[], None]],
         slot: KeySlot | None = None,
     ) -> JsonObject:
-        """Let the response run in the background, in the place of whoever asked for it; give it as it stands.
-
-        `hand_on` gives what is called when it has ended: the request is held until then.
-        """
+        """Let the response run in the background in the client's place, and return its present state. `hand_on` gives a
+        function to call at the end: the request is held until then."""
         state, task, writer = self._runtime.state, self._task, self.writer
         assert task is not None and writer is not None
         state.background.check(task.owner, shared=several_owners(self._runtime.settings))
@@ -361,12 +359,9 @@ class ExchangeStorage:
         writer.mark_written(taken, alone=alone)
 
     def finalize(self, frames: bytes, *, at_once: bool = False) -> asyncio.Future[None] | None:
-        """Ask the store to keep the answer that a stream's last frames hold; None if it has nothing to do.
-
-        `at_once` if it is not waited for while another process has it. It is never asked twice: `expedite_now` says
-        that it is
-        tried for the last time. The future may hold `NotStored`.
-        """
+        """Ask the store to write the response of a stream's last frames; None if there is nothing to write. `at_once`
+        does not wait for another process. It runs once: `expedite_now` marks the last try. The future may hold
+        `NotStored`."""
         writer, store = self.writer, self._runtime.state.store
         if writer is None or store is None:
             return None

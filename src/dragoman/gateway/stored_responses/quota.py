@@ -24,8 +24,8 @@ from dragoman.store import Store, StoredBytes, StoreError, Tables
 
 # Bytes that are stored in memory at most, in each process, unless there is no limit at all.
 _IN_MEMORY = 256 * MEBIBYTE
-# Seconds after which a sum is asked for again: other workers add to it, and so do responses, whose size is not known
-# before. Below one half of a limit it is believed meanwhile.
+# Seconds after which the total is read again, since other workers and responses of unknown size add to it. Below half
+# of a limit the last one is used meanwhile.
 _RECENT, _FAR = 1.0, 2
 
 

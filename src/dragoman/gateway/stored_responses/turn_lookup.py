@@ -111,7 +111,8 @@ class TurnLookup:
             # Before it is kept: whoever was told of it may come back at once.
             store.announce_turn(owner)
             store.post(
-                partial(_cache_turn, turns=turns, owner=owner, response=response, context=context), _size(response)
+                partial(_cache_turn, turns=turns, owner=owner, response=response, context=context),
+                _FRAME + sum(map(_length, response.parts)),
             )
 
 
@@ -132,11 +133,6 @@ def _cache_turn(
     turn = turns.build_cached_turn(response, context)
     if turn is not None:
         tables.turns.add(owner, turn.call_id, turn.body)
-
-
-def _size(response: Response) -> int:
-    """About how much an answer takes while it waits."""
-    return _FRAME + sum(map(_length, response.parts))
 
 
 def _length(part: Part) -> int:

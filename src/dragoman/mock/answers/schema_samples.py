@@ -1,8 +1,6 @@
-"""Schema samples: a value that a JSON schema accepts, always the same one.
-
-What is read: `$ref` inside the document, `allOf`, `anyOf`, `oneOf`, `const`, `enum`, types, properties, items and the
-bounds of strings, numbers and arrays. Patterns and conditions are not: no echo can solve those.
-"""
+"""Schema samples: a value that a JSON schema accepts, always the same one. It reads `$ref` inside the document,
+`allOf`, `anyOf`, `oneOf`, `const`, `enum`, types, properties, items and bounds of strings, numbers and arrays, but no
+patterns and conditions."""
 
 from __future__ import annotations
 

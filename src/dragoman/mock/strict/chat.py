@@ -1,9 +1,6 @@
-"""What a Chat service refuses (docs/protocols/openai-chat-completions.md).
-
-Under the name of an OpenAI model it is judged as OpenAI does, with one addition: reasoning is told and comes back as
-`reasoning_content`, unchanged. Under any other name it is a compatible server that knows the core of the protocol and
-nothing else (mapping.md §1.1).
-"""
+"""What a Chat service refuses (docs/protocols/openai-chat-completions.md). OpenAI's models are judged as by OpenAI,
+except that reasoning is shown and returns as `reasoning_content`, unchanged. Any other model is a compatible server
+that knows only the core of the protocol (mapping.md §1.1)."""
 
 from __future__ import annotations
 

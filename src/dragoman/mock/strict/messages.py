@@ -1,7 +1,5 @@
 """What the Messages service refuses (docs/protocols/anthropic-messages.md): members, turns, tools, caches, versions.
-
-What it refuses about thinking stands in `thinking.py`.
-"""
+`thinking.py` has the rules of thinking."""
 
 from __future__ import annotations
 

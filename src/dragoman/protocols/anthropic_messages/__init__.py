@@ -1,8 +1,5 @@
-"""Anthropic Messages: https://platform.claude.com/docs/en/api/messages.
-
-Belongs here: everything that only this wire says. Does not: other protocols, I/O, abilities of models (`rules`).
-Requests of other protocols are written by the `_abroad` modules; its own go on as they came.
-"""
+"""Anthropic Messages: https://platform.claude.com/docs/en/api/messages. Requests of other protocols are written by the
+foreign encoders; native ones go on unchanged. Capabilities of models are in `rules`."""
 
 from __future__ import annotations
 

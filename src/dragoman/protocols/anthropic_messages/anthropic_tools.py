@@ -1,9 +1,6 @@
-"""The client tools that Anthropic defines, as functions with their documented parameters.
-
-A declaration names only a dated type; the model knows the schema. Other providers' models do not, so towards them each
-tool is a function with these descriptions and parameters (mapping.md §7). Sources: the tool-use pages of
-https://platform.claude.com/docs and the input types of the official SDK.
-"""
+"""Client tools defined by Anthropic, as functions with their documented parameters. A declaration has only a dated
+type, whose schema other providers' models do not know (mapping.md §7). Sources: the tool-use pages of
+https://platform.claude.com/docs and the input types of the official SDK."""
 
 from __future__ import annotations
 

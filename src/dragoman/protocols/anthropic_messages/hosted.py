@@ -1,7 +1,5 @@
-"""Blocks of tools that the provider runs itself: searches, code, Model Context Protocol (mapping.md §13).
-
-Each block is kept whole beside what others can tell of it, because results hold ciphertext that must return unmodified.
-"""
+"""Blocks of tools that the provider runs: searches, code, Model Context Protocol (mapping.md §13). Each block is stored
+in full, because results hold ciphertext that must return unmodified."""
 
 from __future__ import annotations
 

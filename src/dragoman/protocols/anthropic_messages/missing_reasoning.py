@@ -39,13 +39,10 @@ _MANUAL_LOOP = (b'"enabled"', b'"tool_result"')
 def repair_reasoning(
     body: bytes, capabilities: Capabilities, ledger: Ledger, *, demanded: bool = False, intact: bool = False
 ) -> bytes:
-    """The body with thinking as its last turn allows it; the same bytes if it is allowed as it is.
-
-    `demanded` says that the provider has missed thinking already: some look at earlier turns too, and think by default.
-    `intact` says that nothing was cut out of it. Then only a tool loop is changed of which every step was answered
-    without thinking, by a server that has none: the provider accepts steps without thinking behind one that has some,
-    which are its own. A prefill is the client's own (T6).
-    """
+    """The body with the thinking that its last turn allows; unchanged if it is allowed. `demanded`: the provider has
+    missed thinking already; some look at earlier turns too, and think by default. `intact`: nothing was cut out. Then
+    only a tool loop whose steps all lack thinking is changed, as by a server that has none: steps without thinking
+    behind one that has some are the provider's own, and it accepts them. A prefill is the client's own (T6)."""
     if intact and not (capabilities.loops_need_thinking and all(map(body.__contains__, _MANUAL_LOOP))):
         return body
     lacks_thinking = _loop_lacks_thinking if intact else _turn_lacks_thinking
@@ -81,11 +78,9 @@ def _turn_lacks_thinking(body: bytes) -> bool:
 
 
 def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
-    """Whether the answer goes on from results of calls, and no step since the user's last message has thinking.
-
-    Steps are counted from the end; those before `first` are not looked at. With thinking off the provider refuses a
-    loop that has some: https://github.com/BerriAI/litellm/issues/18926.
-    """
+    """Whether the last message has results of calls, and no step since the user's last message has thinking. Steps
+    before `first` do not count. With thinking off the provider refuses a loop that has some:
+    https://github.com/BerriAI/litellm/issues/18926."""
     steps = 0
     has_results = False
     before = ""

@@ -1,8 +1,5 @@
-"""Content blocks to parts and back, at home: what a block says is kept, and its own encoder gives the block again.
-
-Parts of other protocols are written by `parts_abroad` (requests) and `answers` (responses). Blocks that only Messages
-knows stay `Foreign`; those that say something others can read carry that as `text` (T12).
-"""
+"""Native content blocks to parts and back: the native encoder restores each block. Parts of other protocols are written
+by the foreign encoders. Blocks that only Messages knows stay `Foreign`, with any readable content as `text` (T12)."""
 
 from __future__ import annotations
 

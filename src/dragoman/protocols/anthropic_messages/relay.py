@@ -136,8 +136,8 @@ def plain_end(chunk: bytes, start: int) -> int:
     return start if run is None else run.end()
 
 
-# What does not end as an object does is read, and found to be half of one; so is a delta of no text, which is no
-# content. The colon tells it from a text that ends with a quotation mark: part of a value read by itself is an error.
+# A cut-off object is read, so that the error shows; so is an empty delta, which is no content. The colon tells it from
+# text that ends with a quotation mark: part of a value read by itself is an error.
 _find_deltas = re.compile(
     rb'(?:event: content_block_delta\ndata: \{[^\n]*+(?<=\})(?<!:""\}\})(?<!: ""\}\})\n\n)++'
 ).match

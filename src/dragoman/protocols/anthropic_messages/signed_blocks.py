@@ -1,7 +1,5 @@
-"""Blocks that carry their issuer's proof: thinking and compaction, both ways (mapping.md §11).
-
-A proof goes back byte for byte, so the seal holds the whole block; another issuer's travels in an envelope.
-"""
+"""Blocks with their issuer's proof, thinking and compaction, both ways (mapping.md §11). A proof must return byte for
+byte, so the seal holds the full block; another issuer's is in an envelope."""
 
 from __future__ import annotations
 

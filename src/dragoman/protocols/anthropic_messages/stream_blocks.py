@@ -178,11 +178,8 @@ class Block:
 
 
 class OpenBlocks:
-    """The open blocks of one stream by their index.
-
-    A block is looked at again only after it began or grew: to look at all of them for every new block takes time by the
-    square of their number.
-    """
+    """The open blocks of one stream by index. A block is checked again only after it began or grew: checking all of
+    them for every new block would take quadratic time."""
 
     __slots__ = ("_takers", "by_index", "grown")
 

@@ -431,8 +431,7 @@ def _is_redacted(part: Thinking) -> bool:
     return seal is not None and seal.origin == NAME and seal.kind == "redacted"
 
 
-# Keyed by the exact type: one look-up for each event of a stream. Of the class, and not of each encoder, which would
-# hold itself by them.
+# One look-up by exact type per event. In the class, since an encoder that held its bound methods would be a cycle.
 _WRITERS: dict[type, Callable[..., bytes]] = {
     PartStarted: MessagesStreamEncoder._write_start,
     PartEnded: MessagesStreamEncoder._write_end,

@@ -1,7 +1,5 @@
-"""Citations that we made of another provider's for a Messages client: its own provider must not see them again (§19).
-
-The vendor proves a cited page by `encrypted_index`; ours have none, and are refused.
-"""
+"""Citations made from another provider's for a Messages client: its own provider must not see them again (§19), because
+it refuses a cited page without the vendor's `encrypted_index`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""System messages that change tools and effort from where they stand on (mapping.md I2).
-
-What they change is collected in `Request.updates`; what they said stays in place, to be reported.
-"""
+"""System messages that change tools and effort from their position on (mapping.md I2). Changes are collected in
+`Request.updates`; the message stays in place, to be reported."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""Tools and tool choice, decoded.
-
-Tools are told apart by `type` (mapping.md §13). Those that only this protocol's servers run or define are kept whole in
-`extras`, beside what others can make of them. A tool server is declared in two places, `mcp_servers` and a toolset;
-both are one `McpTool`, whose extras hold both objects. Tools of other protocols are written by `tools_abroad`.
-"""
+"""Tools and tool choice, decoded by `type` (mapping.md §13). Tools that only this protocol's servers run or define are
+stored in full in `extras`, beside what others can use. A tool server is declared twice, in `mcp_servers` and in a
+toolset: both become one `McpTool`, whose extras hold both objects."""
 
 from __future__ import annotations
 

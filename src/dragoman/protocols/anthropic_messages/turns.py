@@ -1,8 +1,6 @@
-"""The conversation of another protocol as Messages takes it: system blocks, then user and assistant messages.
-
-Material of one side is folded into one message (T1), results stand first in theirs (T2), instructions said late stay
-where they were said (I1), and the first and last message are what the provider accepts (T5, T6, T7).
-"""
+"""Another protocol's conversation as Messages takes it: system blocks, then alternating messages. Adjacent material of
+one side is merged (T1), results stand first (T2), late instructions stay in place (I1), and the first and last message
+are what the provider accepts (T5, T6, T7)."""
 
 from __future__ import annotations
 
@@ -308,11 +306,9 @@ def _filler() -> JsonObject:
 
 
 def in_tool_loop_without_thinking(messages: list[JsonObject]) -> bool:
-    """Whether the last message answers calls, and no step since the user's own last message has reasoning (V5).
-
-    Claude does not think before every step, and the service then takes the loop as it is; with thinking off it refuses
-    one that has some: https://github.com/BerriAI/litellm/issues/18926.
-    """
+    """Whether the last message answers calls, and no step since the user's last message has reasoning (V5). Claude does
+    not think before every step, and the service accepts that; with thinking off it refuses a loop that has some:
+    https://github.com/BerriAI/litellm/issues/18926."""
     position = len(messages) - 1
     while position > 0 and _has_results(messages[position]):
         step = messages[position - 1]["content"]

@@ -158,11 +158,8 @@ def _counts_more(extras: Extras) -> bool:
 
 
 def merged_usage(earlier: JsonObject, later: JsonObject) -> JsonObject:
-    """Counts of a stream: the later value of each member wins, nothing is added up (U8).
-
-    Zeros say nothing against what is known, but where the input is counted anew: after a compaction the cache of the
-    history before it is no longer part of the prompt.
-    """
+    """Token counts of a stream: the later value of each member wins, nothing is added up (U8). Zeros do not replace
+    known values, unless the input is counted anew: after a compaction the prompt no longer has the cached history."""
     anew = counts.count_of(later.get("input_tokens"))
     if not earlier or (anew and anew != counts.count_of(earlier.get("input_tokens"))):
         update: JsonObject = {key: value for key, value in later.items() if value is not None}

@@ -39,10 +39,7 @@ def message_signature(message: JsonObject) -> JsonObject:
 
 
 def is_thought(message: JsonObject) -> bool:
-    """Whether the text of a message or a delta is marked as reasoning, or begins with it.
-
-    https://ai.google.dev/gemini-api/docs/openai
-    """
+    """Whether text is marked as reasoning, or begins with it: https://ai.google.dev/gemini-api/docs/openai"""
     content = message.get(EXTRA_CONTENT)
     google = content.get("google") if isinstance(content, dict) else None
     return isinstance(google, dict) and google.get(_THOUGHT_FLAG) is True

@@ -1,8 +1,5 @@
-"""Messages of a client, decoded: one wire message is one `Message`; and an assistant's turn written as this wire does.
-
-Legacy calls (`function_call`, role `function`) have no ids; they get one made of name and position (T4), by which they
-are known again.
-"""
+"""Messages of a client, decoded: one wire message is one `Message`; and native assistant turns, encoded. Legacy calls
+(`function_call`, role `function`) have no ids; they get one made of name and position (T4)."""
 
 from __future__ import annotations
 
@@ -122,11 +119,9 @@ class _OneMessage(Struct, gc=False):
 
 
 class MessageDecoder:
-    """Reads the messages of one request, in order, because results without ids belong to calls before them.
-
-    Clients may replay a call of a custom tool in the form that streams have for it, as a function with one `input`
-    (mapping.md §7); the declared tools tell such calls apart.
-    """
+    """Decodes the messages of one request, in order, because results without ids belong to calls before them. Clients
+    may replay a custom tool's call in its stream form, a function with one `input` (mapping.md §7); the declared tools
+    identify such calls."""
 
     def __init__(self, tools: tuple[ToolSpec, ...] = ()) -> None:
         self._legacy: dict[str, deque[str]] = {}
@@ -388,12 +383,10 @@ def write_call(call_id: str, name: str, arguments: str, form: InputForm) -> Json
 
 
 def decode_content_with_blocks(message: Fields, *kinds: str) -> tuple[Part, ...]:
-    """The content of a message that may hold blocks of the Messages protocol, of these kinds; others are an error.
-
-    Cursor writes so to Claude's models, at the Chat address that it was given
+    """Content that may hold blocks of the Messages protocol of these kinds; others are an error. Cursor sends them to
+    Claude's models at a Chat address
     (https://forum.cursor.com/t/wrong-tools-handling-on-openai-compatible-endpoint/145588,
-    https://github.com/router-for-me/CLIProxyAPI/issues/3805). A relay leaves the bytes to the server.
-    """
+    https://github.com/router-for-me/CLIProxyAPI/issues/3805). A relay leaves the bytes to the server."""
     value = message.value.get("content")
     if not isinstance(value, list) or not any(isinstance(item, dict) and _is_block(item) for item in value):
         return decode_content(message)

@@ -1,10 +1,7 @@
-"""A request whose turns lack the reasoning that its provider demands of them (V5), after the provider said so (V11).
-
-Servers that think by default want `reasoning_content` back with every call, and clients that do not know the member
-drop it. The empty string is taken by most of them (https://github.com/openclaw/openclaw/pull/74846,
-https://github.com/NousResearch/hermes-agent/pull/14941); where it is not, thinking is switched off, which ends the
-demand (https://api-docs.deepseek.com/guides/thinking_mode).
-"""
+"""A request whose turns lack reasoning that its provider demands (V5), after the provider refused it (V11). Servers
+that think by default want `reasoning_content` back with every call, and many clients drop it. Most accept an empty
+string (https://github.com/openclaw/openclaw/pull/74846, https://github.com/NousResearch/hermes-agent/pull/14941); else
+thinking is switched off, which ends the demand (https://api-docs.deepseek.com/guides/thinking_mode)."""
 
 from __future__ import annotations
 

@@ -64,10 +64,8 @@ def repeats(text: str, joined: str) -> bool:
 
 
 class Blocks:
-    """Entries of `thinking_blocks`: they have no index, so one without a signature is open for what follows.
-
-    https://docs.litellm.ai/docs/reasoning_content
-    """
+    """Entries of `thinking_blocks` (https://docs.litellm.ai/docs/reasoning_content): they have no index, so one without
+    a signature is open for what follows."""
 
     __slots__ = ("_blocks", "_pieces")
 

@@ -162,10 +162,8 @@ def withhold_usage(frames: bytes) -> bytes:
 
 
 def plain_end(chunk: bytes, start: int) -> int:
-    """Where the chunks of content end that begin here: no end, no usage, no error is among them; the first has some.
-
-    A chunk without content is read: it may be a sign of life.
-    """
+    """Where the run of content chunks that begins here ends: without an end, usage or error among them; the first has
+    some. A chunk without content is read: it may be a heartbeat."""
     end = chunk.find(b"\n\n", start)
     delta = chunk.find(_DELTA, start, end)
     # Where one choice says nothing another one may.

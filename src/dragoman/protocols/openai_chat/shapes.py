@@ -21,8 +21,7 @@ ID_PREFIX = "chatcmpl-"
 COMPLETION = "chat.completion"
 CHUNK = "chat.completion.chunk"
 
-# Members that carry readable reasoning, in the order in which they are believed (V7). The last is a name that is used
-# for other things too: it counts if it is text.
+# Members with readable reasoning, by precedence (V7). The last name has other uses too: it counts if it is text.
 OTHERS_TOO = "thinking"
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", OTHERS_TOO)
 DETAILS = "reasoning_details"

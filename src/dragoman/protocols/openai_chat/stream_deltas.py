@@ -1,8 +1,5 @@
-"""What the deltas of a provider's stream tell: reasoning, text, refusals, citations and calls.
-
-Text, refusal and thinking are runs: at most one is open, and it ends as soon as the wire moves on. Calls may overlap
-with anything (`stream_calls`).
-"""
+"""Deltas of a provider's stream: reasoning, text, refusals, citations and calls. Text, refusal and thinking are runs:
+at most one is open, and it ends when another follows. Calls may overlap with anything (`stream_tool_calls`)."""
 
 from __future__ import annotations
 

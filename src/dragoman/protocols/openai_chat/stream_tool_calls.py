@@ -1,12 +1,10 @@
-"""Calls of a stream, put together from fragments (S15) and ended where the wire does not say so (S2).
-
-To which call a fragment belongs is `stream_owners`' to say. What comes after a whole value is `rules.arguments_said`'s:
-the same again is nothing, another value breaks the stream, because wrong arguments must never be run. A call is told
-when its name is known: a declared tool, or arguments came, or something else came. Arguments of an opening that cannot
-begin a value and make the call that waits whole are that one's. A whole call that is opened again at another index is
-another one once other arguments came there, because some servers give one id to all. What plainly is one value in
-several calls, or one of two calls without arguments that came twice, breaks the stream.
-"""
+"""Calls of a stream, assembled from fragments (S15) and ended where the wire does not state the end (S2).
+`stream_call_matching` says which call a fragment belongs to, `rules.argument_assembly` what may follow a full value: a
+repetition is nothing, another value breaks the stream, because wrong arguments must never be run. A call is emitted
+when its name is known: a declared tool, or when arguments or anything else came. Arguments of an opening that cannot
+begin a value, and complete the waiting call, belong to that one. A full call opened again at another index is another
+one once other arguments came there, because some servers give one id to all. One value split over several calls, or one
+of two calls without arguments that came twice, breaks the stream."""
 
 from __future__ import annotations
 

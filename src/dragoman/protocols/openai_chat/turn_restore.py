@@ -89,7 +89,7 @@ def lacking(body: bytes) -> list[str]:
     if MARKER not in body:
         return []
     try:
-        if _is_private(body):
+        if any(body[one.value_start : one.value_end] == b"false" for one in named(object_members(body), "store")):
             return []
         return list(dict.fromkeys([turn.calls[0][0] for turn in _bare_turns(body)]))
     except (WireError, RecursionError, UnicodeError):
@@ -172,11 +172,6 @@ def _bare_turns(body: bytes) -> Iterator[_BareTurn]:
         text = text_of(content) if content else ""
         if text is not None and calls:
             yield _BareTurn(span, text, calls)
-
-
-def _is_private(body: bytes) -> bool:
-    """Whether a request says that nothing is to be stored of it."""
-    return any(body[one.value_start : one.value_end] == b"false" for one in named(object_members(body), "store"))
 
 
 def _client_calls(calls: JsonValue) -> list[_Call]:

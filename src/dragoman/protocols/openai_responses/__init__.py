@@ -1,8 +1,5 @@
-"""OpenAI Responses: requests, answers, streams and errors, both ways.
-
-What belongs here is everything specific to this wire. What several wires share is in `rules`; what an item means to
-another protocol is that protocol's room.
-"""
+"""OpenAI Responses: requests, responses, streams and errors, both ways. Rules shared by several protocols are in
+`rules`."""
 
 from __future__ import annotations
 

@@ -238,11 +238,8 @@ class AssistantWriter:
         self._emit(item)
 
     def _item_id(self, kind: str, seed: str) -> str:
-        """The id of an item whose type demands one, though this provider minted none.
-
-        It is the same whenever the history is sent again, and another one for a second item of the same seed: the
-        service refuses an id that stands twice.
-        """
+        """The id of an item whose type demands one, though this provider minted none. It is the same in every request,
+        and different for a second item of the same seed: the service refuses duplicate ids."""
         uses = self._seeds[seed] = self._seeds.get(seed, 0) + 1
         seed = seed if uses == 1 else f"{seed}:{uses}"
         return ID_PREFIXES[kind] + sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -1,7 +1,5 @@
-"""Items of tools that the provider runs itself: web search, code and MCP, both ways (§13).
-
-One item tells the call and its result; the model keeps the two apart, as other wires do.
-"""
+"""Items of tools that the provider runs: web search, code and MCP, both ways (§13). One item has the call and its
+result; the model separates them, as other wires do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Items of a request's input to messages of the model, and sealed items back.
-
-One item is one message. Items that steer the conversation instead of adding to it (tools declared late, settings
-changed) stay in their place, and what they say is collected into the request's updates (T9).
-"""
+"""Items of a request's input to messages of the model, and sealed items back; one item is one message. Items that steer
+the conversation (late tools, changed settings) stay in place, and the request's updates collect their content (T9)."""
 
 from __future__ import annotations
 
@@ -249,8 +246,7 @@ _READERS: dict[str, Callable[[InputReader, Fields], Message]] = {
 }
 
 
-# Nearly all items have exactly these members. A lane gives what the full reader would give for them, and None for every
-# other shape.
+# Nearly all items have exactly these members. A fast reader gives what the full one would; for any other shape None.
 
 
 def read_plain(item: JsonObject) -> Message | None:

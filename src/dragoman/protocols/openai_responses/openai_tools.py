@@ -1,8 +1,5 @@
-"""Client tools that this vendor defines itself: local_shell, shell, apply_patch, computer and tool_search (§7).
-
-To others they are functions with documented parameters. Their calls and outputs are item types of their own; the table
-says how an item becomes arguments and how a model's arguments become an item again.
-"""
+"""Client tools defined by OpenAI: local_shell, shell, apply_patch, computer and tool_search (§7). For others they are
+functions with documented parameters. Their calls and outputs have their own item types, converted by the table."""
 
 from __future__ import annotations
 

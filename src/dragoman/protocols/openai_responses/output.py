@@ -1,8 +1,5 @@
-"""Items of an answer's output: to parts of the model, back home, and as a client of another provider gets them.
-
-Whole answers and streams share the functions that build items, so that the `done` items of a stream equal the output of
-the whole answer.
-"""
+"""Items of a response's output: to parts of the model, back, and for a client of another provider. Full responses and
+streams share the functions that build items, so that their items are equal."""
 
 from __future__ import annotations
 
@@ -140,10 +137,8 @@ class OutputReader:
         return self._translation.table.restored(wire) if self._translation is not None and not self.native else None
 
     def is_foreign(self, kind: str, name: JsonValue) -> bool:
-        """Whether a call is none for the client: one in free text of a tool that nobody declared.
-
-        xAI tells so what it ran itself, results and all; a client would run it again, or fail to (mapping.md §13).
-        """
+        """Whether a call is not for the client: one in free text of an undeclared tool. xAI reports so what it ran
+        itself, results included; a client would run it again, or fail to (mapping.md §13)."""
         return kind == CUSTOM_CALL and not self.native and type(name) is str and bool(name) and self.entry(name) is None
 
     def _unique(self, value: str, name: str) -> str:

@@ -1,7 +1,5 @@
-"""Content parts of messages and of tool outputs, both ways side by side.
-
-Messages of the user's side hold `input_*` parts, those of the assistant `output_text` and `refusal` (pitfall 19).
-"""
+"""Content parts of messages and of tool outputs, both ways. User messages hold `input_*` parts, assistant messages
+`output_text` and `refusal` (pitfall 19)."""
 
 from __future__ import annotations
 

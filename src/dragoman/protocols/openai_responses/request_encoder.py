@@ -1,8 +1,5 @@
-"""Requests of other protocols' clients, for a Responses provider (§3, §4, §10, §12, §14, §15).
-
-The body is built member by member from an allow-list. Most requests say few of the things a request can say, so every
-group of members is skipped in one test while nothing of it is said.
-"""
+"""Requests of other protocols' clients, for a Responses provider (§3, §4, §10, §12, §14, §15). The body is built from
+an allow-list. Most requests use few members, so each group of unused members is skipped in one test."""
 
 from __future__ import annotations
 

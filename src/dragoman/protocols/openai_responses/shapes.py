@@ -84,8 +84,7 @@ RESPONSE_INCOMPLETE = "response.incomplete"
 RESPONSE_FAILED = "response.failed"
 ERROR = "error"
 
-# What is read of a stream, level by level; any other name is reported. Events of all kinds say where they stand, what
-# they bring, and what numbers or pads them.
+# Known members of a stream, level by level; any other is reported. Events have positions, content, and padding.
 EVENT_MEMBERS = frozenset(
     {
         "type",

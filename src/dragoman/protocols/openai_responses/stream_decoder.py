@@ -1,8 +1,5 @@
-"""A provider's stream to events (mapping.md 25.5 and 25.6).
-
-Items may be open side by side. Which of them is meant, and what it tells as it grows, is in `growing`; here is the
-answer around the items, and the one table that says which event belongs to which kind of them.
-"""
+"""A provider's stream to events (mapping.md 25.5 and 25.6). Several items may be open; `open_items` finds the one of an
+event and what it adds. This module has the response around them, and the table of events by kind of item."""
 
 from __future__ import annotations
 

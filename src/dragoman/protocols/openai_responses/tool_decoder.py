@@ -1,7 +1,5 @@
-"""Tools, tool choice and the form of the answer, read from the wire and told back in answers.
-
-What other protocols' clients declare is written by `tools_abroad`.
-"""
+"""Tools, tool choice and the response format, decoded, and encoded again in responses. The foreign tool encoder writes
+what other protocols' clients declare."""
 
 from __future__ import annotations
 
