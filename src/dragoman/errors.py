@@ -1,37 +1,4 @@
-"""What can break, as one tree; what a provider answered is no error but a `Failure` value of the model.
-
-DragomanError
-├── WireError          bytes or values that break a protocol's rules: path, expected, found
-├── RefusedError       well formed, but the target cannot say it and leaving it out would change the meaning
-├── StrictError        something would be lost, and the caller asked that nothing be
-├── ConfigError        a setting that cannot be used: file, line, key, problem, remedy
-│   └── ConfigErrors   all that were found at once
-├── UsageError         words of a command line that cannot be understood: nothing was done
-├── ClientError        a client's HTTP message that cannot be served: status and words for it
-├── Busy               no room here for one more: nobody was asked
-│   ├── Overloaded     for another call to a provider
-│   ├── OffloadBusy    for more work on large requests
-│   └── KeyBusy        for another exchange of a gateway key
-├── TooLong            a request that no target of its line can take in
-└── UpstreamError      a provider's side that broke
-    ├── Unconfigured   nothing to call it with: the operator's to mend
-    ├── Unreachable    no connection, or none that answered
-    │   ├── Unresolved   its name could not be looked up at present
-    │   ├── Unnamed      there is no host of its name
-    │   ├── NotListening nothing takes connections at its address
-    │   ├── Untrusted    its certificate is not trusted, or not for its name
-    │   ├── Unencrypted  it did not agree on a TLS connection
-    │   ├── Exhausted    the machine has no socket left: its own shortage
-    │   └── Unanswered   lost with the request on its way, before anything was answered
-    ├── TimedOut       silence beyond a limit
-    │   ├── Unconnected  no connection in time: nothing was sent
-    │   ├── Stalled      an answer that began and does not go on
-    │   └── Overdue      the exchange as a whole took too long
-    ├── Truncated      an answer that ended before its end
-    └── BadAnswer      bytes that are no answer
-        ├── Redirected   a way to somewhere else, which is not followed
-        └── Oversized    an answer that is larger than the gateway takes
-"""
+"""All errors, as subclasses of `DragomanError`. A provider's failure is a `Failure` of the model, and no error."""
 
 from __future__ import annotations
 
@@ -56,8 +23,8 @@ def bare(error: E) -> E:
 
 
 class WireError(DragomanError):
-    """A document that breaks its protocol's rules. `path` is a JSON pointer. For text that is no `JSON`, `actual` is
-    the syntax error."""
+    """A document that breaks its protocol. `path` is a JSON pointer; `actual` is a syntax error if there is no
+    `JSON`."""
 
     def __init__(self, path: str, expected: str, actual: str) -> None:
         self.path = path
@@ -156,8 +123,7 @@ class ClientError(DragomanError):
 
 
 class Busy(DragomanError):
-    """No slot left by limits of our own: no provider was called, and none is to blame. Retry after `retry_after`
-    seconds."""
+    """No slot left by limits of our own: no provider was called or is to blame. Retry after `retry_after` seconds."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         self.retry_after = retry_after

@@ -1,12 +1,6 @@
-"""The pure journey: requests, answers, streams and errors from one protocol to another.
-
-    client ── translate_request ──▶ provider        `source` is the client's protocol, `target` the provider's
-    client ◀── translate_response ── provider       `source` is the provider's protocol, `target` the client's
-    client ◀──── StreamPipeline ── provider       likewise, for any cut of the bytes
-
-Everything here is deterministic and does no input or output. Ids and times that have to be made up come from a `Mint`;
-without one they are derived from what is translated. The same protocol on both sides is the identity, byte for byte.
-"""
+"""Pure translation of requests, responses and errors between protocols; streams are in `streaming`. `source` is the
+protocol of the input: the client's for a request, the provider's for a response. Ids and times come from a `Mint`, else
+they are derived from the input. With the same protocol on both sides it is the identity, byte for byte."""
 
 from __future__ import annotations
 
@@ -155,8 +149,7 @@ def check_strict(ledger: Ledger, strict: Strict) -> None:
 
 
 def same_request(body: bytes, *, protocol: ProtocolName, model: str | None = None) -> TranslatedRequest:
-    """The identity: the provider judges its own protocol's request; only a renamed model is spliced in. The body must
-    be a JSON object."""
+    """The identity, for a body that is a JSON object: only a renamed model is spliced in; the provider judges it."""
     if model is not None:
         body = replace_text(body, "model", model)
     return TranslatedRequest(body, Ledger(), protocol, protocol)

@@ -22,8 +22,7 @@ def in_container() -> bool:
 
 
 def has_container_markers(root: Path) -> bool:
-    """Whether the marks of a container are below a root. A virtual machine made from an image has the image's files,
-    but its processes are in the first namespace."""
+    """Whether a root has the marks of a container. A virtual machine of its image has them, in the first namespace."""
     try:
         if str((root / _NAMESPACE.lstrip("/")).readlink()) == _OF_MACHINE:
             return False

@@ -35,8 +35,7 @@ class Problems:
         return 0 if self._lines is None else self._lines.of(path)
 
     def add_missing(self, missing: Iterable[Missing]) -> None:
-        """Add what is missing if anything is wrong, so that all problems are reported at once; not for a value that has
-        a problem already."""
+        """Add what is missing if anything is wrong, to report all problems at once, unless the value has a problem."""
         reported_keys = self.keys()
         if reported_keys:
             self._errors += [each.as_error(self._file) for each in missing if each.key not in reported_keys]

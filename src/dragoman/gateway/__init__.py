@@ -1,2 +1,1 @@
-"""The gateway: one endpoint that speaks every protocol, and connects any client to any provider. Sockets, clocks, keys
-and protocols meet here alone. Read `exchange/` first."""
+"""The gateway: one endpoint for every protocol; only here are sockets, clocks and keys. Start at `exchange/`."""

@@ -250,8 +250,7 @@ class Admission:
         self.limited: frozenset[str] = frozenset()
 
     def set_limits(self, limits: Mapping[str, AdmissionLimits]) -> None:
-        """Set the limits, by provider; others have none. A higher one admits waiting calls; a lower one takes no
-        slot."""
+        """Set the limits by provider; others have none. A higher one admits waiting calls; a lower one ends none."""
         self.limited = frozenset(limits)
         for name, gate in list(self._gates.items()):
             gate.limits = limits.get(name)
@@ -262,8 +261,7 @@ class Admission:
             self._gate(name).limits = limit
 
     def enter(self, provider: str, key: str, deadline: float = math.inf) -> Slot | QueuePlace:
-        """A slot for a call, or what to await for it until the deadline of the clock; `Overloaded` if none will
-        come."""
+        """A slot for a call, or what to await for it until the deadline; `Overloaded` if none will be free."""
         gate = self._gates.get(provider)
         if gate is None:
             gate = self._gate(provider)

@@ -1,23 +1,14 @@
 """Byte budget: how many bytes all gateway keys together hold in memory, and how many of them each key may have.
 
-    the oldest of a key     reads on, so that one of each key can finish, whatever the others hold
-    the others of the key   read on while their key has less than is left of the budget, or less than its part
-    all of the key          are paused while what it has read completely, and still holds, is that much
+    the oldest of a key     reads on, so that one of each key can finish
+    the others of the key   read on while their key has less than the rest of the budget, or than its part
+    all of the key          are paused while its complete bodies, which need no reader, are that much
 
-With n keys a part is 1/(n+1) of the budget: what is left over is for the next key. A reader beyond that is paused
-(back-pressure, nothing is lost) and resumed when bytes are given back. A key that has few bytes is not paused because
-another has many; in return, keys that come one after the other may exceed the budget by a part each, and by what one
-read brings.
-
-What is read completely is counted apart: it is held until an exchange ends by itself, and needs no reader for that.
-So a key holds at most its part of each, and what one reader brings.
-
-There are two budgets: requests, which are held until their exchange ends, and responses that are read as a whole, or
-held by a stream, which are held until the client has read them. No reader of one waits for room in the other.
-
-A reader whose size is not known before it has read, as from the store, takes a turn: four of a key at a time wait for
-room, read, and charge what they found. So the store is never asked for more than four large things of a key at a time,
-and a key may exceed its part by as many.
+With n keys a part is 1/(n+1) of the budget. A paused reader (back-pressure) is resumed when bytes are given back. No
+key is paused because another has many bytes; so keys that come in turn may exceed the budget by a part, and one read.
+Requests, held until their exchange ends, and responses, held until the client has read them, have a budget each, so
+that neither waits for the other. A reader of unknown size, as from the store, takes a turn: four of a key at a time
+wait for room, read, and charge what they found.
 """
 
 from __future__ import annotations

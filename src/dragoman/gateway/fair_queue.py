@@ -1,5 +1,4 @@
-"""Fair queue: keys take turns, and the items of one key keep their order. It has no lock and no limit: its owner
-refuses items of the key that has most waiting."""
+"""Fair queue without a lock: keys take turns, one key's items keep their order. Its owner limits the longest."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""Checks: providers whose targets rest are asked whether they are back, where the configuration says so (decision 27).
-
-    found     from                                     then
-    failing   no connection, no answer in time, 5xx    the rests that go on are remembered
-    alive     a list of models                         they are over: the next request finds out
-    unknown   anything else                            nothing
-
-It is the list of models that is asked for, which costs nothing. A check ends rests and does nothing else, and only
-those during which one has failed: who never saw an outage cannot see its end.
-"""
+"""Active health checks of providers with targets in cooldown, by their list of models, which is free (decision 27).
+Failing (no connection, timeout, 5xx): the cooldowns are remembered. Alive (a list): remembered cooldowns end, and the
+next request probes. Other results do nothing. A cooldown without a failed check stays: the check cannot see that
+outage."""
 
 from __future__ import annotations
 

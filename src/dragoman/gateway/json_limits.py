@@ -1,11 +1,6 @@
-"""Value limits: a body that holds too many values is refused before they are built, whatever its length.
-
-    a request       500,000 values, or members where only those are read      413
-    an answer       2,000,000 values                                          502
-    an event        likewise (`streaming/source.py`)                          the stream breaks
-
-Far more than any conversation needs that fits a model; a text or a picture is one value, however long.
-"""
+"""Value limits: a body with too many JSON values is refused before they are built: a request (413) with 500,000 values,
+or members where only those are read, a response (502) or an event (`streaming/source.py`) with 2,000,000. A text or a
+picture is one value, so no conversation that fits a model comes near."""
 
 from __future__ import annotations
 

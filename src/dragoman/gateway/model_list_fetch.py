@@ -33,8 +33,7 @@ _NO_LIST = ": it lists no models, or base_url is not what its SDK takes"
 
 
 async def refresh_lists(runtime: Runtime, providers: Iterable[Provider], *, sizes: bool = False) -> dict[str, str]:
-    """Refresh the model lists of these providers; give the names of those that failed, and why. Providers whose models
-    are configured are asked for `sizes` only."""
+    """Refresh the model lists of providers, for `sizes` only if models are configured; return failures by name."""
     queried = [provider for provider in providers if has_list(provider) and (sizes or provider.models is None)]
     errors = await asyncio.gather(*(_refresh_list(runtime, provider) for provider in queried))
     return {provider.name: why for provider, why in zip(queried, errors, strict=True) if why}

@@ -1,5 +1,4 @@
-"""Paths: the endpoint that a URL means, and paths that are relayed with a provider's key. People paste base URLs in
-every form, so prefixes are stripped first."""
+"""Paths: endpoints by URL, and paths relayed with a provider's key. Base URLs come in all forms: strip prefixes."""
 
 from __future__ import annotations
 
@@ -163,8 +162,7 @@ def _read(path: str) -> ApiPath:
 
 
 def _hides_state(rest: str) -> bool:
-    """Whether some servers would find stored state at such a path, whose owner must be checked: they decode it once or
-    twice, ignore case, or cut parameters off."""
+    """Whether a server that decodes twice, ignores case or cuts parameters would find stored state at such a path."""
     decoded = [segment for segment in _split(unquote(unquote(rest)).lower()) if segment not in ("", "v1")]
     return bool(decoded) and f"/{decoded[0]}/" in _BELOW
 

@@ -1,14 +1,6 @@
-"""Traffic: what is known of targets and conversations beyond one exchange (decision 25). It outlives a reload.
-
-    health     how targets stand           note, of every call that ended
-    budgets    what may be asked again     spend, fill
-    speeds     how fast targets are        note, of every answer
-    outputs    how much targets say        note, of every answer
-    pins       where conversations are     pin, when an answer is told
-    turns      how often a line was asked  plan
-
-A plan is made from all of that, with the throw of dice and the time.
-"""
+"""Routing state beyond one exchange (decision 25): health, retry budgets, speeds and output lengths of targets,
+affinities of conversations, turns of routes. It outlives a reload. A plan is made from it, a random number and the
+time."""
 
 from __future__ import annotations
 
@@ -146,8 +138,7 @@ class RoutingState:
         return self.health.state(target.id, now).is_last_resort(now)
 
     def may_try_next(self, target: Target) -> bool:
-        """Whether a failed request may go on to a target: to one in cooldown only as its budget allows, which others'
-        requests would use up otherwise."""
+        """Whether a failed request may try a target: one in cooldown within its budget, which other requests share."""
         health = self.health.state(target.id, self.clock())
         if health.prompt:
             # A prompt error costs less than no attempt.

@@ -133,8 +133,7 @@ class TargetInfo:
 
 
 def _tier(target: Target, facts: ModelFacts, requested_tier: str) -> str:
-    """The service tier that a request will be billed at, by its name in the price book. At the vendor an unpriced tier
-    is unknown; elsewhere tiers do not apply."""
+    """The tier to be billed, as the price book names it: unknown if the vendor has no price of it, "" elsewhere."""
     name = codec_of(target.endpoint.protocol).tiers.get(requested_tier, STANDARD)
     if name in facts.tiers:
         return name

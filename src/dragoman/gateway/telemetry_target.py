@@ -1,5 +1,4 @@
-"""Telemetry target: the collector of the present configuration (decision 35). Nothing starts before `follow`, which a
-worker calls after its fork."""
+"""Telemetry target: the configured collector (decision 35). It starts with `follow`, after a worker's fork."""
 
 from __future__ import annotations
 

@@ -1,17 +1,14 @@
-"""Large work: what takes long is done off the event loop, in one of two threads, so that others are served meanwhile.
+"""Thread offload: large work runs off the event loop, in one of two threads, so that other requests are served.
 
-    up to 256 KiB       at once, where it is asked for
+    up to 256 KiB       at once, in the loop
     more                in a thread; keys take turns, and the work of one key keeps its order
-    more than 64 jobs   a job of the key with most jobs waiting is refused (503 with retry-after)
-    more than 256 MiB   of jobs that wait and run: likewise, of the key with most bytes waiting
+    more than 64 jobs   or 256 MiB, waiting and running: a job of the key with most is refused (503 with retry-after)
     more than 5 s       in the queue: the job is refused likewise
-    answers             are paid for: they wait for their turn as long as it takes, and the limits do not count them
+    responses           are paid for: no limit applies
 
-Who goes away leaves the queue at once, and the place to another.
-
-One large request takes forty times its size while it is translated, and more threads would not be any faster: they
-share one interpreter. Nothing of a piece of work is left when it is done, given up or has failed: neither a future of
-`concurrent.futures`, which holds itself by its callbacks, nor an error that holds the frame it is held by.
+A client that disconnects leaves the queue. One large request takes forty times its size in translation, and more
+threads would not be faster with one interpreter lock. Nothing refers to finished work: neither a `concurrent.futures`
+future, which its callbacks hold, nor an error that holds its own frame.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 
 
 class HttpClient:
-    """HTTP client with a connection pool per origin; it belongs to one event loop. `reuse` carries over what an earlier
-    client learnt."""
+    """HTTP client of one event loop, with a pool per origin; `reuse` is carried over from an earlier client."""
 
     def __init__(
         self,

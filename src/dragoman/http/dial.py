@@ -1,5 +1,4 @@
-"""Dialling: open a connection to an origin through DNS, proxies and TLS within a timeout. Errors name neither host nor
-address, since clients see them."""
+"""Dialling: connect to an origin through DNS, proxies and TLS. Clients see the errors, so they name no host."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ MAX_LINE_BYTES = 512
 
 
 class HeaderLines(dict[bytes, tuple[bytes, bytes]]):
-    """The header lines of a connection, cached because most come again with its next message. Only lines that a strict
-    parser accepted are looked up."""
+    """A connection's header lines as a strict parser read them, cached since most come again with its next message."""
 
     __slots__ = ()
 

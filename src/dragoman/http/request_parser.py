@@ -1,11 +1,7 @@
-"""Intake: bytes of one connection into requests, and into refusals of what is no request or none that may be served.
-
-The parser is strict by itself: bare line feeds, folded lines, blanks before a colon, control characters, several
-lengths, a length beside a transfer coding and bad chunks are errors there. What it lets through is checked here.
-
-It is fed a head, a body of known length, or chunks up to an empty line, each by itself: a message ends nowhere else.
-So a head begins where something that is fed begins, and its lines are read from its bytes, all at once.
-"""
+"""Request parser: a connection's bytes to requests, and to refusals of invalid or unserved ones. The parser rejects
+bare line feeds, folded lines, blanks before a colon, control characters, several lengths, a length beside a transfer
+coding and bad chunks; the rest is checked here. It is fed a head, a sized body, or chunks up to an empty line, each by
+itself, so a head begins where a feed begins, and its lines are read at once from its bytes."""
 
 from __future__ import annotations
 

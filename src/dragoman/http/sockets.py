@@ -39,8 +39,7 @@ def unarrived(descriptor: int) -> int:
 
 
 def readiness(descriptor: int) -> Readiness:
-    """A poller that reports whether a socket has bytes, an end or an error to read. It costs less than a `recv` that
-    fails."""
+    """A poller for bytes, an end or an error of a socket; it costs less than a failed `recv`."""
     if descriptor < 0 or sys.platform == "win32":
         return unknown_readiness
     poll = select.poll()

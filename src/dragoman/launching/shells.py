@@ -1,5 +1,4 @@
-"""Shells: a launch plan as lines for `eval "$(dragoman env claude)"`. A secret key is not written out: the line names
-its variable or file."""
+"""Shells: a launch plan as lines for `eval "$(dragoman env claude)"`, with the variable or file of a secret key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""App: what the server calls for every request: who asks, what for, and what the service would answer.
-
-request ─▶ place ─▶ credentials ─▶ body ─▶ rules of the service ─▶ step of the script ─▶ answer, whole or streamed
-"""
+"""App of the mock: checks path, credentials, body and the service's rules, and answers with a step of the script."""
 
 from __future__ import annotations
 

@@ -62,8 +62,7 @@ class Cost(Struct, frozen=True):
 def cost_of(
     facts: ModelFacts | None, usage: Usage, tier: str | None = None, *, find: Find = lambda model: None
 ) -> Cost:
-    """The cost of a response. `tier` overrides an unreliable usage. `find` gives other models of the same provider that
-    worked for this response."""
+    """The cost of a response. `tier` overrides the usage's; `find` gives other models that worked for it."""
     tier = tier_of(usage) if tier is None else tier
     if not has_runs(usage):
         return price(facts, tokens_of(usage), tier)

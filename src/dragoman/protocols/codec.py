@@ -132,8 +132,7 @@ class ReasoningRepair(Protocol):
         demanded: bool = False,
         intact: bool = False,
     ) -> bytes:
-        """The body, changed if need be. `demanded`: its provider refused it for that lack; `intact`: nothing was cut
-        out of it."""
+        """The body, changed if need be. `demanded`: its provider refused it; `intact`: nothing was cut out."""
         ...
 
 

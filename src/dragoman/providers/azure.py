@@ -1,12 +1,7 @@
-"""Azure OpenAI: deployments under a resource, with a key in `api-key` or an Entra token as Bearer.
-
-Two styles of address (https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle):
-
-    v1        {base}/openai/v1/chat/completions                                     the model is named in the body
-    classic   {base}/openai/deployments/{model}/chat/completions?api-version=…      with a dated `api_version`
-
-Claude on the same platform is Messages below `{base}/anthropic`, as anywhere else.
-"""
+"""Azure OpenAI: deployments under a resource, with a key in `api-key` or an Entra token as Bearer. Without
+`api_version` the path is that of `{base}/openai/v1`, with the model in the body; with a dated one it is
+`{base}/openai/deployments/{model}` (https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle). Claude
+there is Messages below `{base}/anthropic`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""AWS Bedrock: Claude through InvokeModel, signed with Signature Version 4, streamed in AWS's own framing.
-
-The body is that of Messages, but the model stands in the path, streaming is another path, and version and betas stand
-in the body: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html.
-Members come and go by splicing, so that every other byte stays as the client wrote it.
-
-A key is `ACCESS:SECRET` or `ACCESS:SECRET:TOKEN`, or one without colons, which is a Bedrock API key and goes as Bearer.
-Without a key, AWS_BEARER_TOKEN_BEDROCK counts, then whatever credentials botocore finds by itself.
-"""
+"""AWS Bedrock: Claude through InvokeModel, signed with Signature Version 4, streamed in AWS's framing. The body is that
+of Messages, but the path has the model and the choice of streaming, and the body version and betas:
+https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html. Members are
+spliced, so that every other byte stays. A key is `ACCESS:SECRET`, `ACCESS:SECRET:TOKEN`, or a Bedrock API key without
+colons, sent as Bearer. Without a key, AWS_BEARER_TOKEN_BEDROCK counts, then botocore's credentials."""
 
 from __future__ import annotations
 

@@ -34,8 +34,7 @@ class EventStreamMessage(Struct, frozen=True, gc=False):
 
 
 class EventStreamReader:
-    """Reads messages as bytes arrive. Broken framing raises `BadResponse`, after all messages before it and ever
-    after."""
+    """Reads messages as bytes arrive. Broken framing raises `BadResponse` after all messages before it."""
 
     __slots__ = ("_broken", "_held", "_limit", "_needed", "_seen", "_seen_headers")
 

@@ -44,8 +44,7 @@ _FULL: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encodin
 
 
 def request_of(order: Order) -> UpstreamRequest:
-    """The request of a call in the protocol's usual form. Only the protocol's own headers change within a conversation;
-    the rest is cached."""
+    """The request of a call in the protocol's usual form, cached except for the protocol's own headers."""
     if order.path or order.provider.headers:
         url, headers = _written(order)
     else:

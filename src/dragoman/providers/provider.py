@@ -84,8 +84,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
 
 def split_protocol(model: str) -> tuple[str, str]:
-    """Model and protocol of `model@protocol`. Model names may have an `@`, too (Vertex: `claude-opus-4-1@20250805`), so
-    only a known protocol counts."""
+    """Model and known protocol of `model@protocol`; Vertex' models have an `@`, too: `claude-opus-4-1@20250805`."""
     name, _, protocol = model.rpartition("@")
     return (name, protocol) if protocol in _PROTOCOLS else (model, "")
 

@@ -1,5 +1,4 @@
-"""Order and Transport: a call to a provider, and what addresses, signs and frames it. `unframe`, if there is one, turns
-a streamed response into server-sent events."""
+"""Order and Transport: a call, and what addresses, signs and frames it; `unframe` turns streams into SSE."""
 
 from __future__ import annotations
 

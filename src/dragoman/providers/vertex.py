@@ -1,11 +1,7 @@
-"""Google Vertex: Claude through rawPredict, with an OAuth token of Google, streamed as server-sent events.
-
-The body is that of Messages, but the model stands in the path and the version in the body; `stream` stays where it was:
-https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai. Members come and go by splicing.
-
-A key is a ready access token. Without one, `credentials` names the file of a service account; without that, whatever
-google-auth finds by itself counts.
-"""
+"""Google Vertex: Claude through rawPredict, with a Google OAuth token, streamed as server-sent events. The body is that
+of Messages, but the path has the model, and the body the version:
+https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai. Members are spliced. A key is an access
+token. Without one, `credentials` names a service account's file; else google-auth's default credentials count."""
 
 from __future__ import annotations
 

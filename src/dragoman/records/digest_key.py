@@ -12,8 +12,7 @@ _SIZE = 32
 
 
 def secret_in(directory: Path) -> bytes:
-    """The secret of a directory; the first process makes it. It is written beside its place and linked there when it is
-    whole: nobody reads half of it."""
+    """The secret of a directory; the first process writes it to a temporary file and links it, so it is complete."""
     path = directory / NAME
     with suppress(FileNotFoundError):
         return _read(path)

@@ -1,5 +1,4 @@
-"""Forget: erase rows and names from every file of ours; usage totals stay. Workers start new journals, so that old ones
-can be removed; what remains is reported."""
+"""Forget: erase rows and names everywhere but in totals. Workers start new journals, so that old ones can go."""
 
 from __future__ import annotations
 

@@ -4,9 +4,8 @@
     <crc32 in hex> ["open", entry]
     <crc32 in hex> ["exchange", entry]
 
-What the kernel has survives the process, so nothing is ever waited for. A journal that is full is followed by another
-one, which begins with what is open: by its first line the one before it is known to be at its end. Who holds the lock
-of a journal writes it.
+Written bytes survive the process in the kernel, so no write waits. A full journal is followed by another, whose first
+line names it, which marks its end, and lists open exchanges. The holder of a journal's lock writes it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Time range: a period as a person writes it, in a time zone. It is widened to 15-minute buckets, which begin and end
-with every day of every zone in use."""
+"""Time range: a period as typed, in a time zone, widened to 15-minute buckets, which fit the days of every zone."""
 
 from __future__ import annotations
 

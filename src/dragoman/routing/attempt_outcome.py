@@ -1,13 +1,6 @@
-"""Outcomes: what became of an attempt, and what may follow it (decision 25).
-
-    what broke or was answered ─▶ kind_of ─▶ Kind ─▶ TABLE ─▶ after: again, next, tell
-                                                           ├▶ counts_for_health, maybe_billed
-                                                           └▶ rest_of: which key rests, and how long
-
-Each attempt has one kind, found in one place (`kinds.py`), from what is structured: the class of our own error, the
-kind that the codec gave a failure, its status, type and code, and the headers beside it. Words decide nothing by
-themselves: where a provider has no code for what it means, its status and its type must fit, too, and no key rests.
-"""
+"""Outcomes of attempts, and what may follow each kind (decision 25): the table gives the next step, whether it counts
+for health, and whether it may be billed. `failure_classification` finds the kind from error class, status, type, code
+and headers. Words alone decide nothing: status and type must fit, too, and no key gets a cooldown."""
 
 from __future__ import annotations
 

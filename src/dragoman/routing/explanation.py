@@ -59,8 +59,7 @@ _MAX_INTEGER = (1 << 63) - 1
 
 
 def candidate_entries(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[CandidateEntry, ...], int | None]:
-    """The candidates of a plan for the record: in order, then those left out, `missed` last; and how many more. Losses
-    stay out: they may quote the client."""
+    """A plan's candidates for the record: in order, left out, `missed`; and how many more. Losses may quote clients."""
     entries = [_candidate_entry(candidate, plan.now) for candidate in in_order(plan)[:_MAX_CANDIDATES]]
     entries += [
         CandidateEntry(printable_target(name)[:_MAX_NAME_LENGTH], f"left out: {ABSENT}")

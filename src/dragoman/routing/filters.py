@@ -1,6 +1,5 @@
 """Filters: which targets cannot take a request under any policy, and which go last. Unknown data excludes no target,
-but for a price under a limit. A target is left out if the request is too long at eight bytes a token, and goes last if
-it is at four."""
+but for a price under a limit. A request too long at eight bytes a token excludes a target; at four it goes last."""
 
 from __future__ import annotations
 

@@ -129,8 +129,7 @@ class Health:
         charged: set[str] | None = None,
         permit: Permit | None = None,
     ) -> None:
-        """Count the outcome of an attempt, with its permit if it has one. `charged` are the targets that a failure of
-        this exchange was counted for: once each."""
+        """Count an attempt's outcome, with its permit. A failure counts once for a target: see `charged`."""
         entry = self._targets.get(target)
         if kind is _ANSWERED:
             if entry is None:
@@ -280,8 +279,7 @@ class Health:
         return {target: state.until for target, state in states if state.level is _COOLDOWN and state.until > now}
 
     def cut_short(self, target: str, now: float) -> bool:
-        """End a cooldown early, so that the next request is the probe; whether there was one. Earlier cooldowns still
-        count: after a failed probe the next is longer."""
+        """End a cooldown early, for a probe, and return whether there was one. Earlier cooldowns still count."""
         entry = self._targets.get(target)
         if entry is None or entry.level is not _COOLDOWN or entry.until <= now:
             return False

@@ -1,6 +1,5 @@
-"""Health entry: the state of one target or key, and the update that a worker broadcasts of it. The later epoch wins,
-then the higher rank, then the later end, so updates may come in any order and more than once. A step down begins an
-epoch."""
+"""Health entry: state of one target or key, and the update that a worker broadcasts. The later epoch wins, then the
+higher rank, then the later end, so updates may come in any order and repeatedly. A step down begins an epoch."""
 
 from __future__ import annotations
 

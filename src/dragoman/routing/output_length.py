@@ -1,6 +1,5 @@
-"""Output length: recent output tokens of targets, for small and large requests, to estimate cost and time. Length
-depends on the request more than on the target, so a new target gets its rivals' average: thought to be wordy, it would
-look expensive and never be called."""
+"""Output length: recent output tokens of targets, for small and large requests, to estimate cost and time. A new target
+gets its rivals' average: thought to be wordy, it would look expensive and never be called."""
 
 from __future__ import annotations
 

@@ -1,16 +1,7 @@
-"""Plan: which targets a request is tried on, in which order, and why.
-
-    rules       what takes the members' place         decide
-    filters     who is left out                       filters
-    policy      the order of who is left              policies
-    health      who is not well stands behind         filters
-    pin         where the conversation is leads
-
-It is pure: the same arguments make the same plan. What is the same for all requests of a route is in its outline; what
-a plan holds of its candidates is put into words only when somebody asks (`explain`). On a calm day, when all targets
-are well, free and fit for the request, the first is often known without a look at the others: those are ranked if it
-fails, with the same outcome.
-"""
+"""Routing plan: which targets are tried, in which order, and why. Rules replace a route's members (`rule_matching`),
+filters leave out targets and order them by health, the policy orders the rest, and session affinity leads. It is pure:
+the same arguments make the same plan. If all targets are healthy and free, the first is often known without ranking the
+others: they are ranked if it fails, with the same result."""
 
 from __future__ import annotations
 
@@ -375,8 +366,7 @@ def _has_available(member: int | PolicyNode, able: Mapping[int, Candidate]) -> b
 
 
 def _may_stay(candidate: Candidate, able: list[Candidate]) -> bool:
-    """Whether a conversation stays with this target: not during a cooldown, and in SUSPECT or SLOW_START only if no
-    other target ranks higher."""
+    """Whether a conversation stays: not during a cooldown; in SUSPECT or SLOW_START if no other ranks higher."""
     if candidate.health.level in (HealthLevel.COOLDOWN, HealthLevel.PROBING):
         return False
     if candidate.deprioritized in (Deprioritized.SUSPECT, Deprioritized.SLOW_START):

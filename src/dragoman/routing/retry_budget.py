@@ -1,6 +1,5 @@
 """Retry budgets: a token bucket per target, so that retries do not multiply an outage (decision 25). Responses and time
-fill it; a retry, or a call to a target in cooldown, takes one token. A target that always fails gets hardly more calls
-than requests."""
+fill it; a retry, or a call to a target in cooldown, takes one token. Calls hardly outnumber requests."""
 
 from __future__ import annotations
 

@@ -43,8 +43,7 @@ class Rotation:
 
     def next(self, *, preferred: str = "", model: str = ANY_MODEL, without: Collection[str] = ()) -> str | None:
         """The next key in turn that is not in cooldown, else the one whose cooldown ends first; None without keys. The
-        key `preferred` (a digest) goes first unless in cooldown; keys in `without` are left out: no request uses a key
-        twice."""
+        key `preferred` (a digest) goes first unless in cooldown; no request uses a key twice: see `without`."""
         keys = self._keys
         if not keys:
             return None

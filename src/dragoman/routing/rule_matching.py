@@ -21,8 +21,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 def decide(route: Route, requirements: Requirements, affinity: Affinity | None) -> tuple[Route, str, str]:
-    """The route without rules for this request, and the rules that led there: by position to show, and by digest for
-    affinity, since positions may change with a reload."""
+    """The route without rules for this request, and its rules by position, to show, and by digest, for affinity."""
     held = frozenset(affinity.rule.split("\n")) if affinity is not None and affinity.rule else _NOTHING
     choices: list[int] = []
     _choose(route, requirements, held, choices)

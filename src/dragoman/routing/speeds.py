@@ -1,12 +1,7 @@
-"""Speeds: how fast targets answered of late, as decaying averages, small and large requests apart (decision 25).
-
-Only answers are measured; failures lower the success rate, by which whoever compares divides. A sample counts for half
-after twenty others, or after ten minutes. Streams tell the time to their first content and the rate after it; answers
-that came whole only tell how long they took, and are asked for where no stream was seen.
-
-A sample that is far from the averages puts them in doubt, so that the next request looks again (`fastest`). After the
-third in a row, all slower or all faster, the target has changed, and its averages begin anew.
-"""
+"""Speeds of targets as decaying averages, for small and large requests (decision 25). Only responses are measured;
+failures lower the success rate. A sample's weight halves after twenty others, or ten minutes. Streams give time to
+first content and rate, full responses their duration, used where no stream was seen. An outlier raises doubt, so that
+the next request looks again (`fastest`); after a third in one direction the averages start anew."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Call arguments between text and object (N3), without parsing what only passes through. Chat and Responses carry JSON
 text, which a model may have got wrong; Messages an object. Text that is an object keeps its spelling; any other is
-wrapped on the way out and unwrapped on the way back, because a call or its result is never dropped for its
-arguments."""
+wrapped on the way out and unwrapped on the way back, because no call or result is dropped for its arguments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Capabilities of the other side, as data keyed by protocol, model and vendor (mapping.md §1.1). A row changes the
-members it names; rows apply from general to specific. Callers replace members of the result of `capabilities_of`, or
-pass rows of their own."""
+members it names, from general to specific. Callers replace members of `capabilities_of`, or pass rows of their own."""
 
 from __future__ import annotations
 
@@ -82,8 +81,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     audio: bool = False
     # `speed: fast` may be asked for.
     fast: bool = False
-    # Reasoning of earlier turns that a Chat server gets back: "calls" (beside calls), "turns" (in every message of a
-    # turn with a call, the final one too), "all" or "none".
+    # Reasoning of earlier turns on Chat goes back: "calls" (beside calls), "turns" (in every message between two of a
+    # user that a call was made in, the final answer too), "all" or "none".
     echo_thinking: str = "calls"
     # Whether it is demanded there, and what says that there is none to be had.
     demands_thinking: bool = False

@@ -1,6 +1,5 @@
-"""Envelope (§11): proof of reasoning, carried through a client of another protocol that only echoes it. `rsv1.` and
-base64url of a small JSON object, `rsv1z.` if compressed. It is neither secret nor signed: the issuer verifies the proof
-inside."""
+"""Envelope (§11): proof of reasoning, carried through a client of another protocol that only echoes it: `rsv1.` and
+base64url of a small JSON object, `rsv1z.` if compressed. Not secret or signed: the issuer verifies the proof."""
 
 from __future__ import annotations
 

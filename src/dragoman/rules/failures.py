@@ -1,9 +1,5 @@
-"""Errors, as far as every protocol tells them alike (mapping.md §21).
-
-    bytes ─▶ error_body ─▶ report_of ─▶ Report ─▶ kind_by_words, STATUS_KINDS ─▶ Failure
-
-The two OpenAI protocols share one error object and one table, so the whole way is here for both, and back.
-"""
+"""Errors, as far as protocols share them (mapping.md §21): bytes to `Report` (`error_body`, `report_of`), and by words
+and status to `Failure`. Both OpenAI protocols share one error object, so it is encoded here, too."""
 
 from __future__ import annotations
 
@@ -164,8 +160,8 @@ def report_of(
     body: JsonObject, status: int | None, statuses: Mapping[str, int], code: str | None = None, depth: int = DEEPEST
 ) -> ErrorReport:
     """Read an error of any shape, and those inside of it. Without a status of the response (O2) the error's own counts,
-    or that of its words: by `statuses` of the protocol, else the general ones, else that of an inner error. `code`
-    overrides the usual place."""
+    else that of its words: by `statuses`, then the general ones, or an inner error's. `code` overrides the usual
+    one."""
     error = error_of(body)
     native, param = _text(error.get("type")), _text(error.get("param"))
     # The name of the frame is not that of the error in it.

@@ -1,6 +1,5 @@
-"""Model lists: metadata that servers report, under any name, and the form that OpenAI's protocols share. Servers borrow
-members from each other, so one reader serves all. Of several sizes the smallest counts: what is loaded is less than
-what could be."""
+"""Model lists: metadata that servers report, under any name, and the form that OpenAI's protocols share. One reader
+serves all, since servers borrow members. Of several sizes the smallest counts: less may be loaded than could be."""
 
 from __future__ import annotations
 

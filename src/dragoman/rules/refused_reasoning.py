@@ -5,8 +5,7 @@
              thinking
     CALLS    a call lacks its proof: once more with the value that stands for a proof that is not to be had
 
-Every wording was seen; the words are those of the refusal itself, so that nothing else is taken for one: a try without
-reasoning that was not the matter would be a loss.
+Every wording was seen, and only those count: a retry without reasoning for another reason would be a loss.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Tool and output schemas as each protocol wants them: the root (§7), Anthropic's subset (Z1), OpenAI's (Z2). No
-function changes its argument; each returns the same object if nothing changes. Schemas are foreign data of any shape:
-below `DEPTH_LIMIT` nothing is made strict."""
+"""Tool and output schemas as each protocol wants them: the root (§7), Anthropic's subset (Z1), OpenAI's (Z2). Functions
+return the same object if nothing changes. Schemas are foreign data: below `DEPTH_LIMIT` nothing is made strict."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Stop reasons of all servers in one table (mapping.md §17), since a proxy passes on another server's words in any
-protocol, case and spelling. Unlisted words are judged by their parts, and unknown ones by whether the response looks
-cut off."""
+protocol and spelling. Unlisted words are judged by their parts, then by whether the response looks cut off."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 r"""Halves of surrogate pairs in a provider's text. A server that cuts text by UTF-16 units (JavaScript, Java, .NET) may
-end one delta with `\ud83d` and begin the next with `\ude00`: one character, which no JSON reader accepts in halves. A
-half at the end of growing text waits for the next piece of the same text; any other half is dropped, with a ledger
-entry. This code runs only where the normal reader fails."""
+end one delta with `\ud83d` and begin the next with `\ude00`, which no JSON reader accepts. A half at the end of growing
+text waits for its next piece; any other is dropped, with a ledger entry. Only texts that the reader refused get
+here."""
 
 from __future__ import annotations
 

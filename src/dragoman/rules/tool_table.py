@@ -1,7 +1,6 @@
-"""Tool table: the one mapping between the client's tools and those that the provider gets (N1, §7). Built per request,
-it serves definitions, history, choices and references, and is inverted for each call that comes back. Wire names are
-deterministic: a name that every protocol accepts passes, any other gets a readable, hashed stand-in, the same in
-history and definition."""
+"""Tool table: the one mapping between the client's tools and the provider's (N1, §7). Built per request, it serves
+definitions, history, choices and references, and is inverted for calls that come back. Wire names are deterministic: a
+name that any protocol would refuse gets a readable, hashed stand-in, the same in history and definition."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Blank text, which some wires refuse as a block of its own, is joined to the next text (T7). Providers put the white
-space between two cited sentences into its own block. Without a next text it stays, for its wire to keep or to
-report."""
+"""Blank text, which some wires refuse as a block of its own, joins the next text (T7): providers put the white space
+between two cited sentences into its own block. Without a next text it stays, for its wire to report."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ class ThreadLookup(Struct, frozen=True, kw_only=True):
 
 
 class Assignment(Struct, gc=False):
-    """Where an exchange belongs. A session or thread of 0 is to be created under its name. Only the rules fill it in,
-    one after another."""
+    """Where an exchange belongs, filled in by the rules in turn. A session or thread of 0 is created under its name."""
 
     session: int
     session_name: str
@@ -234,8 +233,7 @@ def _link(
     assignment: Assignment, facts: ExchangeFacts, thread_key: ThreadKey, lookup: ThreadLookup, grown: _Grown | None
 ) -> None:
     """Link a new named session with the one of the same key whose history it repeats, a response included: the same
-    prompt alone proves nothing. The other session may come later, from another worker's journal: then it finds this
-    one."""
+    prompt alone proves nothing. If the other session comes later, from another journal, it finds this one."""
     if not thread_key.session or lookup.session or not facts.before or assignment.kind not in TALKING:
         return
     if grown is None:

@@ -1,13 +1,8 @@
-"""Interface: what everybody asks of the store, from a loop that never waits for a disk or a lock (decision 24).
-
-    read      a function of the tables that writes nothing, and a future of what it gives
-    write     one that writes, as a whole or not at all; told when that is durable
-    post      a write that nobody waits for; so many and so much may wait, and what is dropped is told to `lost`
-    check     whether a store that failed can keep an answer again
-
-A function takes and gives values: it touches nothing of the loop, changes nothing but the tables, catches no error of
-theirs, and may be run twice. Whoever waits may leave: what has not begun by then is not done, unless it is `at_last`.
-"""
+"""Async store: the store's interface for an event loop that never waits for a disk or a lock (decision 24). `read` and
+`write` run a function of the tables and return a future; a write is all or nothing, and durable when done. `post` is a
+bounded write without waiting; dropped ones are reported to `lost`. `check` tests whether a failed store works again. A
+function uses no state of the loop, changes only the tables, catches none of their errors, and may run twice. Work that
+has not begun when its caller leaves is not done, unless it is `at_last`."""
 
 from __future__ import annotations
 

@@ -109,9 +109,8 @@ class Conversations:
         return None if row is None else Item(*row)
 
     def append(self, owner: bytes, conversation_id: str, items: Sequence[Item], holder: str | None = None) -> bool:
-        """Add items at the end; False if the conversation was deleted meanwhile. A `holder` gets `LeaseLost` if another
-        one took the lease since; without one, a held lease raises `Leased`: the running response does not know the
-        items."""
+        """Add items at the end; False if the conversation was deleted. A `holder` gets `LeaseLost` if another one took
+        the lease since; without one, a held lease raises `Leased`: the running response does not know the items."""
         with Transaction(self._db):
             row = self._db.execute(
                 "SELECT busy, busy_until FROM conversations WHERE id = ? AND owner = ?", (conversation_id, owner)

@@ -1,8 +1,4 @@
-"""Errors of the store: what everybody else sees of SQLite's.
-
-StoreError        it failed: nothing was written, or nothing could be read
-└── StoreBusy     another process held it for longer than whoever asked had patience for
-"""
+"""Errors of the store, for its callers instead of SQLite's."""
 
 from __future__ import annotations
 

@@ -88,8 +88,7 @@ _PAIRS = (
 
 
 class Agreement(Struct, frozen=True, kw_only=True):
-    """How rows and rollups agree, in groups of a bucket and its names: complete and equal, unequal, and exchanges whose
-    rows were removed."""
+    """How rows and rollups agree per bucket and names: complete and equal, unequal, and exchanges without rows."""
 
     matching: int = 0
     wrong: int = 0

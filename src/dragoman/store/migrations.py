@@ -234,8 +234,7 @@ def m005_store_records(db: sqlite3.Connection) -> None:
 
 
 def _create_rollups(db: sqlite3.Connection, measures: str) -> None:
-    """Rollups of hours, days and of all users per 15-minute bucket, so that a month is not summed from buckets.
-    Triggers keep them equal to `sums`."""
+    """Rollups of hours and days, and of all users per bucket, kept equal to `sums` by triggers."""
     # `span` is 4 quarters or 96, `start` the first of them; days are those of UTC.
     db.execute(
         "CREATE TABLE long_sums (span INTEGER NOT NULL, start INTEGER NOT NULL,"
@@ -337,8 +336,7 @@ def m007_count_stored_bytes(db: sqlite3.Connection) -> None:
 
 
 def m008_count_bookkeeping(db: sqlite3.Connection) -> None:
-    """Losses that are bookkeeping, counted apart from those that change the response (decision 38). Older `losses`
-    count both."""
+    """Bookkeeping losses apart from those that change the response (decision 38); older `losses` count both."""
     totals = [f"{of}_totals" for of, _ in _TOTALS]
     for table in ("records", "sums", "thread_sums", "long_sums", "quarter_sums", *totals):
         db.execute(f"ALTER TABLE {table} ADD COLUMN bookkeeping INTEGER NOT NULL DEFAULT 0")

@@ -1,5 +1,4 @@
-"""Record queries: lists of exchanges, by an index on time or on session and time, and one by its id. Only an id without
-a time scans all rows."""
+"""Record queries: exchanges by time or session, by an index, and one by its id, which scans if it has no time."""
 
 from __future__ import annotations
 

@@ -39,8 +39,7 @@ Alarm = Callable[[float, Callable[[], None]], None]
 
 
 class StoreThread:
-    """The thread of one store, started with its first item. In virtual time, `alarm` calls a function after some
-    seconds of `clock`, from anywhere."""
+    """The thread of one store, started with its first item; `alarm` calls a function at a virtual `clock`'s time."""
 
     def __init__(self, tables: Tables, clock: Callable[[], float] = time.monotonic, alarm: Alarm | None = None) -> None:
         self._tables = tables

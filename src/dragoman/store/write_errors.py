@@ -15,8 +15,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 
 
 def not_writable(path: Path, error: OSError | sqlite3.Error, *, key: str, otherwise: str) -> ConfigError | None:
-    """The error for a file that could not be opened or made for want of rights, else None. `key` is the setting that
-    names it, `otherwise` another remedy."""
+    """The error for missing rights on a file, else None; `key` is its setting, `otherwise` another remedy."""
     directory = path.parent
     fixed = ConfigError(key=key, problem=f"{directory} is on a read-only file system", remedy=otherwise)
     if isinstance(error, OSError) and error.errno == errno.EROFS:

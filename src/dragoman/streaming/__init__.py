@@ -1,21 +1,15 @@
-"""StreamPipeline: a provider's stream, cut anywhere, as what its client expects.
+"""StreamPipeline: a provider's stream, cut anywhere, as its client expects it (`translator`).
 
-`source` is the provider's side, `lanes` and `relay` are the client's; `translator` joins them, and `tap` is for whoever
-watches.
+    bytes ─▶ `source`: SseReader ─▶ StreamDecoder ─▶ [stop emulation] ─▶ client side ─▶ bytes; `tap` watches
 
-    bytes ─▶ SseReader ─▶ StreamDecoder ─▶ [stop emulation] ─▶ lane ─▶ bytes
+    client side   when                              what it does with the events
+    Translation   the protocols differ              [PartSerializer] ─▶ StreamEncoder
+    Relay         the protocols are the same        only watches; frames are forwarded unchanged
+    Collection    the client requested no stream    folds them into the full response, sent at the end
+    Summary       a compaction's summary (K1)       folds them into the compaction, sent at the end as a stream
 
-Bytes that begin with `{` are a whole answer, though a stream was asked for: it is told when the call is over (S12).
-
-    lane          when                              what it does with the events
-    translation   the protocols differ              [Serializer] ─▶ StreamEncoder
-    relay         the protocols are the same        only watches; whole frames go on as they came
-    collection    the client did not ask to stream  folds them; the whole answer is told at the end
-    summary       the answer stands for a           folds them; the compaction is told at the end, as a stream
-                  compaction (K1)
-
-However the provider ends, the client's stream ends as its own protocol demands: with its terminator if the answer was
-complete, with its error form if not.
+Bytes that begin with `{` are a full response, sent when the call is over (S12). However the provider ends, the client's
+stream ends in its own protocol: with its terminator if the response was complete, else with its error form.
 """
 
 from __future__ import annotations

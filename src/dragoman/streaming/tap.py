@@ -1,11 +1,6 @@
-"""The tap: whoever watches a stream is handed its events, its frames, or both, in passing.
-
-    events   what the client is told, in the words of the model: after pauses and stop strings, before it is written
-    frames   the provider's bytes as they came, cut between frames and not read for it; what belongs to none comes last
-
-Watching changes nothing. A relay passes frames of content unread: with a tap for events it reads every one of them,
-with a tap for frames alone it does not.
-"""
+"""Tap: a watcher gets a stream's events, its frames, or both. `events` are those of the client, after pauses and stop
+strings; `frames` are the provider's bytes, cut between frames, with bytes outside of frames last. The stream is not
+changed. A relay forwards content frames unread, unless there is a tap for events."""
 
 from __future__ import annotations
 

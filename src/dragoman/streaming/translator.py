@@ -61,13 +61,12 @@ class Advance(Struct, frozen=True, gc=False):
 
 
 class StreamPipeline:
-    """Translates one response: `feed` takes the provider's bytes and returns the client's, `close` ends it. Library
-    users see a part of it as `dragoman.StreamTranslator`. With `collect` the client requested no stream: `feed` returns
-    nothing and `close` the full response, for `status`. `finished` is true once the client's stream is over, perhaps
-    before the provider's (a stop string, a failure): further input is ignored, and the call may be cancelled. With
-    `resumes` a paused provider may be called again so many times (`paused`, `go_on`); `resume` is then set as in
-    `TranslatedResponse`. `tap` watches what passes, `cleaned` removes secrets from a failure, `altered` rewrites frames
-    of a relayed stream other than plain content."""
+    """Translates one response: `feed` takes the provider's bytes and returns the client's, `close` ends it
+    (`dragoman.StreamTranslator` in the library). With `collect` the client requested no stream: `feed` returns nothing,
+    and `close` the full response for `status`. `finished`: the client's stream is over, perhaps before the provider's,
+    whose call may be cancelled. A paused provider may be called again `resumes` times (`paused`, `go_on`, `resume`).
+    `tap` watches, `cleaned` removes secrets from a failure, `altered` rewrites frames of a relayed stream other than
+    plain content."""
 
     def __init__(
         self,

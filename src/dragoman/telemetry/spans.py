@@ -1,5 +1,4 @@
-"""Spans of an exchange, as values: one for it, and one for each call below. They hold no content; what is unknown is
-left out, and never 0 (pitfall 455)."""
+"""Spans of an exchange and its calls, as values without content; an unknown is left out, never 0 (pitfall 455)."""
 
 from __future__ import annotations
 

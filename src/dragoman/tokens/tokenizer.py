@@ -1,5 +1,4 @@
-"""Tokenizer: OpenAI's vocabularies from an installed package (extra `tokenizer`); nothing is downloaded. A vocabulary
-loads on first use, in some tenths of a second."""
+"""Tokenizer: OpenAI's vocabularies from the extra `tokenizer`, without downloads, loaded on first use (some 0.1 s)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Fields: a typed reader of a JSON object that remembers which members were read. A member of the wrong type is a
-`WireError` with its location; null counts as absent (mapping.md §3, "Null"), except for `raw`. Unread members are the
-`rest`, which becomes `Extras`."""
+"""Fields: a typed reader of a JSON object that remembers what was read. A member of the wrong type is a `WireError`
+with its location; null counts as absent (mapping.md §3, "Null"), except for `raw`. The `rest` becomes `Extras`."""
 
 from __future__ import annotations
 

@@ -168,8 +168,7 @@ def session_hints_in(
     previous: str = "",
     is_named: bool = False,
 ) -> SessionHints:
-    """The hints of a request, from its messages and the members beside them. `is_named`: the client names session and
-    thread, so its calls are not needed to find it."""
+    """The hints of a request's messages and members; one that `is_named` is found without the ids of its calls."""
     history: list[str] = []
     # Where answers begin; of the latest one its calls, and what they gave.
     starts: list[int] = []

@@ -1,10 +1,6 @@
-"""Spans: where the pieces of a JSON text stand, and how to change some without touching the bytes around them.
-
-The text is known to be JSON (somebody decoded it before), and positions count bytes. msgspec walks over the values, in
-linear time and without building them; what it cannot tell, a pattern that jumps from bracket to bracket does.
-
-Not here: what a member means, and which of several equal names counts. All of them are listed, in their order.
-"""
+"""JSON spans: where the values of a JSON text are, and how to edit some without touching the bytes around them. The
+text must be valid JSON; positions count bytes. msgspec walks over values in linear time without building them; a
+pattern that jumps from bracket to bracket does the rest. Equal names are all listed, in order."""
 
 from __future__ import annotations
 
@@ -138,8 +134,7 @@ def array_elements(body: bytes, start: int = 0, end: int | None = None) -> list[
 
 
 def elements_of(body: bytes, key: str, start: int = 0, end: int | None = None) -> list[tuple[int, JsonSpan]]:
-    """The elements of an object's list member, in each of its duplicates, with their index. None without an object or
-    such a list: the body's reader judges that."""
+    """The elements of a list member, in each duplicate, with their index; None without an object or such a list."""
     at, end = _bounds(body, start, end)
     if body[at] != _BRACE:
         return []

@@ -1,6 +1,5 @@
 """Media as text: data URLs (RFC 2397), base64 and media types. Payloads may have many megabytes: none is decoded unless
-the caller wants its text, and one without repair is copied once at most. Judging an image or a media type is left to
-the receiver."""
+the caller wants its text, and one without repair is copied once at most. Validity is for the receiver to judge."""
 
 import binascii
 from urllib.parse import unquote, unquote_to_bytes

@@ -1,12 +1,7 @@
-"""Server-sent events: bytes to frames and back, without meaning.
-
-The reader follows mapping.md S14 and the event-stream rules of https://html.spec.whatwg.org/multipage/server-sent-events.html:
-lines end at LF, CR or CRLF and nowhere else, and the frames are the same however the bytes were cut into reads.
-It departs from that page in one point: an event that the end of the stream cuts short is still delivered,
-because several servers leave out the last blank line.
-
-Not here: what an event name means, `[DONE]` as an end, JSON. `data` stays bytes, valid UTF-8 or not.
-"""
+"""Server-sent events: bytes to frames and back. The reader follows mapping.md S14 and
+https://html.spec.whatwg.org/multipage/server-sent-events.html: lines end at LF, CR or CRLF only, and the frames are the
+same however the bytes were cut. One difference: an event cut short by the end of the stream is delivered, because
+several servers leave out the last blank line. `data` stays bytes, valid UTF-8 or not."""
 
 import re
 from collections.abc import Iterator

@@ -1,12 +1,7 @@
-"""Weight: how many values a JSON text holds, told before any of them is built.
-
-A value takes two bytes to write and a hundred to keep, and a reader of JSON gives nobody else a turn before it has
-built them all. So a text is weighed first: by its commas and opening brackets, which stand before every value but the
-first (an empty list counts twice), and if those might be too many, by the ones that stand in no string.
-
-It is read in slices: between two of them other threads have their turn. What is no JSON is weighed as far as a reader
-would get with it.
-"""
+"""Value count of a JSON text before it is decoded: a value takes two bytes of text and a hundred in memory, and a JSON
+reader holds the interpreter lock until it has built all. The count is that of commas and opening brackets, one before
+every value but the first (an empty list counts twice); if those might be too many, without those in strings. Slices
+give other threads their turn. Invalid JSON is counted as far as a reader would get."""
 
 from __future__ import annotations
 

@@ -72,8 +72,7 @@ class KeyCalls:
         self._counted: dict[bytes, _Counted] = {}
 
     def take(self, key: Key | None, workers: int = 1) -> KeySlot | None:
-        """A slot for an exchange of a key; None without a limit, `KeyBusy` if none is free. Each worker has its part of
-        the limit, rounded up, since any of them may serve a client."""
+        """A slot of this worker's part (rounded up) of a key's limit, or `KeyBusy`; None without a limit."""
         if key is None or key.concurrency is None:
             return None
         limit = -(-key.concurrency // workers)

@@ -1,5 +1,4 @@
-"""`GET /status`: the state of providers and targets, for `dragoman status`; `POST /status` ends a cooldown. It shows
-names and numbers alone: no key, no address, no content."""
+"""`GET /status`: health of providers and targets, by names and numbers alone; `POST /status` ends a cooldown."""
 
 from __future__ import annotations
 

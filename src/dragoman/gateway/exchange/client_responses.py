@@ -190,8 +190,7 @@ class ClientResponses(Struct, eq=False):
         return ClientResponse(translated.status, [*other_headers, *own], translated.body, failure.kind.value)
 
     def _is_overflow_for_codex(self, prepared: ProviderRequest, failure: Failure) -> bool:
-        """Whether an overflow must be sent in the stream, as OpenAI does: Codex compacts its conversation only then,
-        and a 400 would end every further turn of the session."""
+        """Whether to send an overflow in the stream, as OpenAI does: a 400 would end every further turn of Codex."""
         if failure.kind is not FailureKind.CONTEXT_OVERFLOW or not prepared.stream or prepared.client != RESPONSES:
             return False
         return (self._client_request.header(b"originator") or b"").startswith(b"codex")

@@ -387,8 +387,7 @@ class Exchange:
     # The store.
 
     def store_streamed(self, frames: bytes, on_stored: OnStored, *, at_once: bool = False) -> None:
-        """Have the store take the response with these last frames; `on_stored` gets the error, if any. `at_once` does
-        not wait for another process that locks the store."""
+        """Store a response by its last frames, unless `at_once` and the store is busy; `on_stored` gets an error."""
         self.store_future = None
         future = self.storage.finalize(frames, at_once=at_once)
         if future is None:

@@ -68,8 +68,7 @@ _SENT = {
 
 
 def unsent(exchange: Exchange, attempt: Attempt, failure: Failure, *, has_content: bool = False) -> Unsent:
-    """A response that failed before the client received any of it. `has_content`: content came before the failure,
-    which therefore is no refusal of the request."""
+    """A response that failed before the client got any of it; one that `has_content` is no refusal of the request."""
     exchange.record_stream()
     failure = bounded(failure)
     attempt.add_failure_delay(failure)

@@ -178,8 +178,7 @@ class RetryState(Struct, eq=False):
         return True
 
     def _probe_timeout(self, target: Target) -> float:
-        """How long a permit lasts: longer than its probe may wait. If it expired first, another request would become
-        the probe, and a timeout of this one would not count."""
+        """How long a permit lasts: longer than its probe may wait, or a timeout of the probe would not count."""
         timeouts = self._timeouts
         first_byte = timeouts.first_byte if self.first_byte is None else self.first_byte
         return target.provider.queue_timeout + timeouts.connect + first_byte + _MARGIN

@@ -101,8 +101,7 @@ def seen_in(
     required: RequiredFeatures,
     references: ResolvedReferences | None = None,
 ) -> Seen:
-    """What a line asks for, found in a request; `references` is what stands for its references where that is
-    weighed."""
+    """The request features that a route needs; `references` stands for stored input if routing weighs it."""
     glance = parsed.glance
     start = glance.conversation_start() if required.conversation_start else None
     issuer = issuer_in(body, route) if required.issuer else ""
@@ -164,8 +163,7 @@ def requirements_of(
 
 
 def storing_providers(route: Route, parsed: ParsedRequest) -> frozenset[str]:
-    """The providers of a route that may store what a request refers to; none if it refers to nothing. With a single
-    target it does not matter."""
+    """The providers of a route that may store what a request refers to; of no interest with a single target."""
     if parsed.references is None or len(route.targets) < 2 or not may_be_stored(parsed.references, native=True):
         return frozenset()
     return frozenset(target.provider.name for target in route.targets if target.can_store)
@@ -211,8 +209,7 @@ def conversation_of(
     thread: str = "",
     named: bool = True,
 ) -> str:
-    """The affinity key of a request's conversation on a route; "" if nothing identifies it. `named`: headers may name
-    its session."""
+    """The affinity key of a request's conversation, or ""; `named`: headers may name its session."""
     references, start, owner = parsed.references, conversation_start or _NO_START, owner_of(client_request.key).hex()
     route_name = f"{owner} {route_name} {thread}" if thread else f"{owner} {route_name}"
     conversation = ""

@@ -390,8 +390,7 @@ class StreamDelivery:
         return out if named is None or translator.is_closed_ahead else named(out)
 
     def _clean_failed(self, out: bytes) -> bytes:
-        """Frames of a failed stream, without secrets. Only a relayed error is in the provider's bytes; the translator
-        writes a failure that was searched already."""
+        """Frames of a failed stream without secrets; the translator's frames were searched already."""
         failure = self.translator.failure
         is_native = failure is not None and (failure.kind is not FailureKind.BAD_GATEWAY or bool(failure.native))
         return self.exchange.clean(out) if self._is_relay and is_native else out

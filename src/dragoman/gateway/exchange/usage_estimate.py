@@ -159,8 +159,7 @@ def _safely(read: Callable[[], list[list[Event]] | None]) -> list[list[Event]] |
 
 
 def _full_response_events(codec: Codec, body: bytes) -> list[list[Event]] | None:
-    """The events of a full response, of each choice where there are several: all are billed. None if it failed: how
-    much was generated is unknown."""
+    """The events of a full response, of all choices, since all are billed; None if it failed midway."""
     decoded = decode_object(body)
     choices = decoded.get("choices")
     parts: list[JsonObject] = [decoded]
@@ -172,8 +171,7 @@ def _full_response_events(codec: Codec, body: bytes) -> list[list[Event]] | None
 
 
 def _streamed(codec: Codec, beginning: bytes) -> tuple[list[Event], int, float]:
-    """The events of a stream as far as they can be read, and their bytes, from the first content on. Of several choices
-    the first is read, and multiplied."""
+    """The readable events of a stream, their bytes from the first content on, and the factor for further choices."""
     decoder = codec.stream_decoder(translation_context(None, codec), derived_mint(b""), Ledger())
     reader = SseReader(limit=len(beginning))
     events: list[Event] = []

@@ -106,8 +106,7 @@ def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:
 
 
 def route_header(provider: str, model: str, protocol: str, policy: str = "", attempts: int = 0) -> tuple[bytes, bytes]:
-    """Provider, model and protocol that answered; of several targets also the policy, and the attempt's number if there
-    may be several."""
+    """Provider, model and protocol that answered; of several targets also policy and attempt number."""
     value = (_remembered if len(model) <= _REMEMBERED else _route_value)(provider, model, protocol)
     if policy:
         value += b"; policy=%b" % policy.encode()
@@ -131,8 +130,7 @@ def advice_header(text: str) -> tuple[bytes, bytes]:
 
 
 def losses_header(losses: Sequence[LossLine]) -> tuple[bytes, bytes]:
-    """The ledger in short: `dropped:sampling@sampling.seed, …`. The rest is counted, bookkeeping before losses that
-    change the response."""
+    """The ledger in short: `dropped:sampling@sampling.seed, …`. Of the rest, bookkeeping is cut first, and counted."""
     if not losses:
         return NO_LOSSES
     text = _joined(losses)

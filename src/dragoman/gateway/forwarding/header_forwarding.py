@@ -55,8 +55,7 @@ _PROVIDER_REQUEST_IDS = frozenset({b"request-id", b"x-request-id", b"x-amzn-requ
 
 
 def relayed(headers: HeaderList, names: Collection[bytes], target: Target, owner: bytes) -> HeaderList:
-    """The client's headers for a provider of the same protocol; `names` are their names, `owner` distinguishes gateway
-    keys."""
+    """The client's headers, by `names`, for a provider of the same protocol; `owner` distinguishes gateway keys."""
     is_messages = target.endpoint.protocol == MESSAGES
     passed: HeaderList = []
     if not is_messages and _COMMON.issuperset(names):

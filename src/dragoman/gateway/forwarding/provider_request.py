@@ -124,8 +124,7 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
 
 
 def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str]:
-    """Read what routing needs of a request: a glance and the model's name. Refuse one that readers may understand
-    differently."""
+    """Read what routing needs: a glance and the model's name. Refuse a body that readers may understand differently."""
     if len(body) > MAX_REQUEST_VALUES:
         check_request_values(body)
     try:

@@ -179,8 +179,7 @@ class Redactor:
 
 
 def _without(secrets: re.Pattern[bytes] | None, body: bytes) -> bytes:
-    """The bytes with secrets blanked. Patterns and text are lower-case: that is faster than a case-insensitive search
-    in long errors."""
+    """The bytes with secrets blanked; both are lower-case, which is faster than a case-insensitive search."""
     if secrets is None:
         return body
     pieces: list[bytes] = []

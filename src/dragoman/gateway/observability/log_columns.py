@@ -4,13 +4,10 @@
     14:02:15 502 /messages   12ms           - fast → ollama/qwen3
              bad_gateway: ollama unreachable
 
-Time, status, path, how long it took, tokens in + out (`~` if they were counted here); then the model that was asked for
-and whom that led to, and what else there is to say, as far as it fits: what it cost (`>` is at least) before all else.
-Why something failed is always said, below if need be. Losses that change the response are told by name: `-` dropped,
-`~` approximated, `+` invented; bookkeeping (decision 38) on request. A wide line has the time to the first content,
-cached tokens and the id.
-
-Whatever came from outside is written so that it cannot end a line, move a cursor or pose as another field.
+Time, status, path, duration, tokens in + out (`~` if counted here); then requested model and target, and as far as it
+fits the cost (`>` is at least) and more. The reason of a failure is always there, below if need be. Losses that change
+the response have names: `-` dropped, `~` approximated, `+` invented; bookkeeping (decision 38) on request. A wide line
+has time to first content, cached tokens and id. Text from outside cannot end a line, move a cursor or fake a field.
 """
 
 from __future__ import annotations
@@ -73,8 +70,7 @@ class LogColumns:
         self._arrow, self._ellipsis = (" → ", "…") if screen.unicode else (" -> ", "..")
 
     def exchange(self, entry: JournalEntry, details: LogDetails, when: str = "") -> str:
-        """One exchange: a line, and what does not fit there of the reason that it failed for; `when` is said instead of
-        the time of day at which it ended."""
+        """One exchange: a line, and the rest of a failure's reason; `when` replaces the time of day of its end."""
         if not self._screen.unicode:
             entry, details = _in_ascii(entry, details)
         width = self._screen.columns() or _NO_LIMIT

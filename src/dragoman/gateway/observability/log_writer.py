@@ -1,12 +1,8 @@
-"""Log writer: lines on their way to a descriptor that may block, written by a thread so that nobody waits for it.
-
-put ─▶ lines that wait, bounded in bytes ─▶ a thread of this process: gathers for 50 ms, writes whole lines
-
-Before each write the thread calls `gather`, which puts further lines. While there are lines the thread waits by the
-clock, without a wake-up per line; without any it sleeps until the next line. A reader that does not read blocks the
-thread and nobody else. What then does not fit is left out and counted, and told when it works again. The last share
-of the room is for what the gateway itself has to say: whoever fills the log with refused requests cannot keep that out.
-"""
+"""Log writer: a thread that writes lines to a descriptor, so that a blocked reader blocks nothing else. It gathers
+lines for 50 ms, by the clock while there are lines, so that no line needs a wake-up, and writes whole lines; before
+each write it calls `gather`, which adds further lines. Lines over the buffer limit are dropped, counted, and reported
+later. The last part of the buffer is reserved for the gateway's own lines, so that refused requests cannot displace
+them."""
 
 from __future__ import annotations
 

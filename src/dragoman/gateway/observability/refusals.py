@@ -23,8 +23,7 @@ _values = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTA
 
 
 def refusal_of(error: DragomanError) -> str:
-    """The sentence of a refusal for the operator, with the next step, which a client may not see. "" for an error on
-    the provider's side: its attempts state it."""
+    """The refusal's sentence and next step, for the operator alone; "" for a provider's error, which attempts state."""
     match error:
         case WireError():
             text = _of_wire(error)

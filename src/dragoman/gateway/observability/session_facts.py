@@ -64,8 +64,7 @@ class SessionFacts:
         return body_facts(facts, glance.session_hints(query, is_named=facts.thread != "" and facts.session != ""))
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
-        """The facts, with what later requests know the response by: its first call, and its id. A named thread is found
-        without calls."""
+        """The facts with the response's id and, unless the thread has a name, its first call."""
         facts = record.facts
         if not self.is_recorded or (call and thread_key_of(facts, class_of(facts).kind).thread):
             call = ""

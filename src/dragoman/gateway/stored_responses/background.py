@@ -1,14 +1,6 @@
-"""Background: responses that run while nobody waits for them, to be asked for later.
-
-    status        changes when
-    queued        the client was answered ─▶ in_progress
-    in_progress   the answer is complete ─▶ completed, incomplete or failed
-                  somebody cancels it ─▶ cancelled
-                  its process did not come back in time ─▶ failed, told to whoever asks
-
-Where a response stands is in the store alone, so that every process can tell; the one that runs it looks there now and
-then whether it is still wanted. What it says as a stream is there as well, piece by piece.
-"""
+"""Background responses: they run without a client, and are polled. A response is queued until the client has its id,
+then in_progress until it ends, is cancelled, or its process is gone, which makes it failed. Status and stream are in
+the store alone, so that every process can serve them; the running process polls it for a cancellation."""
 
 from __future__ import annotations
 

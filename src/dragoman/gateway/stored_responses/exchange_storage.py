@@ -1,20 +1,6 @@
-"""Memory: what one exchange has to do with the store, in the order in which it happens.
-
-look       a body is looked at, as far as it must be before anything else
-recall     what it refers to is looked up, and the reasoning that its turns lack (`kept_turns.py`)
-prepare    it becomes a request to a provider, one that says everything itself
-begin      that request is told what its answer says of being kept, and a conversation is reserved
-leave      or else the answer is left to the background, where it is followed
-keep       the answer is written down before its client knows it; that of a stream is settled, which nobody waits for
-end        others may have the conversation again, and an id that was told is noted, however that went
-
-Another target may be asked before anything of an answer was told (`retarget`): what is recalled, prepared and begun is
-that target's alone; the response's id, its conversation and what keeps it are the exchange's, and stay.
-
-Those that only look at bytes may run in a thread.
-
-Where nothing is kept, each of them does nothing.
-"""
+"""Storage of one exchange: references of its request, its stored response, and turns cached for their reasoning. After
+a failed attempt another target (`retarget`) resolves and prepares anew; the response's id and conversation stay.
+Functions that only look at bytes may run in a thread. Where nothing is stored, each does nothing."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""Quota: how much may be stored, in all and for each key (decision 37).
-
-An exchange whose response is stored reserves room for its input before its provider is asked. What is out of date is
-removed first. If there is no room then, the client gets a 507. Responses that are under way end as usual: what they
-store is found at the next look.
-
-    last known sum        an exchange
-    below half a limit    goes on at once; the store is asked for the sum once a second, and nobody waits for that
-    above                 waits until the store gives the sum
-"""
+"""Storage quota, in all and per key (decision 37). An exchange whose response is stored reserves room for its input
+before its provider is called. Expired rows are removed first; if there still is no room, the client gets a 507. Running
+responses end as usual: the next check counts them. Below half a limit an exchange goes on at once, and the total is
+read once a second without waiting; above, it waits for the total."""
 
 from __future__ import annotations
 

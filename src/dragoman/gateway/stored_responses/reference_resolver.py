@@ -1,15 +1,8 @@
-"""Recall: a Responses request that refers back to what is kept here, as one that says everything itself.
-
-    previous_response_id   what was said up to the end of that response goes before the input
-    conversation           what was said in it goes before the input
-    item_reference         the item itself
-
-On a provider that keeps its own state only ids that are ours are looked up; the others are its own to know. Where
-several owners have theirs there, it is asked only by ids that it gave to this one: a client may say any id in words of
-its own, also in what is kept here, so that the request is judged as it goes out. Where one is left, what is known to be
-of an earlier one is refused. A reference that leads nowhere is refused before anybody is asked: there is never an
-answer without the context it was asked in.
-"""
+"""Reference resolver: replaces `previous_response_id`, `conversation` and `item_reference` of a Responses request by
+the stored items, so that it is self-contained. For a provider with state of its own only ids of ours are looked up. If
+several owners have responses there, an owner may use only ids that the provider gave to it, also in stored items, so
+the request is checked as it is sent; with one owner, ids known to be an earlier owner's are refused. A reference
+without a target is refused first: no response lacks its context."""
 
 from __future__ import annotations
 
@@ -203,8 +196,7 @@ def storing_provider_of(
 
 
 def check_own(tables: Tables | None, owner: bytes, references: References, *, shared: bool) -> None:
-    """Refuse a response or conversation at a provider unless this owner is known to have made it; unless `shared`, only
-    if it is known to be an earlier owner's."""
+    """Refuse a response or conversation not known to be this owner's; unless `shared`, if known to be another's."""
     previous, conversation = references.previous, references.conversation
     responses, conversations = (None, None) if tables is None else (tables.responses, tables.conversations)
     if previous is not None and not _may_be_own(responses, owner, previous, shared=shared):

@@ -1,9 +1,6 @@
-"""Kept answer: an answer that can be referred to later is written down before its client learns of its end.
-
-whole, ending     what is to be written of an answer, in bytes: they look at it, perhaps in a thread
-unit, took        what writes it, all or nothing, in the store's thread; and that it did
-lost              the end of a stream whose answer could not be written down
-"""
+"""Response writer: writes a referable response before its client gets its end. `full_response` and `ending` collect
+what to write, perhaps in a thread; `unit` writes it in the store's thread, all or nothing; `lost` is the stream's end
+if that failed."""
 
 from __future__ import annotations
 

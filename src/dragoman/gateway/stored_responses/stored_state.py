@@ -183,7 +183,6 @@ def storing_providers(settings: Settings) -> list[str]:
 
 
 def must_record_owners(settings: Settings) -> bool:
-    """Whether to record who made a response that a provider stores: for a single key, too, there may be others
-    later."""
+    """Whether to record who made a response at a provider: for a single key, too, as others may follow."""
     providers = storing_providers(settings)
     return bool(providers) and (bool(settings.keys) or len(providers) > 1)

@@ -1,13 +1,6 @@
-"""Kept turns: what one exchange has to do with turns that clients send back without their reasoning (mapping.md V4).
-
-may_lack   whether a request is worth a closer look: only of those who had turns kept of late, which is known at once
-recall     what was kept of its turns is looked up; a store that cannot say so at once has nothing
-restored   the request with that in its place; it may run in a thread
-watches    whether an answer may be such a turn
-keep       what is needed of it is left to the store, which nobody waits for
-
-Nothing is where nothing is kept, on the relay, and for a client that wants nothing stored.
-"""
+"""Turn lookup of one exchange: cached turns of clients that send them back without their reasoning (mapping.md V4). It
+is skipped on the relay, for clients that store nothing, and for owners without recent turns. A store that cannot answer
+at once has none, and nothing waits for a turn to be cached."""
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
-"""Shared page: one page of memory that a supervisor and its workers see alike. It is made before the first of them is.
-
-    marks    keys are asked for | the file is why | several keys were known: each is set once, and never taken back
-    slots    one for each worker: when its loop last turned, the port at which it tells its siblings what it counted,
-             and how many exchanges it waits for at its end
-
-Each place has one writer at a time or only ever gets one value, so that nothing has to be locked.
-"""
+"""Shared memory page of a supervisor and its workers. Marks (keys are required; the file is why; several keys were
+known) are set once and never cleared. A worker's slot has its loop's last turn, its port for peers, and the exchanges
+that it waits for at its end. Each place has one writer, or only ever one value, so there are no locks."""
 
 from __future__ import annotations
 

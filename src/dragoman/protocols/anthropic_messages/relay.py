@@ -7,9 +7,8 @@
     ids of calls                  that another provider said and this one refuses: a hash of them (N2)
     the client's telemetry line   in the system prompt: cut out for hosts that are not Anthropic's (I4)
 
-A message that nothing is left of goes too. After a rejected signature all sealed thinking goes (V11). What such a
-request may then no longer ask for is in `settling`.
-A request whose answer paused is asked again with that turn at its end.
+An empty message is cut out, too. After a rejected signature all sealed thinking is cut out (V11); `missing_reasoning`
+has what the request may then require. A paused request is sent again with that turn at its end.
 """
 
 from __future__ import annotations

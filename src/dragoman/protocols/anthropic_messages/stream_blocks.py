@@ -178,8 +178,7 @@ class Block:
 
 
 class OpenBlocks:
-    """The open blocks of one stream by index. A block is checked again only after it began or grew: checking all of
-    them for every new block would take quadratic time."""
+    """A stream's open blocks by index, checked only after a change: more would take quadratic time."""
 
     __slots__ = ("_takers", "by_index", "grown")
 

@@ -6,8 +6,7 @@
     thinking_blocks, reasoning_items         signed blocks, items    LiteLLM
     content parts of type `thinking`         text in its place       Mistral
 
-What a provider answered stays together under a seal of its own, which says the spelling: only in that form does the
-provider want it back.
+A provider's reasoning is sealed with its spelling, because it must return in the same form.
 """
 
 from __future__ import annotations

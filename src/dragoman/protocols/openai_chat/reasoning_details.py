@@ -64,8 +64,7 @@ def repeats(text: str, joined: str) -> bool:
 
 
 class Blocks:
-    """Entries of `thinking_blocks` (https://docs.litellm.ai/docs/reasoning_content): they have no index, so one without
-    a signature is open for what follows."""
+    """Unindexed `thinking_blocks` (https://docs.litellm.ai/docs/reasoning_content): open until signed."""
 
     __slots__ = ("_blocks", "_pieces")
 

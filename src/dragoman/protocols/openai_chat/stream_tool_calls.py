@@ -1,10 +1,8 @@
-"""Calls of a stream, assembled from fragments (S15) and ended where the wire does not state the end (S2).
-`stream_call_matching` says which call a fragment belongs to, `rules.argument_assembly` what may follow a full value: a
-repetition is nothing, another value breaks the stream, because wrong arguments must never be run. A call is emitted
-when its name is known: a declared tool, or when arguments or anything else came. Arguments of an opening that cannot
-begin a value, and complete the waiting call, belong to that one. A full call opened again at another index is another
-one once other arguments came there, because some servers give one id to all. One value split over several calls, or one
-of two calls without arguments that came twice, breaks the stream."""
+"""Calls of a stream, assembled from fragments (S15) and ended where the wire states no end (S2). A call is emitted when
+its name is known: a declared tool, or anything else came. Arguments that cannot begin a value, and complete the waiting
+call, belong to that one. A full call opened again at another index is another one once other arguments came, because
+some servers give one id to all. A second value for a full call, one value split over calls, or a doubt between two
+breaks the stream: wrong arguments must never be run."""
 
 from __future__ import annotations
 

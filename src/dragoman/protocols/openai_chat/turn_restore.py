@@ -1,13 +1,6 @@
-"""Turns of clients that send back content and calls and nothing else (mapping.md V4).
-
-    keep      the sealed reasoning of an answer with calls, as a client that echoes everything would send it back
-    lacking   the calls by which a request may be completed: the first of each assistant message without reasoning
-    restore   the request with that reasoning in its place, where the turn is still what was said
-
-A turn is known by the id of its first call. Such ids recur (`call_0`): a digest of text and calls tells whether it is
-the same turn. What is restored is told to the provider, and reported, as if the client had said it; a request that
-nothing is restored in stays as it is.
-"""
+"""Restores reasoning in turns of clients that send back only content and calls (mapping.md V4), from the sealed
+reasoning of the earlier response. A turn is found by the id of its first call; since ids like `call_0` recur, a digest
+of text and calls must match. Restored reasoning is sent and reported as if the client had sent it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""OpenAI Responses: requests, responses, streams and errors, both ways. Rules shared by several protocols are in
-`rules`."""
+"""OpenAI Responses: requests, responses, streams and errors, both ways. Rules of several protocols are in `rules`."""
 
 from __future__ import annotations
 

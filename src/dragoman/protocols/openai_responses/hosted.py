@@ -1,5 +1,4 @@
-"""Items of tools that the provider runs: web search, code and MCP, both ways (§13). One item has the call and its
-result; the model separates them, as other wires do."""
+"""Items of tools that the provider runs (§13): one has call and result, which the model separates as others do."""
 
 from __future__ import annotations
 

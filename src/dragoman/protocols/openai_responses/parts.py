@@ -1,5 +1,4 @@
-"""Content parts of messages and of tool outputs, both ways. User messages hold `input_*` parts, assistant messages
-`output_text` and `refusal` (pitfall 19)."""
+"""Content parts, both ways: user messages hold `input_*`, the assistant's `output_text` and `refusal` (pitfall 19)."""
 
 from __future__ import annotations
 

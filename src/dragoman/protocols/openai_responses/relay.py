@@ -4,11 +4,8 @@
     call_id      that another provider said and this one refuses: a hash of it (N2)
     compaction   with an envelope of ours: its summary becomes a message of the user (V9)
 
-After rejected reasoning all of it goes that only its issuer can read, with references to it, and with it the ids by
-which a provider would look for it (V11).
-
-A request whose answer is kept by somebody else asks its provider to keep none, and for reasoning that needs nothing
-kept.
+After rejected reasoning, all sealed reasoning is cut out, with references to it and its ids (V11). A request whose
+response is stored here asks its provider to store none, and for self-contained reasoning.
 """
 
 from __future__ import annotations

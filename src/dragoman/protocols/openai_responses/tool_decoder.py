@@ -1,5 +1,4 @@
-"""Tools, tool choice and the response format, decoded, and encoded again in responses. The foreign tool encoder writes
-what other protocols' clients declare."""
+"""Tools, tool choice and response format, decoded, and encoded again in responses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Policy: how a route's targets are ordered, and what other modules must know of it. Each policy is one file with one
-such record, named as in the configuration."""
+"""Policy: how a route's targets are ordered. Each policy is one file with one record, named as in the configuration."""
 
 from __future__ import annotations
 
