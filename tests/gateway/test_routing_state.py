@@ -16,11 +16,13 @@ from dragoman.model.response import Usage
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.attempt_outcome import AttemptOutcome
+from dragoman.routing.candidate import Plan, Why
 from dragoman.routing.health import PROMPT
 from dragoman.routing.health_entry import Permit
 from dragoman.routing.health_state import HealthLevel
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Affinity, Plan, PlanInputs, RandomDraws, Why, plan
+from dragoman.routing.plan import plan
+from dragoman.routing.plan_inputs import Affinity, PlanInputs, RandomDraws
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, House, Received, Reply, running, settings_for, whole

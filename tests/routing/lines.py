@@ -7,9 +7,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from hypothesis import strategies as st
 
 from dragoman.providers.provider import Endpoint, Provider
+from dragoman.routing.candidate import Plan
 from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Affinity, Plan, PlanInputs, RandomDraws
+from dragoman.routing.plan_inputs import Affinity, PlanInputs, RandomDraws
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary

@@ -6,9 +6,11 @@ import msgspec
 from hypothesis import given
 
 from dragoman.records.journal_entry import CandidateEntry
+from dragoman.routing.candidate import Deprioritized, Filter, Why
 from dragoman.routing.explanation import DEPRIORITIZED, LEADS, LEFT_OUT, because, candidate_entries, explain, reason
 from dragoman.routing.needs import LossCounts, Requirements
-from dragoman.routing.plan import Deprioritized, Filter, PlanInputs, RandomDraws, Why, plan
+from dragoman.routing.plan import plan
+from dragoman.routing.plan_inputs import PlanInputs, RandomDraws
 from dragoman.routing.route import Route
 from tests.routing.lines import (
     ALL_DICE,

@@ -6,10 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.model.request_features import RequestFeatures
+from dragoman.routing.candidate import Deprioritized, Filter, Why
+from dragoman.routing.explanation import explain
 from dragoman.routing.filters import DEPTH, FEATURE_FILTERS, deprioritized_by_health, is_in_cooldown
 from dragoman.routing.health_state import HEALTHY, SLOW_START_SECONDS, HealthLevel, HealthState
 from dragoman.routing.needs import LossCounts, Requirements
-from dragoman.routing.plan import Deprioritized, Filter, PlanInputs, Why, explain, plan
+from dragoman.routing.plan import plan
+from dragoman.routing.plan_inputs import PlanInputs
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from tests.routing.lines import DICE, NOW, RESTING, SUSPECT, A, B, C, D, line, names, seen, target

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.model.request_features import RequestFeatures
+from dragoman.routing.candidate import Deprioritized, Filter, Why
+from dragoman.routing.explanation import explain
 from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
 from dragoman.routing.needs import LossCounts, Requirements
-from dragoman.routing.plan import Affinity, Deprioritized, Filter, PlanInputs, RandomDraws, Why, explain, plan
+from dragoman.routing.plan import plan
+from dragoman.routing.plan_inputs import Affinity, PlanInputs, RandomDraws
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.model.request_features import RequestFeatures
+from dragoman.routing.explanation import explain
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Affinity, RandomDraws, explain, plan
+from dragoman.routing.plan import plan
+from dragoman.routing.plan_inputs import Affinity, RandomDraws
 from dragoman.routing.route import Route, RoutingRule, RuleCondition
 from dragoman.routing.rule_matching import decide, fits
 from tests.routing.lines import ALL_DICE, DICE, POLICY_NAMES, TARGETS, A, B, C, D, line, names, seen

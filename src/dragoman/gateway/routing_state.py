@@ -13,12 +13,14 @@ from dragoman.gateway.target_info import TargetInfo
 from dragoman.model.response import Usage
 from dragoman.routing.affinity import Affinities
 from dragoman.routing.attempt_outcome import GATEWAY_OUTCOMES, AttemptOutcome, counts_for_health
+from dragoman.routing.candidate import Plan, Why
 from dragoman.routing.health import Health
 from dragoman.routing.health_entry import Permit
 from dragoman.routing.health_state import HEALTHY, HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
 from dragoman.routing.output_length import UNMEASURED_OUTPUT, Outputs, rounded
-from dragoman.routing.plan import Affinity, Plan, PlanInputs, RandomDraws, Why, plan, plan_behind
+from dragoman.routing.plan import plan, plan_behind
+from dragoman.routing.plan_inputs import Affinity, PlanInputs, RandomDraws
 from dragoman.routing.retry_budget import TargetRetryBudgets
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary

@@ -59,7 +59,7 @@ _MAX_INTEGER = (1 << 63) - 1
 
 
 def candidate_entries(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[CandidateEntry, ...], int | None]:
-    """A plan's candidates for the record: in order, left out, `missed`; and how many more. Losses may quote clients."""
+    """A plan's candidates: in order, left out, `missed`; and how many more. Losses stay out: they may quote clients."""
     entries = [_candidate_entry(candidate, plan.now) for candidate in in_order(plan)[:_MAX_CANDIDATES]]
     entries += [
         CandidateEntry(printable_target(name)[:_MAX_NAME_LENGTH], f"left out: {ABSENT}")

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.routing.candidate import Candidate, Deprioritized, Filter, Plan, Ranked, Why
-from dragoman.routing.explanation import explain
 from dragoman.routing.filters import (
     DEPTH,
     cost_filter,
@@ -22,25 +21,11 @@ from dragoman.routing.filters import (
 )
 from dragoman.routing.health_state import HEALTHY, HealthLevel
 from dragoman.routing.needs import BYTES_PER_TOKEN, MAX_BYTES_PER_TOKEN, Requirements
-from dragoman.routing.plan_inputs import Affinity, PlanInputs, RandomDraws
+from dragoman.routing.plan_inputs import PlanInputs, RandomDraws
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import PolicyNode, RouteSummary
 from dragoman.routing.rule_matching import decide
 from dragoman.routing.target import Target
-
-__all__ = [
-    "Affinity",
-    "Candidate",
-    "Deprioritized",
-    "Filter",
-    "Plan",
-    "PlanInputs",
-    "RandomDraws",
-    "Why",
-    "explain",
-    "plan",
-    "plan_behind",
-]
 
 # A nested route's chance is in the digits that its parent's choice left alone.
 _DIGITS = 1024

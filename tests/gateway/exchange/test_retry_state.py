@@ -18,12 +18,12 @@ from dragoman.http.upstream_call import HeaderList
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.attempt_outcome import AttemptOutcome, NextStep, SentSoFar
-from dragoman.routing.candidate import Deprioritized
+from dragoman.routing.candidate import Deprioritized, Plan
 from dragoman.routing.health import CONSECUTIVE_FAILURES, Health
 from dragoman.routing.health_state import HealthLevel, HealthState
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Plan, RandomDraws, plan, plan_behind
-from dragoman.routing.plan_inputs import Affinity
+from dragoman.routing.plan import plan, plan_behind
+from dragoman.routing.plan_inputs import Affinity, RandomDraws
 from dragoman.routing.rotation import Rotation
 from dragoman.routing.route import Route
 from dragoman.routing.route_summary import RouteSummary

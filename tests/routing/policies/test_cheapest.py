@@ -6,8 +6,11 @@ from itertools import pairwise
 
 from hypothesis import given
 
+from dragoman.routing.candidate import Deprioritized, Why
+from dragoman.routing.explanation import explain
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import Deprioritized, PlanInputs, RandomDraws, Why, explain, plan
+from dragoman.routing.plan import plan
+from dragoman.routing.plan_inputs import PlanInputs, RandomDraws
 from tests.routing.lines import ALL_DICE, DICE, A, B, C, D, Told, line, names, seen, worlds
 
 CHEAPEST = line(A, B, C, D, policy="cheapest")

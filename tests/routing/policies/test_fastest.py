@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 
 from dragoman.model.request_features import RequestFeatures
+from dragoman.routing.candidate import Why
+from dragoman.routing.explanation import explain
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import RandomDraws, Why, explain, plan
-from dragoman.routing.plan_inputs import EXPLORATION_RATE
+from dragoman.routing.plan import plan
+from dragoman.routing.plan_inputs import EXPLORATION_RATE, RandomDraws
 from dragoman.routing.speed import Speed
 from tests.routing.lines import DICE, SPEEDS, A, B, C, D, fast, line, names, seen
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.routing.explanation import explain
 from dragoman.routing.needs import LossCounts, Requirements
-from dragoman.routing.plan import explain, plan
+from dragoman.routing.plan import plan
 from tests.routing.lines import COSTS, DICE, A, B, C, D, line, names, seen
 
 FAITHFUL = line(A, B, C, D, policy="least-loss")

@@ -9,8 +9,10 @@ import pytest
 
 from bench.simulation.run import goal
 from dragoman.gateway.model_resolver import ModelResolver
+from dragoman.routing.explanation import explain
 from dragoman.routing.needs import Requirements
-from dragoman.routing.plan import PlanInputs, explain, plan
+from dragoman.routing.plan import plan
+from dragoman.routing.plan_inputs import PlanInputs
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 from tests.config.support import problems_of, settings_of

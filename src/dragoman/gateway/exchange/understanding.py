@@ -41,9 +41,9 @@ from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, pa
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, refers
 from dragoman.gateway.stored_responses.stored_state import locate_provider
 from dragoman.gateway.thread_offload import INLINE
+from dragoman.routing.candidate import Plan, Why
 from dragoman.routing.explanation import candidate_entries
 from dragoman.routing.needs import RequiredFeatures
-from dragoman.routing.plan import Plan, Why
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.sessions.classes import class_of
