@@ -1,4 +1,4 @@
-"""Fair queue without a lock: keys take turns, one key's items keep their order. Its owner limits the longest."""
+"""Fair queue without lock or limit: keys take turns, one key's items keep their order. Its owner refuses items."""
 
 from __future__ import annotations
 

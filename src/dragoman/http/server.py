@@ -15,8 +15,7 @@ from dragoman.http.upstream_call import HeaderList
 __all__ = ["Handler", "HttpServer", "Refuse", "ServerLimits", "ServerRequest"]
 
 Handler: TypeAlias = Callable[[ServerRequest], Awaitable[None]]
-# Builds the reply to a rejected message: status, text, path or "" -> headers, body. Then, for a log: status, reason,
-# path as far as it was read, and peer address.
+# Builds headers and body of a refusal from its status, reason, path (as far as it was read) and peer address.
 Refuse: TypeAlias = Callable[[int, str, str, str], tuple[HeaderList, bytes]]
 
 # How often, in seconds, connections are looked at for passed limits: as a part of the smallest limit, and its bounds.

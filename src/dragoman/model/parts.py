@@ -231,8 +231,8 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
 class Foreign(Struct, frozen=True, kw_only=True):
     """A part that only its own protocol understands, stored in full. `text` is its readable content for others, or
-    None. `applied` says that it changed the request, for an item that steers the conversation (late tools, changed
-    settings), as in `Request.updates`; `superseded` that a later one replaced it."""
+    None. `applied` names the effect, by `Request.updates`, of an item that steers the conversation (late tools, changed
+    settings); `superseded` says that a later one replaced it."""
 
     origin: str
     kind: str
