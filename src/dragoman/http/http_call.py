@@ -1,6 +1,6 @@
-"""HttpCall: one call to a provider over a socket. It starts nothing before `head` and follows no redirect. The peer may close a
-pooled connection while it is reused: if it dies without a byte of a response, the request is sent again on a new one;
-any other retry is the caller's. On a pooled connection a call costs two futures and no task."""
+"""HttpCall: one call to a provider over a socket. It starts nothing before `head` and follows no redirect. The peer may
+close a pooled connection while it is reused: if it dies without a byte of a response, the request is sent again on a
+new one; any other retry is the caller's. On a pooled connection a call costs two futures and no task."""
 
 from __future__ import annotations
 
