@@ -107,7 +107,9 @@ def test_pitfall_648_opencode_ends_at_once_on_messages_too(desk: Desk, home: Pat
     before = len(exchanges(desk))
     desk.models = dict.fromkeys(PROTOCOLS, model)
     assert ROWS[model] in run_opencode(desk, home, MESSAGES)
-    assert [line["status"] for line in asked_for(desk, model, before)] == [424]
+    # On a busy machine OpenCode may get to ask for a title, too, before it ends.
+    lines = [line for line in asked_for(desk, model, before) if line.get("thread") != "utility"]
+    assert [line["status"] for line in lines] == [424], json.dumps(lines)
 
 
 def test_claude_code_does_not_call_a_refused_key_temporary(desk: Desk, home: Path) -> None:

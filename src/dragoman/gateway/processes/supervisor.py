@@ -61,17 +61,18 @@ def serve(
     """Serve on a bound socket until told to stop; give the exit status. `ready` is called when everybody serves."""
     raise_file_limit()
     logging.getLogger().addHandler(UnexpectedErrors(worker_settings.log))
-    # Before anybody is let in: a gateway that cannot keep what it promises to keep does not start.
-    check_store(settings.storage)
-    listen(listener)
-    workers = settings.server.workers
-    worker_settings = replace(worker_settings, page=SharedMemory(workers), max_turn_seconds=max_turn_seconds)
     try:
+        # Before the first client: a gateway whose store cannot be opened does not start.
+        check_store(settings.storage)
+        listen(listener)
+        workers = settings.server.workers
+        worker_settings = replace(worker_settings, page=SharedMemory(workers), max_turn_seconds=max_turn_seconds)
         if workers == 1:
             return _work(worker_settings, settings, listener, ready)
         worker_settings = replace(worker_settings, token=new_token())
         return Supervisor(worker_settings, settings, listener, max_start_seconds, last_moments).run(ready)
     finally:
+        # Log lines are written up to 50 ms later by a thread, which ends with the process.
         worker_settings.log.close()
 
 
