@@ -34,12 +34,13 @@ class InPlace(Store):
         work: Callable[[Tables], T],
         timeout: float | None = None,
         *,
-        busy_timeout: float = BUSY_TIMEOUT,
+        busy_timeout: float | None = None,
         expedite: Expedite | None = None,
         counts: bool = True,
         **_: object,
     ) -> asyncio.Future[T]:
-        return self._do(work, busy_timeout if timeout is None else timeout, expedite, counts=counts)
+        longest = BUSY_TIMEOUT if busy_timeout is None else busy_timeout
+        return self._do(work, longest if timeout is None else timeout, expedite, counts=counts)
 
     def _do(
         self, work: Callable[[Tables], T], timeout: float, expedite: Expedite | None = None, *, counts: bool = True

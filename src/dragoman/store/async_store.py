@@ -79,18 +79,20 @@ class Store:
         work: Callable[[Tables], T],
         timeout: float | None = None,
         *,
-        busy_timeout: float = BUSY_TIMEOUT,
+        busy_timeout: float | None = None,
         expedite: Expedite | None = None,
         at_last: bool = False,
         response_size: Callable[[], int] | None = None,
         on_abandoned: Callable[[T], object] | None = None,
         counts: bool = True,
     ) -> asyncio.Future[T]:
-        """Write something. Without `timeout` a busy store is waited for while any process commits, and `BUSY_TIMEOUT`
-        longer. `response_size` gives the size of a stored response, whose success shows that others can be stored.
-        `on_abandoned` gets the result if the future was cancelled after the work began. If not `counts`, a failure says
-        nothing of the store. For `expedite` see `expedite_now`."""
+        """Write something. Without `timeout` a busy store is waited for while any process commits, and `busy_timeout`
+        (`BUSY_TIMEOUT`) longer. `response_size` gives the size of a stored response, whose success shows that others
+        can be stored. `on_abandoned` gets the result if the future was cancelled after the work began. If not `counts`,
+        a failure says nothing of the store. For `expedite` see `expedite_now`."""
         loop = asyncio.get_running_loop()
+        if busy_timeout is None:
+            busy_timeout = BUSY_TIMEOUT
         unit = WorkItem(
             work=work,
             on_done=self._deliver,
