@@ -27,3 +27,16 @@ def free_port() -> int:
             except OSError:
                 continue
         return port
+
+
+def bound_socket() -> socket.socket:
+    """A socket bound to such a port. A process that still calls the port of a listener that is gone cannot reach it."""
+    while True:
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind(("127.0.0.1", free_port()))
+        except OSError:
+            bound.close()
+            continue
+        return bound

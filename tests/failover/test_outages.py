@@ -37,6 +37,9 @@ LINES = {
         for name in NAMES.values()
     },
     "rested": '["a/rested", "b/rested"]',
+    # A retry would be a prompt error.
+    "rested-a": '{ to = "a/rested", retries = 0 }',
+    "rested-b": '{ to = "b/rested", retries = 0 }',
     "quick": '["a/quick", "b/quick"]',
     "line": '["a/line", "d/line"]',
     "alone": '["a/line", "a/other"]',
@@ -144,7 +147,7 @@ def test_pitfall_347_while_all_rest_one_finds_out_and_the_others_know_when_to_co
     _take_down(house, "ab")
     slow = a.before = b.before = Gate()
     under_way = house.begin(
-        [Ask(model=target) for target in ("a/rested", "b/rested") for _ in range(CONSECUTIVE_FAILURES)]
+        [Ask(model=route) for route in ("rested-a", "rested-b") for _ in range(CONSECUTIVE_FAILURES)]
     )
     slow.reached(2 * CONSECUTIVE_FAILURES)
     house.clock.advance(PROMPT)

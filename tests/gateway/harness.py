@@ -34,6 +34,7 @@ from dragoman.http.server import HttpServer as HttpServer
 from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
+from tests.ports import bound_socket
 from tests.waiting import LIMIT, reporting_state, wait_until_async
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ class ScriptedProvider:
 
     async def start(self) -> None:
         """Listen on a free port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=64 * 1024 * 1024)
+        self._server = await asyncio.start_server(self._serve, sock=bound_socket(), limit=64 * 1024 * 1024)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -436,7 +437,9 @@ def running(
 
     def scripted(received: Received) -> Reply:
         assert replies is not None
-        return next(replies)
+        reply = next(replies, None)
+        assert reply is not None, f"more requests than replies\n{house.report()}\n{received.headers}"
+        return reply
 
     loop = HouseLoop()
     thread = threading.Thread(target=loop.run_forever, name="house", daemon=True)
@@ -448,7 +451,7 @@ def running(
         settled = settings(house.provider.port)
         house.app = App(new_service(settled, house.log))
         house.server = HttpServer(house.app, house.app.refuse, server_limits(settled.limits, settled.timeouts))
-        listening = await loop.create_server(house.server, "127.0.0.1", 0)
+        listening = await loop.create_server(house.server, sock=bound_socket())
         house.port = listening.sockets[0].getsockname()[1]
         return listening
 

@@ -12,6 +12,7 @@ from tests.gateway.harness import PATHS, PROTOCOLS, PROVIDER_KEY, Answer, Reply,
 from tests.gateway.harness import stream as streamed
 from tests.gateway.says import NAMES, PAIRS, failure_of, opening, question, speaking, stream_failure
 from tests.server.process import Gate, Script, Served, reset, serving
+from tests.waiting import wait_until
 
 EVENT_LIMIT = 64 * 1024
 NOISE = bytes(range(256)) * 40
@@ -205,7 +206,8 @@ def _give_up(house: Served, script: Script, reply: Callable[[str, Step], Reply],
         assert told.status == status
         failure = stream_failure(client, told.body) if status == 200 else failure_of(client, told)
         assert "0.2 s" in str(failure["message"])
-    gate.deserted(len(PAIRS))
+    # On a busy machine the gateway may give up before its request has reached the provider.
+    wait_until(lambda: gate.waiting == 0 and house.provider.open == 0, "every call was cancelled")
 
 
 def test_whatever_broke_the_gateway_goes_on_and_holds_nothing(house: Served) -> None:

@@ -115,7 +115,8 @@ def test_a_client_that_does_not_read_holds_up_its_own_provider_alone(
         for other in PROTOCOLS:
             told = house.post(PATHS[other], question(other, CHAT, stream=True))
             assert is_finished(other, told.body)
-        assert counted.count == stalled
+        # A busy system may pass on later what its sockets took before; the gateway reads no more of the stream.
+        assert _stalled(house, counted) < PIECES
         told = read_answer(end)
     assert told.complete
     assert is_finished(client, told.body)
