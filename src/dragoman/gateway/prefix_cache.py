@@ -1,0 +1,204 @@
+"""Prefix cache: the latest message arrays of each gateway key, with what was made of them. The next request of a
+conversation begins with the same elements, byte for byte, and continues from there.
+
+    a scope      a gateway key and a protocol: no request finds an array of another one
+    a slot       one kind of state: session hints, or the translation for one target and one generation of settings
+    a state      of the first elements of an array; a longer array, which replaces it, takes it over
+
+All states share one budget, the oldest arrays go first. Threads that read large bodies use it, too."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple, Protocol
+
+from dragoman.wire.common_prefix import (
+    ArrayTail,
+    IndexedArray,
+    common_count,
+    extended_array,
+    indexed_array,
+    tail_after,
+)
+
+# Bytes of all arrays and states of one worker.
+MAX_BYTES = 32 * 1024 * 1024
+# Smaller arrays are read faster than they are looked up; of larger ones two would fill the budget.
+MIN_ARRAY, _LARGE_PART = 4096, 4
+# Arrays are found by a hash of some bytes, spread evenly, before each of these offsets: from some offset on they differ
+# from conversation to conversation. Of equal hashes the latest arrays are compared.
+_OFFSETS = tuple(MIN_ARRAY * 4**power for power in range(6, -1, -1))
+_SAMPLES = 256
+_MAX_CANDIDATES = 4
+# An array that differs in no more than its last elements is one of the same conversation: clients move the cache
+# breakpoint and reminders there.
+_MAX_CHANGED = 4
+# Bytes of an entry beside its array and states, about.
+_OVERHEAD = 1024
+
+_HashKey = tuple[Hashable, int, int]
+
+
+class Scope(NamedTuple):
+    """The gateway key whose requests share arrays, and their protocol."""
+
+    key: str
+    protocol: str
+
+
+class PrefixState(Protocol):
+    """Something that was made of the first elements of an array, with the bytes that it takes."""
+
+    @property
+    def size(self) -> int: ...
+
+
+class _Entry:
+    """An array with its states, each with the number of leading elements that it is made of at most."""
+
+    __slots__ = ("array", "hash_keys", "scope", "size", "states")
+
+    def __init__(self, scope: Scope, array: IndexedArray, hash_keys: tuple[_HashKey, ...]) -> None:
+        self.scope = scope
+        self.array = array
+        self.hash_keys = hash_keys
+        self.states: dict[Hashable, tuple[int, PrefixState]] = {}
+        self.size = 0
+
+
+class PrefixMatch:
+    """The array of one request, with the earlier array that has most elements in common with it, if there is one."""
+
+    __slots__ = ("_array", "count", "earlier", "scope", "stored", "written")
+
+    def __init__(self, scope: Scope, written: bytes, earlier: _Entry | None, count: int) -> None:
+        self.scope = scope
+        self.written = written
+        # Leading elements that both arrays have.
+        self.count = count
+        self.earlier = earlier
+        # What was stored for this request.
+        self.stored: _Entry | None = None
+        self._array: IndexedArray | None = None
+
+    def state(self, slot: Hashable) -> tuple[int, PrefixState] | None:
+        """The state of the earlier array, with the number of leading elements for which it holds here."""
+        if self.earlier is None:
+            return None
+        made = self.earlier.states.get(slot)
+        return None if made is None else (min(made[0], self.count), made[1])
+
+    def tail(self, count: int) -> ArrayTail:
+        """The elements after the first `count`, which both arrays have."""
+        if self.earlier is None or not count:
+            return ArrayTail(self.written, 0)
+        return tail_after(self.earlier.array, count, self.written)
+
+    @property
+    def array(self) -> IndexedArray:
+        """The array of the request with the ends of its elements; only what is new is read."""
+        if self._array is None:
+            if self.earlier is None or not self.count:
+                self._array = indexed_array(self.written)
+            else:
+                tail = self.tail(self.count)
+                self._array = extended_array(self.earlier.array, self.count, self.written, tail)
+        return self._array
+
+
+class PrefixCache:
+    """The arrays of one worker."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        # The oldest first.
+        self._entries: dict[_Entry, None] = {}
+        self._by_hash: dict[_HashKey, list[_Entry]] = {}
+        # Bytes of all arrays and states.
+        self.size = 0
+
+    def match(self, scope: Scope, written: bytes) -> PrefixMatch:
+        """Compare the array of a request, which must be valid JSON, with earlier ones of its scope."""
+        earlier, count = None, 0
+        for hash_key in _hash_keys(scope, written):
+            with self._lock:
+                candidates = tuple(self._by_hash.get(hash_key, ()))
+            for entry in candidates:
+                common = common_count(entry.array, written)
+                if common > count:
+                    earlier, count = entry, common
+            if earlier is not None:
+                break
+        return PrefixMatch(scope, written, earlier, count)
+
+    def store(self, match: PrefixMatch, slot: Hashable, state: PrefixState) -> None:
+        """Keep the array of a request, with what was made of it, for the next one of its conversation."""
+        size = match.array.size
+        if len(match.written) < MIN_ARRAY or size + state.size > self._max_bytes // _LARGE_PART:
+            return
+        with self._lock:
+            entry, earlier = match.stored, match.earlier
+            if entry is None or entry not in self._entries:
+                entry = match.stored = _Entry(match.scope, match.array, tuple(_hash_keys(match.scope, match.written)))
+                if earlier is not None:
+                    entry.states = {
+                        other: (min(count, match.count), made) for other, (count, made) in earlier.states.items()
+                    }
+                    if len(earlier.array.ends) - match.count <= _MAX_CHANGED:
+                        self._remove(earlier)
+                self._add(entry)
+            entry.states[slot] = (len(entry.array.ends), state)
+            self._resize(entry)
+            self._evict()
+
+    def forget_key(self, key: str) -> None:
+        """Remove all arrays of a gateway key."""
+        with self._lock:
+            for entry in [entry for entry in self._entries if entry.scope.key == key]:
+                self._remove(entry)
+
+    def clear(self) -> None:
+        """Remove all arrays."""
+        with self._lock:
+            self._entries.clear()
+            self._by_hash.clear()
+            self.size = 0
+
+    def _add(self, entry: _Entry) -> None:
+        self._entries[entry] = None
+        for hash_key in entry.hash_keys:
+            same = self._by_hash.setdefault(hash_key, [])
+            # The latest first.
+            same.insert(0, entry)
+            del same[_MAX_CANDIDATES:]
+
+    def _resize(self, entry: _Entry) -> None:
+        size = _OVERHEAD + entry.array.size + sum([state.size for _, state in entry.states.values()])
+        self.size += size - entry.size
+        entry.size = size
+
+    def _evict(self) -> None:
+        while self.size > self._max_bytes:
+            self._remove(next(iter(self._entries)))
+
+    def _remove(self, entry: _Entry) -> None:
+        """Remove an entry, unless it was removed before."""
+        if entry not in self._entries:
+            return
+        del self._entries[entry]
+        self.size -= entry.size
+        for hash_key in entry.hash_keys:
+            same = [other for other in self._by_hash.get(hash_key, ()) if other is not entry]
+            if same:
+                self._by_hash[hash_key] = same
+            else:
+                self._by_hash.pop(hash_key, None)
+
+
+def _hash_keys(scope: Scope, written: bytes) -> Iterator[_HashKey]:
+    """The hashes by which an array is found, the one of most bytes first."""
+    for offset in _OFFSETS:
+        if offset <= len(written):
+            yield scope, offset, hash(written[: offset : offset // _SAMPLES])

@@ -1,0 +1,148 @@
+"""The cache of message arrays: what is found, for whom, and what goes when there is no room."""
+
+from __future__ import annotations
+
+import json
+
+from msgspec import Struct
+
+from dragoman.gateway.prefix_cache import MIN_ARRAY, PrefixCache, PrefixMatch, Scope
+
+SCOPE = Scope("alice", "chat")
+HINTS = "hints"
+
+
+class Made(Struct, frozen=True):
+    """A state of a test, and the bytes that it pretends to take."""
+
+    name: str
+    size: int = 10
+
+
+def elements(*texts: str) -> list[str]:
+    """Messages of a thousand bytes each."""
+    return [json.dumps({"role": "user", "content": f"{text} " * (1000 // (len(text) + 1))}) for text in texts]
+
+
+def array(*texts: str) -> bytes:
+    return f"[{','.join(elements(*texts))}]".encode()
+
+
+def stored(cache: PrefixCache, name: str, *texts: str, scope: Scope = SCOPE, slot: str = HINTS) -> PrefixMatch:
+    match = cache.match(scope, array(*texts))
+    cache.store(match, slot, Made(name))
+    return match
+
+
+def found(cache: PrefixCache, *texts: str, scope: Scope = SCOPE, slot: str = HINTS) -> tuple[int, str] | None:
+    state = cache.match(scope, array(*texts)).state(slot)
+    if state is None:
+        return None
+    assert isinstance(state[1], Made)
+    return state[0], state[1].name
+
+
+def test_a_request_finds_the_earlier_elements_of_its_conversation() -> None:
+    cache = PrefixCache()
+    stored(cache, "first", *"abcde")
+    match = cache.match(SCOPE, array(*"abcdefg"))
+    assert (match.count, match.state(HINTS)) == (5, (5, Made("first")))
+    assert json.loads(match.tail(5).written) == json.loads(array(*"fg"))
+    assert json.loads(match.tail(3).written) == json.loads(array(*"defg"))
+    assert match.tail(0).written == match.written
+    assert [*match.array.ends] == [*cache.match(Scope("bob", "chat"), match.written).array.ends]
+
+
+def test_edited_history_is_found_up_to_the_edit() -> None:
+    cache = PrefixCache()
+    stored(cache, "first", *"abcdefgh")
+    assert found(cache, *"abcdeX") == (5, "first")
+    assert found(cache, *"abcde") == (5, "first")
+    assert found(cache, *"Xbcdefgh") is None
+
+
+def test_no_other_key_or_protocol_finds_an_array() -> None:
+    cache = PrefixCache()
+    stored(cache, "first", *"abcdef")
+    assert found(cache, *"abcdef", scope=Scope("bob", "chat")) is None
+    assert found(cache, *"abcdef", scope=Scope("alice", "responses")) is None
+    assert found(cache, *"abcdef", slot="translation") is None
+
+
+def test_a_longer_array_replaces_the_one_that_it_continues_and_takes_its_states_over() -> None:
+    cache = PrefixCache()
+    stored(cache, "first", *"abcde")
+    stored(cache, "translated", *"abcde", slot="translation")
+    size = cache.size
+    stored(cache, "second", *"abcdeX")
+    assert cache.size < size + 2000
+    assert found(cache, *"abcdeXY") == (6, "second")
+    # It holds for as many elements as both had.
+    assert found(cache, *"abcdeXY", slot="translation") == (5, "translated")
+
+
+def test_two_uses_of_one_request_share_its_array() -> None:
+    cache = PrefixCache()
+    match = stored(cache, "hints", *"abcdef")
+    size = cache.size
+    cache.store(match, "translation", Made("translated"))
+    assert cache.size == size + 10
+    assert found(cache, *"abcdefg", slot="translation") == (6, "translated")
+
+
+def test_forks_stay_beside_each_other() -> None:
+    cache = PrefixCache()
+    stored(cache, "first", *"abcdefghij")
+    stored(cache, "fork", *"abcXYZUVW")
+    assert found(cache, *"abcdefghijk") == (10, "first")
+    assert found(cache, *"abcXYZUVWk") == (9, "fork")
+
+
+def test_conversations_with_a_common_start_are_told_apart_by_later_bytes() -> None:
+    cache = PrefixCache()
+    conversations = [[*"abcde", *(f"{number} {at}" for at in range(15))] for number in range(10)]
+    for number, texts in enumerate(conversations):
+        stored(cache, str(number), *texts)
+    for number, texts in enumerate(conversations):
+        assert found(cache, *texts, "more") == (20, str(number))
+
+
+def test_the_oldest_go_when_there_is_no_room() -> None:
+    cache = PrefixCache(max_bytes=40_000)
+    for name in ("first", "second", "third", "fourth", "fifth"):
+        stored(cache, name, *(name + text for text in "abcdefgh"))
+        assert cache.size <= 40_000
+    assert found(cache, *("first" + text for text in "abcdefgh")) is None
+    assert found(cache, *("fifth" + text for text in "abcdefgh")) == (8, "fifth")
+    # One that is large enough to take the place of all others is not stored.
+    stored(cache, "large", *map(str, range(20)))
+    assert found(cache, *map(str, range(20))) is None
+
+
+def test_small_arrays_are_not_stored() -> None:
+    cache = PrefixCache()
+    assert len(array(*"abc")) < MIN_ARRAY
+    stored(cache, "small", *"abc")
+    assert cache.size == 0
+
+
+def test_what_is_removed_is_not_found() -> None:
+    cache, bob = PrefixCache(), Scope("bob", "chat")
+    stored(cache, "first", *"abcdef")
+    stored(cache, "other", *"abcdef", scope=bob)
+    cache.forget_key("alice")
+    assert found(cache, *"abcdef") is None
+    assert found(cache, *"abcdef", scope=bob) == (6, "other")
+    cache.clear()
+    assert (found(cache, *"abcdef", scope=bob), cache.size) == (None, 0)
+
+
+def test_a_match_from_before_a_removal_may_be_stored() -> None:
+    cache = PrefixCache()
+    stored(cache, "first", *"abcdef")
+    match = cache.match(SCOPE, array(*"abcdefg"))
+    cache.clear()
+    cache.store(match, HINTS, Made("second"))
+    assert found(cache, *"abcdefg") == (7, "second")
+    cache.forget_key("alice")
+    assert cache.size == 0
