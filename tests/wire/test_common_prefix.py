@@ -16,6 +16,7 @@ from dragoman.wire.common_prefix import (
     common_count,
     extended_array,
     indexed_array,
+    latest_indexed,
     tail_after,
 )
 from dragoman.wire.json_spans import array_elements
@@ -168,3 +169,46 @@ def test_comparing_takes_steps_for_the_logarithm_of_the_elements() -> None:
         known = indexed_array(_array(elements))
         steps.append(count_steps(compare(known, _array([*elements[: messages // 3], "0"]))))
     assert steps[2] - steps[1] <= steps[1] - steps[0] + 8
+
+
+_unruly = st.text(alphabet='{}[],:"\\ 1', max_size=12)
+
+
+@given(st.recursive(_unruly, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_unruly, inner, max_size=3)))
+def test_a_valid_rest_of_an_array_begins_behind_an_element(value: JsonValue) -> None:
+    """What `latest_indexed` relies on, at every comma of texts that are full of brackets and quotes."""
+    for separators in ((",", ":"), (", ", ": ")):
+        written = json.dumps([value, value, "x"], separators=separators, ensure_ascii=False).encode()
+        ends = {span.end for span in array_elements(written)}
+        for at in (at for at, byte in enumerate(written) if byte == ord(",")):
+            try:
+                indexed_array(b"[" + written[at + 1 :])
+            except msgspec.DecodeError:
+                continue
+            assert at in ends
+
+
+@given(st.lists(st.dictionaries(_unruly, _values, min_size=1, max_size=3), min_size=1, max_size=40), _styles)
+def test_the_latest_ends_are_those_of_the_elements(values: list[JsonValue], separators: tuple[str, str]) -> None:
+    written = json.dumps(values, separators=separators).encode()
+    latest = latest_indexed(written, len(values))
+    if latest is not None:
+        assert latest.count == len(values)
+        assert [*latest.ends] == [*indexed_array(written).ends][latest.first - 1 :]
+        changed = json.dumps([*values, {"more": 1}], separators=separators).encode()
+        assert common_count(latest, changed) == len(values)
+        tail = tail_after(latest, len(values), changed)
+        assert _decoded(tail.written) == [{"more": 1}]
+        assert [*extended_array(latest, len(values), changed, tail).ends][:-1] == [*latest.ends]
+        assert common_count(latest, b"[0]") == 0
+
+
+def test_the_latest_ends_are_found_in_what_clients_send() -> None:
+    for separators in ((",", ":"), (", ", ": ")):
+        messages = [{"role": "user", "content": [{"type": "text"}, {"type": "text", "text": "},{"}]}] * 20
+        written = json.dumps(messages, separators=separators).encode()
+        latest = latest_indexed(written, 20)
+        assert latest is not None
+        assert latest.count - latest.first >= 4
+    assert latest_indexed(b'[{"a":1}]', 1) == indexed_array(b'[{"a":1}]')
+    assert latest_indexed(b'["%b"]' % (b"x" * 100_000), 1) is None

@@ -18,7 +18,7 @@ from dragoman.wire.common_prefix import (
     IndexedArray,
     common_count,
     extended_array,
-    indexed_array,
+    latest_indexed,
     tail_after,
 )
 
@@ -95,12 +95,12 @@ class PrefixMatch:
             return ArrayTail(self.written, 0)
         return tail_after(self.earlier.array, count, self.written)
 
-    @property
-    def array(self) -> IndexedArray:
-        """The array of the request with the ends of its elements; only what is new is read."""
+    def array(self, count: int) -> IndexedArray | None:
+        """The array of the request, which has `count` elements, with the ends of its latest ones; None if they are not
+        found. Only what is new is read."""
         if self._array is None:
             if self.earlier is None or not self.count:
-                self._array = indexed_array(self.written)
+                self._array = latest_indexed(self.written, count)
             else:
                 tail = self.tail(self.count)
                 self._array = extended_array(self.earlier.array, self.count, self.written, tail)
@@ -133,23 +133,20 @@ class PrefixCache:
                 break
         return PrefixMatch(scope, written, earlier, count)
 
-    def store(self, match: PrefixMatch, slot: Hashable, state: PrefixState) -> None:
-        """Keep the array of a request, with what was made of it, for the next one of its conversation."""
-        size = match.array.size
-        if len(match.written) < MIN_ARRAY or size + state.size > self._max_bytes // _LARGE_PART:
+    def store(self, match: PrefixMatch, count: int, slot: Hashable, state: PrefixState) -> None:
+        """Keep the array of a request, which has `count` elements, with what was made of it, for the next request of
+        its conversation."""
+        array = match.array(count) if len(match.written) >= MIN_ARRAY else None
+        if array is None or array.size + state.size > self._max_bytes // _LARGE_PART:
             return
+        hash_keys = tuple(_hash_keys(match.scope, match.written)) if match.stored is None else match.stored.hash_keys
         with self._lock:
-            entry, earlier = match.stored, match.earlier
+            entry = match.stored
             if entry is None or entry not in self._entries:
-                entry = match.stored = _Entry(match.scope, match.array, tuple(_hash_keys(match.scope, match.written)))
-                if earlier is not None:
-                    entry.states = {
-                        other: (min(count, match.count), made) for other, (count, made) in earlier.states.items()
-                    }
-                    if len(earlier.array.ends) - match.count <= _MAX_CHANGED:
-                        self._remove(earlier)
+                entry = match.stored = _Entry(match.scope, array, hash_keys)
+                self._take_over(entry, match)
                 self._add(entry)
-            entry.states[slot] = (len(entry.array.ends), state)
+            entry.states[slot] = (array.count, state)
             self._resize(entry)
             self._evict()
 
@@ -165,6 +162,14 @@ class PrefixCache:
             self._entries.clear()
             self._by_hash.clear()
             self.size = 0
+
+    def _take_over(self, entry: _Entry, match: PrefixMatch) -> None:
+        """Give an entry the states of the earlier one that it continues, which it replaces if few elements differ."""
+        earlier = match.earlier
+        if earlier is not None:
+            entry.states = {slot: (min(count, match.count), made) for slot, (count, made) in earlier.states.items()}
+            if earlier.array.count - match.count <= _MAX_CHANGED:
+                self._remove(earlier)
 
     def _add(self, entry: _Entry) -> None:
         self._entries[entry] = None

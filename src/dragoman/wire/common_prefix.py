@@ -18,13 +18,25 @@ _skip_comma = re.compile(rb"[ \t\n\r]*+(?:,[ \t\n\r]*+)?").match
 _separator = re.compile(rb"[ \t\n\r]*+([,\]])").match
 _COMMA = b","
 _EMPTY = b"[]"
+# What stands between two objects that may be elements: clients write no white space there, or one space.
+_BETWEEN = (b'},{"', b'}, {"')
+# Objects from the end of an array before which an end of an element is looked for, how often, and bytes after which
+# fewer will do.
+_LATEST, _FEWEST, _TRIES, _ENOUGH = 12, 4, 16, 64 * 1024
 
 
 class IndexedArray(Struct, frozen=True):
-    """A JSON array from bracket to bracket, and the offset at which each of its elements ends."""
+    """A JSON array from bracket to bracket, and the offsets at which its elements end, from the one that is number
+    `first` on, counted from 1."""
 
     written: bytes
     ends: array[int]
+    first: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many elements there are."""
+        return self.first + len(self.ends) - 1
 
     @property
     def size(self) -> int:
@@ -44,9 +56,37 @@ def indexed_array(written: bytes) -> IndexedArray:
     return IndexedArray(written, _element_ends(written, 0))
 
 
+def latest_indexed(written: bytes, count: int) -> IndexedArray | None:
+    """Index the last elements of a valid JSON array of `count` elements, without reading those before. If no end of an
+    element is found by the look of the objects, a short array is read as a whole; of a long one the index is None.
+
+    If the bytes after a comma and a bracket are a valid array, the comma ends an element. Inside a string no bytes are:
+    each quote would open a string for one reader where it closes one for the other, to the end. In an inner list or
+    object they would close more than they open."""
+    for between in _BETWEEN:
+        end = at = len(written)
+        for number in range(_LATEST + _TRIES):
+            at = written.rfind(between, 0, at)
+            if at < 0:
+                break
+            if number >= _LATEST or (number >= _FEWEST and end - at >= _ENOUGH):
+                ends = _ends_after(written, at + 1)
+                if ends is not None:
+                    return IndexedArray(written, array("Q", (at + 1,)) + ends, count - len(ends))
+    return indexed_array(written) if len(written) <= _ENOUGH else None
+
+
+def _ends_after(written: bytes, comma: int) -> array[int] | None:
+    """The ends of the elements after a comma; None if it ends none."""
+    try:
+        return _element_ends(b"[" + memoryview(written)[comma + 1 :], comma)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
 def common_count(earlier: IndexedArray, written: bytes) -> int:
     """How many leading elements of a valid JSON array are byte for byte those of an earlier one, white space between
-    them included."""
+    them included; 0 if they are fewer than those whose end is known."""
     ends, view = earlier.ends, memoryview(earlier.written)
     count, end, beyond = 0, 0, len(ends) + 1
     # An agent usually appends: then all of the earlier elements are there.
@@ -59,14 +99,14 @@ def common_count(earlier: IndexedArray, written: bytes) -> int:
         probe = (count + beyond) // 2
     if count and _separator(written, end) is None:
         count -= 1
-    return count
+    return earlier.first + count - 1 if count else 0
 
 
 def tail_after(earlier: IndexedArray, count: int, written: bytes) -> ArrayTail:
     """The elements of an array after the first `count`, which it has in common with an earlier one."""
     if not count:
         return ArrayTail(written, 0)
-    separator = _separator(written, earlier.ends[count - 1])
+    separator = _separator(written, earlier.ends[count - earlier.first])
     if separator is None:
         raise ValueError("the arrays do not have so many elements in common")
     if separator[1] != _COMMA:
@@ -76,7 +116,10 @@ def tail_after(earlier: IndexedArray, count: int, written: bytes) -> ArrayTail:
 
 def extended_array(earlier: IndexedArray, count: int, written: bytes, tail: ArrayTail) -> IndexedArray:
     """Index an array whose first `count` elements are those of an earlier one: only the tail is read."""
-    return IndexedArray(written, earlier.ends[:count] + _element_ends(tail.written, tail.offset))
+    if not count:
+        return indexed_array(written)
+    ends = earlier.ends[: count - earlier.first + 1] + _element_ends(tail.written, tail.offset)
+    return IndexedArray(written, ends, earlier.first)
 
 
 def _element_ends(written: bytes, offset: int) -> array[int]:
