@@ -5,17 +5,16 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dragoman.model.session_hints import HintQuery, SessionHints
+from dragoman.wire.conversation_history import LOOKED_BACK, session_hints_in
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
-    LOOKED_BACK,
     USER,
     CallOrResult,
     Turn,
     digest,
     is_crowded,
     joined,
-    session_hints_in,
     without_reminders,
     without_repeated,
 )

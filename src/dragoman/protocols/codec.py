@@ -22,6 +22,7 @@ from dragoman.rules.counts import UsageMembers
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.text_runs import TextFrames
 from dragoman.rules.tool_table import ToolTable
+from dragoman.wire.conversation_history import HistoryReader
 from dragoman.wire.sse import Frame
 
 # The protocols by name, as users of the library write them.
@@ -167,8 +168,16 @@ class RequestGlance(Protocol):
         """How the conversation began, without what moves from turn to turn."""
         ...
 
-    def session_hints(self, query: HintQuery, *, is_named: bool = False) -> SessionHints:
-        """What the request shows of its session; `is_named` if the client names session and thread."""
+    @property
+    def history(self) -> Raw:
+        """The member that clients send again with every call, longer each time."""
+        ...
+
+    def session_hints(
+        self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
+    ) -> SessionHints:
+        """What the request shows of its session; `is_named` if the client names session and thread. A `reader` has
+        what it can of the history from an earlier request."""
         ...
 
     def needs_repair(self, capabilities: Capabilities, vendor: str, /) -> bool:

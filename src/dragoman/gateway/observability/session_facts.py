@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
-from dragoman.model.session_hints import HintQuery
+from dragoman.gateway.prefix_cache import MIN_ARRAY, PrefixCache, Scope
+from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.protocols.codec import RequestGlance
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.journal_directory import directory_of
@@ -19,8 +20,12 @@ from dragoman.sessions.fact_extraction import body_facts, header_facts
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.sessions.rules import DISTINCTIVE_TOOLS, INSERTIONS, NAMING_MEMBERS, SPAWNING_TOOLS
 from dragoman.store import MEMORY
+from dragoman.wire.conversation_history import HistoryCopies, HistoryReader
 from dragoman.wire.history_digest import digest
 
+_BRACKET = ord("[")
+# Where session hints are in the cache of arrays.
+_SLOT = "session hints"
 # Names of gateway keys that are remembered; there are as many as the file has.
 _MAX_KEYS = 4096
 
@@ -31,6 +36,8 @@ class SessionFacts:
     def __init__(self) -> None:
         self._secret = os.urandom(32)
         self._queries: dict[str, HintQuery] = {}
+        # Histories of earlier requests.
+        self.prefixes = PrefixCache()
         # Whether what is heard is kept, and whether a rule asks for it.
         self.is_recorded = False
         self.is_required = False
@@ -46,6 +53,7 @@ class SessionFacts:
             message = "cannot read digest key: conversations are not recognized after a restart"
             log.event("warn", message, reason=str(error))
         self._queries.clear()
+        self.prefixes.clear()
 
     def extract(self, record: Record, glance: RequestGlance) -> ExchangeFacts:
         """The facts of a request, those of its headers included, if they are recorded or routed by."""
@@ -61,7 +69,26 @@ class SessionFacts:
         if glance.is_crowded:
             return facts
         query = self._queries.get(key) or self._query_of(key)
-        return body_facts(facts, glance.session_hints(query, is_named=facts.thread != "" and facts.session != ""))
+        is_named = facts.thread != "" and facts.session != ""
+        history = memoryview(glance.history)
+        if history.nbytes < MIN_ARRAY or history[0] != _BRACKET:
+            return body_facts(facts, glance.session_hints(query, is_named=is_named))
+        return body_facts(facts, self._continued(key, query, glance, is_named=is_named))
+
+    def _continued(self, key: str, query: HintQuery, glance: RequestGlance, *, is_named: bool) -> SessionHints:
+        """The hints of a request with a long history, which usually continues that of an earlier request."""
+        match = self.prefixes.match(Scope(key, glance.protocol), bytes(glance.history))
+        state, reader = match.state(_SLOT), HistoryReader()
+        if state is not None and isinstance(state[1], HistoryCopies):
+            reader.resume(state[1], state[0])
+            reader.tail = match.tail(reader.count).written if reader.count else b""
+        hints = glance.session_hints(query, is_named=is_named, reader=reader)
+        if reader.is_broken:
+            reader = HistoryReader()
+            hints = glance.session_hints(query, is_named=is_named, reader=reader)
+        if reader.copies.copies:
+            self.prefixes.store(match, reader.count, _SLOT, reader.copies)
+        return hints
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
         """The facts with the response's id and, unless the thread has a name, its first call."""

@@ -14,6 +14,7 @@ from dragoman.protocols.anthropic_messages.shapes import NAME, VENDOR
 from dragoman.rules.capabilities import ID_RULES, Capabilities
 from dragoman.rules.instructions import TELEMETRY, without_telemetry
 from dragoman.rules.repairs import ENVELOPE, refuses
+from dragoman.wire.conversation_history import HistoryReader, session_hints_in
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
@@ -21,7 +22,6 @@ from dragoman.wire.history_digest import (
     CallOrResult,
     Turn,
     joined,
-    session_hints_in,
     tool_shape,
     without_reminders,
 )
@@ -129,6 +129,11 @@ class MessagesGlance(Struct):
                 self._is_odd, self._messages = True, readable(messages, _MESSAGE)
         return self._messages
 
+    @property
+    def history(self) -> Raw:
+        """The member that clients send again with every call, longer each time."""
+        return self.members.get("messages", EMPTY_LIST)
+
     def forget(self) -> None:
         """Drop the messages that were read: they are as large as the body."""
         self._messages = None
@@ -166,16 +171,19 @@ class MessagesGlance(Struct):
         system = text_in(self.members.get("system", NULL))
         return conversation_start_in(((message.role, message.text) for message in self._read()), system)
 
-    def session_hints(self, query: HintQuery, *, is_named: bool = False) -> SessionHints:
+    def session_hints(
+        self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
+    ) -> SessionHints:
         """What the request shows of its session; nothing, if it is in no form of the protocol."""
-        messages, members = self._read(), self.members
-        if self._is_odd:
-            return NO_HINTS
+        members = self.members
         try:
+            messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()
             system = _SYSTEM.decode(members["system"]) if "system" in members else None
             metadata = _METADATA.decode(members["metadata"]) if "metadata" in members else None
             tools = tool_shape(members.get("tools", EMPTY_LIST), query, _tool_names)
         except UNREADABLE:
+            return NO_HINTS
+        if self._is_odd:
             return NO_HINTS
         texts = [system] if isinstance(system, str) else [block.text or "" for block in system or ()]
         user = (metadata.user_id or "") if metadata is not None else ""
@@ -186,6 +194,7 @@ class MessagesGlance(Struct):
             tools=tools,
             user=user if len(user) <= _MAX_USER_ID_LENGTH else "",
             is_named=is_named,
+            reader=reader,
         )
 
     def needs_repair(self, capabilities: Capabilities, vendor: str) -> bool:

@@ -13,6 +13,7 @@ from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules.capabilities import ID_RULES, Capabilities
 from dragoman.rules.repairs import refuses
+from dragoman.wire.conversation_history import HistoryReader, session_hints_in
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
@@ -22,7 +23,6 @@ from dragoman.wire.history_digest import (
     CallOrResult,
     Turn,
     joined,
-    session_hints_in,
     tool_shape,
     without_reminders,
 )
@@ -124,6 +124,11 @@ class ChatGlance(Struct):
                 self._is_odd, self._messages = True, readable(messages, _MESSAGE)
         return self._messages
 
+    @property
+    def history(self) -> Raw:
+        """The member that clients send again with every call, longer each time."""
+        return self.members.get("messages", EMPTY_LIST)
+
     def forget(self) -> None:
         """Drop the messages that were read: they are as large as the body."""
         self._messages = None
@@ -162,15 +167,18 @@ class ChatGlance(Struct):
             return ConversationStart(cache_key=text_in(cache_key))
         return conversation_start_in((message.role, message.text) for message in self._read())
 
-    def session_hints(self, query: HintQuery, *, is_named: bool = False) -> SessionHints:
+    def session_hints(
+        self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
+    ) -> SessionHints:
         """What the request shows of its session; nothing, if it is in no form of the protocol."""
-        messages, members = self._read(), self.members
-        if self._is_odd:
-            return NO_HINTS
+        members = self.members
         try:
+            messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()
             cache_key = (_KEY.decode(members["prompt_cache_key"]) or "") if "prompt_cache_key" in members else ""
             tools = tool_shape(members.get("tools", EMPTY_LIST), query, _tool_names)
         except UNREADABLE:
+            return NO_HINTS
+        if self._is_odd:
             return NO_HINTS
         return session_hints_in(
             _turns(messages),
@@ -178,6 +186,7 @@ class ChatGlance(Struct):
             tools=tools,
             cache_key=cache_key if len(cache_key) <= _MAX_KEY_LENGTH else "",
             is_named=is_named,
+            reader=reader,
         )
 
     def needs_repair(self, capabilities: Capabilities, _vendor: str) -> bool:

@@ -13,13 +13,13 @@ from dragoman.model.session_hints import NO_HINTS, HintQuery, SessionHints
 from dragoman.protocols.openai_responses.shapes import NAME
 from dragoman.rules.capabilities import ID_RULES, Capabilities
 from dragoman.rules.repairs import ENVELOPE, refuses
+from dragoman.wire.conversation_history import HistoryReader, session_hints_in
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
     USER,
     Turn,
     joined,
-    session_hints_in,
     tool_shape,
     without_reminders,
 )
@@ -142,6 +142,11 @@ class ResponsesGlance(Struct):
                 self._is_odd, self._items = True, readable(given, _ITEM)
         return self._items
 
+    @property
+    def history(self) -> Raw:
+        """The member that clients send again with every call, longer each time."""
+        return self.members.get("input", NULL)
+
     def forget(self) -> None:
         """Drop the items that were read: they are as large as the body."""
         self._items = None
@@ -193,18 +198,21 @@ class ResponsesGlance(Struct):
             return ConversationStart(instructions=instructions)
         return conversation_start_in(((item.role or "", item.text) for item in items), instructions)
 
-    def session_hints(self, query: HintQuery, *, is_named: bool = False) -> SessionHints:
+    def session_hints(
+        self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
+    ) -> SessionHints:
         """What the request shows of its session; nothing, if it is in no form of the protocol."""
-        items, members = self._read(), self.members
-        if self._is_odd:
-            return NO_HINTS
+        members = self.members
         try:
+            items = _ITEMS.decode(reader.tail) if reader is not None and reader.tail else self._read()
             instructions, cache_key, previous = [
                 (_STRING.decode(members[name]) or "") if name in members else "" for name in _TEXTS
             ]
             conversation = _CONVERSATION.decode(members["conversation"]) if "conversation" in members else None
             tools = tool_shape(members.get("tools", EMPTY_LIST), query, _tool_names)
         except UNREADABLE:
+            return NO_HINTS
+        if self._is_odd:
             return NO_HINTS
         metadata = members.get("client_metadata", NULL)
         return session_hints_in(
@@ -217,6 +225,7 @@ class ResponsesGlance(Struct):
             conversation=conversation.id if isinstance(conversation, _Conversation) else conversation or "",
             previous=previous,
             is_named=is_named,
+            reader=reader,
         )
 
     def needs_repair(self, capabilities: Capabilities, _vendor: str) -> bool:

@@ -1,0 +1,483 @@
+"""Conversation history: the messages of a request, reduced to the digests and ids by which its session is recognized.
+It is read in order, and may be copied at any message: the next request of the conversation continues there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from itertools import islice
+
+import msgspec
+from msgspec import Raw, Struct, field
+from msgspec.structs import replace
+
+from dragoman.model.session_hints import HintQuery, SessionHints
+from dragoman.wire.history_digest import (
+    ASSISTANT,
+    DIGEST_SIZE,
+    MIN_REPEATED,
+    RECORD,
+    USER,
+    CallOrResult,
+    ToolShape,
+    Turn,
+    digest,
+    digest_with,
+    hashers_of,
+    head_digest,
+    without_repeated,
+)
+from dragoman.wire.peek import is_text, peeked, text_in
+
+# How many of the latest responses the history before is digested of.
+LOOKED_BACK = 4
+# Prompts and tasks of one turn, and characters of a result in which its session stands.
+_MAX_ENTRIES = 16
+_FIRST = 200
+# Latest messages that are not digested before all of them are: a client may insert its own reply to them.
+_UNDIGESTED = 2
+# The latest messages of a request after each of which a copy is kept: clients change them in the next request, by cache
+# breakpoints and reminders. Calls that began agents up to which copies are kept at all, and bytes of a copy, about.
+_COPIES, _MAX_BEGUN, _COPY_SIZE = 8, 256, 1024
+# The two forms by which results name the session of an agent.
+_task = re.compile(r'\s*(?:task_id: |<task id=")(ses_[0-9A-Za-z]{1,124})').match
+# Types of agents are names; what a model writes there otherwise is not kept.
+_is_agent = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}").fullmatch
+# How a result of Codex names the thread of an agent, and the agent.
+_agent = re.compile(r'\s*\{"agent_id":"([0-9a-f-]{36})"(?:,"nickname":"([A-Za-z][A-Za-z .\'-]{0,39})")?').match
+_ARGUMENTS = msgspec.json.Decoder(dict[str, Raw])
+_NONE: tuple[str, ...] = ()
+_NO_TOOLS: ToolShape = (0, ())
+
+
+class ConversationHistory(Struct):
+    """The messages of a request up to one of them."""
+
+    query: HintQuery
+    # Messages that are no instructions, and the text of instructions that come before all others.
+    messages: int = 0
+    instructions: str = ""
+    # Texts of the latest messages, and how many of those before them are digested and gone.
+    texts: list[str] = field(default_factory=list)
+    digested: int = 0
+    # The first words of the user, and how many messages have a text before them.
+    first: str = ""
+    opened: int = 0
+    in_response: bool = False
+    is_acknowledged: bool = False
+    # Where responses start; of the latest one the first call, the calls that begin agents, how many results it has, and
+    # the beginnings of those that agents gave.
+    starts: list[int] = field(default_factory=list)
+    first_call: str | None = None
+    spawned: list[CallOrResult] = field(default_factory=list)
+    result_count: int = 0
+    results: list[tuple[str, str]] = field(default_factory=list)
+    # All calls that began agents, and the beginnings of what these gave, by the ids of the calls.
+    begun: dict[str, CallOrResult] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    # What has taken the digested texts; the digests of the first words, of how the instructions begin, of how the
+    # conversation begins, and of the history before responses.
+    hasher: blake2b | None = None
+    first_prompt: str = ""
+    instructed: str = ""
+    opening: str = ""
+    heads: dict[int, str] = field(default_factory=dict)
+    # Whether a message was taken back that is digested: only the whole history gives the digests.
+    is_broken: bool = False
+
+    def read(self, turns: Iterable[Turn]) -> None:
+        """Read the messages that follow."""
+        for turn in turns:
+            self.messages += 1
+            role = turn[0]
+            if role is USER:
+                self._read_user(turn)
+            elif role is ASSISTANT:
+                self._read_response(turn)
+            else:
+                self.messages -= 1
+                # Instructions after the first message are the client's, and change nothing.
+                if not self.texts and not self.digested:
+                    self.instructions += turn[2]
+
+    def _read_user(self, turn: Turn) -> None:
+        _, text, words, results = turn
+        if words:
+            insertions = self.query.insertions
+            if words in insertions.inserted:
+                self.is_acknowledged = True
+                if words in insertions.after_examples:
+                    self._begin_again()
+                return
+            if not self.first:
+                self.first, self.opened = words, self.digested + len(self.texts)
+        if results:
+            self._read_results(results)
+        if text:
+            self.in_response = False
+            self.texts.append(text)
+
+    def _read_results(self, results: Sequence[CallOrResult]) -> None:
+        count, begun = self.result_count, self.begun
+        self.result_count += len(results)
+        if not begun:
+            return
+        for number, (call_id, _, content) in enumerate(results, count):
+            if call_id in begun:
+                output = (content if isinstance(content, str) else text_in(content))[:_FIRST]
+                self.outputs[call_id] = output
+                if number < _MAX_ENTRIES:
+                    self.results.append((call_id, output))
+
+    def _read_response(self, turn: Turn) -> None:
+        _, text, _, calls = turn
+        insertions = self.query.insertions
+        if self.is_acknowledged and text[1:] == insertions.acknowledged:
+            self.is_acknowledged = False
+            return
+        if not self.in_response:
+            if not calls and text[1:] in insertions.replies:
+                self._take_back()
+                return
+            self.in_response = True
+            self.starts.append(self.digested + len(self.texts))
+            self._begin_response()
+        if calls:
+            self._read_calls(calls)
+        if text:
+            self.texts.append(text)
+
+    def _read_calls(self, calls: Sequence[CallOrResult]) -> None:
+        if self.first_call is None:
+            self.first_call = calls[0][0]
+        spawning = self.query.spawning
+        for call_id, tool, arguments in calls:
+            if tool in spawning:
+                # The arguments hold the whole body otherwise.
+                call = call_id, tool, arguments if isinstance(arguments, str) else arguments.copy()
+                self.begun[call_id] = call
+                if len(self.spawned) < _MAX_ENTRIES:
+                    self.spawned.append(call)
+
+    def _begin_response(self) -> None:
+        self.first_call, self.result_count = None, 0
+        if self.spawned or self.results:
+            self.spawned, self.results = [], []
+
+    def _begin_again(self) -> None:
+        """Leave out all messages so far: they are examples."""
+        self.texts, self.starts, self.digested, self.first = [], [], 0, ""
+        self.hasher, self.opening, self.heads = None, "", {}
+        self._begin_response()
+
+    def _take_back(self) -> None:
+        """Leave out the latest message: the client inserted it, with its reply."""
+        if self.texts:
+            self.texts.pop()
+        elif self.digested:
+            self.is_broken = True
+        if self.opened >= self.digested + len(self.texts):
+            self.first = ""
+
+    def begins_with(self, instructions: str) -> bool:
+        """Whether the digests hold for a request with these instructions beside its messages."""
+        return self.hasher is None or self.instructed == self._instructed(instructions)
+
+    def _instructed(self, instructions: str) -> str:
+        return head_digest(self.query.key, instructions + self.instructions)
+
+    def copied(self, instructions: str) -> ConversationHistory:
+        """The history up to here, to be continued by other requests; most of its texts are digested first."""
+        self._digest_texts(instructions)
+        return self.continued()
+
+    def continued(self) -> ConversationHistory:
+        """A copy that reads on."""
+        starts = self.starts[-LOOKED_BACK:]
+        return replace(
+            self,
+            texts=self.texts.copy(),
+            starts=starts,
+            spawned=self.spawned.copy(),
+            results=self.results.copy(),
+            begun=self.begun.copy(),
+            outputs=self.outputs.copy(),
+            heads={start: self.heads[start] for start in starts if start in self.heads},
+            hasher=None if self.hasher is None else self.hasher.copy(),
+        )
+
+    def _digest_texts(self, instructions: str) -> None:
+        """Digest all texts but the latest."""
+        end = self.digested + len(self.texts) - _UNDIGESTED
+        if not self.first or end <= max(self.digested, self.opened + 1):
+            return
+        hasher = self.hasher
+        if hasher is None:
+            self.instructed = self._instructed(instructions)
+            self.first_prompt, self.opening = _opening_of(self, self.texts, self.first, self.instructed)
+            at = self.digested = self.opened + 1
+            del self.texts[:at]
+            hasher = self.hasher = hashers_of(self.query.key)["history"].copy()
+            hasher.update(self.opening.encode() + RECORD.encode())
+        texts, begin = self.texts, self.digested
+        for start in sorted({start for start in self.starts[-LOOKED_BACK:] if self.digested <= start <= end}):
+            _update(hasher, texts[self.digested - begin : start - begin])
+            self.digested = start
+            self.heads[start] = hasher.hexdigest() if start > self.opened + 1 else self.opening
+        _update(hasher, texts[self.digested - begin : end - begin])
+        self.digested = end
+        del texts[: end - begin]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in memory, about, without what copies share."""
+        return _COPY_SIZE + sum(map(len, self.texts))
+
+    @property
+    def shared_size(self) -> int:
+        """Bytes of what copies share."""
+        calls = sum(
+            [
+                len(arguments) if isinstance(arguments, str) else memoryview(arguments).nbytes
+                for _, _, arguments in self.begun.values()
+            ]
+        )
+        return len(self.instructions) + len(self.first) + calls + (len(self.begun) + len(self.outputs)) * _FIRST
+
+    def hints(
+        self,
+        *,
+        instructions: str = "",
+        tools: ToolShape = _NO_TOOLS,
+        user: str = "",
+        cache_key: str = "",
+        metadata: bytes = b"",
+        conversation: str = "",
+        previous: str = "",
+        is_named: bool = False,
+    ) -> SessionHints:
+        """The hints of the messages and of members beside them; a request that `is_named` is found without the ids of
+        its calls."""
+        stated = instructions + self.instructions
+        texts, first = self._without_repeated(stated)
+        opening = head = first_prompt = first_call = ""
+        before = prompts = tasks = agents = _NONE
+        if first:
+            prompt, opening = self.first_prompt, self.opening
+            if self.hasher is None:
+                prompt, opening = _opening_of(self, texts, first, head_digest(self.query.key, stated))
+            # A request without tools is of no agent.
+            first_prompt, head = prompt if tools[0] else "", opening
+            length = self.digested + len(texts)
+            if length > self.opened + 1:
+                head, *earlier = self._heads(opening, texts)
+                before = tuple(earlier)
+            if self.first_call is not None and length > 1:
+                if not is_named:
+                    first_call = digest(self.query.key, "call", self.first_call)
+                if self.spawned:
+                    prompts, agents = _prompts(self.spawned, self.query)
+                    tasks = _tasks_in(self.results, {call_id for call_id, _, _ in self.spawned})
+        return SessionHints(
+            len(stated),
+            tools[0],
+            self.messages,
+            tools[1],
+            user,
+            cache_key,
+            metadata,
+            conversation,
+            digest(self.query.key, "response", previous) if previous else "",
+            opening,
+            first_prompt,
+            head,
+            before,
+            first_call,
+            prompts,
+            tasks,
+            agents,
+            _named(self.begun, self.outputs, self.query) if self.outputs else (),
+        )
+
+    def _without_repeated(self, instructions: str) -> tuple[list[str], str]:
+        """The texts and the first words without the instructions that a client repeats behind the latest question."""
+        texts, first = self.texts, self.first
+        if self.in_response or len(instructions) < MIN_REPEATED:
+            return texts, first
+        if not texts:
+            # The latest one is digested; it was the latest but two.
+            self.is_broken = self.is_broken or self.digested > 0
+        elif texts[-1][-1] == instructions[-1]:
+            texts = [*texts[:-1], without_repeated(texts[-1], instructions)]
+            if not self.digested and len(texts) == 1:
+                first = texts[0][1:]
+        return texts, first
+
+    def _heads(self, opening: str, texts: list[str]) -> list[str]:
+        """Digests of the history and of it before each of its latest responses, the last first."""
+        digested = self.digested or self.opened + 1
+        if self.hasher is None:
+            hasher = hashers_of(self.query.key)["history"].copy()
+            hasher.update(opening.encode() + RECORD.encode())
+            texts = texts[digested:]
+        else:
+            hasher = self.hasher.copy()
+        heads: list[str] = []
+        at, done, latest = self.opened + 1, digested, opening
+        for start in (*self.starts[-LOOKED_BACK:], digested + len(texts)):
+            if start < at:
+                continue
+            if start > done:
+                _update(hasher, texts[done - digested : start - digested])
+                done, latest = start, hasher.hexdigest()
+            elif start > at:
+                latest = self.heads[start] if start in self.heads else hasher.hexdigest()
+            at = start
+            heads.append(latest)
+        heads.reverse()
+        return heads
+
+
+class HistoryCopies(Struct, frozen=True):
+    """Copies of a history, each with the number of messages that it was read of."""
+
+    copies: tuple[tuple[int, ConversationHistory], ...] = ()
+    size: int = 0
+
+    def latest(self, count: int) -> tuple[int, ConversationHistory | None]:
+        """The copy of most messages that are among the first `count`."""
+        for number, history in reversed(self.copies):
+            if number <= count:
+                return number, history
+        return 0, None
+
+
+class HistoryReader(Struct):
+    """Reads the history of one request: all of it, or the messages in `tail` after the first `count`, of which there is
+    a copy. It makes copies for the next request."""
+
+    start: ConversationHistory | None = None
+    count: int = 0
+    tail: bytes = b""
+    copies: HistoryCopies = HistoryCopies()
+    # Whether the request does not go on from the copy after all.
+    is_broken: bool = False
+
+    def resume(self, earlier: HistoryCopies, common: int) -> None:
+        """Go on from the latest copy among the messages that an earlier request has in common with this one."""
+        self.count, self.start = earlier.latest(common)
+        self.copies = earlier
+
+    def read(self, turns: Sequence[Turn], query: HintQuery, instructions: str) -> ConversationHistory:
+        """Read the messages, and copy the history after each of the latest."""
+        history = ConversationHistory(query) if self.start is None else self.start.continued()
+        if not history.begins_with(instructions):
+            self.is_broken = True
+            return history
+        total = self.count + len(turns)
+        copies = [(number, copy) for number, copy in self.copies.copies if total - _COPIES < number <= self.count]
+        at = max(len(turns) - _COPIES, 0)
+        history.read(islice(turns, at))
+        for number, turn in enumerate(islice(turns, at, None), self.count + at + 1):
+            history.read((turn,))
+            if len(history.begun) <= _MAX_BEGUN:
+                copies.append((number, history.copied(instructions)))
+        size = sum([copy.size for _, copy in copies]) + history.shared_size
+        self.count, self.copies, self.is_broken = total, HistoryCopies(tuple(copies), size), history.is_broken
+        return history
+
+
+def session_hints_in(
+    turns: Sequence[Turn],
+    query: HintQuery,
+    *,
+    instructions: str = "",
+    tools: ToolShape = _NO_TOOLS,
+    user: str = "",
+    cache_key: str = "",
+    metadata: bytes = b"",
+    conversation: str = "",
+    previous: str = "",
+    is_named: bool = False,
+    reader: HistoryReader | None = None,
+) -> SessionHints:
+    """The hints of a request's messages and members; with a `reader`, those messages follow the ones it has."""
+    if reader is None:
+        history = ConversationHistory(query)
+        history.read(turns)
+    else:
+        history = reader.read(turns, query, instructions)
+    hints = history.hints(
+        instructions=instructions,
+        tools=tools,
+        user=user,
+        cache_key=cache_key,
+        metadata=metadata,
+        conversation=conversation,
+        previous=previous,
+        is_named=is_named,
+    )
+    if reader is not None and history.is_broken:
+        reader.is_broken = True
+    return hints
+
+
+def _opening_of(history: ConversationHistory, texts: list[str], first: str, instructed: str) -> tuple[str, str]:
+    """The digests of the first words, and of how the conversation begins."""
+    hashers = hashers_of(history.query.key)
+    prompt = digest_with(hashers["prompt"], first.strip())
+    opening = prompt[:DIGEST_SIZE] + instructed[:DIGEST_SIZE]
+    at = history.opened + 1
+    if history.opened or len(texts[0]) != len(first) + 1:
+        # It begins with more than one text of the user.
+        opening = digest_with(hashers["history"], RECORD.join((opening, *texts[:at])))
+    return prompt, opening
+
+
+def _update(hasher: blake2b, texts: Sequence[str]) -> None:
+    """Digest texts, each with a separator behind it."""
+    if texts:
+        text = RECORD.join((*texts, ""))
+        # One message that is wide makes all of them slow to encode together.
+        hasher.update(text.encode() if text.isascii() else b"".join([one.encode() + RECORD.encode() for one in texts]))
+
+
+def _prompts(spawned: list[CallOrResult], query: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Digests of the prompts that calls gave to agents, and the types of these agents."""
+    given = [_members(arguments, query.spawning[tool], query.naming.get(tool, "")) for _, tool, arguments in spawned]
+    prompts = tuple([digest(query.key, "prompt", prompt.strip()) for prompt, _ in given if prompt])
+    agents = tuple([agent if _is_agent(agent) else "" for prompt, agent in given if prompt])
+    return prompts, agents if any(agents) else _NONE
+
+
+def _named(
+    begun: Mapping[str, CallOrResult], outputs: Mapping[str, str], query: HintQuery
+) -> tuple[tuple[str, str], ...]:
+    """The threads that the latest of these results name, each with the type of its agent, else with its name."""
+    threads: list[tuple[str, str]] = []
+    for call_id, output in list(outputs.items())[-_MAX_ENTRIES:]:
+        match = _agent(output)
+        if match is not None:
+            _, tool, arguments = begun[call_id]
+            agent = _members(arguments, query.spawning[tool], query.naming.get(tool, ""))[1]
+            threads.append((match[1], agent if _is_agent(agent) else match[2] or ""))
+    return tuple([(thread, label) for thread, label in threads if label])
+
+
+def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
+    """The prompt and the type of agent in the arguments of a call, an object or a string with one; else ""."""
+    if isinstance(arguments, Raw) and is_text(arguments):
+        arguments = text_in(arguments)
+    members = peeked(
+        arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else arguments, _ARGUMENTS
+    )
+    if members is None:
+        return "", ""
+    return text_in(members[prompt]) if prompt in members else "", text_in(members[agent]) if agent in members else ""
+
+
+def _tasks_in(results: list[tuple[str, str]], calls: set[str]) -> tuple[str, ...]:
+    """The sessions that results of these calls name, at their beginning alone: what follows is what an agent said."""
+    matches = [_task(output) for call_id, output in results if call_id in calls]
+    return tuple(dict.fromkeys([match[1] for match in matches if match is not None]))

@@ -1,0 +1,120 @@
+"""Histories that continue an earlier one, against the whole history read at once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.model.session_hints import HintQuery, Insertions, SessionHints
+from dragoman.wire.conversation_history import HistoryCopies, HistoryReader, session_hints_in
+from dragoman.wire.history_digest import ASSISTANT, INSTRUCTION, USER, CallOrResult, Turn, joined
+
+QUERY = HintQuery(
+    key=b"k" * 32,
+    spawning={"Agent": "prompt"},
+    naming={"Agent": "type"},
+    insertions=Insertions(
+        replies=frozenset({"noted"}),
+        inserted=frozenset({"files", "switched"}),
+        after_examples=frozenset({"switched"}),
+        acknowledged="Ok.",
+    ),
+)
+# Long enough to be left out where a client repeats it behind a question.
+REMINDED = "\n\nNever touch the invented files of other people."
+_AGENT = "01a1ed0c-ed40-7921-8a10-5208317e73e"
+
+
+def _asked(*pieces: str) -> Turn:
+    return USER, joined("u", [*pieces]), "\n".join(pieces), ()
+
+
+def _answered(text: str) -> Turn:
+    return ASSISTANT, joined("a", [text] if text else []), "", ()
+
+
+def _called(number: int, tool: str) -> Turn:
+    call: CallOrResult = f"c{number}", tool, f'{{"prompt":" do {number}","type":"explorer"}}'
+    return ASSISTANT, f"acall c{number}", "", (call,)
+
+
+def _given(number: int, text: str) -> Turn:
+    return USER, f"uresult c{number}", "", ((f"c{number}", "", text),)
+
+
+_numbers = st.integers(0, 4)
+_turns = st.lists(
+    st.one_of(
+        st.sampled_from("abc").map(_asked),
+        st.tuples(st.sampled_from("abc"), st.sampled_from("xy")).map(lambda pieces: _asked(*pieces)),
+        st.sampled_from(["a", "b", ""]).map(_answered),
+        st.sampled_from(["noted", "Ok."]).map(_answered),
+        st.sampled_from(["files", "switched", "a" + REMINDED, REMINDED]).map(_asked),
+        st.builds(_called, _numbers, st.sampled_from(["Agent", "Bash"])),
+        st.builds(
+            _given,
+            _numbers,
+            st.sampled_from(["done", "task_id: ses_1", f'{{"agent_id":"{_AGENT}1"}}', f'{{"agent_id":"{_AGENT}2"}}']),
+        ),
+        st.sampled_from([(INSTRUCTION, "", "late", ()), (USER, "", "", ())]),
+    ),
+    max_size=24,
+)
+_instructions = st.sampled_from(["You help.", "You help." + REMINDED, "You help on day 3.", "You hinder.", ""])
+
+
+def _read(turns: list[Turn], instructions: str, earlier: HistoryCopies, common: int) -> tuple[SessionHints, bool]:
+    """The hints of a history that continues an earlier one, and whether it could."""
+    reader = HistoryReader()
+    reader.resume(earlier, common)
+    hints = session_hints_in(turns[reader.count :], QUERY, instructions=instructions, tools=(1, ()), reader=reader)
+    return hints, not reader.is_broken
+
+
+@given(_turns, _turns, st.integers(0, 3), _instructions, _instructions)
+def test_a_history_that_continues_another_gives_the_same_hints(
+    former: list[Turn], new: list[Turn], changed: int, before: str, after: str
+) -> None:
+    first, last = HistoryReader(), HistoryReader()
+    assert session_hints_in(former, QUERY, instructions=before, reader=first) == session_hints_in(
+        former, QUERY, instructions=before
+    )
+    common = max(len(former) - changed, 0)
+    turns = former[:common] + new
+    whole = session_hints_in(turns, QUERY, instructions=after, tools=(1, ()))
+    hints, could = _read(turns, after, first.copies, common)
+    if could:
+        assert hints == whole
+    # A third request continues the copies that the second one made.
+    last.resume(first.copies, common)
+    session_hints_in(turns[last.count :], QUERY, instructions=after, reader=last)
+    if not last.is_broken:
+        hints, could = _read([*turns, _asked("more")], after, last.copies, len(turns))
+        if could:
+            assert hints == session_hints_in([*turns, _asked("more")], QUERY, instructions=after, tools=(1, ()))
+
+
+def test_a_growing_history_is_continued_after_each_message() -> None:
+    turns: list[Turn] = [_asked("go")]
+    for number in range(30):
+        turns += [_called(number, "Bash"), _given(number, "done")]
+    earlier = HistoryCopies()
+    for length in range(1, len(turns) + 1):
+        reader = HistoryReader()
+        reader.resume(earlier, length - 1)
+        session_hints_in(turns[reader.count : length], QUERY, reader=reader)
+        assert (reader.is_broken, reader.count) == (False, length)
+        assert earlier.latest(length - 1)[0] == length - 1
+        earlier = reader.copies
+    assert len(earlier.copies) == 8
+    # Texts that were digested are gone.
+    assert earlier.size < 20_000
+
+
+def test_other_instructions_or_a_message_taken_back_need_the_whole_history() -> None:
+    turns = [_asked("go"), _answered("a"), _asked("b"), _answered("c"), _asked("d")]
+    reader = HistoryReader()
+    session_hints_in(turns, QUERY, instructions="You help.", reader=reader)
+    assert _read([*turns, _answered("e")], "You hinder.", reader.copies, 5)[1] is False
+    assert _read([*turns, *[_answered("noted")] * 2], "You help.", reader.copies, 5)[1] is True
+    assert _read([*turns, *[_answered("noted")] * 3], "You help.", reader.copies, 5)[1] is False
