@@ -28,9 +28,11 @@ def array(*texts: str) -> bytes:
     return f"[{','.join(elements(*texts))}]".encode()
 
 
-def stored(cache: PrefixCache, name: str, *texts: str, scope: Scope = SCOPE, slot: str = HINTS) -> PrefixMatch:
+def stored(
+    cache: PrefixCache, name: str, *texts: str, scope: Scope = SCOPE, slot: str = HINTS, count: int | None = None
+) -> PrefixMatch:
     match = cache.match(scope, array(*texts))
-    cache.store(match, len(texts), slot, Made(name))
+    cache.store(match, slot, Made(name), count)
     return match
 
 
@@ -84,7 +86,7 @@ def test_two_uses_of_one_request_share_its_array() -> None:
     cache = PrefixCache()
     match = stored(cache, "hints", *"abcdef")
     size = cache.size
-    cache.store(match, 6, "translation", Made("translated"))
+    cache.store(match, "translation", Made("translated"))
     assert cache.size == size + 10
     assert found(cache, *"abcdefg", slot="translation") == (6, "translated")
 
@@ -136,12 +138,23 @@ def test_what_is_removed_is_not_found() -> None:
     assert (found(cache, *"abcdef", scope=bob), cache.size) == (None, 0)
 
 
+def test_an_array_may_be_stored_with_the_ends_of_its_latest_elements() -> None:
+    cache, texts = PrefixCache(), [f"{number} " for number in range(40)]
+    stored(cache, "first", *texts, count=40)
+    match = cache.match(SCOPE, array(*texts, "more"))
+    assert (match.count, match.state(HINTS)) == (40, (40, Made("first")))
+    for count in (40, 35, 10, 1, 0):
+        assert json.loads(match.tail(count).written) == json.loads(array(*texts[count:], "more"))
+    # Of an array that is edited before them nothing is known.
+    assert found(cache, *texts[:10], "edited") is None
+
+
 def test_a_match_from_before_a_removal_may_be_stored() -> None:
     cache = PrefixCache()
     stored(cache, "first", *"abcdef")
     match = cache.match(SCOPE, array(*"abcdefg"))
     cache.clear()
-    cache.store(match, 7, HINTS, Made("second"))
+    cache.store(match, HINTS, Made("second"))
     assert found(cache, *"abcdefg") == (7, "second")
     cache.forget_key("alice")
     assert cache.size == 0

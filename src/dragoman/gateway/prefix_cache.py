@@ -18,6 +18,7 @@ from dragoman.wire.common_prefix import (
     IndexedArray,
     common_count,
     extended_array,
+    indexed_array,
     latest_indexed,
     tail_after,
 )
@@ -95,12 +96,12 @@ class PrefixMatch:
             return ArrayTail(self.written, 0)
         return tail_after(self.earlier.array, count, self.written)
 
-    def array(self, count: int) -> IndexedArray | None:
-        """The array of the request, which has `count` elements, with the ends of its latest ones; None if they are not
-        found. Only what is new is read."""
+    def array(self, count: int | None = None) -> IndexedArray | None:
+        """The array of the request with the ends of its elements. Only what is new is read; of an array of `count`
+        elements that continues none, only the latest ones, or None if they are not found."""
         if self._array is None:
             if self.earlier is None or not self.count:
-                self._array = latest_indexed(self.written, count)
+                self._array = indexed_array(self.written) if count is None else latest_indexed(self.written, count)
             else:
                 tail = self.tail(self.count)
                 self._array = extended_array(self.earlier.array, self.count, self.written, tail)
@@ -133,9 +134,9 @@ class PrefixCache:
                 break
         return PrefixMatch(scope, written, earlier, count)
 
-    def store(self, match: PrefixMatch, count: int, slot: Hashable, state: PrefixState) -> None:
-        """Keep the array of a request, which has `count` elements, with what was made of it, for the next request of
-        its conversation."""
+    def store(self, match: PrefixMatch, slot: Hashable, state: PrefixState, count: int | None = None) -> None:
+        """Keep the array of a request with what was made of it, for the next request of its conversation. To know how
+        many elements there are (`count`) saves reading all of them."""
         array = match.array(count) if len(match.written) >= MIN_ARRAY else None
         if array is None or array.size + state.size > self._max_bytes // _LARGE_PART:
             return

@@ -106,6 +106,8 @@ def tail_after(earlier: IndexedArray, count: int, written: bytes) -> ArrayTail:
     """The elements of an array after the first `count`, which it has in common with an earlier one."""
     if not count:
         return ArrayTail(written, 0)
+    if count < earlier.first:
+        earlier = indexed_array(earlier.written)
     separator = _separator(written, earlier.ends[count - earlier.first])
     if separator is None:
         raise ValueError("the arrays do not have so many elements in common")

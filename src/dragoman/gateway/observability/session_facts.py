@@ -87,7 +87,7 @@ class SessionFacts:
             reader = HistoryReader()
             hints = glance.session_hints(query, is_named=is_named, reader=reader)
         if reader.copies.copies:
-            self.prefixes.store(match, reader.count, _SLOT, reader.copies)
+            self.prefixes.store(match, _SLOT, reader.copies, reader.count)
         return hints
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
