@@ -17,6 +17,7 @@ from dragoman.wire.history_digest import (
     ASSISTANT,
     DIGEST_SIZE,
     MIN_REPEATED,
+    NO_TOOLS,
     RECORD,
     USER,
     CallOrResult,
@@ -48,7 +49,10 @@ _is_agent = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}").fullmatch
 _agent = re.compile(r'\s*\{"agent_id":"([0-9a-f-]{36})"(?:,"nickname":"([A-Za-z][A-Za-z .\'-]{0,39})")?').match
 _ARGUMENTS = msgspec.json.Decoder(dict[str, Raw])
 _NONE: tuple[str, ...] = ()
-_NO_TOOLS: ToolShape = (0, ())
+# How the conversation begins, the first words, the history, the history before each of the latest responses, the first
+# call of the latest response; the prompts that it gave to agents, the sessions that results name, the types of agents.
+Digests = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+_NO_DIGESTS: Digests = ("", "", "", _NONE, "", _NONE, _NONE, _NONE)
 
 
 class ConversationHistory(Struct):
@@ -245,66 +249,34 @@ class ConversationHistory(Struct):
         )
         return len(self.instructions) + len(self.first) + calls + (len(self.begun) + len(self.outputs)) * _FIRST
 
-    def hints(
-        self,
-        *,
-        instructions: str = "",
-        tools: ToolShape = _NO_TOOLS,
-        user: str = "",
-        cache_key: str = "",
-        metadata: bytes = b"",
-        conversation: str = "",
-        previous: str = "",
-        is_named: bool = False,
-    ) -> SessionHints:
-        """The hints of the messages and of members beside them; a request that `is_named` is found without the ids of
-        its calls."""
-        stated = instructions + self.instructions
-        texts, first = self._without_repeated(stated)
-        opening = head = first_prompt = first_call = ""
-        before = prompts = tasks = agents = _NONE
-        if first:
+    def digests(self, instructions: str, *, has_tools: bool, is_named: bool) -> Digests:
+        """What is recognized of the history, beside instructions that come before all messages. A request that
+        `is_named` is found without the ids of its calls; one without tools is of no agent."""
+        texts, first = self.texts, self.first
+        if not self.in_response and len(instructions) >= MIN_REPEATED:
+            texts, first = self._without_repeated(instructions)
+        if not first:
+            return _NO_DIGESTS
+        if self.hasher is None:
+            prompt, opening = _opening_of(self, texts, first, head_digest(self.query.key, instructions))
+        else:
             prompt, opening = self.first_prompt, self.opening
-            if self.hasher is None:
-                prompt, opening = _opening_of(self, texts, first, head_digest(self.query.key, stated))
-            # A request without tools is of no agent.
-            first_prompt, head = prompt if tools[0] else "", opening
-            length = self.digested + len(texts)
-            if length > self.opened + 1:
-                head, *earlier = self._heads(opening, texts)
-                before = tuple(earlier)
-            if self.first_call is not None and length > 1:
-                if not is_named:
-                    first_call = digest(self.query.key, "call", self.first_call)
-                if self.spawned:
-                    prompts, agents = _prompts(self.spawned, self.query)
-                    tasks = _tasks_in(self.results, {call_id for call_id, _, _ in self.spawned})
-        return SessionHints(
-            len(stated),
-            tools[0],
-            self.messages,
-            tools[1],
-            user,
-            cache_key,
-            metadata,
-            conversation,
-            digest(self.query.key, "response", previous) if previous else "",
-            opening,
-            first_prompt,
-            head,
-            before,
-            first_call,
-            prompts,
-            tasks,
-            agents,
-            _named(self.begun, self.outputs, self.query) if self.outputs else (),
-        )
+        length = self.digested + len(texts)
+        if length == 1:
+            return opening, prompt if has_tools else "", opening, _NONE, "", _NONE, _NONE, _NONE
+        heads = self._heads(opening, texts) if length > self.opened + 1 else [opening]
+        call, prompts, tasks, agents = "", _NONE, _NONE, _NONE
+        if self.first_call is not None:
+            if not is_named:
+                call = digest(self.query.key, "call", self.first_call)
+            if self.spawned:
+                prompts, agents = _prompts(self.spawned, self.query)
+                tasks = _tasks_in(self.results, {call_id for call_id, _, _ in self.spawned})
+        return opening, prompt if has_tools else "", heads[0], tuple(heads[1:]), call, prompts, tasks, agents
 
     def _without_repeated(self, instructions: str) -> tuple[list[str], str]:
         """The texts and the first words without the instructions that a client repeats behind the latest question."""
         texts, first = self.texts, self.first
-        if self.in_response or len(instructions) < MIN_REPEATED:
-            return texts, first
         if not texts:
             # The latest one is digested; it was the latest but two.
             self.is_broken = self.is_broken or self.digested > 0
@@ -393,7 +365,7 @@ def session_hints_in(
     query: HintQuery,
     *,
     instructions: str = "",
-    tools: ToolShape = _NO_TOOLS,
+    tools: ToolShape = NO_TOOLS,
     user: str = "",
     cache_key: str = "",
     metadata: bytes = b"",
@@ -408,19 +380,24 @@ def session_hints_in(
         history.read(turns)
     else:
         history = reader.read(turns, query, instructions)
-    hints = history.hints(
-        instructions=instructions,
-        tools=tools,
-        user=user,
-        cache_key=cache_key,
-        metadata=metadata,
-        conversation=conversation,
-        previous=previous,
-        is_named=is_named,
-    )
-    if reader is not None and history.is_broken:
+    if history.instructions:
+        instructions += history.instructions
+    digests = history.digests(instructions, has_tools=tools[0] > 0, is_named=is_named)
+    if history.is_broken and reader is not None:
         reader.is_broken = True
-    return hints
+    return SessionHints(
+        len(instructions),
+        tools[0],
+        history.messages,
+        tools[1],
+        user,
+        cache_key,
+        metadata,
+        conversation,
+        digest(query.key, "response", previous) if previous else "",
+        *digests,
+        _named(history.begun, history.outputs, query) if history.outputs else (),
+    )
 
 
 def _opening_of(history: ConversationHistory, texts: list[str], first: str, instructed: str) -> tuple[str, str]:

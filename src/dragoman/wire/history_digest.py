@@ -22,6 +22,7 @@ CallOrResult = tuple[str, str, Raw | str]
 Turn = tuple[str, str, str, Sequence[CallOrResult]]
 # How many tools a request offers, and those of them that are distinctive.
 ToolShape = tuple[int, tuple[str, ...]]
+NO_TOOLS: ToolShape = (0, ())
 # Bytes of a digest, and characters of instructions that are digested: further down are dates and directories.
 DIGEST_SIZE = 16
 _HEAD = 96

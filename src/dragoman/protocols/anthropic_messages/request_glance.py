@@ -18,6 +18,7 @@ from dragoman.wire.conversation_history import HistoryReader, session_hints_in
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
+    NO_TOOLS,
     USER,
     CallOrResult,
     Turn,
@@ -180,7 +181,7 @@ class MessagesGlance(Struct):
             messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()
             system = _SYSTEM.decode(members["system"]) if "system" in members else None
             metadata = _METADATA.decode(members["metadata"]) if "metadata" in members else None
-            tools = tool_shape(members.get("tools", EMPTY_LIST), query, _tool_names)
+            tools = tool_shape(members["tools"], query, _tool_names) if "tools" in members else NO_TOOLS
         except UNREADABLE:
             return NO_HINTS
         if self._is_odd:

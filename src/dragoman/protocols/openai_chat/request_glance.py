@@ -17,6 +17,7 @@ from dragoman.wire.conversation_history import HistoryReader, session_hints_in
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
+    NO_TOOLS,
     REMINDER,
     SEPARATOR,
     USER,
@@ -175,7 +176,7 @@ class ChatGlance(Struct):
         try:
             messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()
             cache_key = (_KEY.decode(members["prompt_cache_key"]) or "") if "prompt_cache_key" in members else ""
-            tools = tool_shape(members.get("tools", EMPTY_LIST), query, _tool_names)
+            tools = tool_shape(members["tools"], query, _tool_names) if "tools" in members else NO_TOOLS
         except UNREADABLE:
             return NO_HINTS
         if self._is_odd:

@@ -17,6 +17,7 @@ from dragoman.wire.conversation_history import HistoryReader, session_hints_in
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
+    NO_TOOLS,
     USER,
     Turn,
     joined,
@@ -24,7 +25,6 @@ from dragoman.wire.history_digest import (
     without_reminders,
 )
 from dragoman.wire.peek import (
-    EMPTY_LIST,
     NULL,
     UNREADABLE,
     conversation_start_in,
@@ -209,7 +209,7 @@ class ResponsesGlance(Struct):
                 (_STRING.decode(members[name]) or "") if name in members else "" for name in _TEXTS
             ]
             conversation = _CONVERSATION.decode(members["conversation"]) if "conversation" in members else None
-            tools = tool_shape(members.get("tools", EMPTY_LIST), query, _tool_names)
+            tools = tool_shape(members["tools"], query, _tool_names) if "tools" in members else NO_TOOLS
         except UNREADABLE:
             return NO_HINTS
         if self._is_odd:
