@@ -15,6 +15,7 @@ from dragoman.wire.history_digest import (
     digest,
     is_crowded,
     joined,
+    tool_shape,
     without_reminders,
     without_repeated,
 )
@@ -190,3 +191,29 @@ def test_to_look_for_repeated_instructions_takes_steps_that_do_not_grow_with_the
         return count_steps(lambda: without_repeated(text, "x" + text))
 
     assert looked(4000) <= looked(2000) + 32
+
+
+def test_the_shape_of_tools_is_read_once() -> None:
+    read: list[Raw] = []
+
+    def names_in(tools: Raw) -> list[str]:
+        read.append(tools)
+        return ["t", bytes(tools).decode().strip('[" ]')]
+
+    lists = [b'["%b"]' % (letter.encode() * 2000) for letter in "abc"]
+    large = b'["%b"]' % (b"d" * 200_000)
+    for written in (*lists, *lists, large, large):
+        assert tool_shape(Raw(written), SOUGHT, names_in) == (2, ("t",))
+    # The largest is read each time.
+    assert len(read) == len(lists) + 2
+
+
+def test_tools_that_differ_in_a_few_bytes_have_shapes_of_their_own() -> None:
+    for at in (0, 500, 1000, 1500):
+        names = ["t" if number == at else "x" for number in range(2000)]
+        for offered in (names, ["x"] * 2000):
+            written = Raw(f"[{','.join(offered)}]".encode())
+            assert tool_shape(written, SOUGHT, lambda _, offered=offered: offered) == (
+                2000,
+                ("t",) if "t" in offered else (),
+            )
