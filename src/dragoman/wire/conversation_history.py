@@ -9,13 +9,12 @@ from hashlib import blake2b
 from itertools import islice
 
 import msgspec
-from msgspec import Raw, Struct, field
-from msgspec.structs import replace
+from msgspec import Raw, Struct
 
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.wire.history_digest import (
-    ASSISTANT,
     DIGEST_SIZE,
+    INSTRUCTION,
     MIN_REPEATED,
     NO_TOOLS,
     RECORD,
@@ -55,102 +54,111 @@ Digests = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...], tuple[str,
 _NO_DIGESTS: Digests = ("", "", "", _NONE, "", _NONE, _NONE, _NONE)
 
 
-class ConversationHistory(Struct):
+class ConversationHistory:
     """The messages of a request up to one of them."""
 
-    query: HintQuery
-    # Messages that are no instructions, and the text of instructions that come before all others.
-    messages: int = 0
-    instructions: str = ""
-    # Texts of the latest messages, and how many of those before them are digested and gone.
-    texts: list[str] = field(default_factory=list)
-    digested: int = 0
-    # The first words of the user, and how many messages have a text before them.
-    first: str = ""
-    opened: int = 0
-    in_response: bool = False
-    is_acknowledged: bool = False
-    # Where responses start; of the latest one the first call, the calls that begin agents, how many results it has, and
-    # the beginnings of those that agents gave.
-    starts: list[int] = field(default_factory=list)
-    first_call: str | None = None
-    spawned: list[CallOrResult] = field(default_factory=list)
-    result_count: int = 0
-    results: list[tuple[str, str]] = field(default_factory=list)
-    # All calls that began agents, and the beginnings of what these gave, by the ids of the calls.
-    begun: dict[str, CallOrResult] = field(default_factory=dict)
-    outputs: dict[str, str] = field(default_factory=dict)
-    # What has taken the digested texts; the digests of the first words, of how the instructions begin, of how the
-    # conversation begins, and of the history before responses.
-    hasher: blake2b | None = None
-    first_prompt: str = ""
-    instructed: str = ""
-    opening: str = ""
-    heads: dict[int, str] = field(default_factory=dict)
-    # Whether a message was taken back that is digested: only the whole history gives the digests.
-    is_broken: bool = False
+    __slots__ = (
+        "begun",
+        "digested",
+        "first",
+        "first_call",
+        "first_prompt",
+        "hasher",
+        "heads",
+        "in_response",
+        "instructed",
+        "instructions",
+        "is_acknowledged",
+        "is_broken",
+        "messages",
+        "opened",
+        "opening",
+        "outputs",
+        "query",
+        "result_count",
+        "results",
+        "spawned",
+        "starts",
+        "texts",
+    )
+
+    def __init__(self, query: HintQuery) -> None:
+        self.query = query
+        # Messages that are no instructions, and the text of instructions that come before all others.
+        self.messages = 0
+        self.instructions = ""
+        # Texts of the latest messages, and how many of those before them are digested and gone.
+        self.texts: list[str] = []
+        self.digested = 0
+        # The first words of the user, and how many messages have a text before them.
+        self.first, self.opened = "", 0
+        self.in_response = self.is_acknowledged = False
+        # Where responses start; of the latest one the first call, the calls that begin agents, how many results it has,
+        # and the beginnings of those that agents gave.
+        self.starts: list[int] = []
+        self.first_call: str | None = None
+        self.spawned: tuple[CallOrResult, ...] = ()
+        self.result_count = 0
+        self.results: tuple[tuple[str, str], ...] = ()
+        # All calls that began agents, and the beginnings of what these gave, by the ids of the calls.
+        self.begun: dict[str, CallOrResult] = {}
+        self.outputs: dict[str, str] = {}
+        # What has taken the digested texts; the digests of the first words, of how the instructions begin, of how the
+        # conversation begins, and of the history before responses.
+        self.hasher: blake2b | None = None
+        self.first_prompt = self.instructed = self.opening = ""
+        self.heads: dict[int, str] = {}
+        # Whether a message was taken back that is digested: only the whole history gives the digests.
+        self.is_broken = False
 
     def read(self, turns: Iterable[Turn]) -> None:
         """Read the messages that follow."""
-        for turn in turns:
-            self.messages += 1
-            role = turn[0]
+        texts, insertions, in_response = self.texts, self.query.insertions, self.in_response
+        for role, text, words, entries in turns:
             if role is USER:
-                self._read_user(turn)
-            elif role is ASSISTANT:
-                self._read_response(turn)
-            else:
-                self.messages -= 1
+                self.messages += 1
+                if words:
+                    if words in insertions.inserted:
+                        self._leave_out(words)
+                        texts = self.texts
+                        continue
+                    if not self.first:
+                        self.first, self.opened = words, self.digested + len(texts)
+                if entries and self.begun:
+                    self._read_results(entries)
+                if text:
+                    in_response = False
+                    texts.append(text)
+            elif role is INSTRUCTION:
                 # Instructions after the first message are the client's, and change nothing.
-                if not self.texts and not self.digested:
-                    self.instructions += turn[2]
-
-    def _read_user(self, turn: Turn) -> None:
-        _, text, words, results = turn
-        if words:
-            insertions = self.query.insertions
-            if words in insertions.inserted:
-                self.is_acknowledged = True
-                if words in insertions.after_examples:
-                    self._begin_again()
-                return
-            if not self.first:
-                self.first, self.opened = words, self.digested + len(self.texts)
-        if results:
-            self._read_results(results)
-        if text:
-            self.in_response = False
-            self.texts.append(text)
+                if not texts and not self.digested:
+                    self.instructions += words
+            else:
+                self.messages += 1
+                if self.is_acknowledged and text[1:] == insertions.acknowledged:
+                    self.is_acknowledged = False
+                    continue
+                if not in_response:
+                    if not entries and text[1:] in insertions.replies:
+                        self._take_back()
+                        continue
+                    in_response = True
+                    self._begin_response(self.digested + len(texts))
+                if entries:
+                    self._read_calls(entries)
+                if text:
+                    texts.append(text)
+        self.in_response = in_response
 
     def _read_results(self, results: Sequence[CallOrResult]) -> None:
-        count, begun = self.result_count, self.begun
-        self.result_count += len(results)
-        if not begun:
-            return
-        for number, (call_id, _, content) in enumerate(results, count):
-            if call_id in begun:
+        """Read results, of which those of agents count."""
+        for call_id, _, content in results:
+            if call_id in self.begun:
                 output = (content if isinstance(content, str) else text_in(content))[:_FIRST]
                 self.outputs[call_id] = output
-                if number < _MAX_ENTRIES:
-                    self.results.append((call_id, output))
-
-    def _read_response(self, turn: Turn) -> None:
-        _, text, _, calls = turn
-        insertions = self.query.insertions
-        if self.is_acknowledged and text[1:] == insertions.acknowledged:
-            self.is_acknowledged = False
-            return
-        if not self.in_response:
-            if not calls and text[1:] in insertions.replies:
-                self._take_back()
-                return
-            self.in_response = True
-            self.starts.append(self.digested + len(self.texts))
-            self._begin_response()
-        if calls:
-            self._read_calls(calls)
-        if text:
-            self.texts.append(text)
+                if self.result_count < _MAX_ENTRIES:
+                    self.results += ((call_id, output),)
+            self.result_count += 1
 
     def _read_calls(self, calls: Sequence[CallOrResult]) -> None:
         if self.first_call is None:
@@ -162,18 +170,19 @@ class ConversationHistory(Struct):
                 call = call_id, tool, arguments if isinstance(arguments, str) else arguments.copy()
                 self.begun[call_id] = call
                 if len(self.spawned) < _MAX_ENTRIES:
-                    self.spawned.append(call)
+                    self.spawned += (call,)
 
-    def _begin_response(self) -> None:
-        self.first_call, self.result_count = None, 0
-        if self.spawned or self.results:
-            self.spawned, self.results = [], []
+    def _begin_response(self, start: int) -> None:
+        self.starts.append(start)
+        self.first_call, self.result_count, self.spawned, self.results = None, 0, (), ()
 
-    def _begin_again(self) -> None:
-        """Leave out all messages so far: they are examples."""
-        self.texts, self.starts, self.digested, self.first = [], [], 0, ""
-        self.hasher, self.opening, self.heads = None, "", {}
-        self._begin_response()
+    def _leave_out(self, words: str) -> None:
+        """Leave out a message that the client inserts, and after some also all messages so far: they are examples."""
+        self.is_acknowledged = True
+        if words in self.query.insertions.after_examples:
+            self.texts, self.starts, self.digested, self.first = [], [], 0, ""
+            self.hasher, self.opening, self.heads = None, "", {}
+            self.first_call, self.result_count, self.spawned, self.results = None, 0, (), ()
 
     def _take_back(self) -> None:
         """Leave out the latest message: the client inserted it, with its reply."""
@@ -198,18 +207,19 @@ class ConversationHistory(Struct):
 
     def continued(self) -> ConversationHistory:
         """A copy that reads on."""
-        starts = self.starts[-LOOKED_BACK:]
-        return replace(
-            self,
-            texts=self.texts.copy(),
-            starts=starts,
-            spawned=self.spawned.copy(),
-            results=self.results.copy(),
-            begun=self.begun.copy(),
-            outputs=self.outputs.copy(),
-            heads={start: self.heads[start] for start in starts if start in self.heads},
-            hasher=None if self.hasher is None else self.hasher.copy(),
-        )
+        other = ConversationHistory(self.query)
+        other.messages, other.instructions = self.messages, self.instructions
+        other.texts, other.digested = self.texts.copy(), self.digested
+        other.first, other.opened = self.first, self.opened
+        other.in_response, other.is_acknowledged = self.in_response, self.is_acknowledged
+        other.starts, other.first_call, other.spawned = self.starts[-LOOKED_BACK:], self.first_call, self.spawned
+        other.result_count, other.results = self.result_count, self.results
+        other.begun, other.outputs = self.begun.copy(), self.outputs.copy()
+        other.hasher = None if self.hasher is None else self.hasher.copy()
+        other.first_prompt, other.instructed, other.opening = self.first_prompt, self.instructed, self.opening
+        other.heads = {start: self.heads[start] for start in other.starts if start in self.heads}
+        other.is_broken = self.is_broken
+        return other
 
     def _digest_texts(self, instructions: str) -> None:
         """Digest all texts but the latest."""
@@ -253,7 +263,11 @@ class ConversationHistory(Struct):
         """What is recognized of the history, beside instructions that come before all messages. A request that
         `is_named` is found without the ids of its calls; one without tools is of no agent."""
         texts, first = self.texts, self.first
-        if not self.in_response and len(instructions) >= MIN_REPEATED:
+        if (
+            not self.in_response
+            and len(instructions) >= MIN_REPEATED
+            and (not texts or texts[-1][-1] == instructions[-1])
+        ):
             texts, first = self._without_repeated(instructions)
         if not first:
             return _NO_DIGESTS
@@ -280,7 +294,7 @@ class ConversationHistory(Struct):
         if not texts:
             # The latest one is digested; it was the latest but two.
             self.is_broken = self.is_broken or self.digested > 0
-        elif texts[-1][-1] == instructions[-1]:
+        else:
             texts = [*texts[:-1], without_repeated(texts[-1], instructions)]
             if not self.digested and len(texts) == 1:
                 first = texts[0][1:]
@@ -420,7 +434,7 @@ def _update(hasher: blake2b, texts: Sequence[str]) -> None:
         hasher.update(text.encode() if text.isascii() else b"".join([one.encode() + RECORD.encode() for one in texts]))
 
 
-def _prompts(spawned: list[CallOrResult], query: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _prompts(spawned: Sequence[CallOrResult], query: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Digests of the prompts that calls gave to agents, and the types of these agents."""
     given = [_members(arguments, query.spawning[tool], query.naming.get(tool, "")) for _, tool, arguments in spawned]
     prompts = tuple([digest(query.key, "prompt", prompt.strip()) for prompt, _ in given if prompt])
@@ -454,7 +468,7 @@ def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
     return text_in(members[prompt]) if prompt in members else "", text_in(members[agent]) if agent in members else ""
 
 
-def _tasks_in(results: list[tuple[str, str]], calls: set[str]) -> tuple[str, ...]:
+def _tasks_in(results: Sequence[tuple[str, str]], calls: set[str]) -> tuple[str, ...]:
     """The sessions that results of these calls name, at their beginning alone: what follows is what an agent said."""
     matches = [_task(output) for call_id, output in results if call_id in calls]
     return tuple(dict.fromkeys([match[1] for match in matches if match is not None]))

@@ -39,10 +39,10 @@ SEPARATOR = "\x1f"
 # What stands behind each message in a digest.
 RECORD = "\x1e"
 _digits = re.compile(r"\d+").sub
-# Shapes of tools, by some of their bytes, with all of them: a client offers the same ones in each request. All lists
+# Shapes of tools, by their last bytes, with all of them: a client offers the same ones in each request. All lists
 # together take 8 MB at most.
 _SHAPES: dict[tuple[int, bytes, frozenset[str]], tuple[bytes, ToolShape]] = {}
-_SAMPLES, _LARGEST, _MAX_SHAPES = 256, 128 * 1024, 64
+_SAMPLE, _LARGEST, _MAX_SHAPES = 256, 128 * 1024, 64
 _KINDS = ("call", "history", "instructions", "prompt")
 _HASHERS: dict[bytes, dict[str, blake2b]] = {}
 _MAX_KEYS = 4096
@@ -77,7 +77,7 @@ def tool_shape(tools: Raw, query: HintQuery, names_in: Callable[[Raw], Collectio
     """The shape of the tools that a request offers; `names_in` reads their names."""
     view, distinctive = memoryview(tools), query.distinctive_tools
     size = view.nbytes
-    key = size, bytes(view[:: size // _SAMPLES + 1]), distinctive
+    key = size, bytes(view[-_SAMPLE:]), distinctive
     known = _SHAPES.get(key)
     # To compare the bytes takes a twentieth of the time to hash them.
     if known is not None and known[0].startswith(tools):
