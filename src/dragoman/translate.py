@@ -21,6 +21,7 @@ from dragoman.model.losses import Ledger, Loss, Strict
 from dragoman.model.parts import Extras, Part, Text, ToolCall
 from dragoman.model.request import Request
 from dragoman.model.response import Response, Stop, StopReason, Usage
+from dragoman.protocols.cached_translation import RequestTranslation, translate_with_cache
 from dragoman.protocols.codec import Codec, Mint, ProtocolName, TargetModel, TranslationContext
 from dragoman.protocols.registry import codec_of, recognise
 from dragoman.rules.capabilities import Capabilities, CapabilityRow, capabilities_of
@@ -30,6 +31,7 @@ from dragoman.rules.pauses import summed
 from dragoman.rules.stop_sequences import StopScanner
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.rules.tool_table import MAX_CALLS, TOO_MANY_CALLS, ToolTable
+from dragoman.rules.translated_parts import TranslationCache
 from dragoman.wire.json import decode_object, encode, to_bytes
 from dragoman.wire.json_spans import replace_text, with_member
 
@@ -91,9 +93,17 @@ def translate_request(
     capabilities: Capabilities | None = None,
     capability_rows: tuple[CapabilityRow, ...] = (),
     strict: Strict = False,
+    cache: TranslationCache | None = None,
 ) -> TranslatedRequest:
-    """Write a client's request in the provider's protocol (see `library.translate_request`)."""
+    """Write a client's request in the provider's protocol (see `library.translate_request`). A `cache` spares what an
+    earlier request of the same client had in common with this one."""
     outer = codec_of(target)
+    if cache is not None and source is not None and source != outer.name and model and isinstance(body, bytes):
+        inner, ledger = codec_of(source), Ledger()
+        target_model = _target_model(outer, model, vendor, capabilities, capability_rows)
+        cached = translate_with_cache(body, inner, outer, target_model, ledger, cache)
+        if cached is not None:
+            return _translated(cached, target_model, inner, outer, ledger, strict)
     wire = decode_object(body)
     inner = codec_of(source) if source is not None else _recognised(wire)
     # Azure, Bedrock and Vertex name the model in the URL.
@@ -108,20 +118,41 @@ def translate_request(
         wire = {**wire, "model": model}
     try:
         request = inner.decode_request(wire)
-        name = model or request.model
-        label = outer.vendor if vendor is None else vendor
-        model_capabilities = capabilities or capabilities_of(outer.name, name, label, capability_rows)
-        target_model = TargetModel(model=name, vendor=label, capabilities=model_capabilities)
+        target_model = _target_model(outer, model or request.model, vendor, capabilities, capability_rows)
         encoded = outer.encode_request(
             summarising(request, ledger) if request.compacts else request, target_model, ledger
         )
-        written = encode(encoded.body)
+        translation = RequestTranslation(request=request, encoded=encoded, body=encode(encoded.body))
     except RecursionError:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
     except UnicodeError:
         raise WireError("", "text in Unicode", "a lone surrogate") from None
+    return _translated(translation, target_model, inner, outer, ledger, strict)
+
+
+def _target_model(
+    outer: Codec,
+    model: str,
+    vendor: str | None,
+    capabilities: Capabilities | None,
+    capability_rows: tuple[CapabilityRow, ...],
+) -> TargetModel:
+    label = outer.vendor if vendor is None else vendor
+    model_capabilities = capabilities or capabilities_of(outer.name, model, label, capability_rows)
+    return TargetModel(model=model, vendor=label, capabilities=model_capabilities)
+
+
+def _translated(
+    translation: RequestTranslation,
+    target_model: TargetModel,
+    inner: Codec,
+    outer: Codec,
+    ledger: Ledger,
+    strict: Strict,
+) -> TranslatedRequest:
     if strict:
         check_strict(ledger, strict)
+    request, encoded = translation.request, translation.encoded
     context = TranslationContext(
         request=request,
         target=target_model,
@@ -132,7 +163,7 @@ def translate_request(
         summarises=request.compacts,
     )
     return TranslatedRequest(
-        body=written,
+        body=translation.body,
         ledger=ledger,
         source=inner.name,
         target=outer.name,

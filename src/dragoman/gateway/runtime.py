@@ -32,6 +32,7 @@ from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.observability.session_facts import SessionFacts
 from dragoman.gateway.observability.usage_recorder import UsageRecorder
 from dragoman.gateway.paths import ApiPath
+from dragoman.gateway.prefix_cache import PrefixCache
 from dragoman.gateway.routing_state import RoutingState
 from dragoman.gateway.stored_responses.stored_state import StoredState, must_record_owners
 from dragoman.gateway.target_info import TargetInfo
@@ -139,6 +140,10 @@ class Runtime:
         self._target_settings: dict[int, TargetSettings] = {}
         self.listed: ModelListCache = ModelListCache(settings.callable, former.listed if former is not None else None)
         self.routes.listed = self._models_listed
+        # What was made of the arrays of requests. Settings decide about it: each configuration begins with an empty one.
+        self.prefixes = self.session_facts.prefixes = PrefixCache()
+        metrics.prefix_bytes = lambda: self.prefixes.size
+        self.usage_recorder.on_rotated = self.prefixes.clear
         self.checks = CheckCache(self.clock)
         self.target_info = TargetInfo(self.price_book, self.listed, self._rotations, self.admission, self.mint.now)
 

@@ -47,11 +47,15 @@ def render_place(place: Place) -> str:
     return "".join([f"[{step}]" if type(step) is int else f".{step}" for step in place]).removeprefix(".")
 
 
+# One line of a ledger, before it is written out.
+LedgerEntry: TypeAlias = tuple[Fate, Feature, Place, str]
+
+
 class Ledger(Struct, eq=False):
     """The losses of one translation, in the order they happened; they are written out when somebody asks for them."""
 
     # None for most translations.
-    entries: list[tuple[Fate, Feature, Place, str]] = []
+    entries: list[LedgerEntry] = []
 
     @property
     def losses(self) -> tuple[Loss, ...]:

@@ -22,6 +22,7 @@ from dragoman.rules.counts import UsageMembers
 from dragoman.rules.ids import object_suffix
 from dragoman.rules.text_runs import TextFrames
 from dragoman.rules.tool_table import ToolTable
+from dragoman.rules.translated_parts import KnownParts, ReusedParts
 from dragoman.wire.conversation_history import HistoryReader
 from dragoman.wire.sse import Frame
 
@@ -220,6 +221,24 @@ class ModelLists(Struct, frozen=True, kw_only=True):
     encode_all: Callable[[Sequence[ListedModel]], JsonObject]
 
 
+class RequestDecoder(Protocol):
+    """Reads a request."""
+
+    def __call__(self, body: JsonObject, known: KnownParts = ..., /) -> Request:
+        """The request; what is `known` of it is not in the body."""
+        ...
+
+
+class RequestEncoder(Protocol):
+    """Writes the request of another protocol."""
+
+    def __call__(
+        self, request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None, /
+    ) -> EncodedRequest:
+        """The request as it is sent; `reuse` has what was encoded before, and gets what is encoded now."""
+        ...
+
+
 def _no_request(_body: bytes) -> None:
     return None
 
@@ -238,8 +257,14 @@ class Codec(Struct, frozen=True, kw_only=True):
     serial: bool
     path: str
     recognises: Callable[[JsonObject], bool]
-    decode_request: Callable[[JsonObject], Request]
-    encode_request: Callable[[Request, TargetModel, Ledger], EncodedRequest]
+    decode_request: RequestDecoder
+    encode_request: RequestEncoder
+    # The member with the history of a request, if the translation of a part of it may be reused (decision 45).
+    history: str = ""
+    # What a history or its tools hold, if what follows depends on more of it than its calls.
+    history_blockers: tuple[bytes, ...] = ()
+    # Whether this encoder continues histories and reuses tools.
+    reuses: bool = False
     # A request with the relay's repairs (mapping.md §1, rule 1): material minted for another issuer is cut out (a
     # compaction that nobody else can read is refused, V9), thinking is reduced to what is allowed (V5), call ids are
     # valid (N2), the output cap has its current name (pitfall 124), other vendors get no telemetry line of the client

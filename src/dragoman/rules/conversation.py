@@ -19,6 +19,7 @@ from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Extras, Part, Refusal, Seal, Text, ToolCall, ToolResult
 from dragoman.model.request import Message, Role
 from dragoman.rules.extras import drop_extras
+from dragoman.rules.translated_parts import HistoryEncoding
 from dragoman.rules.whitespace import is_blank, with_blanks
 
 INTERRUPTED = "[no result: the call was interrupted]"
@@ -53,16 +54,27 @@ Restore: TypeAlias = Callable[[Seal], tuple[Part, ...] | None]
 
 
 def arrange(
-    messages: tuple[Message, ...], ledger: Ledger, *, blank_is_empty: bool = False, restore: Restore | None = None
+    messages: tuple[Message, ...],
+    ledger: Ledger,
+    *,
+    blank_is_empty: bool = False,
+    restore: Restore | None = None,
+    history: HistoryEncoding | None = None,
 ) -> list[Turn]:
-    """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages)."""
+    """The turns of a conversation; `blank_is_empty` also removes text of white space only (towards Messages). With a
+    `history` they are the turns after its start."""
     turns: list[Turn] = []
+    first = 0
+    if history is not None:
+        first, history.total = history.count, len(messages)
+        history.is_complete = messages[-1].role is not _ASSISTANT
+        history.begin_stage(ledger)
     # The assistant turn to which the next message of an assistant is added.
     open_turn: Turn | None = None
     # Found when somebody asks, which few do.
     last_user: int | None = None
     has_pairs = False
-    for index, message in enumerate(messages):
+    for index, message in enumerate(messages[first:] if first else messages, first):
         if message.transient:
             if last_user is None:
                 last_user = max([at for at, other in enumerate(messages) if other.role is _USER], default=-1)
@@ -105,7 +117,13 @@ def arrange(
         if open_turn is None and role is _ASSISTANT and turn.parts:
             open_turn = turn
             turns.append(turn)
-    return _pair(turns, ledger) if has_pairs else turns
+    if history is not None:
+        history.begin_stage(ledger)
+    if has_pairs:
+        turns = _pair(turns, ledger, history)
+    if history is not None:
+        history.end_stage(ledger)
+    return turns
 
 
 # Members of enumerations by name cost a look-up each time; the loops here run for every part of a request.
@@ -114,13 +132,18 @@ _KINDS = {Role.USER: TurnKind.USER, Role.SYSTEM: TurnKind.SYSTEM, Role.DEVELOPER
 _ASSISTANT_TURN, _RESULTS_TURN = TurnKind.ASSISTANT, TurnKind.RESULTS
 
 
-def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger) -> None:
-    """Report the members of messages that only their own protocol knows."""
+def drop_message_extras(messages: tuple[Message, ...], ledger: Ledger, history: HistoryEncoding | None = None) -> None:
+    """Report the members of messages that only their own protocol knows; those before a history's start were."""
+    first = 0
+    if history is not None:
+        first = history.count
+        history.begin_stage(ledger)
+        messages = messages[first:]
     # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
     neutral: Extras | None = None
     if not any(map(extras_of, messages)):
         return
-    for index, message in enumerate(messages):
+    for index, message in enumerate(messages, first):
         extras = message.extras
         if extras is not None and extras is not neutral:
             before = len(ledger)
@@ -195,10 +218,10 @@ def joined_text(parts: tuple[Part, ...] | list[Part]) -> str:
     return "".join(pieces)
 
 
-def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
+def _pair(turns: list[Turn], ledger: Ledger, history: HistoryEncoding | None) -> list[Turn]:
     """The turns with the results of calls as turns of their own, directly after the calls (T2, T3)."""
     paired: list[Turn] = []
-    ids = _Ids()
+    ids = _Ids() if history is None else _Ids(history.call_ids)
     position, count = 0, len(turns)
     while position < count:
         turn = turns[position]
@@ -221,6 +244,9 @@ def _pair(turns: list[Turn], ledger: Ledger) -> list[Turn]:
         paired.append(results)
         if len(following) > 1:
             paired += [after for after in following if not after.pairs]
+    if history is not None and ids.has_fresh:
+        # Which number the next repeated id gets depends on more than the ids that there are.
+        history.is_prefix = False
     return paired
 
 
@@ -231,6 +257,11 @@ class _Ids(Struct, eq=False):
     seen: set[str] = set()
     # By the beginning of an id, the number that is tried next, so that no number is tried twice.
     _next: dict[str, int] = {}
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether a call got another id."""
+        return bool(self._next)
 
     def unique(self, call_id: str, turn: set[str]) -> str:
         """The id under which the next call of this id is sent; `turn` has the ids of all calls of its turn."""

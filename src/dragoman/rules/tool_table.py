@@ -137,6 +137,11 @@ class ToolTable(Struct, eq=False):
         """The tool a provider's call names, or None if none was declared under it."""
         return self._by_wire.get(wire)
 
+    @property
+    def entries(self) -> tuple[ToolEntry, ...]:
+        """All tools, in the order of their declaration."""
+        return tuple(self._by_wire.values())
+
     def __contains__(self, wire: str) -> bool:
         return wire in self._by_wire
 

@@ -25,6 +25,7 @@ from dragoman.model.losses import Strict, strictest
 from dragoman.protocols.codec import RequestGlance
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
+from dragoman.rules.translated_parts import TranslationCache
 from dragoman.translate import TranslatedRequest, check_strict, same_request, translate_request, translation_context
 from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined
 from dragoman.wire.history_digest import is_crowded
@@ -269,8 +270,9 @@ def prepare(
     renamed: bool,
     strict: Strict,
     owner: bytes,
+    cache: TranslationCache | None = None,
 ) -> ProviderRequest:
-    """Write a request for the provider it leads to; `owner` is whose it is."""
+    """Write a request for the provider it leads to; `owner` is whose it is, `cache` has earlier ones of its key."""
     client, source, usage = client_request.api_path.protocol, glance.protocol, None
     if source != client:
         body, usage = _without_options(body)
@@ -299,6 +301,7 @@ def prepare(
             vendor=target.provider.vendor_or_name,
             capability_rows=target.provider.capabilities,
             strict=strict,
+            cache=cache,
         )
         passed = header_forwarding.written(translated.headers)
     if usage is not None:

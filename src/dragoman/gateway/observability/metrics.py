@@ -114,6 +114,9 @@ class Snapshot(Struct):
     cost_discrepancies: list[tuple[str, int]] = []
     # (client, class of thread).
     threads: list[tuple[str, str, int]] = []
+    # (result): requests whose history was looked up in the cache; and the bytes of this cache.
+    cached_translations: dict[str, int] = {}
+    prefix_bytes: int = 0
 
 
 class Metrics:
@@ -132,6 +135,7 @@ class Metrics:
         self._exports: dict[str, int] = {}
         self._reported_costs: dict[str, int] = {}
         self._cost_discrepancies: dict[str, int] = {}
+        self._cached_translations: dict[str, int] = {}
         self._unpriced = 0
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
@@ -147,6 +151,8 @@ class Metrics:
         # How targets stand that were asked, and how many keys of each provider rest.
         self.levels: Callable[[], dict[str, HealthLevel]] = dict
         self.keys_in_cooldown: Callable[[], dict[str, int]] = dict
+        # Bytes of request arrays, and of what was made of them.
+        self.prefix_bytes: Callable[[], int] = lambda: 0
         # Whether the name of a target may be told; those of others are counted together.
         self.may_name: Callable[[str], bool] = lambda _: True
 
@@ -213,6 +219,11 @@ class Metrics:
         self._health_checks[provider, result] = self._health_checks.get((provider, result), 0) + 1
         self._last_health_checks[provider] = (result, now)
 
+    def count_cached_translation(self, result: str) -> None:
+        """Count a look-up of a translated history; threads that translate large requests count, too."""
+        with self._lock:
+            self._cached_translations[result] = self._cached_translations.get(result, 0) + 1
+
     def count_exports(self, result: str, number: int) -> None:
         """Count exchanges that a collector was to be told of; each result is counted by one thread alone."""
         self._exports[result] = self._exports.get(result, 0) + number
@@ -257,6 +268,8 @@ class Metrics:
                 reported_costs=list(self._reported_costs.items()),
                 cost_discrepancies=list(self._cost_discrepancies.items()),
                 threads=[(*key, count) for key, count in self._threads.items()],
+                cached_translations=dict(self._cached_translations),
+                prefix_bytes=self.prefix_bytes(),
             )
 
     def _labelled(self, levels: Mapping[str, HealthLevel]) -> tuple[dict[str, HealthLevel], dict[HealthLevel, int]]:

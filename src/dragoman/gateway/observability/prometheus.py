@@ -87,6 +87,7 @@ def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> by
         _family(lines, "telemetry_exports_total", "counter", "Requests for the telemetry collector, by result.")
     for (result,), count in exports.items():
         lines.append(f'dragoman_telemetry_exports_total{{result="{result}"}} {count}')
+    _cached_translations(lines, snapshots)
     _family(lines, "requests_in_flight", "gauge", "Requests in progress.")
     lines.append(f"dragoman_requests_in_flight {sum(snapshot.in_flight for snapshot in snapshots)}")
     _loads(lines, snapshots)
@@ -101,6 +102,19 @@ def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> by
     _family(lines, "log_lines_dropped_total", "counter", "Log lines that were not written.")
     lines.append(f"dragoman_log_lines_dropped_total {sum(snapshot.log_lines_dropped for snapshot in snapshots)}")
     return ("\n".join(lines) + "\n").encode()
+
+
+def _cached_translations(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
+    """Look-ups of translated histories, and the memory of the cache, once it was used."""
+    lookups = _summed([snapshot.cached_translations.items() for snapshot in snapshots], 1)
+    if not lookups:
+        return
+    words = "Translations of large requests, by what the cache had of their history."
+    _family(lines, "cached_translations_total", "counter", words)
+    for (result,), count in lookups.items():
+        lines.append(f'dragoman_cached_translations_total{{result="{result}"}} {count}')
+    _family(lines, "prefix_cache_bytes", "gauge", "Bytes of repeated request arrays, and of what was made of them.")
+    lines.append(f"dragoman_prefix_cache_bytes {sum(snapshot.prefix_bytes for snapshot in snapshots)}")
 
 
 def _add(cells: dict[tuple[str, str, str, str, int], MetricCell], cell: MetricCell) -> None:

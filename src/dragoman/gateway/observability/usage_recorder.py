@@ -57,6 +57,8 @@ class UsageRecorder:
         self.addresses = storage.client_addresses
         self._log = log
         self._clock = clock
+        # Removes what requests left in memory.
+        self.on_rotated: Callable[[], None] = lambda: None
         self._journal: Journal | None = None
         self._ingest_thread: IngestThread | None = None
         self._sync: JournalSync | None = None
@@ -189,6 +191,8 @@ class UsageRecorder:
             return
         if rotate:
             journal.rotate()
+            # A rotation is the first step of `records.forget`.
+            self.on_rotated()
         if journal.tend() is self._fails:
             self._log_change()
 

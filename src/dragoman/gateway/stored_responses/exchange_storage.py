@@ -15,6 +15,7 @@ from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.forwarding.client import Client, ClientRequest
+from dragoman.gateway.forwarding.client_translations import ClientTranslations
 from dragoman.gateway.forwarding.provider_request import (
     ProviderRequest,
     glance_again,
@@ -34,6 +35,7 @@ from dragoman.gateway.stored_responses.store_failures import NotStored, check
 from dragoman.gateway.stored_responses.stored_state import (
     check_references,
     look_up_references,
+    name_of,
     owner_of,
     several_owners,
 )
@@ -187,6 +189,7 @@ class ExchangeStorage:
             renamed=target.model != looked.model,
             strict=strict,
             owner=owner_of(client_request.key),
+            cache=ClientTranslations(self._runtime, name_of(client_request.key), glance.protocol),
         )
         looked.glance.forget()
         return prepared

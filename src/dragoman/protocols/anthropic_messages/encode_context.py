@@ -44,6 +44,16 @@ class RequestEncodeContext(Struct, eq=False):
     strict_tools: int = 0
     _marked_blocks: list[tuple[JsonObject, Place]] = []
 
+    @property
+    def has_plain_tools(self) -> bool:
+        """Whether tools asked for nothing that the rest of the request must know of."""
+        return not (self.breakpoints or self.betas or self.servers or self.searchable or self.strict_tools)
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether what follows does not depend on what was written."""
+        return not (self.breakpoints or self.betas or self.servers or self.calls or self.listings)
+
     def call_id(self, value: str) -> str:
         """A call's id as this provider accepts it."""
         rule = _ID_RULES[self.target.capabilities.call_ids]

@@ -26,19 +26,24 @@ from dragoman.protocols.anthropic_messages.request_encoder import encode_managem
 from dragoman.protocols.anthropic_messages.shapes import COMPACT_EDIT, NAME
 from dragoman.protocols.anthropic_messages.system_updates import collect_updates, decode_steering, with_last_effort
 from dragoman.protocols.anthropic_messages.tool_decoder import decode_choice, decode_tools
+from dragoman.rules.translated_parts import NOTHING_KNOWN, KnownParts
 from dragoman.wire.fields import Fields, Path
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _MODES = {mode.value: mode for mode in ThinkingMode}
 
 
-def decode_request(body: JsonObject) -> Request:
+def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Request:
     """Read a request; nothing is adapted, what nobody knows goes into extras."""
     fields = Fields(body)
     fields.demand("max_tokens")
     max_tokens = fields.optional_cap("max_tokens", 0)
-    messages, steered = _decode_messages(fields)
-    tools = decode_tools(fields) if "tools" in body or "mcp_servers" in body else ()
+    messages, steered = _decode_messages(fields, known.messages)
+    tools = known.tools
+    if tools is not None:
+        fields.skip("tools")
+    else:
+        tools = decode_tools(fields) if "tools" in body or "mcp_servers" in body else ()
     choice, parallel = decode_choice(fields, tools) if "tool_choice" in body else (None, None)
     leftovers: JsonObject = {}
     thinking = _decode_thinking(fields) if "thinking" in body else _NO_REASONING
@@ -146,17 +151,17 @@ def _decode_system(fields: Fields) -> tuple[Text, ...]:
     return tuple(texts)
 
 
-def _decode_messages(fields: Fields) -> tuple[tuple[Message, ...], bool]:
-    """The messages, and whether instructions are among them, which may steer."""
+def _decode_messages(fields: Fields, before: tuple[Message, ...]) -> tuple[tuple[Message, ...], bool]:
+    """The messages, and whether instructions are among them, which may steer; none are among those `before`."""
     values = fields.optional_list("messages")
     if values is None:
         raise fields.fail("messages", "array", None)
     if not values:
         raise fields.wrong("messages", "at least one message", "none")
     path: Path = (fields.path, "messages")
-    messages: list[Message] = []
+    messages: list[Message] = [*before]
     steered = False
-    for index, value in enumerate(values):
+    for index, value in enumerate(values, len(before)):
         # Nearly all messages are a role and content; the full reader gives the same for them.
         if type(value) is dict and len(value) == 2:
             word, content = value.get("role"), value.get("content")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from msgspec import Raw
+from msgspec.structs import replace
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Ledger
@@ -25,22 +28,24 @@ from dragoman.protocols.anthropic_messages.tool_encoder import EncodedTools, enc
 from dragoman.protocols.anthropic_messages.turns import (
     MessageList,
     encode_conversation,
-    in_tool_loop_without_thinking,
     shortened,
 )
 from dragoman.protocols.codec import EncodedRequest, TargetModel
 from dragoman.rules.extras import refuse_blocking, refuse_demands, refused
 from dragoman.rules.schemas import for_anthropic
 from dragoman.rules.stop_sequences import watched
+from dragoman.rules.translated_parts import ReusedParts
 from dragoman.rules.updates import effective
-from dragoman.wire.json import encode_text
+from dragoman.wire.json import encode, encode_text
 
 _FAST_TIERS = ("fast", "priority", "ultrafast")
 _LONG = ("12h", "24h")
 _NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 
 
-def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
+def encode_request(
+    original: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None
+) -> EncodedRequest:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
     if original.demands:
         refuse_demands(original)
@@ -51,11 +56,12 @@ def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> En
     cap = encode_cap(request, writing)
     body: JsonObject = {"model": target.model, "max_tokens": cap}
     # Marks are counted in the order of the prefix: tools, system, messages.
-    offers = encode_tools(request, original, writing)
+    offers = encode_tools(request, original, writing) if reuse is None else _declared(request, original, writing, reuse)
     choice: JsonObject | None = None
     if request.tool_choice is not None or request.parallel_calls is not None:
         choice = encode_choice(request, offers, writing)
-    conversation = encode_conversation(request, writing)
+    history = None if reuse is None else reuse.history
+    conversation = encode_conversation(request, writing, history)
     depth = _NO_DEPTH
     if request.reasoning != _NO_REASONING:
         depth = encode_depth(request, cap, writing, _objection(choice, cap, conversation, writing))
@@ -66,7 +72,10 @@ def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> En
         _encode_format(request.output, config, conversation, writing)
     if conversation.system:
         body["system"] = shortened(conversation.system)
-    body["messages"] = JsonList(conversation.messages)
+    messages = JsonList(conversation.messages)
+    if history is not None:
+        history.finish(ledger, messages)
+    body["messages"] = messages
     if offers.declarations:
         _put_tools(offers, choice, body, writing)
     if depth.thinking is not None:
@@ -87,7 +96,8 @@ def encode_request(original: Request, target: TargetModel, ledger: Ledger) -> En
 def _put_tools(
     offers: EncodedTools, choice: JsonObject | None, body: JsonObject, writing: RequestEncodeContext
 ) -> None:
-    body["tools"] = [declaration for _, declaration, _ in offers.declarations]
+    declarations: JsonList = [declaration for _, declaration, _ in offers.declarations]
+    body["tools"] = declarations if offers.text is None else offers.text
     if offers.servers:
         servers = offers.offered_servers()
         if servers:
@@ -97,6 +107,25 @@ def _put_tools(
         body["tool_choice"] = choice
 
 
+def _declared(request: Request, original: Request, writing: RequestEncodeContext, reuse: ReusedParts) -> EncodedTools:
+    """The tools as they are declared; tools that were encoded before are not encoded again."""
+    ledger, known = writing.ledger, reuse.known_tools
+    # The limits of a schema and of calls are the request's own.
+    is_alone = request.output is None and request.max_tool_calls is None
+    if known is not None and known.specs is request.tools and is_alone:
+        declared = known.declarations
+        if isinstance(declared, EncodedTools):
+            ledger.entries += known.losses
+            writing.table = declared.table
+            return replace(declared)
+    before = len(ledger)
+    offers = encode_tools(request, original, writing)
+    if offers.declarations and is_alone and writing.has_plain_tools and not offers.servers:
+        offers.text = Raw(encode([declaration for _, declaration, _ in offers.declarations]))
+        reuse.tools, reuse.tool_losses = replace(offers), tuple(ledger.entries[before:])
+    return offers
+
+
 def _objection(
     choice: JsonObject | None, cap: int, conversation: MessageList, writing: RequestEncodeContext
 ) -> str | None:
@@ -104,7 +133,7 @@ def _objection(
     forced = choice is not None and choice["type"] in ("any", "tool")
     if forced and not writing.target.capabilities.forced_with_thinking:
         return "off, because a tool is forced"
-    if in_tool_loop_without_thinking(conversation.messages):
+    if conversation.in_tool_loop_without_thinking():
         return "off, because the reasoning behind the open calls is not there"
     if conversation.messages[-1]["role"] == "assistant":
         return "off, because the answer begins with what the client says"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.model.losses import Place
@@ -30,6 +28,7 @@ from dragoman.protocols.anthropic_messages.shapes import (
 from dragoman.rules.extras import refused
 from dragoman.rules.schemas import for_anthropic, needs_wrapping, with_properties, wrap_root
 from dragoman.rules.tool_table import Wrapped
+from dragoman.rules.translated_parts import ToolDeclarations
 from dragoman.rules.updates import placed_tools
 from dragoman.wire.json import encode_text
 
@@ -41,7 +40,7 @@ _INPUT_SCHEMA: JsonObject = {
 }
 
 
-class EncodedTools(Struct, kw_only=True):
+class EncodedTools(ToolDeclarations, kw_only=True):
     """The tools as they are written, each beside its specification and place, and the tool servers by label."""
 
     declarations: list[tuple[ToolSpec, JsonObject, Place]]
@@ -58,7 +57,7 @@ class EncodedTools(Struct, kw_only=True):
         for _, declaration, at in self.declarations:
             if declared_name(declaration) not in names:
                 writing.ledger.dropped(Feature.ALLOWED_TOOLS, at, "not offered, because the choice excludes it")
-        self.declarations = declarations
+        self.declarations, self.text = declarations, None
         return bool(declarations)
 
 
@@ -70,7 +69,7 @@ def declared_name(declaration: JsonObject) -> str | None:
 
 def encode_tools(request: Request, original: Request, writing: RequestEncodeContext) -> EncodedTools:
     """All tools of a request; `original` is the request before its updates. Losses are reported."""
-    offers = EncodedTools(declarations=[], servers={})
+    offers = EncodedTools(table=writing.table, declarations=[], servers={})
     writing.searchable = writing.target.capabilities.hosted_tools and ToolSearchTool in map(type, request.tools)
     for tool, at in placed_tools(request, original, writing.ledger):
         declaration: JsonObject | None

@@ -22,6 +22,8 @@ from dragoman.rules.conversation import Turn, TurnKind, arrange, extras_of
 from dragoman.rules.extras import refused
 from dragoman.rules.instructions import tagged
 from dragoman.rules.seals import opens
+from dragoman.rules.translated_parts import HistoryEncoding, HistoryStart
+from dragoman.wire.json import decode_object, encode, read_json
 
 _INSTRUCTIONS = (TurnKind.SYSTEM, TurnKind.DEVELOPER)
 # Members of enumerations by name cost a look-up each time.
@@ -37,6 +39,31 @@ class MessageList(Struct, eq=False):
     last_role: str = ""
     _role: str = ""
     _open: JsonList = []
+    # The elements before the first message, joined by commas, where they were written earlier.
+    _before: bytes = b""
+
+    def continue_from(self, start: HistoryStart) -> None:
+        """Continue a history: its last message may be added to, as if it had just been written."""
+        self._before = start.text
+        self.system += _read_list(start.opening)
+        last = decode_object(start.last)
+        self.messages.append(last)
+        role, content = last["role"], last["content"]
+        # An instruction between the turns stands after the user.
+        self.last_role = "assistant" if role == "assistant" else "user"
+        if role != "system":
+            if type(content) is not list:
+                last["content"] = content = [{"type": "text", "text": content}]
+            self._role, self._open = str(role), content
+
+    def in_tool_loop_without_thinking(self) -> bool:
+        """Whether the last message answers calls, and no step since the user's last message has reasoning (V5)."""
+        found = in_tool_loop_without_thinking(self.messages, is_all=not self._before)
+        if found is None:
+            # Few loops are so long that what was written earlier is read again.
+            before = [message for message in _read_list(b"[%b]" % self._before) if isinstance(message, dict)]
+            found = in_tool_loop_without_thinking(before + self.messages)
+        return found is True
 
     def content(self, role: str) -> JsonList:
         """The open content of a side: that of the last message if it is hers, else of a new one."""
@@ -66,19 +93,30 @@ class MessageList(Struct, eq=False):
                         message["content"] = only["text"]
 
 
-def encode_conversation(request: Request, writing: RequestEncodeContext) -> MessageList:
-    if any(map(extras_of, request.messages)):
-        _drop_extras(request.messages, writing)
-    turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=partial(_restored, writing.target))
+def encode_conversation(
+    request: Request, writing: RequestEncodeContext, history: HistoryEncoding | None = None
+) -> MessageList:
+    _drop_extras(request.messages, writing, history)
+    restore = partial(_restored, writing.target)
+    turns = arrange(request.messages, writing.ledger, blank_is_empty=True, restore=restore, history=history)
     conversation = MessageList()
     if request.instructions:
         _encode_instructions(request.instructions, conversation, writing)
+    if history is not None:
+        history.begin_stage(writing.ledger)
+        if history.start is not None:
+            conversation.continue_from(history.start)
+    instruction_count = len(conversation.system)
     leading = 0
     following: list[TurnKind | None] = []
     for position, turn in enumerate(turns):
         kind = turn.kind
         if kind is _ASSISTANT:
+            if history is not None:
+                history.begin_turn(turn.parts, turn.places, conversation.messages)
             _encode_assistant(turn, conversation, writing)
+            if history is not None:
+                history.end_turn(conversation.messages)
         elif kind is _RESULTS:
             _encode_results(turn, conversation, writing)
         elif kind is _USER:
@@ -90,9 +128,27 @@ def encode_conversation(request: Request, writing: RequestEncodeContext) -> Mess
             # Few say anything late.
             following = following or _following(turns)
             _encode_late(turn, following[position], conversation, writing)
+    if history is not None:
+        history.end_turns(conversation.messages)
     conversation.shorten(writing.ledger)
-    _repair_ends(request, conversation, writing)
+    if history is not None:
+        history.opening = encode(conversation.system[instruction_count:])
+        _end_history(history, conversation, writing)
+    _repair_ends(request, conversation, writing, is_begun=history is not None and history.start is not None)
     return conversation
+
+
+def _read_list(text: bytes) -> JsonList:
+    value = read_json(text)
+    return value if isinstance(value, list) else []
+
+
+def _end_history(history: HistoryEncoding, conversation: MessageList, writing: RequestEncodeContext) -> None:
+    """End the pass over the turns; see whether later messages would change what was written."""
+    history.end_stage(writing.ledger)
+    messages = conversation.messages
+    begins = history.start is not None or (bool(messages) and messages[0]["role"] == "user")
+    history.is_prefix = history.is_prefix and begins and writing.is_stateless
 
 
 def _may_lead(request: Request, writing: RequestEncodeContext) -> bool:
@@ -114,10 +170,17 @@ def _following(turns: list[Turn]) -> list[TurnKind | None]:
     return following
 
 
-def _drop_extras(messages: tuple[Message, ...], writing: RequestEncodeContext) -> None:
+def _drop_extras(messages: tuple[Message, ...], writing: RequestEncodeContext, history: HistoryEncoding | None) -> None:
+    first = 0
+    if history is not None:
+        first = history.count
+        history.begin_stage(writing.ledger)
+        messages = messages[first:]
+    if not any(map(extras_of, messages)):
+        return
     # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
     neutral: Extras | None = None
-    for index, message in enumerate(messages):
+    for index, message in enumerate(messages, first):
         extras = message.extras
         if extras is not None and extras is not neutral:
             before = len(writing.ledger)
@@ -251,12 +314,13 @@ def _is_legal(following: TurnKind | None, conversation: MessageList, writing: Re
     return conversation.last_role == "user" and following in (None, TurnKind.ASSISTANT)
 
 
-def _repair_ends(request: Request, conversation: MessageList, writing: RequestEncodeContext) -> None:
+def _repair_ends(request: Request, conversation: MessageList, writing: RequestEncodeContext, *, is_begun: bool) -> None:
+    """Make the first and the last message what the provider accepts; if `is_begun`, there are messages before."""
     ledger = writing.ledger
     messages = conversation.messages
     if not messages:
         _promote_instruction(conversation, writing)
-    elif messages[0]["role"] != "user" and not _opens_compacted(messages[0]):
+    elif not is_begun and messages[0]["role"] != "user" and not _opens_compacted(messages[0]):
         messages.insert(0, _filler())
         ledger.invented(Feature.FIRST_TURN, ("messages",), "the first message must be the user's")
     last = messages[-1]
@@ -305,7 +369,7 @@ def _filler() -> JsonObject:
     return {"role": "user", "content": FILLER}
 
 
-def in_tool_loop_without_thinking(messages: list[JsonObject]) -> bool:
+def in_tool_loop_without_thinking(messages: list[JsonObject], *, is_all: bool = True) -> bool | None:
     """Whether the last message answers calls, and no step since the user's last message has reasoning (V5). Claude does
     not think before every step, and the service accepts that; with thinking off it refuses a loop that has some:
     https://github.com/BerriAI/litellm/issues/18926."""
@@ -317,6 +381,9 @@ def in_tool_loop_without_thinking(messages: list[JsonObject]) -> bool:
         if isinstance(step, list) and any(_type(block) in _SEALED for block in step):
             return False
         position -= 2
+    if position <= 0 and not is_all:
+        # The messages before these decide.
+        return None
     return position < len(messages) - 1
 
 

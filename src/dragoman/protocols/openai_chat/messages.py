@@ -130,19 +130,21 @@ class MessageDecoder:
         if TextTool in map(type, tools):
             self._text_tools = {tool.name for tool in tools if type(tool) is TextTool}
 
-    def decode_all(self, owner: Fields) -> tuple[Message, ...]:
-        """The messages of a request; those of the usual shapes are read without asking member by member."""
+    def decode_all(self, owner: Fields, before: tuple[Message, ...] = ()) -> tuple[Message, ...]:
+        """The messages of a request; those of the usual shapes are read without asking member by member. Those `before`
+        were decoded earlier."""
         values = owner.optional_list("messages") or ()
         try:
             shapes: list[_PlainMessage] | None = convert(owner.value, _PlainMessages).messages
         except ValidationError:
             shapes = None
-        messages: list[Message] = []
+        messages: list[Message] = [*before]
+        first = len(before)
         path = (owner.path, "messages")
-        for index, value in enumerate(values):
+        for index, value in enumerate(values, first):
             if type(value) is not dict:
                 raise WireError(render_path((path, index)), "object", kind_of(value))
-            message = self.plain(value) if shapes is None else self._plain(shapes[index])
+            message = self.plain(value) if shapes is None else self._plain(shapes[index - first])
             messages.append(self.decode(Fields(value, (path, index)), index) if message is None else message)
         return tuple(messages)
 

@@ -21,6 +21,7 @@ from dragoman.protocols.openai_chat.tool_decoder import (
     decode_tool,
     plain_function,
 )
+from dragoman.rules.translated_parts import NOTHING_KNOWN, KnownParts
 from dragoman.wire.fields import Fields
 
 
@@ -45,10 +46,14 @@ _PLAIN = frozenset(
 )
 
 
-def decode_request(body: JsonObject) -> Request:
+def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Request:
     fields = Fields(body)
-    tools = _decode_tools(fields) if "tools" in body else ()
-    messages = MessageDecoder(tools).decode_all(fields)
+    tools = known.tools
+    if tools is not None:
+        fields.skip("tools")
+    else:
+        tools = _decode_tools(fields) if "tools" in body else ()
+    messages = MessageDecoder(tools).decode_all(fields, known.messages)
     if not messages:
         raise fields.wrong("messages", "at least one message", "none")
     include_usage, obfuscation, extras = _decode_stream_options(fields) if "stream_options" in body else _NO_OPTIONS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from msgspec import Raw
+
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
 from dragoman.model.losses import Ledger, Place
@@ -17,8 +19,9 @@ from dragoman.rules.effort import drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras, refuse_blocking, refuse_demands, refused
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.stop_sequences import watched
+from dragoman.rules.translated_parts import ReusedParts
 from dragoman.rules.updates import effective, placed_tools
-from dragoman.wire.json import encode_text
+from dragoman.wire.json import encode, encode_text
 
 _NO_SAMPLING = Sampling()
 _NO_REASONING = Reasoning()
@@ -42,15 +45,17 @@ def _put(body: JsonObject, key: str, value: JsonValue) -> None:
         body[key] = value
 
 
-def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
+def encode_request(
+    request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None
+) -> EncodedRequest:
     """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
-    return _RequestEncoder(request, target, ledger).encode()
+    return _RequestEncoder(request, target, ledger, reuse).encode()
 
 
 class _RequestEncoder:
     """One request of another protocol on its way to a provider of this one."""
 
-    def __init__(self, request: Request, target: TargetModel, ledger: Ledger) -> None:
+    def __init__(self, request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None) -> None:
         refuse_demands(request)
         if request.prewarm:
             raise refused(Feature.PREWARM, ("prewarm",), "this provider has no cache pre-warming")
@@ -59,13 +64,14 @@ class _RequestEncoder:
         self._target = target
         self._capabilities = target.capabilities
         self._ledger = ledger
+        self._reuse = reuse
         self._closing: str | None = None
         self._body: JsonObject = {"model": target.model, "messages": []}
 
     def encode(self) -> EncodedRequest:
         """The body, member by member."""
         request, ledger, body = self._request, self._ledger, self._body
-        tools = ToolEncoder(request, self._target, ledger).encode(placed_tools(request, self._original, ledger))
+        tools = self._declarations()
         # Most requests say few of the things a request can say: a group of which nothing is said is passed over.
         if request.max_tokens is not None:
             body["max_completion_tokens" if self._capabilities.max_completion_tokens else "max_tokens"] = (
@@ -88,13 +94,30 @@ class _RequestEncoder:
             self._caching(request.cache)
         if self._capabilities.refuses:
             self._leave_out()
-        drop_message_extras(request.messages, ledger)
-        turns = arrange(request.messages, ledger)
-        messages = TurnEncoder(self._target, tools.table, ledger).encode(request.instructions, turns, self._closing)
+        history = None if self._reuse is None else self._reuse.history
+        drop_message_extras(request.messages, ledger, history)
+        turns = arrange(request.messages, ledger, history=history)
+        encoder = TurnEncoder(self._target, tools.table, ledger, history)
+        messages = encoder.encode(request.instructions, turns, self._closing)
         body["messages"] = split_parallel_calls(messages, ledger) if self._capabilities.results_apart else messages
         if request.extras is not None:
             drop_extras(request.extras, (), ledger)
         return EncodedRequest(body=body, table=tools.table, stops=stops)
+
+    def _declarations(self) -> EncodedTools:
+        """The tools as they are declared; tools that were encoded before are not encoded again."""
+        request, ledger, reuse = self._request, self._ledger, self._reuse
+        if reuse is not None and (known := reuse.known_tools) is not None and known.specs is request.tools:
+            declared = known.declarations
+            if isinstance(declared, EncodedTools):
+                ledger.entries += known.losses
+                return declared.copy()
+        before = len(ledger)
+        tools = ToolEncoder(request, self._target, ledger).encode(placed_tools(request, self._original, ledger))
+        if reuse is not None and tools.written:
+            tools.text = Raw(encode(tools.written))
+            reuse.tools, reuse.tool_losses = tools.copy(), tuple(ledger.entries[before:])
+        return tools
 
     def _drop(self, feature: Feature, at: Place, note: str = "this provider is not known to take it") -> None:
         self._ledger.dropped(feature, at, note)
@@ -230,7 +253,7 @@ class _RequestEncoder:
             return
         if choice is not None:
             body["tool_choice"] = encode_choice(choice, tools, self._target, self._ledger)
-        body["tools"] = tools.written
+        body["tools"] = tools.written if tools.text is None else tools.text
         if request.parallel_calls is False:
             body["parallel_tool_calls"] = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
@@ -29,17 +29,21 @@ from dragoman.protocols.openai_chat.tool_decoder import MODE_NAMES, write_custom
 from dragoman.rules.extras import drop_extras, refused
 from dragoman.rules.schemas import DEPTH_LIMIT, for_openai_strict, with_properties
 from dragoman.rules.tool_table import ToolEntry, ToolTable, Wrapped
+from dragoman.rules.translated_parts import ToolDeclarations
 from dragoman.wire.json import encode_text
 
 _NOT_WRAPPED = Wrapped.NOT
 
 
-class EncodedTools(Struct, kw_only=True):
+class EncodedTools(ToolDeclarations, kw_only=True):
     """What a request's tools became: declarations, the provider's search, and the table of names."""
 
-    table: ToolTable
     written: JsonList
     search: JsonObject | None = None
+
+    def copy(self) -> EncodedTools:
+        """The same, of which some may be left out."""
+        return replace(self)
 
 
 class ToolEncoder:
@@ -234,7 +238,8 @@ def _restrict_to(tools: EncodedTools, chosen: tuple[ToolRef, ...]) -> bool:
     """Declare no others than the chosen ones, if any of them is declared at all."""
     names = {tools.table.wire(ref.name or "", ref.namespace) for ref in chosen}
     remaining = [tool for tool in tools.written if _wire_name(tool) in names]
-    tools.written[:] = remaining or tools.written
+    if remaining:
+        tools.written, tools.text = remaining, None
     return bool(remaining)
 
 

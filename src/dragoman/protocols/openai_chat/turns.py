@@ -34,6 +34,7 @@ from dragoman.rules.extras import HOSTED_FEATURES, drop_extras, foreign_text, re
 from dragoman.rules.input_wrapping import wrap_input
 from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
 from dragoman.rules.tool_table import ToolTable
+from dragoman.rules.translated_parts import HistoryEncoding
 
 # Members of an enumeration are looked up slowly; these are asked for with every turn.
 _USER, _ASSISTANT, _RESULTS = TurnKind.USER, TurnKind.ASSISTANT, TurnKind.RESULTS
@@ -43,9 +44,16 @@ _JSON = InputForm.JSON
 class TurnEncoder:
     """Writes the arranged turns of another protocol's request as messages."""
 
-    def __init__(self, target: TargetModel, table: ToolTable, ledger: Ledger) -> None:
+    def __init__(
+        self, target: TargetModel, table: ToolTable, ledger: Ledger, history: HistoryEncoding | None = None
+    ) -> None:
+        capabilities = target.capabilities
+        if history is not None and (capabilities.echo_thinking == "turns" or capabilities.results_apart):
+            # What follows decides how turns are written.
+            history.is_prefix, history = False, None
+        self._history = history
         self._target = target
-        self._capabilities = target.capabilities
+        self._capabilities = capabilities
         self._table = table
         self._ledger = ledger
         self._parts = PartEncoder(target, ledger)
@@ -63,27 +71,43 @@ class TurnEncoder:
     def encode(self, instructions: tuple[Text, ...], turns: list[Turn], closing: str | None) -> JsonList:
         """All messages; `closing` is one more instruction of this library's own."""
         self._instructions(instructions, closing)
+        if self._history is not None:
+            self._begin_history(self._history)
         called = turns_with_calls(turns) if self._capabilities.echo_thinking == "turns" else ()
         for number, turn in enumerate(turns):
             kind = turn.kind
+            if self._attached and kind is not _USER:
+                self._flush()
             if turn.places:
                 self._turn_at = turn.places[0]
             if kind is _USER:
                 self._user(turn)
                 continue
-            if self._attached:
-                self._flush()
             if kind is _ASSISTANT:
+                if self._history is not None:
+                    self._history.begin_turn(turn.parts, turn.places, self._written)
                 self._called = number in called
                 self._assistant(turn)
+                if self._history is not None:
+                    self._history.end_turn(self._written)
             elif kind is _RESULTS:
                 self._results(turn)
             else:
                 self._system(turn)
         if self._attached:
             self._flush()
+        if self._history is not None:
+            self._history.end_turns(self._written)
         self._prefill(turns)
+        if self._history is not None:
+            self._history.finish(self._ledger, self._written)
         return self._written
+
+    def _begin_history(self, history: HistoryEncoding) -> None:
+        """Continue a history after the instructions."""
+        history.begin_stage(self._ledger)
+        history.begin_writing(self._written)
+        self._begun = history.start is not None
 
     def _instructions(self, instructions: tuple[Text, ...], closing: str | None) -> None:
         if len(instructions) == 1 and closing is None and is_plain(instructions[0]):
@@ -142,6 +166,9 @@ class TurnEncoder:
     def _join_leading(self, texts: list[JsonObject]) -> None:
         """Servers that want one system message, and want it first, get the leading ones as one."""
         leading = self._written[0]
+        if self._history is not None:
+            # The instructions are no part of the history.
+            self._history.is_prefix = False
         if isinstance(leading, dict):
             existing = leading["content"]
             before: list[JsonObject] = [{"type": "text", "text": existing}]

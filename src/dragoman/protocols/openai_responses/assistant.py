@@ -99,6 +99,11 @@ class AssistantWriter:
                 self._ledger.dropped(Feature.THINKING, at, "reasoning whose outcome is gone is refused")
             self._thinking, self._thought_at = [], []
 
+    @property
+    def is_stateless(self) -> bool:
+        """Whether what follows does not depend on what was written."""
+        return not self.custom and not self._seeds
+
     def identity(self, value: str) -> str:
         """The id of a call or of its result on this wire (N2)."""
         if self._rule is RESPONSES and 0 < len(value) <= 64:

@@ -69,9 +69,10 @@ class InputReader:
         self._local_shells: dict[str, str] = {}
         self._hosted_shells: set[str] = set()
 
-    def messages(self, items: JsonList, path: Path) -> tuple[Message, ...]:
-        decoded: list[Message] = []
-        for position, item in enumerate(items):
+    def messages(self, items: JsonList, path: Path, before: tuple[Message, ...] = ()) -> tuple[Message, ...]:
+        """The messages of an input; those `before` were decoded earlier."""
+        decoded: list[Message] = [*before]
+        for position, item in enumerate(items, len(before)):
             if type(item) is not dict:
                 raise WireError(render_path((path, position)), "object", kind_of(item))
             message = read_plain(item)

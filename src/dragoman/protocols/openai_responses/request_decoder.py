@@ -15,6 +15,7 @@ from dragoman.model.tools import FunctionTool, TextTool, ToolSpec
 from dragoman.protocols.openai_responses.items import InputReader
 from dragoman.protocols.openai_responses.shapes import INCLUDE_LOGPROBS, NAME
 from dragoman.protocols.openai_responses.tool_decoder import decode_choice, decode_format, decode_tools
+from dragoman.rules.translated_parts import NOTHING_KNOWN, KnownParts
 from dragoman.wire.fields import Fields
 
 _DISTINCTIVE_MEMBERS = ("input", "instructions", "previous_response_id", "conversation", "prompt")
@@ -51,10 +52,11 @@ def recognises(body: JsonObject) -> bool:
 class _Draft:
     """A request while its members are read, in the order they came in."""
 
-    __slots__ = ("extras", "fields", "members", "reader", "spellings", "tools")
+    __slots__ = ("extras", "fields", "known", "members", "reader", "spellings", "tools")
 
-    def __init__(self, body: JsonObject) -> None:
+    def __init__(self, body: JsonObject, known: KnownParts) -> None:
         self.fields = Fields(body)
+        self.known = known
         # Members of the request by name, to be filled in over an empty one.
         self.members: dict[str, object] = {}
         self.extras: JsonObject = {}
@@ -63,9 +65,9 @@ class _Draft:
         self.tools: tuple[ToolSpec, ...] = ()
 
 
-def decode_request(body: JsonObject) -> Request:
+def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Request:
     """Read a request; nothing is adapted and nothing is lost."""
-    draft = _Draft(body)
+    draft = _Draft(body, known)
     members, extras = draft.members, draft.extras
     for key, value in body.items():
         plain = _PLAIN.get(key)
@@ -125,11 +127,12 @@ def _input(draft: _Draft, key: str) -> None:
         return
     if type(value) is not list:
         raise draft.fields.fail(key, "string or array", value)
-    draft.members["messages"] = draft.reader.messages(value, (None, key))
+    draft.members["messages"] = draft.reader.messages(value, (None, key), draft.known.messages)
 
 
 def _tools(draft: _Draft, key: str) -> None:
-    draft.members["tools"] = draft.tools = decode_tools(draft.fields, key)
+    known = draft.known.tools
+    draft.members["tools"] = draft.tools = decode_tools(draft.fields, key) if known is None else known
 
 
 def _instructions(draft: _Draft, key: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from msgspec import Raw
+
 from dragoman.errors import RefusedError
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue, present
@@ -21,7 +23,7 @@ from dragoman.protocols.openai_responses.shapes import (
     VENDOR,
 )
 from dragoman.protocols.openai_responses.tool_decoder import encode_format
-from dragoman.protocols.openai_responses.tool_encoder import ToolEncoder, encode_choice
+from dragoman.protocols.openai_responses.tool_encoder import EncodedTools, ToolEncoder, encode_choice
 from dragoman.protocols.openai_responses.turns import TurnWriter
 from dragoman.rules.effort import DEFAULT, drop_sampling, effort_for, nearest
 from dragoman.rules.extras import drop_extras, refused
@@ -29,7 +31,9 @@ from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.response_metadata import ORDINARY_TIERS
 from dragoman.rules.schemas import for_openai_strict
 from dragoman.rules.stop_sequences import watched
+from dragoman.rules.translated_parts import ReusedParts
 from dragoman.rules.updates import effective, placed_tools
+from dragoman.wire.json import encode
 
 _ANTHROPIC = "anthropic-messages"
 _CHAT = "openai-chat"
@@ -37,9 +41,11 @@ _NO_SAMPLING = Sampling()
 _NO_REASONING = Reasoning()
 
 
-def encode_request(request: Request, target: TargetModel, ledger: Ledger) -> EncodedRequest:
+def encode_request(
+    request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None
+) -> EncodedRequest:
     """Write a request by the mapping."""
-    return _RequestEncoder(request, target, ledger).write()
+    return _RequestEncoder(request, target, ledger, reuse).write()
 
 
 def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
@@ -56,9 +62,9 @@ def _cache_options(cache: CacheOptions | None, prewarm: bool) -> JsonObject:
 class _RequestEncoder:
     """Writes one request."""
 
-    __slots__ = ("_body", "_ledger", "_messages", "_original", "_request", "_target")
+    __slots__ = ("_body", "_ledger", "_messages", "_original", "_request", "_reuse", "_target")
 
-    def __init__(self, original: Request, target: TargetModel, ledger: Ledger) -> None:
+    def __init__(self, original: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None) -> None:
         for demand in original.demands:
             # Moderation is the one demand that both OpenAI protocols can meet.
             if demand.feature is not Feature.MODERATION:
@@ -69,20 +75,21 @@ class _RequestEncoder:
         self._request = effective(original)
         self._target = target
         self._ledger = ledger
+        self._reuse = reuse
         self._messages = original.origin == _ANTHROPIC
         self._body: JsonObject = {"model": target.model}
 
     def write(self) -> EncodedRequest:
         request, target, ledger, body = self._request, self._target, self._ledger, self._body
-        tools = ToolEncoder(request, target, ledger).write(placed_tools(request, self._original, ledger))
-        turns = TurnWriter(request, target, ledger, tools.table)
+        tools = self._declarations()
+        turns = TurnWriter(request, target, ledger, tools.table, None if self._reuse is None else self._reuse.history)
         instructions, leading = self._instructions(turns) if request.instructions else (None, None)
         items = turns.write()
         body["input"] = leading + items if leading else items
         if instructions:
             body["instructions"] = instructions
         if tools.tools:
-            body["tools"] = tools.tools
+            body["tools"] = tools.tools if tools.text is None else tools.text
         if request.tool_choice is not None or request.parallel_calls is not None:
             body |= encode_choice(request, tools, target, ledger)
         self._cap()
@@ -115,6 +122,22 @@ class _RequestEncoder:
             note = "the answer is cut at stop strings after the provider gave it"
             ledger.approximated(Feature.STOP_SEQUENCES, ("stop",), note)
         return EncodedRequest(body=body, table=tools.table, stops=watched(request.stop, ledger))
+
+    def _declarations(self) -> EncodedTools:
+        """The tools as they are declared; tools that were encoded before are not encoded again."""
+        request, ledger, reuse = self._request, self._ledger, self._reuse
+        if reuse is not None and (known := reuse.known_tools) is not None and known.specs is request.tools:
+            declared = known.declarations
+            if isinstance(declared, EncodedTools):
+                ledger.entries += known.losses
+                return declared
+        before = len(ledger)
+        tools = ToolEncoder(request, self._target, ledger).write(placed_tools(request, self._original, ledger))
+        # A limit of calls is the request's own.
+        if reuse is not None and tools.tools and request.max_tool_calls is None and tools.max_tool_calls is None:
+            tools.text = Raw(encode(tools.tools))
+            reuse.tools, reuse.tool_losses = tools, tuple(ledger.entries[before:])
+        return tools
 
     def _instructions(self, turns: TurnWriter) -> tuple[str | None, JsonList | None]:
         """The top-level instructions; a developer message instead where a block of them carries a breakpoint (§4)."""

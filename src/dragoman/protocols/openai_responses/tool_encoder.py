@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger, Place
@@ -26,16 +24,16 @@ from dragoman.protocols.openai_responses.tool_decoder import encode_mcp, grammar
 from dragoman.rules.extras import drop_extras, refused
 from dragoman.rules.schemas import for_openai_strict, with_properties
 from dragoman.rules.tool_table import ToolTable, Wrapped
+from dragoman.rules.translated_parts import ToolDeclarations
 from dragoman.wire.json import encode_text
 
 _INPUT_SCHEMA: JsonObject = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
-class EncodedTools(Struct, kw_only=True):
+class EncodedTools(ToolDeclarations, kw_only=True):
     """The tools as the provider is told, how they are named there, and what else they ask of the request."""
 
     tools: JsonList
-    table: ToolTable
     searches: bool = False
     max_tool_calls: int | None = None
 

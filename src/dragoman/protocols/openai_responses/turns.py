@@ -19,6 +19,7 @@ from dragoman.rules.extras import drop_extras
 from dragoman.rules.instructions import without_telemetry
 from dragoman.rules.seals import opens
 from dragoman.rules.tool_table import ToolTable
+from dragoman.rules.translated_parts import HistoryEncoding
 
 _ERROR = "Error: "
 _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USER
@@ -27,7 +28,15 @@ _ASSISTANT, _RESULTS, _USER = TurnKind.ASSISTANT, TurnKind.RESULTS, TurnKind.USE
 class TurnWriter:
     """Writes the conversation of one request."""
 
-    def __init__(self, request: Request, target: TargetModel, ledger: Ledger, table: ToolTable) -> None:
+    def __init__(
+        self,
+        request: Request,
+        target: TargetModel,
+        ledger: Ledger,
+        table: ToolTable,
+        history: HistoryEncoding | None = None,
+    ) -> None:
+        self._history = history
         self._request = request
         self._target = target
         self._ledger = ledger
@@ -36,13 +45,20 @@ class TurnWriter:
         self._assistant = AssistantWriter(target, ledger, table, self.content, self._items)
 
     def write(self) -> JsonList:
-        items, ledger = self._items, self._ledger
-        drop_message_extras(self._request.messages, ledger)
-        turns = arrange(self._request.messages, ledger, restore=self._restore)
+        items, ledger, history = self._items, self._ledger, self._history
+        drop_message_extras(self._request.messages, ledger, history)
+        turns = arrange(self._request.messages, ledger, restore=self._restore, history=history)
+        if history is not None:
+            history.begin_stage(ledger)
+            history.begin_writing(items)
         for turn in turns:
             kind = turn.kind
             if kind is _ASSISTANT:
+                if history is not None:
+                    history.begin_turn(turn.parts, turn.places, items)
                 self._assistant.write(turn)
+                if history is not None:
+                    history.end_turn(items)
             elif kind is _RESULTS:
                 for index, part in enumerate(turn.parts):
                     at = turn.places[index]
@@ -51,10 +67,16 @@ class TurnWriter:
                 item = self._user(turn) if kind is _USER else self._instructions(turn)
                 if item is not None:
                     items.append(item)
+        if history is not None:
+            history.end_turns(items)
         if turns and turns[-1].kind is _ASSISTANT and items:
             note = "the provider is asked to continue the last message"
             ledger.invented(Feature.PREFILL, turns[-1].places[-1], note)
             items.append(user_message(CONTINUATION))
+        if history is not None:
+            # Results are written like their calls, and no two items have the same id.
+            history.is_prefix = history.is_prefix and self._assistant.is_stateless
+            history.finish(ledger, items)
         return items
 
     def _restore(self, sealed: Seal) -> tuple[Part, ...] | None:

@@ -1,0 +1,62 @@
+"""Client translations: the prefix cache as the translation of one key's requests uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from dragoman.gateway.prefix_cache import PrefixCache, PrefixMatch, Scope
+from dragoman.rules.translated_parts import CachedState
+from dragoman.wire.common_prefix import ArrayTail
+
+if TYPE_CHECKING:
+    from dragoman.gateway.runtime import Runtime
+
+
+class ClientTranslations:
+    """Translated tools and histories of a gateway key; no other key finds them."""
+
+    __slots__ = ("_key", "_protocol", "_runtime")
+
+    def __init__(self, runtime: Runtime, key: str, protocol: str) -> None:
+        self._runtime = runtime
+        self._key = key
+        self._protocol = protocol
+
+    def match_tools(self, written: bytes) -> TranslationMatch:
+        """Compare the tools of a request with those of earlier ones."""
+        return self._match(f"{self._protocol} tools", written)
+
+    def match_history(self, written: bytes) -> TranslationMatch:
+        """Compare the history of a request with those of earlier ones."""
+        return self._match(self._protocol, written)
+
+    def _match(self, protocol: str, written: bytes) -> TranslationMatch:
+        prefixes = self._runtime.prefixes
+        return TranslationMatch(prefixes, prefixes.match(Scope(self._key, protocol), written))
+
+    def count(self, result: str) -> None:
+        """Count a look-up."""
+        self._runtime.metrics.count_cached_translation(result)
+
+
+class TranslationMatch:
+    """An array of a request beside an earlier one of its key."""
+
+    __slots__ = ("_match", "_prefixes")
+
+    def __init__(self, prefixes: PrefixCache, match: PrefixMatch) -> None:
+        self._prefixes = prefixes
+        self._match = match
+
+    def state(self, slot: Hashable) -> tuple[int, CachedState] | None:
+        """What was made of the earlier array, and of how many of its first elements it holds here."""
+        return self._match.state(slot)
+
+    def tail(self, count: int) -> ArrayTail:
+        """The elements after the first `count`, which both arrays have."""
+        return self._match.tail(count)
+
+    def store(self, slot: Hashable, state: CachedState) -> None:
+        """Keep what was made of the array for the next request."""
+        self._prefixes.store(self._match, slot, state)

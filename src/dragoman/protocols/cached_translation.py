@@ -1,0 +1,176 @@
+"""Cached translation of a request: repeated tools and history are not translated again (decision 45).
+
+An agent resends its tools and its history with every call. The bytes that an earlier request of the same client had in
+the same place are neither decoded nor encoded: the translation continues behind them. The result is the one of a
+translation from scratch, which is also what remains wherever this is not certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.errors import DragomanError
+from dragoman.model.jsonvalue import JsonObject
+from dragoman.model.losses import Ledger
+from dragoman.model.request import Message, Request, Updates
+from dragoman.protocols.codec import Codec, EncodedRequest, TargetModel
+from dragoman.rules.translated_parts import (
+    ArrayMatch,
+    Boundary,
+    HistoryEncoding,
+    HistoryStart,
+    KnownParts,
+    ReusedParts,
+    TranslatedHistory,
+    TranslatedTools,
+    TranslationCache,
+    opens_turn,
+)
+from dragoman.wire.duplicate_keys import OBJECT
+from dragoman.wire.json import encode, read_json
+
+# Smaller bodies are translated faster than they are compared.
+MIN_BODY = 8 * 1024
+HIT, MISS, DISCARDED = "hit", "miss", "discarded"
+# Members that declare tools beside `tools`.
+_OTHER_TOOLS = frozenset({"mcp_servers", "functions", "web_search_options"})
+_NO_UPDATES = Updates()
+# How many boundaries are tried: an edited message may be no beginning of a turn.
+_TRIES = 3
+
+
+class RequestTranslation(Struct, frozen=True, kw_only=True):
+    """A request as it was decoded and encoded, and the bytes that are sent."""
+
+    request: Request
+    encoded: EncodedRequest
+    body: bytes
+
+
+def translate_with_cache(
+    body: bytes, inner: Codec, outer: Codec, target: TargetModel, ledger: Ledger, cache: TranslationCache
+) -> RequestTranslation | None:
+    """Translate a request with what was translated before; None if it must be translated without a cache, with a new
+    ledger."""
+    if len(body) < MIN_BODY or not inner.history or not outer.reuses:
+        return None
+    try:
+        members = OBJECT.decode(body)
+        if "model" not in members or not _OTHER_TOOLS.isdisjoint(members):
+            return None
+        array = bytes(members.get(inner.history, b""))
+        return _Translator(members, array, inner, outer, target, ledger, cache).run() if array[:1] == b"[" else None
+    except (msgspec.DecodeError, UnicodeError, RecursionError, DragomanError):
+        # A translation from scratch names the error and its place.
+        return None
+
+
+class _Translator:
+    """One translation of a request."""
+
+    def __init__(
+        self,
+        members: dict[str, Raw],
+        array: bytes,
+        inner: Codec,
+        outer: Codec,
+        target: TargetModel,
+        ledger: Ledger,
+        cache: TranslationCache,
+    ) -> None:
+        self._inner, self._outer, self._target = inner, outer, target
+        self._ledger, self._cache = ledger, cache
+        self._slot: Hashable = (outer.name, target.model, target.vendor)
+        self._tools_raw = bytes(members.get("tools", b""))
+        self._tools_match: ArrayMatch | None = None
+        self._tools = self._cached_tools() if self._tools_raw[:1] == b"[" else None
+        self._match = cache.match_history(array)
+        self._earlier = self._cached_history()
+        self._boundaries: tuple[Boundary, ...] = ()
+        self._wire: JsonObject = {}
+        for name, value in members.items():
+            self._wire[name] = [] if name == inner.history or (name == "tools" and self._tools) else read_json(value)
+
+    def _cached_tools(self) -> TranslatedTools | None:
+        self._tools_match = match = self._cache.match_tools(self._tools_raw)
+        found = match.state(self._slot)
+        if found is None or not isinstance(tools := found[1], TranslatedTools) or tools.raw != self._tools_raw:
+            return None
+        if tools.target != self._target:
+            self._cache.count(DISCARDED)
+            return None
+        return tools
+
+    def _cached_history(self) -> tuple[int, TranslatedHistory] | None:
+        found = self._match.state(self._slot)
+        if found is None or not isinstance(history := found[1], TranslatedHistory):
+            return None
+        if history.target != self._target or history.tools != self._tools_raw:
+            # Another set of tools names calls in another way.
+            self._cache.count(DISCARDED)
+            return None
+        return found[0], history
+
+    def run(self) -> RequestTranslation | None:
+        """Translate, and store what the next request of the conversation needs."""
+        start, request = self._decoded()
+        if request.updates != _NO_UPDATES or request.compacts:
+            return None
+        reuse = ReusedParts(history=HistoryEncoding(start), known_tools=self._tools)
+        encoded = self._outer.encode_request(request, self._target, self._ledger, reuse)
+        body = encode(encoded.body)
+        self._cache.count(MISS if start is None else HIT)
+        self._store(request, reuse)
+        return RequestTranslation(request=request, encoded=encoded, body=body)
+
+    def _decoded(self) -> tuple[HistoryStart | None, Request]:
+        """The request, and the state from which its history continues."""
+        tools = None if self._tools is None else self._tools.specs
+        if self._earlier is not None:
+            limit, history = self._earlier
+            for _ in range(_TRIES):
+                boundary = history.boundary_before(limit)
+                if boundary is None:
+                    break
+                limit = boundary.count - 1
+                self._wire[self._inner.history] = tail = read_json(self._match.tail(boundary.count).written)
+                if not tail:
+                    continue
+                start = history.start_at(boundary)
+                request = self._inner.decode_request(self._wire, KnownParts(tools=tools, messages=start.messages))
+                if opens_turn(request.messages[boundary.count]):
+                    self._boundaries = tuple([one for one in history.boundaries if one.count <= boundary.count])
+                    return start, request
+        self._wire[self._inner.history] = read_json(self._match.tail(0).written)
+        return None, self._inner.decode_request(self._wire, KnownParts(tools=tools))
+
+    def _is_blocked(self) -> bool:
+        """Whether an array has something that messages after it would have to know of."""
+        tail = self._match.tail(self._boundaries[-1].count if self._boundaries else 0).written
+        return any(word in tail or word in self._tools_raw for word in self._inner.history_blockers)
+
+    def _store(self, request: Request, reuse: ReusedParts) -> None:
+        history = reuse.history
+        if reuse.tools is not None and self._tools_match is not None:
+            tools = TranslatedTools(
+                raw=self._tools_raw,
+                target=self._target,
+                specs=request.tools,
+                declarations=reuse.tools,
+                losses=reuse.tool_losses,
+            )
+            self._tools_match.store(self._slot, tools)
+        if (
+            history.is_prefix
+            and not self._is_blocked()
+            and not any(map(_is_transient, request.messages[history.count :]))
+        ):
+            translated = history.translated(self._boundaries, request.messages, self._tools_raw, self._target)
+            self._match.store(self._slot, translated)
+
+
+def _is_transient(message: Message) -> bool:
+    return message.transient

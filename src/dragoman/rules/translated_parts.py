@@ -1,0 +1,361 @@
+"""Translated parts: tools and history of a request as they were translated before (decision 45).
+
+A recorded translation leaves a `TranslatedHistory`: what was read, and what was written up to each boundary. From a
+boundary the translation of a longer request continues. A boundary stands before an assistant turn, or after the last
+message. All calls before it are paired with their results. What follows changes nothing that was written, except for
+the last element, which is therefore read again. Losses are stored by stage: an encoder passes over the messages more
+than once, and the ledger has the losses of one pass together.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Sequence, Sized
+from itertools import accumulate
+from typing import Protocol
+
+from msgspec import Raw, Struct
+
+from dragoman.model.jsonvalue import JsonList
+from dragoman.model.losses import Ledger, LedgerEntry, Place
+from dragoman.model.parts import Compaction, Part, Text, Thinking, ToolCall, ToolResult
+from dragoman.model.request import Message, Role
+from dragoman.model.tools import ToolSpec
+from dragoman.rules.tool_table import ToolTable
+from dragoman.wire.common_prefix import ArrayTail
+from dragoman.wire.json import encode, read_json
+
+
+class ToolDeclarations(Struct, kw_only=True):
+    """Tools as an encoder wrote them; each protocol adds its own members. `text` is the array of declarations, written
+    once; None if it is to be written, because something changed them."""
+
+    table: ToolTable
+    text: Raw | None = None
+
+
+class TranslatedTools(Struct, frozen=True, kw_only=True, eq=False):
+    """Tools of a request for one target: decoded, encoded, and what the ledger has of them. `raw` is the client's
+    array."""
+
+    raw: bytes
+    target: Hashable
+    specs: tuple[ToolSpec, ...]
+    declarations: ToolDeclarations
+    losses: tuple[LedgerEntry, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, about: schemas are many small objects."""
+        text = self.declarations.text
+        return _SCHEMA_FACTOR * len(self.raw) + (0 if text is None else len(bytes(text)))
+
+
+class Boundary(Struct, frozen=True, gc=False):
+    """A place between two messages: how many stand before it, where the last element written of them begins and ends in
+    the text, and how many bytes of memory they take, about."""
+
+    count: int
+    last_start: int
+    last_end: int
+    memory: int
+
+
+class HistoryStart(Struct, frozen=True, kw_only=True, eq=False):
+    """The state of a translation at a boundary. `text` is what was written, without the `last` element; `opening` is
+    what was written of leading messages in another place, as an array."""
+
+    messages: tuple[Message, ...]
+    opening: bytes
+    text: bytes
+    last: bytes
+    losses: tuple[tuple[LedgerEntry, ...], ...]
+    calls: tuple[tuple[int, str], ...]
+
+
+class TranslatedHistory(Struct, frozen=True, kw_only=True, eq=False):
+    """The history of a request for one target. `text` has the elements that were written, joined by commas; `losses`
+    are those of each stage; `calls` are ids with the numbers of their messages. `tools` is the client's array of tools:
+    they decide how calls are named."""
+
+    tools: bytes
+    target: Hashable
+    messages: tuple[Message, ...]
+    opening: bytes
+    text: bytes
+    losses: tuple[tuple[LedgerEntry, ...], ...]
+    calls: tuple[tuple[int, str], ...]
+    boundaries: tuple[Boundary, ...]
+    # Bytes that the messages take in memory, about.
+    memory: int
+
+    def boundary_before(self, count: int) -> Boundary | None:
+        """The last boundary with at most so many messages before it."""
+        number = bisect_right(self.boundaries, count, key=_count_of)
+        return self.boundaries[number - 1] if number else None
+
+    def start_at(self, boundary: Boundary) -> HistoryStart:
+        """The state at one of the boundaries."""
+        count = boundary.count
+        return HistoryStart(
+            messages=self.messages[:count],
+            opening=self.opening,
+            text=self.text[: max(boundary.last_start - 1, 0)],
+            last=self.text[boundary.last_start : boundary.last_end],
+            losses=tuple([tuple([loss for loss in stage if message_of(loss) < count]) for stage in self.losses]),
+            calls=tuple([call for call in self.calls if call[0] < count]),
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, as an estimate that is rather too high."""
+        losses = sum(map(len, self.losses))
+        return (
+            len(self.opening)
+            + len(self.text)
+            + self.memory
+            + _BOUNDARY_SIZE * len(self.boundaries)
+            + _LOSS_SIZE * losses
+        )
+
+
+def _count_of(boundary: Boundary) -> int:
+    return boundary.count
+
+
+_SCHEMA_FACTOR = 12
+_BOUNDARY_SIZE, _LOSS_SIZE, _MESSAGE_SIZE, _PART_SIZE = 100, 300, 300, 250
+
+
+def _size_of(part: Part) -> int:
+    if isinstance(part, Text):
+        return _PART_SIZE + _text_size(part.text)
+    if isinstance(part, ToolCall):
+        return _PART_SIZE + _text_size(part.arguments)
+    if isinstance(part, ToolResult):
+        return _PART_SIZE + sum(map(_size_of, part.parts))
+    if isinstance(part, Thinking) and part.extras is None:
+        # What seals it is a text, too.
+        proof = () if part.seal is None else part.seal.body.values()
+        return 2 * _PART_SIZE + _text_size(part.text) + sum([len(one) for one in proof if isinstance(one, str)])
+    # Rare parts hold JSON and media: their text, and objects of several times its size.
+    return 4 * len(repr(part))
+
+
+def _text_size(text: str) -> int:
+    # One character that is not ASCII can make each of them four bytes long.
+    return len(text) if text.isascii() else 4 * len(text)
+
+
+def message_of(loss: LedgerEntry) -> int:
+    """The number of the message that a loss is of; -1 if it is of none."""
+    return message_at(loss[2])
+
+
+def message_at(place: Place) -> int:
+    """The number of the message at a place; -1 if it is in none."""
+    number = place[1] if len(place) > 1 and place[0] == "messages" else -1
+    return number if isinstance(number, int) else -1
+
+
+def opens_turn(message: Message) -> bool:
+    """Whether a message begins an assistant turn in every encoder: then all results before it are known."""
+    if message.role is not Role.ASSISTANT:
+        return False
+    for part in message.parts:
+        if isinstance(part, Text):
+            if part.text.strip():
+                return True
+        elif isinstance(part, ToolCall) or message.turn is None:
+            return True
+    return False
+
+
+class HistoryEncoding(Struct, eq=False):
+    """A history while it is encoded, from its beginning or from a `start`, with what later translations need of it.
+
+    The encoder calls `begin_stage` before each pass over the messages, `begin_writing` and `finish` around the last
+    one, and in it `begin_turn` and `end_turn` around each assistant turn, and `end_turns` at the end.
+    """
+
+    start: HistoryStart | None = None
+    # Whether the elements stay as they are when more messages follow.
+    is_prefix: bool = True
+    # How many messages there are, and whether the last one is not the assistant's, which the next one might continue.
+    total: int = 0
+    is_complete: bool = False
+    # What is written of leading messages in another place, as an array.
+    opening: bytes = b"[]"
+    calls: list[tuple[int, str]] = []
+    # How many messages stand before a boundary, and how many elements were written before it.
+    boundaries: list[tuple[int, int]] = []
+    losses: list[tuple[LedgerEntry, ...]] = []
+    texts: list[bytes] = []
+    _stage_start: int = 0
+    _in_stage: bool = False
+    _opening: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many messages were translated before."""
+        return 0 if self.start is None else len(self.start.messages)
+
+    @property
+    def call_ids(self) -> set[str]:
+        """The ids of the calls before the start."""
+        return set() if self.start is None else {call_id for _, call_id in self.start.calls}
+
+    def begin_stage(self, ledger: Ledger) -> None:
+        """Begin a pass over the messages: the losses of the messages before the start come first."""
+        self.end_stage(ledger)
+        self._stage_start = len(ledger.entries)
+        if self.start is not None:
+            ledger.entries += self.start.losses[len(self.losses)]
+        self.losses.append(())
+        self._in_stage = True
+
+    def end_stage(self, ledger: Ledger) -> None:
+        """End the pass, if there is one: what the ledger gets now is not of the history."""
+        if self._in_stage:
+            self._in_stage = False
+            self.losses[-1] = losses = tuple(ledger.entries[self._stage_start :])
+            if losses and min(map(message_of, losses)) < 0:
+                # What is of no message may be of all of them.
+                self.is_prefix = False
+
+    def begin_writing(self, written: JsonList) -> None:
+        """Continue a list of elements, in which those of the opening are not of the history."""
+        self._opening = len(written)
+        if self.start is not None:
+            written.append(read_json(self.start.last))
+
+    def begin_turn(self, parts: Sequence[Part], places: Sequence[Place], written: Sized) -> None:
+        """Note an assistant turn that is written next: its calls, and the boundary before it."""
+        first = message_at(places[0])
+        # A compaction is said by the user: it may be added to what was written before.
+        if first > self.count and Compaction not in map(type, parts):
+            self._add_boundary(first, written)
+        self.calls += [
+            (message_at(place), part.call_id)
+            for part, place in zip(parts, places, strict=True)
+            if isinstance(part, ToolCall)
+        ]
+
+    def end_turn(self, written: Sized) -> None:
+        """Note that the assistant turn is written. If nothing was, the last element may change: it is no boundary."""
+        if self.boundaries and self.boundaries[-1][1] == len(written) - self._opening:
+            self.boundaries.pop()
+
+    def end_turns(self, written: Sized) -> None:
+        """Note that all messages are written: the boundary after the last one, unless that may be continued."""
+        if self.is_complete:
+            self._add_boundary(self.total, written)
+
+    def _add_boundary(self, count: int, written: Sized) -> None:
+        elements = len(written) - self._opening
+        if elements:
+            self.boundaries.append((count, elements))
+
+    def finish(self, ledger: Ledger, written: JsonList) -> None:
+        """Replace the elements of the history by their text, which is written once and stored."""
+        self.end_stage(ledger)
+        self.texts = [encode(element) for element in written[self._opening :]]
+        elements = [Raw(text) for text in self.texts]
+        if self.start is not None and self.start.text:
+            # Several elements with the commas between them: the writer copies the text as it stands.
+            elements.insert(0, Raw(self.start.text))
+        written[self._opening :] = elements
+
+    def translated(
+        self, earlier: tuple[Boundary, ...], messages: tuple[Message, ...], tools: bytes, target: Hashable
+    ) -> TranslatedHistory:
+        """The history for later translations; `earlier` are boundaries up to its start."""
+        start = self.start
+        pieces = [start.text, *self.texts] if start is not None and start.text else self.texts
+        offset = len(pieces[0]) + 1 if pieces is not self.texts else 0
+        ends: list[int] = []
+        for text in self.texts:
+            offset += len(text) + 1
+            ends.append(offset - 1)
+        sizes = [_MESSAGE_SIZE + sum(map(_size_of, message.parts)) for message in messages[self.count :]]
+        memory = list(accumulate(sizes, initial=earlier[-1].memory if earlier else 0))
+        boundaries = [
+            Boundary(
+                count,
+                ends[elements - 1] - len(self.texts[elements - 1]),
+                ends[elements - 1],
+                memory[count - self.count],
+            )
+            for count, elements in self.boundaries
+        ]
+        return TranslatedHistory(
+            tools=tools,
+            target=target,
+            messages=messages,
+            opening=self.opening if start is None else start.opening,
+            text=b",".join(pieces),
+            losses=tuple(self.losses),
+            calls=(*(() if start is None else start.calls), *self.calls),
+            boundaries=(*earlier, *boundaries),
+            memory=memory[-1],
+        )
+
+
+class CachedState(Protocol):
+    """Something that was made of the first elements of an array, with the bytes that it takes."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory."""
+        ...
+
+
+class ArrayMatch(Protocol):
+    """An array of a request beside an earlier one of the same client with the same first elements."""
+
+    def state(self, slot: Hashable) -> tuple[int, CachedState] | None:
+        """What was made of the earlier array, and of how many of its first elements it holds here."""
+        ...
+
+    def tail(self, count: int) -> ArrayTail:
+        """The elements after the first `count`, which both arrays have."""
+        ...
+
+    def store(self, slot: Hashable, state: CachedState) -> None:
+        """Keep what was made of this array for the next request."""
+        ...
+
+
+class TranslationCache(Protocol):
+    """A cache of translated parts, as one client may use it."""
+
+    def match_tools(self, written: bytes) -> ArrayMatch:
+        """Compare the tools of a request with those of earlier ones."""
+        ...
+
+    def match_history(self, written: bytes) -> ArrayMatch:
+        """Compare the history of a request with those of earlier ones."""
+        ...
+
+    def count(self, result: str) -> None:
+        """Count a look-up of a history: a hit, a miss, or a state that did not fit and was discarded."""
+        ...
+
+
+class KnownParts(Struct, frozen=True, kw_only=True):
+    """What is decoded already: tools, if they are not None, and the messages before those of the body."""
+
+    tools: tuple[ToolSpec, ...] | None = None
+    messages: tuple[Message, ...] = ()
+
+
+NOTHING_KNOWN = KnownParts()
+
+
+class ReusedParts(Struct, kw_only=True, eq=False):
+    """What an encoder may reuse, and what it leaves for later translations: `tools` is set if it wrote them."""
+
+    history: HistoryEncoding
+    known_tools: TranslatedTools | None = None
+    tools: ToolDeclarations | None = None
+    tool_losses: tuple[LedgerEntry, ...] = ()
