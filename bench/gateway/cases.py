@@ -36,6 +36,8 @@ class Case(Struct, frozen=True, kw_only=True):
     tls: bool = False
     # The line that the model is of, where that has several targets: see `serving.py`.
     line: str = ""
+    # Whether requests are calls of one conversation: they differ in their last message, the others in their first one.
+    repeats: bool = False
 
     @property
     def label(self) -> str:

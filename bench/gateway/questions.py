@@ -66,12 +66,18 @@ def question(case: Case, port: int) -> Question:
 
 
 def body(case: Case) -> bytes:
-    """The body of a case's request, with the sign where the mark belongs: in the user's first words."""
+    """The body of a case's request, with the sign where the mark belongs: in the user's first words, or in one more
+    message at the end if requests repeat their history."""
     said: JsonObject = json.decode(request(case.workload, case.client))
     said["model"] = model(case)
     if case.mode == WHOLE:
         said.pop("stream")
         said.pop("stream_options", None)
+    if case.repeats:
+        history = said["input" if case.client == RESPONSES else "messages"]
+        assert isinstance(history, list)
+        history.append({"role": "user", "content": f"{SIGN.decode()} Go on."})
+        return json.encode(said)
     text = json.encode(conversation(case.workload).turns[0].prompts[-1])[1:-1]
     return json.encode(said).replace(text, SIGN + b" " + text, 1)
 

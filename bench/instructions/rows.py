@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bench.gateway.cases import CASES, PACED, Case
 from bench.instructions.counting import Counted, count
@@ -27,6 +27,13 @@ def _counted(name: str, exchanges: int, warm_up: int) -> Measured:
     return Measured(name=name, measure=lambda: figures_of(case, count(case, exchanges, warm_up)))
 
 
+def _repeated(name: str, exchanges: int, warm_up: int) -> Measured:
+    """A case whose requests are the second and later calls of one conversation."""
+    case = next(case for case in CASES if case.name == name and case.mode != PACED)
+    case = structs.replace(case, name=f"{name} repeated", repeats=True)
+    return Measured(name=case.name, measure=lambda: figures_of(case, count(case, exchanges, warm_up)))
+
+
 def figures_of(case: Case, counts: Counted) -> Figures:
     """The rows of one case."""
     figures = {
@@ -46,6 +53,7 @@ MEASURED = (
     _counted("S4", exchanges=20, warm_up=16),
     _counted("S5", exchanges=20, warm_up=16),
     _counted("S6", exchanges=20, warm_up=16),
+    _repeated("S6", exchanges=20, warm_up=16),
     _counted("S7", exchanges=20, warm_up=16),
     _counted("S8", exchanges=100, warm_up=40),
     Measured(name="calls", measure=lambda: {"S1 Python calls": float(count_calls("S1"))}),

@@ -4,14 +4,21 @@ the same bytes, ledger, names of tools and context as without one, whatever the 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.prefix_cache import PrefixCache
+from dragoman.model.jsonvalue import JsonObject
 from dragoman.translate import TranslatedRequest, translate_request
-from tests.laws.histories import Call, calls
+from dragoman.wire.json import decode_object, encode
+from tests.golden.story import read
+from tests.laws.histories import HISTORY, TARGETS, Call, calls
 from tests.translation_cache import CacheOfTests
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def translated(call: Call, cache: CacheOfTests | None) -> TranslatedRequest | str:
@@ -61,3 +68,34 @@ def test_a_cache_changes_nothing_of_a_translation(block: int) -> None:
 @pytest.mark.parametrize("block", range(25))
 def test_a_cache_changes_nothing_of_100_000_translations(block: int) -> None:
     check_seeds(range(1000 + 500 * block, 1000 + 500 * (block + 1)))
+
+
+def golden_calls() -> Iterator[list[Call]]:
+    """The requests of all golden stories, for each target, as calls whose history grows by one message."""
+    greeting: JsonObject = {"role": "user", "content": "The quick brown fox jumps over the lazy dog. " * 220}
+    for path in sorted(GOLDEN.glob("*.txtar")):
+        for section in read(path).inputs:
+            protocol = section.words[-1]
+            if section.words[:2] not in (["in", "request"], ["asked", "request"]) or protocol not in HISTORY:
+                continue
+            body = decode_object(section.text)
+            history = body.get(HISTORY[protocol])
+            if not isinstance(history, list):
+                continue
+            for target in TARGETS:
+                if target[0] != protocol:
+                    yield [
+                        Call(protocol, target, encode({**body, HISTORY[protocol]: [greeting, *history[:count]]}))
+                        for count in range(1, len(history) + 1)
+                    ]
+
+
+def test_a_cache_changes_nothing_of_golden_stories() -> None:
+    prefixes = PrefixCache()
+    results: Counter[str] = Counter()
+    for story in golden_calls():
+        for call in story:
+            cache = CacheOfTests(prefixes, call.source)
+            check_same(call, cache)
+            results.update(cache.results)
+    assert results["hit"] > 500

@@ -72,10 +72,7 @@ def encode_request(
         _encode_format(request.output, config, conversation, writing)
     if conversation.system:
         body["system"] = shortened(conversation.system)
-    messages = JsonList(conversation.messages)
-    if history is not None:
-        history.finish(ledger, messages)
-    body["messages"] = messages
+    body["messages"] = messages = JsonList(conversation.messages)
     if offers.declarations:
         _put_tools(offers, choice, body, writing)
     if depth.thinking is not None:
@@ -85,6 +82,9 @@ def encode_request(
     sampled = request.sampling != _NO_SAMPLING and encode_sampling(request.sampling, depth, body, writing)
     _encode_scalars(request, body, writing)
     _encode_caching(request, body, writing)
+    if history is not None:
+        # Which breakpoints stay was settled last.
+        history.finish(ledger, messages)
     _report_unsaid(request, writing)
     stops = _encode_stops(request, body, writing) if request.stop else ()
     headers = {"anthropic-version": SAMPLING_VERSION if sampled else target.capabilities.version}

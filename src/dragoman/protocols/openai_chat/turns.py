@@ -156,6 +156,9 @@ class TurnEncoder:
             late: list[JsonObject] = [{**text, "text": tagged(str(text["text"]))} for text in texts]
             self._write_message({"role": "user", "content": joined_content(late)})
             return
+        if self._history is not None and not self._capabilities.system_anywhere:
+            # It may be joined to the instructions, which are no part of the history.
+            self._history.is_prefix = False
         # The two roles are one thing where a server knows only the older one.
         developer = turn.kind is TurnKind.DEVELOPER and self._capabilities.developer_role
         if not self._capabilities.system_anywhere and self._written:
@@ -166,9 +169,6 @@ class TurnEncoder:
     def _join_leading(self, texts: list[JsonObject]) -> None:
         """Servers that want one system message, and want it first, get the leading ones as one."""
         leading = self._written[0]
-        if self._history is not None:
-            # The instructions are no part of the history.
-            self._history.is_prefix = False
         if isinstance(leading, dict):
             existing = leading["content"]
             before: list[JsonObject] = [{"type": "text", "text": existing}]
