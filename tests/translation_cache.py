@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+
+from msgspec import Raw
 
 from dragoman.gateway.forwarding.client_translations import TranslationMatch
 from dragoman.gateway.prefix_cache import PrefixCache, Scope
@@ -16,6 +19,7 @@ class CacheOfTests:
         self._protocol = protocol
         self._key = key
         self.results: Counter[str] = Counter()
+        self.members: Mapping[str, Raw] | None = None
 
     def match_tools(self, written: bytes) -> TranslationMatch:
         """Compare tools."""

@@ -158,3 +158,13 @@ def test_a_match_from_before_a_removal_may_be_stored() -> None:
     assert found(cache, *"abcdefg") == (7, "second")
     cache.forget_key("alice")
     assert cache.size == 0
+
+
+def test_what_is_found_stays_longer_than_what_is_not() -> None:
+    cache = PrefixCache(max_bytes=40_000)
+    tools = [f"tool{text}" for text in "abcdefgh"]
+    stored(cache, "tools", *tools)
+    for name in ("first", "second", "third", "fourth", "fifth"):
+        assert found(cache, *tools) == (8, "tools")
+        stored(cache, name, *(name + text for text in "abcdefgh"))
+    assert found(cache, *tools) == (8, "tools")

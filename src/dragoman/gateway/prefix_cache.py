@@ -5,7 +5,8 @@ conversation begins with the same elements, byte for byte, and continues from th
     a slot       one kind of state: session hints, or the translation for one target and one generation of settings
     a state      of the first elements of an array; a longer array, which replaces it, takes it over
 
-All states share one budget, the oldest arrays go first. Threads that read large bodies use it, too."""
+All states share one budget; the arrays that were not used for longest go first. Threads that read large bodies use it,
+too."""
 
 from __future__ import annotations
 
@@ -114,7 +115,7 @@ class PrefixCache:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        # The oldest first.
+        # The one that was not used for longest first.
         self._entries: dict[_Entry, None] = {}
         self._by_hash: dict[_HashKey, list[_Entry]] = {}
         # Bytes of all arrays and states.
@@ -131,6 +132,7 @@ class PrefixCache:
                 if common > count:
                     earlier, count = entry, common
             if earlier is not None:
+                self._touch(earlier)
                 break
         return PrefixMatch(scope, written, earlier, count)
 
@@ -171,6 +173,12 @@ class PrefixCache:
             entry.states = {slot: (min(count, match.count), made) for slot, (count, made) in earlier.states.items()}
             if earlier.array.count - match.count <= _MAX_CHANGED:
                 self._remove(earlier)
+
+    def _touch(self, entry: _Entry) -> None:
+        """Count an entry as used: tools that never change are stored once and found with every call."""
+        with self._lock:
+            if entry in self._entries:
+                self._entries[entry] = self._entries.pop(entry)
 
     def _add(self, entry: _Entry) -> None:
         self._entries[entry] = None

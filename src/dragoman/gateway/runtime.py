@@ -140,7 +140,7 @@ class Runtime:
         self._target_settings: dict[int, TargetSettings] = {}
         self.listed: ModelListCache = ModelListCache(settings.callable, former.listed if former is not None else None)
         self.routes.listed = self._models_listed
-        # What was made of the arrays of requests. Settings decide about it: each configuration begins with an empty one.
+        # What was made of the arrays of requests. Settings decide about it: each configuration begins with none.
         self.prefixes = self.session_facts.prefixes = PrefixCache()
         metrics.prefix_bytes = lambda: self.prefixes.size
         self.usage_recorder.on_rotated = self.prefixes.clear

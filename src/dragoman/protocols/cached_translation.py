@@ -7,7 +7,7 @@ translation from scratch, which is also what remains wherever this is not certai
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 import msgspec
 from msgspec import Raw, Struct
@@ -58,7 +58,7 @@ def translate_with_cache(
     if len(body) < MIN_BODY or not inner.history or not outer.reuses:
         return None
     try:
-        members = OBJECT.decode(body)
+        members = OBJECT.decode(body) if cache.members is None else cache.members
         if "model" not in members or not _OTHER_TOOLS.isdisjoint(members):
             return None
         array = bytes(members.get(inner.history, b""))
@@ -73,7 +73,7 @@ class _Translator:
 
     def __init__(
         self,
-        members: dict[str, Raw],
+        members: Mapping[str, Raw],
         array: bytes,
         inner: Codec,
         outer: Codec,

@@ -10,7 +10,7 @@ than once, and the ledger has the losses of one pass together.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Sequence, Sized
+from collections.abc import Hashable, Mapping, Sequence, Sized
 from itertools import accumulate
 from typing import Protocol
 
@@ -327,7 +327,12 @@ class ArrayMatch(Protocol):
 
 
 class TranslationCache(Protocol):
-    """A cache of translated parts, as one client may use it."""
+    """A cache of translated parts, as the translation of one request may use it."""
+
+    @property
+    def members(self) -> Mapping[str, Raw] | None:
+        """The members of the request, if they were read before."""
+        ...
 
     def match_tools(self, written: bytes) -> ArrayMatch:
         """Compare the tools of a request with those of earlier ones."""

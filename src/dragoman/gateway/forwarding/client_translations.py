@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
+
+from msgspec import Raw
 
 from dragoman.gateway.prefix_cache import PrefixCache, PrefixMatch, Scope
 from dragoman.rules.translated_parts import CachedState
@@ -14,11 +16,13 @@ if TYPE_CHECKING:
 
 
 class ClientTranslations:
-    """Translated tools and histories of a gateway key; no other key finds them."""
+    """Translated tools and histories of a gateway key, for one request; no other key finds them. `members` are those of
+    the request's body, None if the body was changed since they were read."""
 
-    __slots__ = ("_key", "_protocol", "_runtime")
+    __slots__ = ("_key", "_protocol", "_runtime", "members")
 
-    def __init__(self, runtime: Runtime, key: str, protocol: str) -> None:
+    def __init__(self, runtime: Runtime, key: str, protocol: str, members: Mapping[str, Raw] | None = None) -> None:
+        self.members = members
         self._runtime = runtime
         self._key = key
         self._protocol = protocol

@@ -15,6 +15,7 @@ from dragoman.errors import ClientError, WireError
 from dragoman.gateway.advice import printable
 from dragoman.gateway.forwarding import header_forwarding
 from dragoman.gateway.forwarding.client import ClientRequest
+from dragoman.gateway.forwarding.client_translations import ClientTranslations
 from dragoman.gateway.json_limits import MAX_REQUEST_VALUES, check_request_values
 from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, ApiPath
 from dragoman.gateway.thread_offload import INLINE, offload
@@ -25,7 +26,6 @@ from dragoman.model.losses import Strict, strictest
 from dragoman.protocols.codec import RequestGlance
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
-from dragoman.rules.translated_parts import TranslationCache
 from dragoman.translate import TranslatedRequest, check_strict, same_request, translate_request, translation_context
 from dragoman.wire.duplicate_keys import OBJECT, ambiguous, folded, joined
 from dragoman.wire.history_digest import is_crowded
@@ -270,7 +270,7 @@ def prepare(
     renamed: bool,
     strict: Strict,
     owner: bytes,
-    cache: TranslationCache | None = None,
+    cache: ClientTranslations | None = None,
 ) -> ProviderRequest:
     """Write a request for the provider it leads to; `owner` is whose it is, `cache` has earlier ones of its key."""
     client, source, usage = client_request.api_path.protocol, glance.protocol, None
@@ -293,6 +293,8 @@ def prepare(
             metered, translated = True, msgspec.structs.replace(translated, body=calls)
         passed = header_forwarding.relayed(client_request.headers, client_request.table, target, owner)
     else:
+        if cache is not None and (source != client or streams is not stream):
+            cache.members = None
         translated = translate_request(
             body if streams is stream else with_stream(body, streams),
             source=source,

@@ -179,8 +179,12 @@ class ExchangeStorage:
             body = self._resolved.body
             check_request_values(body)
             glance = glance_again(body, glance.protocol)
+        written, members = body, glance.members
         if self._turns is not None:
             body = self._turns.restored(body, target)
+        translations = ClientTranslations(
+            self._runtime, name_of(client_request.key), glance.protocol, members if body is written else None
+        )
         prepared = prepare(
             client_request,
             body,
@@ -189,7 +193,7 @@ class ExchangeStorage:
             renamed=target.model != looked.model,
             strict=strict,
             owner=owner_of(client_request.key),
-            cache=ClientTranslations(self._runtime, name_of(client_request.key), glance.protocol),
+            cache=translations,
         )
         looked.glance.forget()
         return prepared
