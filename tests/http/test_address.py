@@ -111,16 +111,3 @@ def test_long_addresses_are_not_remembered() -> None:
     assert locate(long)[1] == "/" + "a" * 1000
     assert request_line("GET", long, False).startswith(b"GET /aaa")
     assert (address._located.cache_info().currsize, address._lined.cache_info().currsize) == before
-
-
-def test_names_of_headers_do_not_fill_the_memory() -> None:
-    for count in range(5000):
-        check_name(b"anthropic-%d" % count)
-        check_name(b"anthropic-%d-%b" % (count, b"x" * 100))
-    assert len(address.CHECKED) <= 1024
-    assert max(map(len, address.CHECKED)) <= 64
-    # What was refused once is refused again.
-    for _ in range(2):
-        with pytest.raises(ValueError):
-            check_name(b"content-length")
-    assert b"content-length" not in address.CHECKED

@@ -1,8 +1,16 @@
-"""Header lines: read alike the first time and later, and only so many are remembered."""
+"""Header lines: read and written alike the first time and later, and only so many are cached."""
 
 from __future__ import annotations
 
-from dragoman.http.header_lines import MAX_LINE_BYTES, MAX_LINES, HeaderLines
+import pytest
+
+from dragoman.http.header_lines import MAX_LINE_BYTES, MAX_LINES, MAX_WRITTEN_LINES, HeaderLines, WrittenLines
+
+
+def written(header: tuple[bytes, bytes]) -> bytes:
+    if header[0] == b"host":
+        raise ValueError("refused")
+    return b"%b: %b\r\n" % header
 
 
 def test_a_line_is_a_lower_case_name_and_a_bare_value_however_often_it_comes() -> None:
@@ -28,3 +36,22 @@ def test_a_connection_remembers_so_many_lines_of_so_many_bytes() -> None:
     long = b"a: " + b"b" * MAX_LINE_BYTES
     assert lines[long] == (b"a", long[3:])
     assert long not in lines
+
+
+def test_written_lines_are_cached_up_to_so_many_of_so_many_bytes() -> None:
+    lines = WrittenLines(written)
+    for number in range(3 * MAX_WRITTEN_LINES):
+        assert lines[b"a", b"%d" % number] == b"a: %d\r\n" % number
+        assert len(lines) <= MAX_WRITTEN_LINES
+    assert lines[b"a", b"1"] is lines[b"a", b"1"]
+    long = (b"a", b"b" * MAX_LINE_BYTES)
+    assert lines[long] == b"a: %b\r\n" % long[1]
+    assert long not in lines
+
+
+def test_a_header_that_was_refused_is_refused_again() -> None:
+    lines = WrittenLines(written)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="refused"):
+            lines[b"host", b"a"]
+    assert not lines

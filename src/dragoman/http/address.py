@@ -97,19 +97,9 @@ _located = lru_cache(maxsize=1024)(_locate)
 _lined = lru_cache(maxsize=1024)(_line)
 
 
-# Names of headers that were found to be right: most are in every call, and clients have a say in some of them, too.
-CHECKED: set[bytes] = set()
-_MAX_CHECKED = 1024
-_MAX_CHECKED_LENGTH = 64
-
-
 def check_name(name: bytes) -> None:
     """`ValueError` for a header name that cannot stand on the wire, or that is the client's own to write."""
     if not TOKEN.fullmatch(name):
         raise ValueError("a header name holds characters that no name has")
     if name.lower() in (b"host", b"content-length", b"transfer-encoding"):
         raise ValueError("Host, Content-Length and Transfer-Encoding are written by the client itself")
-    if len(name) <= _MAX_CHECKED_LENGTH:
-        if len(CHECKED) >= _MAX_CHECKED:
-            CHECKED.clear()
-        CHECKED.add(name)

@@ -7,12 +7,13 @@ import os
 import ssl
 from collections.abc import Coroutine, Mapping
 
-from dragoman.http.address import CHECKED, Origin, check_name, locate, request_line
+from dragoman.http.address import Origin, check_name, locate, request_line
 from dragoman.http.dial import DialRoute, dial
+from dragoman.http.header_lines import LINE_END, WrittenLines, is_one_line
 from dragoman.http.http_call import HttpCall
 from dragoman.http.pool import Pool
 from dragoman.http.proxy import Proxies, Proxy
-from dragoman.http.response_head import header_lines
+from dragoman.http.response_head import length_line
 from dragoman.http.reuse import Reuse
 from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.http.upstream_connection import UpstreamConnection
@@ -94,16 +95,20 @@ class Tls:
 
 def write_head(request: UpstreamRequest, proxy: Proxy | None) -> bytes:
     """A request's line and headers; the proxy is one that reads them itself."""
-    headers = request.headers
-    names = dict(headers)
-    if not CHECKED.issuperset(names):
-        for name in names:
-            check_name(name)
-    if request.body or request.method in WITH_BODY:
-        headers = [*headers, (b"content-length", b"%d" % len(request.body))]
+    line, body = request_line(request.method, request.url, proxy is not None), request.body
+    length = length_line(len(body)) if body or request.method in WITH_BODY else b""
+    authorization = b""
     if proxy is not None and proxy.authorization:
-        headers = [*headers, (b"proxy-authorization", proxy.authorization)]
-    block = header_lines(headers)
-    if block is None:
+        authorization = _line_of((b"proxy-authorization", proxy.authorization))
+    return b"".join((line, *map(_line_of, request.headers), length, authorization, LINE_END))
+
+
+def _written(header: tuple[bytes, bytes]) -> bytes:
+    check_name(header[0])
+    line = b"%b: %b\r\n" % header
+    if not is_one_line(line):
         raise ValueError("a header value holds a line break or a null byte")
-    return b"%b%b\r\n" % (request_line(request.method, request.url, proxy is not None), block)
+    return line
+
+
+_line_of = WrittenLines(_written).__getitem__

@@ -1,11 +1,14 @@
-"""Header lines: the lines of a head as names and values, each line of a connection taken apart once."""
+"""Header lines: the lines of a head as names and values, each read or written once as long as it is cached."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 LINE_END = b"\r\n"
 EMPTY_LINE = b"\r\n\r\n"
-# How many lines a connection remembers, and how long they are at most: some differ in every message.
+# How many lines a connection caches, and all together, and how long they are at most: some differ in every message.
 MAX_LINES = 64
+MAX_WRITTEN_LINES = 256
 MAX_LINE_BYTES = 512
 
 
@@ -24,3 +27,26 @@ class HeaderLines(dict[bytes, tuple[bytes, bytes]]):
                 self.clear()
             self[line] = header
         return header
+
+
+class WrittenLines(dict[tuple[bytes, bytes], bytes]):
+    """Lines as they are on the wire, by name and value, cached since most come again in the next head."""
+
+    __slots__ = ("_write",)
+
+    def __init__(self, write: Callable[[tuple[bytes, bytes]], bytes]) -> None:
+        super().__init__()
+        self._write = write
+
+    def __missing__(self, header: tuple[bytes, bytes]) -> bytes:
+        line = self._write(header)
+        if len(line) <= MAX_LINE_BYTES:
+            if len(self) >= MAX_WRITTEN_LINES:
+                self.clear()
+            self[header] = line
+        return line
+
+
+def is_one_line(line: bytes) -> bool:
+    """Whether a written header ends its line once, at its end, and holds no null byte."""
+    return line.count(b"\n") == 1 == line.count(b"\r") and b"\0" not in line

@@ -6,6 +6,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from time import time
 
+from dragoman.http.header_lines import WrittenLines
 from dragoman.http.upstream_call import HeaderList
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -50,27 +51,18 @@ CLOCK = Clock()
 
 def compose(status: int, headers: HeaderList, framing: bytes) -> bytes:
     """The whole head: status line, the handler's headers, the date, and the server's own lines about framing."""
-    if not RESERVED.isdisjoint(map(bytes.lower, dict(headers))):
-        headers = [header for header in headers if header[0].lower() not in RESERVED]
-    block = header_lines(headers)
-    if block is None:
-        return compose(status, cleaned(headers), framing)
-    return b"".join((STATUS_LINES[status], block, CLOCK.now(), framing, b"\r\n"))
+    return b"".join((STATUS_LINES[status], *map(_line_of, headers), CLOCK.now(), framing, b"\r\n"))
 
 
-def header_lines(headers: HeaderList) -> bytes | None:
-    """Headers as the lines that they are on the wire; None if a name or a value ends a line by itself."""
-    if not headers:
+def _written(header: tuple[bytes, bytes]) -> bytes:
+    """A header as its line: without bytes that end a line in its value, and nothing of a name that is not allowed."""
+    name, value = header
+    if name.lower() in RESERVED or name != name.translate(UNSAFE):
         return b""
-    block = b"\r\n".join(map(b": ".join, headers)) + b"\r\n"
-    # Three searches of the whole instead of three of each value.
-    lines = len(headers)
-    return block if block.count(b"\n") == lines == block.count(b"\r") and b"\0" not in block else None
+    return b"%b: %b\r\n" % (name, value.translate(UNSAFE))
 
 
-def cleaned(headers: HeaderList) -> HeaderList:
-    """The same headers without bytes that end a line: blanks in values, and no header under such a name."""
-    return [(name, value.translate(UNSAFE)) for name, value in headers if name == name.translate(UNSAFE)]
+_line_of = WrittenLines(_written).__getitem__
 
 
 def length_line(length: int) -> bytes:

@@ -37,6 +37,8 @@ class Guard:
         # Where a process beside this one may have noted that keys are asked for.
         self._page = page
         self._keys = {key.digest: key for key in settings.keys}
+        # Keys by their text, of those that were identified: most requests bring the same ones.
+        self._identified: dict[bytes, Key] = {}
         self._keys_table = settings.keys_table
         self._hosts = frozenset({"localhost", server.host.lower(), *(name.lower() for name in server.allowed_hosts)})
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in server.allowed_origins)
@@ -71,9 +73,12 @@ class Guard:
         given = credential(request, protocol)
         if given is None:
             raise ClientError(401, "a gateway key is required: send it as x-api-key or as Authorization: Bearer")
-        key = self._keys.get(sha256(given).digest())
+        key = self._identified.get(given)
         if key is None:
-            raise ClientError(401, "this gateway key is not known here")
+            key = self._keys.get(sha256(given).digest())
+            if key is None:
+                raise ClientError(401, "this gateway key is not known here")
+            self._identified[given] = key
         return key
 
     def is_operator(self, request: Headed, address: str, key: str) -> bool:
