@@ -36,6 +36,7 @@ from dragoman.gateway.prefix_cache import PrefixCache
 from dragoman.gateway.routing_state import RoutingState
 from dragoman.gateway.stored_responses.stored_state import StoredState, must_record_owners
 from dragoman.gateway.target_info import TargetInfo
+from dragoman.gateway.timers import Timers
 from dragoman.http.client import HttpClient
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, UpstreamRequest
@@ -108,6 +109,7 @@ class Runtime:
         # To ask for the running one costs a call to the system each time.
         self.loop = asyncio.get_running_loop()
         self.clock: Callable[[], float] = self.loop.time
+        self.timers: Timers = former.timers if former is not None else Timers(self.loop)
         self.routing_state: RoutingState = former.routing_state if former is not None else RoutingState(self.clock)
         rotations = former._rotations if former is not None else {}
         self._rotations: dict[str, Rotation] = {

@@ -24,6 +24,10 @@ MAX_BETWEEN_BYTES = 256 * 1024 * 1024
 # A dead connection shows within a round trip. After that a peer may have processed, and billed, the request.
 STALE_SECONDS = 10.0
 
+# Headers that name codings, and the transfer's own framings.
+_CODED = frozenset({b"content-encoding", b"transfer-encoding"})
+_FRAMINGS = (b"chunked", b"identity")
+
 BROKEN_CODING = "the provider's answer is not what its content-encoding says"
 TOO_LARGE = "the provider's answer is larger than the limit"
 ENDED = "the call was ended before its answer was"
@@ -182,14 +186,10 @@ class HttpCall(Struct, eq=False, weakref=True):
         """Keep status and headers, and get ready to undo the body's codings."""
         self.status = status
         self.headers = headers
-        names = dict(headers)
-        if b"content-encoding" in names:
-            self._prepare(headers)
-        if b"transfer-encoding" in names and any(
-            value.lower() not in (b"chunked", b"identity") for name, value in headers if name == b"transfer-encoding"
-        ):
-            # Codings of the transfer are not asked for, so nobody may apply them.
-            self.abort(BadResponse(NOT_HTTP))
+        for name, _ in headers:
+            if name in _CODED:
+                self._prepare(headers)
+                break
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -283,14 +283,19 @@ class HttpCall(Struct, eq=False, weakref=True):
             waiter.set_result(None)
 
     def _prepare(self, headers: HeaderList) -> None:
-        codings = b",".join(value for name, value in headers if name == b"content-encoding")
-        try:
-            self._decoder = decoder(codings, MAX_BETWEEN_BYTES)
-        except BrokenCoding:
-            self.abort(BadResponse("the provider's answer has a content-encoding that is not supported"))
+        """Get ready to undo the body's codings."""
+        codings = [value for name, value in headers if name == b"content-encoding"]
+        if codings:
+            try:
+                self._decoder = decoder(b",".join(codings), MAX_BETWEEN_BYTES)
+            except BrokenCoding:
+                self.abort(BadResponse("the provider's answer has a content-encoding that is not supported"))
         if self._decoder is not None:
-            coded = (b"content-encoding", b"content-length")
-            self.headers = [(name, value) for name, value in headers if name not in coded]
+            outer = (b"content-encoding", b"content-length")
+            self.headers = [(name, value) for name, value in headers if name not in outer]
+        if any(value.lower() not in _FRAMINGS for name, value in headers if name == b"transfer-encoding"):
+            # Codings of the transfer are not asked for, so nobody may apply them.
+            self.abort(BadResponse(NOT_HTTP))
 
     def _held(self) -> bool:
         """Whether something that came has not been handed over."""

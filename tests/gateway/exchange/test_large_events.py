@@ -12,6 +12,7 @@ from dragoman.errors import Stalled, Truncated
 from dragoman.gateway.exchange import large_events
 from dragoman.gateway.exchange.large_events import LargeEvents
 from dragoman.gateway.exchange.timeouts import TimeLimits
+from dragoman.gateway.timers import Timers
 from dragoman.http.upstream_call import HeaderList
 from dragoman.streaming import Advance, Flow, StreamPipeline
 from tests.laws.floods import FLOODS
@@ -104,7 +105,7 @@ def told(out: list[bytes]) -> Callable[[bytes, bytes, Flow], None]:
 
 def unlimited() -> TimeLimits:
     loop = asyncio.get_running_loop()
-    return TimeLimits(loop, Timeouts(), loop.time())
+    return TimeLimits(Timers(loop), Timeouts(), loop.time())
 
 
 async def pumped(flight: Handed, beside: Beside, out: list[bytes]) -> None:
@@ -137,7 +138,7 @@ def test_a_provider_is_not_silent_while_its_event_waits_for_a_thread(
 ) -> None:
     async def main() -> None:
         loop, beside, flight = asyncio.get_running_loop(), Beside(monkeypatch), Handed([SMALL, LARGE])
-        watch = TimeLimits(loop, Timeouts(idle=10.0), loop.time())
+        watch = TimeLimits(Timers(loop), Timeouts(idle=10.0), loop.time())
         watch.follow(flight)
         watch.reading(stream=True)
         events = LargeEvents(flight, Returned(), told([]), "desk", watch, is_suspended=lambda: suspended)

@@ -14,6 +14,7 @@ from dragoman.gateway.exchange.attempt import MAX_ERROR_BYTES
 from dragoman.gateway.exchange.response_reader import Collect, GatheredCall, collect, read_error, read_full
 from dragoman.gateway.exchange.timeouts import LimitPhase, TimeLimits
 from dragoman.gateway.exchange.usage_estimate import Passed
+from dragoman.gateway.timers import Timers
 from dragoman.http.upstream_call import UpstreamCall
 from dragoman.streaming import StreamPipeline
 from tests.gateway.exchange.played import CONTENT, OPENING
@@ -38,7 +39,7 @@ class Sent(Aloft):
 
 def limits() -> TimeLimits:
     loop = asyncio.get_running_loop()
-    return TimeLimits(loop, Timeouts(), loop.time())
+    return TimeLimits(Timers(loop), Timeouts(), loop.time())
 
 
 def clock() -> float:

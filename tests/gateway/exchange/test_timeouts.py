@@ -19,6 +19,7 @@ from dragoman.config.settings import Timeouts
 from dragoman.errors import NoContent, Overdue, Stalled, TimedOut
 from dragoman.gateway.exchange import timeouts as module
 from dragoman.gateway.exchange.timeouts import LimitPhase, Overstayed, TimeLimits
+from dragoman.gateway.timers import Timers
 from dragoman.http.upstream_call import HeaderList
 from tests.gateway.exchange.test_failover import play
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES
@@ -96,7 +97,7 @@ Run = Callable[[Coroutine[None, None, None]], None]
 
 def made(timeouts: Timeouts, *, age: float = 0.0) -> tuple[TimeLimits, Aloft]:
     loop = asyncio.get_running_loop()
-    return TimeLimits(loop, timeouts, loop.time() - age), Aloft()
+    return TimeLimits(Timers(loop), timeouts, loop.time() - age), Aloft()
 
 
 def test_an_answer_that_does_not_begin_is_ended(run: Run) -> None:
@@ -408,7 +409,7 @@ class Clockwork(asyncio.BaseEventLoop):
 
 def by_hand(timeouts: Timeouts, *, beats: int = 0) -> tuple[Clockwork, TimeLimits, Aloft, Heart]:
     loop = Clockwork()
-    watch, flight, heart = TimeLimits(loop, timeouts, loop.time()), Aloft(), Heart(beats)
+    watch, flight, heart = TimeLimits(Timers(loop), timeouts, loop.time()), Aloft(), Heart(beats)
     watch.follow(flight)
     watch.alive = heart.beat
     watch.reading()
@@ -441,7 +442,11 @@ def test_what_is_heard_and_told_moves_no_timer() -> None:
 
 def test_time_before_an_answer_needs_no_sign_of_life_and_the_timer_of_the_call_serves_its_stream() -> None:
     loop = Clockwork()
-    watch, flight, heart = TimeLimits(loop, structs.replace(LONG, heartbeat=15.0), loop.time()), Aloft(), Heart(0)
+    watch, flight, heart = (
+        TimeLimits(Timers(loop), structs.replace(LONG, heartbeat=15.0), loop.time()),
+        Aloft(),
+        Heart(0),
+    )
     watch.follow(flight)
     loop.wait(14.0)
     # Whoever keeps a client alive comes with the answer.
@@ -494,7 +499,7 @@ def test_what_is_left_of_the_total_limits_a_call_that_began_late(
 ) -> None:
     # 30 s configured ended at 33.5 s: what the request's body took was given to the answer once more.
     loop = Clockwork()
-    watch, flight = TimeLimits(loop, structs.replace(LONG, total=30.0), loop.time() - age), Aloft()
+    watch, flight = TimeLimits(Timers(loop), structs.replace(LONG, total=30.0), loop.time() - age), Aloft()
     watch.follow(flight)
     loop.wait(30.0 - age - 0.2)
     if enter is not None:
@@ -531,13 +536,38 @@ def test_a_client_whose_answer_is_being_kept_gets_signs_of_life_and_nothing_is_e
     assert not loop.timers
 
 
-def test_a_watch_leaves_no_timer_behind() -> None:
+def test_a_timer_is_left_to_the_next_exchange_and_fires_for_nobody() -> None:
     for end in (TimeLimits.stop, TimeLimits.ending):
         loop, watch, flight, _ = by_hand(LONG)
         end(watch)
         loop.wait(2.0)
+        assert len(loop.timers) == (end is TimeLimits.stop)
+        loop.wait(LONG.soonest)
         assert not loop.timers
         assert len(flight.errors) == (end is TimeLimits.ending)
+
+
+def test_exchanges_one_after_another_arm_one_timer_and_each_has_its_own_limit() -> None:
+    loop = Clockwork()
+    timers = Timers(loop)
+    for _ in range(10):
+        watch = TimeLimits(timers, structs.replace(LONG, first_byte=30.0), loop.time())
+        watch.follow(Aloft())
+        loop.wait(2.0)
+        watch.stop()
+    assert loop.made == 1
+    watch, flight = TimeLimits(timers, structs.replace(LONG, first_byte=30.0), loop.time()), Aloft()
+    watch.follow(flight)
+    loop.wait(29.0)
+    assert not flight.errors
+    loop.wait(2.0)
+    assert type(flight.errors[0]) is TimedOut
+    # A nearer limit does not wait for a timer that fires later.
+    watch.stop()
+    watch, flight = TimeLimits(timers, structs.replace(LONG, first_byte=3.0), loop.time()), Aloft()
+    watch.follow(flight)
+    loop.wait(4.0)
+    assert type(flight.errors[0]) is TimedOut
 
 
 def test_pitfall_335_336_what_opens_an_answer_is_no_content_and_does_not_end_the_wait_for_it() -> None:

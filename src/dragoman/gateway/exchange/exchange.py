@@ -111,7 +111,7 @@ class Exchange:
         self.client = client
         self.builder = builder
         self.storage = ExchangeStorage(runtime, client_request.api_path, builder.record.key)
-        self.limits = TimeLimits(runtime.loop, runtime.settings.timeouts, builder.record.started)
+        self.limits = TimeLimits(runtime.timers, runtime.settings.timeouts, builder.record.started)
         self.responses = ClientResponses(runtime, client_request, builder)
         self.calls = Calls(runtime, builder)
         self.request: UnderstoodRequest | None = None

@@ -46,7 +46,7 @@ async def one_call(
 async def _called(
     runtime: Runtime, builder: RecordBuilder, target: Target, order: Order, *, is_recorded: bool
 ) -> AsyncIterator[tuple[UpstreamCall, TimeLimits]]:
-    time_limits = TimeLimits(runtime.loop, runtime.settings.timeouts, builder.record.started)
+    time_limits = TimeLimits(runtime.timers, runtime.settings.timeouts, builder.record.started)
     runtime.usage_recorder.open(builder.record, target, len(order.body))
     headers = header_forwarding.traced(order.headers, builder.record, runtime.sample_ratio)
     call = await runtime.open(order if headers is order.headers else replace(order, headers=headers))

@@ -1,4 +1,5 @@
-"""Time limits of one exchange, kept by one timer that is moved only when it fires.
+"""Time limits of one exchange, kept by one timer that is moved only when it fires, and that the next exchange takes
+over as it is.
 
 phase     what may take how long
 WAITING   the provider's status and headers: `first_byte`
@@ -15,13 +16,13 @@ While the gateway itself does not read on, for want of room, the times of WAITIN
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable
 from enum import Enum
 
 from dragoman.config.settings import Timeouts
 from dragoman.errors import NoContent, Overdue, Stalled, TimedOut
+from dragoman.gateway.timers import Timer, Timers
 from dragoman.http.upstream_call import UpstreamCall
 
 
@@ -56,34 +57,34 @@ class TimeLimits:
         "_content_at",
         "_deadline",
         "_first_byte",
-        "_handle",
         "_is_held",
         "_loop",
         "_since",
         "_soonest",
         "_suspended",
         "_timeouts",
+        "_timer",
+        "_timers",
         "_upstream_call",
-        "_when",
         "alive",
         "phase",
         "received_at",
         "sent_at",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeouts: Timeouts, started: float) -> None:
-        self._loop = loop
+    def __init__(self, timers: Timers, timeouts: Timeouts, started: float) -> None:
+        self._timers = timers
+        self._loop = timers.loop
         self._timeouts = timeouts
         self._since = started
         # When the whole must be over.
         self._deadline = started + timeouts.effective_total
         self._first_byte = timeouts.first_byte
         self._upstream_call: UpstreamCall | None = None
-        self._handle: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._is_held = False
         # When content last came; only streams have a limit for that.
         self._content_at = math.inf
-        self._when = started
         self._soonest = timeouts.soonest
         # Since when the provider is not read.
         self._suspended: float | None = None
@@ -137,7 +138,7 @@ class TimeLimits:
         if not self._is_held:
             self.sent_at = now
         # The timer of what was waited for before fires soon enough, unless a client is to be kept alive.
-        if self._handle is None or self.alive is not None:
+        if self._timer is None or self.alive is not None:
             self._arm(now)
 
     def suspend(self) -> None:
@@ -178,9 +179,10 @@ class TimeLimits:
 
     def stop(self) -> None:
         """Nothing is waited for any more."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        timer = self._timer
+        if timer is not None:
+            self._timer = None
+            timer.hand_on()
         self._upstream_call = None
         self.phase = _WAITING
 
@@ -222,16 +224,15 @@ class TimeLimits:
             due = now + self._timeouts.heartbeat if unlimited else min(now + self._soonest, self._deadline, limit)
             if self.alive is not None:
                 due = min(due, self.sent_at + self._timeouts.heartbeat)
-        if self._handle is not None:
-            if now < self._when <= due:
+        timer = self._timer
+        if timer is not None:
+            if now < timer.when <= due:
                 return
-            self._handle.cancel()
-        # A handle does not always know its time: in uvloop, none that is due at once.
-        self._when = due
-        self._handle = self._loop.call_at(due, self._check)
+            timer.cancel()
+        self._timer = self._timers.take(now, due, self._check)
 
     def _check(self) -> None:
-        self._handle = None
+        self._timer = None
         call = self._upstream_call
         if call is None and self.phase not in _UNLIMITED:
             return

@@ -107,21 +107,21 @@ def id_header(protocol: str, request_id: str) -> tuple[bytes, bytes]:
 
 def route_header(provider: str, model: str, protocol: str, policy: str = "", attempts: int = 0) -> tuple[bytes, bytes]:
     """Provider, model and protocol that answered; of several targets also policy and attempt number."""
-    value = (_remembered if len(model) <= _REMEMBERED else _route_value)(provider, model, protocol)
+    return (_remembered if len(model) <= _REMEMBERED else _route_header)(provider, model, protocol, policy, attempts)
+
+
+def _route_header(provider: str, model: str, protocol: str, policy: str, attempts: int) -> tuple[bytes, bytes]:
+    # A model's name must not pose as the protocol.
+    named = safe(f"{provider}/{model}").replace(b";", b"%3B")
+    value = b"%b; protocol=%b" % (named, protocol.encode())
     if policy:
         value += b"; policy=%b" % policy.encode()
     return (_ROUTE, b"%b; attempts=%d" % (value, attempts) if policy or attempts else value)
 
 
-def _route_value(provider: str, model: str, protocol: str) -> bytes:
-    # A model's name must not pose as the protocol.
-    named = safe(f"{provider}/{model}").replace(b";", b"%3B")
-    return b"%b; protocol=%b" % (named, protocol.encode())
-
-
 # Names come from outside, too: whoever sends many long ones must not fill the memory.
 _REMEMBERED = 256
-_remembered = lru_cache(maxsize=1024)(_route_value)
+_remembered = lru_cache(maxsize=1024)(_route_header)
 
 
 def advice_header(text: str) -> tuple[bytes, bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from itertools import compress
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -262,29 +263,37 @@ def _encode_stops(request: Request, body: JsonObject, writing: RequestEncodeCont
     return watched(tuple(stops[len(taken) :]), writing.ledger)
 
 
+# Members without a word here, in the order of `is_stated`.
+_UNSAID = (
+    ("verbosity", Feature.VERBOSITY, "this provider has no such setting"),
+    ("logprobs", Feature.LOGPROBS, "this provider tells no log probabilities"),
+    ("top_logprobs", Feature.LOGPROBS, "this provider tells no log probabilities"),
+    ("metadata", Feature.METADATA, "this provider keeps no metadata but the user's id"),
+    ("store", Feature.STORE, "this provider stores no answers"),
+    ("cache_key", Feature.CACHE_KEY, "this provider's cache has no keys"),
+    ("moderation", Feature.MODERATION, "this provider has no such setting"),
+    ("obfuscation", Feature.STREAM_OPTIONS, "this provider's streams are not padded"),
+)
+
+
 def _report_unsaid(request: Request, writing: RequestEncodeContext) -> None:
     """Report the members of a request for which this protocol has no word."""
     if request.choices is not None and request.choices > 1:
         raise refused(Feature.CHOICES, ("choices",), "this provider gives one answer")
     if request.moderation is not None:
         refuse_blocking(request)
-    rows: tuple[tuple[str, bool, Feature, str], ...] = (
-        ("verbosity", request.verbosity is not None, Feature.VERBOSITY, "this provider has no such setting"),
-        ("logprobs", bool(request.logprobs), Feature.LOGPROBS, "this provider tells no log probabilities"),
-        ("top_logprobs", bool(request.top_logprobs), Feature.LOGPROBS, "this provider tells no log probabilities"),
-        (
-            "metadata",
-            request.metadata is not None,
-            Feature.METADATA,
-            "this provider keeps no metadata but the user's id",
-        ),
-        ("store", bool(request.store), Feature.STORE, "this provider stores no answers"),
-        ("cache_key", request.cache_key is not None, Feature.CACHE_KEY, "this provider's cache has no keys"),
-        ("moderation", request.moderation is not None, Feature.MODERATION, "this provider has no such setting"),
-        ("obfuscation", bool(request.obfuscation), Feature.STREAM_OPTIONS, "this provider's streams are not padded"),
+    is_stated = (
+        request.verbosity is not None,
+        bool(request.logprobs),
+        bool(request.top_logprobs),
+        request.metadata is not None,
+        bool(request.store),
+        request.cache_key is not None,
+        request.moderation is not None,
+        bool(request.obfuscation),
     )
-    for member, is_stated, feature, note in rows:
-        if is_stated:
+    if True in is_stated:
+        for member, feature, note in compress(_UNSAID, is_stated):
             writing.ledger.dropped(feature, (member,), note)
     if request.continues is not None:
         raise refused(Feature.STORED_STATE, ("continues",), f"{request.continues!r} is kept by another provider")
