@@ -56,11 +56,17 @@ MEASURED = (
     _repeated("S6", exchanges=20, warm_up=16),
     _counted("S7", exchanges=20, warm_up=16),
     _counted("S8", exchanges=100, warm_up=40),
+    _counted("S9", exchanges=100, warm_up=40),
     Measured(name="calls", measure=lambda: {"S1 Python calls": float(count_calls("S1"))}),
 )
 # Rows that are the difference of two others. They are shown and not guarded: a small difference of large figures varies
 # by more than the tolerance, and the figures themselves are guarded.
-DIFFERENCES = {"S8 total over S1": ("S8 total", "S1 total"), "S8 loop over S1": ("S8 loop", "S1 loop")}
+DIFFERENCES = {
+    "S8 total over S1": ("S8 total", "S1 total"),
+    "S8 loop over S1": ("S8 loop", "S1 loop"),
+    "S9 total over S1": ("S9 total", "S1 total"),
+    "S9 loop over S1": ("S9 loop", "S1 loop"),
+}
 
 
 def with_differences(figures: Figures) -> dict[str, float]:

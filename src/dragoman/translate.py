@@ -83,6 +83,10 @@ class TranslatedResponse(Struct, frozen=True, kw_only=True):
     response: Response | None = None
 
 
+# A member of an enumeration is slow to find, and this one is looked for in every response.
+_PAUSE = StopReason.PAUSE
+
+
 def translate_request(
     body: bytes | str | Mapping[str, object],
     *,
@@ -240,7 +244,7 @@ def translate_response(
         if len(parts) > MAX_CALLS and sum(isinstance(part, ToolCall) for part in parts) > MAX_CALLS:
             failure = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message=TOO_MANY_CALLS)
             return _failed(failure, inner, request_id, response.usage)
-        resume = tuple(outer.encode_turn(response.parts)) if response.stop.reason is StopReason.PAUSE else None
+        resume = tuple(outer.encode_turn(response.parts)) if response.stop.reason is _PAUSE else None
         if context.stops:
             response = _cut_at_stop(response, context.stops)
         compacted = as_compaction(response) if context.summarises else response

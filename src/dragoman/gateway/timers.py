@@ -6,50 +6,46 @@ import asyncio
 from collections.abc import Callable
 
 
-class Timer:
-    """One timer of the loop. `fired` is called once; None while nobody has the timer."""
-
-    __slots__ = ("_handle", "_idle", "fired", "when")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, when: float, fired: Callable[[], None], idle: list[Timer]
-    ) -> None:
-        # A handle does not always know its time: in uvloop, none that is due at once.
-        self.when = when
-        self.fired: Callable[[], None] | None = fired
-        self._idle = idle
-        self._handle = loop.call_at(when, self._fire)
-
-    def cancel(self) -> None:
-        """Never fire."""
-        self.fired = None
-        self._handle.cancel()
-
-    def hand_on(self) -> None:
-        """Leave the timer to the next owner; it fires for nobody if there is none."""
-        self.fired = None
-        self._idle.append(self)
-
-    def _fire(self) -> None:
-        if self.fired is None:
-            self._idle.remove(self)
-        else:
-            self.fired()
-
-
 class Timers:
     """The idle timers of a loop: no more than there were owners at the same time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._idle: list[Timer] = []
+        self.idle: list[Timer] = []
 
-    def take(self, now: float, when: float, fired: Callable[[], None]) -> Timer:
-        """A timer that fires at that time or, if it is taken over, before: the owner then looks again."""
-        if self._idle:
-            timer = self._idle.pop()
+    def take(self, now: float, when: float, call: Callable[[], None]) -> Timer:
+        """A timer that calls at that time or, if it is taken over, before: the owner then looks again."""
+        if self.idle:
+            timer = self.idle.pop()
             if now < timer.when <= when:
-                timer.fired = fired
+                timer._call = call
                 return timer
             timer.cancel()
-        return Timer(self.loop, when, fired, self._idle)
+        return Timer(self, when, call)
+
+
+class Timer:
+    """One armed timer; it calls its owner once, and an idle one leaves the list."""
+
+    __slots__ = ("_call", "_handle", "_timers", "when")
+
+    def __init__(self, timers: Timers, when: float, call: Callable[[], None]) -> None:
+        # A handle does not always know its time: in uvloop, none that is due at once.
+        self.when, self._timers = when, timers
+        self._call: Callable[[], None] | None = call
+        self._handle = timers.loop.call_at(when, self._fire)
+
+    def cancel(self) -> None:
+        """Never call."""
+        self._handle.cancel()
+
+    def hand_on(self) -> None:
+        """Leave the timer, armed as it is, to the next owner."""
+        self._call = None
+        self._timers.idle.append(self)
+
+    def _fire(self) -> None:
+        if self._call is None:
+            self._timers.idle.remove(self)
+        else:
+            self._call()

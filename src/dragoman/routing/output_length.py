@@ -53,8 +53,10 @@ class Outputs:
         lengths = self._of(size)
         total, responses = UNMEASURED_OUTPUT, 1
         for target in targets:
-            mean, count = lengths.get(target, (0.0, 0))
-            total, responses = total + mean * count, responses + count
+            if (known := lengths.get(target)) is not None:
+                mean, count = known
+                total += mean * count
+                responses += count
         return total / responses
 
     def usual(self, target: str, size: int, among: float) -> float:

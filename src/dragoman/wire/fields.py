@@ -209,9 +209,11 @@ class Fields(Struct, eq=False):
 
     def rest(self, origin: str) -> Extras | None:
         """What nobody asked for, to be replayed only to where it came from; nulls are not asked for by anybody."""
-        unread = self.value.keys() - self._read
-        if not unread:
+        read = frozenset(self._read)
+        # Nearly always all members were read, which is known without a set of their names.
+        if read.issuperset(self.value):
             return None
+        unread = self.value.keys() - read
         if len(unread) == len(self.value):
             return Extras(origin=origin, fields=dict(self.value))
         return Extras(origin=origin, fields={key: member for key, member in self.value.items() if key in unread})

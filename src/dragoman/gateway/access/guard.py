@@ -37,7 +37,7 @@ class Guard:
         # Where a process beside this one may have noted that keys are asked for.
         self._page = page
         self._keys = {key.digest: key for key in settings.keys}
-        # Keys by their text, of those that were identified: most requests bring the same ones.
+        # Identified keys by their text: most requests bring the same ones.
         self._identified: dict[bytes, Key] = {}
         self._keys_table = settings.keys_table
         self._hosts = frozenset({"localhost", server.host.lower(), *(name.lower() for name in server.allowed_hosts)})

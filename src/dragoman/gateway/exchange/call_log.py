@@ -115,7 +115,7 @@ class Calls(Struct, eq=False):
             trunc((self.started - began) * MICROSECONDS),
             trunc((attempt.first - began) * MICROSECONDS) if attempt.first else 0,
             trunc((runtime.clock() - began) * MICROSECONDS),
-            named and runtime.redactor(provider).clean_text(named),
+            named and attempt.settings.redactor.clean_text(named),
             provider.keys.index(key) if key in provider.keys else -1,
             kind is not _ANSWERED and self.works and maybe_billed(kind),
             tokens,

@@ -145,8 +145,10 @@ async def _translate(exchange: Exchange, attempt: Attempt) -> Unsent | Paused | 
         return unsent(exchange, attempt, translated.failure)
     attempt.losses = translated.losses
     if response is not None:
-        calls = (part.call_id for part in response.parts if isinstance(part, ToolCall))
-        attempt.full_response_call = next(calls, "")
+        for part in response.parts:
+            if isinstance(part, ToolCall):
+                attempt.full_response_call = part.call_id
+                break
     if exchange.storage.watches(prepared):
         attempt.response = response
     await _send(exchange, attempt, translated.body)

@@ -36,14 +36,11 @@ from dragoman.gateway.exchange.routing_inputs import (
     unable_to_go_on,
     with_provider_storage,
 )
-from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.observability.record import RouteDecision
-from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, refers
 from dragoman.gateway.stored_responses.stored_state import locate_provider
 from dragoman.gateway.thread_offload import INLINE
-from dragoman.model.losses import Strict
 from dragoman.routing.candidate import Plan, Why
 from dragoman.routing.explanation import candidate_entries
 from dragoman.routing.needs import RequiredFeatures
@@ -108,31 +105,19 @@ def _led(
     refers, sealed = markers_in(body, client_request.api_path.protocol, route)
     if refers or sealed or not runtime.routing_state.leads(route, size, runtime.target_info):
         return None
-    record, settings = exchange.builder.record, runtime.settings
+    record, strict = exchange.builder.record, exchange.strict
+
     # The exchange holds it, so it must not refer to the exchange.
-    later = partial(
-        _plan_behind, runtime, client_request, route, leader, size, record.program, record.key, exchange.strict
-    )
-    retry_state = RetryState(None, settings.routing, route, None, runtime.routing_state, settings.timeouts, later)
+    def plan() -> Plan:
+        requirements = requirements_of(client_request, size, NOTHING_SEEN, record.program, record.key, strict)
+        return runtime.routing_state.plan_behind(leader, route, requirements, runtime.target_info)
+
+    settings = runtime.settings
+    retry_state = RetryState(None, settings.routing, route, None, runtime.routing_state, settings.timeouts, plan)
     retry_state.decision = RouteDecision(route.name, route.summary.policy.name, _BY_POLICY)
     if parsed.glance.stream:
         _hold_heartbeats(exchange)
     return UnderstoodRequest(body, parsed, retry_state, route)
-
-
-def _plan_behind(
-    runtime: Runtime,
-    client_request: ClientRequest,
-    route: Route,
-    leader: Target,
-    size: int,
-    program: str,
-    key: str,
-    strict: Strict,
-) -> Plan:
-    """The plan of a request whose leader, which was called without one, failed."""
-    requirements = requirements_of(client_request, size, NOTHING_SEEN, program, key, strict)
-    return runtime.routing_state.plan_behind(leader, route, requirements, runtime.target_info)
 
 
 async def _among(exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route) -> UnderstoodRequest:

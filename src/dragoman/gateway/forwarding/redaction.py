@@ -131,8 +131,13 @@ class Redactor:
         if self._in_text is None:
             return text
         # Names, as of requests, are searched in every exchange.
-        if self._fragments is not None and _is_name(text) and not any(map(text.lower().__contains__, self._fragments)):
-            return text
+        if self._fragments is not None and _is_name(text):
+            lower = text.lower()
+            for fragment in self._fragments:
+                if fragment in lower:
+                    break
+            else:
+                return text
         return _without(self._in_text, text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
     def clean_failure(self, failure: Failure) -> Failure:
