@@ -104,6 +104,41 @@ def test_a_request_stands_on_the_wire_as_it_was_said(size: int, loop: str) -> No
     run(test, loop)
 
 
+def test_a_head_that_recurs_is_the_same_as_one_that_is_written_anew_but_for_the_length() -> None:
+    heard: list[Heard] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            heard.append(await hear(reader))
+            writer.write(HELLO)
+
+    async def test() -> None:
+        async with provider(script) as server:
+            client = make_client()
+            headers: HeaderList = [(b"authorization", b"Bearer k")]
+            for body in (b"", b"a", b"b" * 2000):
+                for recurs in (True, False):
+                    await fetch(client, UpstreamRequest("POST", server.url("/v1"), headers, body, recurs))
+            for size, first, second in zip((0, 1, 2000), heard[::2], heard[1::2], strict=True):
+                assert (first.line, first.headers, first.body) == (second.line, second.headers, second.body)
+                assert first.headers[b"content-length"] == b"%d" % size
+            assert server.seen == 1
+            await client.close()
+
+    run(test, "uvloop")
+
+
+def test_heads_that_recur_do_not_fill_the_memory() -> None:
+    async def test() -> None:
+        client = make_client()
+        for number in range(1000):
+            client.open(UpstreamRequest("POST", "http://127.0.0.1:1/", [(b"a", b"%d" % number)], b"", True))
+        assert len(client._written) <= 256
+        await client.close()
+
+    run(test, "uvloop")
+
+
 def test_a_request_that_has_no_body_has_no_length() -> None:
     heard: list[Heard] = []
 

@@ -35,7 +35,7 @@ from dragoman.gateway.processes.worker import server_limits
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import StoredState
 from dragoman.http import response_head
-from dragoman.http.client import HttpClient, write_head
+from dragoman.http.client import HttpClient, head_of, write_lines
 from dragoman.http.http_call import HttpCall
 from dragoman.http.pool import Pool
 from dragoman.http.reuse import Reuse
@@ -316,7 +316,7 @@ class Provider:
         """A flight for a call."""
         line = Line(self._stage, len(self.lines) + 1, reachable=not self.unreachable)
         self.lines.append(line)
-        return HttpCall(cast(Pool, line), call, write_head(call, None))
+        return HttpCall(cast(Pool, line), call, head_of(call, write_lines(call, None)))
 
     async def close(self) -> None:
         """There is nothing to close."""

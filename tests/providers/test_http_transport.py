@@ -84,6 +84,21 @@ def test_a_whole_answer_may_be_compressed_and_a_stream_may_not() -> None:
     assert (whole.method, whole.body) == ("POST", BODY)
 
 
+def test_only_a_post_of_the_usual_headers_to_the_usual_address_recurs() -> None:
+    provider = provider_of("https://x.test/v1")
+    first, second = called(order_to(provider)), called(order_to(provider))
+    assert first.is_recurring
+    assert first.headers is second.headers
+    others = [
+        order_to(provider, headers=[(b"openai-beta", b"a")]),
+        order_to(provider, query="beta=true"),
+        order_to(provider, method="GET", body=b""),
+        order_to(provider, path="/models"),
+        order_to(provider_of("https://x.test/v1", headers={"X-Team": "blue"})),
+    ]
+    assert not any(called(order).is_recurring for order in others)
+
+
 @pytest.mark.parametrize(
     ("protocol", "auth", "key", "expected"),
     [

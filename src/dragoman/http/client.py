@@ -13,13 +13,13 @@ from dragoman.http.header_lines import LINE_END, WrittenLines, is_one_line
 from dragoman.http.http_call import HttpCall
 from dragoman.http.pool import Pool
 from dragoman.http.proxy import Proxies, Proxy
-from dragoman.http.response_head import length_line
 from dragoman.http.reuse import Reuse
-from dragoman.http.upstream_call import UpstreamRequest
+from dragoman.http.upstream_call import HeaderList, UpstreamRequest
 from dragoman.http.upstream_connection import UpstreamConnection
 
 # Methods whose requests have a body, be it empty.
 WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
+_MAX_WRITTEN = 256
 
 
 class HttpClient:
@@ -42,15 +42,25 @@ class HttpClient:
         self.reuse = reuse or Reuse()
         self._proxies = Proxies(os.environ if proxies is None else proxies)
         self._pools: dict[Origin, tuple[Pool, Proxy | None]] = {}
+        # Heads that come again, but for the length: pool and lines by the identity of the headers, which are held here.
+        self._written: dict[int, tuple[HeaderList, Pool, bytes]] = {}
         self._closed = False
 
     def open(self, request: UpstreamRequest) -> HttpCall:
         """An `HttpCall`; `ValueError` if it cannot be written as HTTP, `Unreachable` if its proxy is unusable."""
-        origin, _ = locate(request.url)
-        entry = self._pools.get(origin)
-        pool, proxy = self._add(origin) if entry is None else entry
-        head = write_head(request, proxy if origin.scheme == "http" else None)
-        return HttpCall(pool, request, head, pool.loop)
+        written = self._written.get(id(request.headers)) if request.is_recurring else None
+        if written is None:
+            origin, _ = locate(request.url)
+            entry = self._pools.get(origin)
+            pool, proxy = self._add(origin) if entry is None else entry
+            lines = write_lines(request, proxy if origin.scheme == "http" else None)
+            if request.is_recurring:
+                if len(self._written) >= _MAX_WRITTEN:
+                    self._written.clear()
+                self._written[id(request.headers)] = request.headers, pool, lines
+        else:
+            _, pool, lines = written
+        return HttpCall(pool, request, head_of(request, lines), pool.loop)
 
     async def close(self) -> None:
         """Close the connections at rest; calls under way are left to end."""
@@ -93,14 +103,18 @@ class Tls:
         return self._context
 
 
-def write_head(request: UpstreamRequest, proxy: Proxy | None) -> bytes:
-    """A request's line and headers; the proxy is one that reads them itself."""
-    line, body = request_line(request.method, request.url, proxy is not None), request.body
-    length = length_line(len(body)) if body or request.method in WITH_BODY else b""
-    authorization = b""
+def write_lines(request: UpstreamRequest, proxy: Proxy | None) -> bytes:
+    """A request's line and headers but for its length; the proxy is one that reads them itself."""
+    line, headers = request_line(request.method, request.url, proxy is not None), request.headers
     if proxy is not None and proxy.authorization:
-        authorization = _line_of((b"proxy-authorization", proxy.authorization))
-    return b"".join((line, *map(_line_of, request.headers), length, authorization, LINE_END))
+        headers = [*headers, (b"proxy-authorization", proxy.authorization)]
+    return b"".join((line, *map(_line_of, headers)))
+
+
+def head_of(request: UpstreamRequest, lines: bytes) -> bytes:
+    """The whole head."""
+    size = len(request.body)
+    return b"%bcontent-length: %d\r\n\r\n" % (lines, size) if size or request.method in WITH_BODY else lines + LINE_END
 
 
 def _written(header: tuple[bytes, bytes]) -> bytes:

@@ -18,6 +18,8 @@ class UpstreamRequest(Struct, frozen=True):
     url: str
     headers: HeaderList
     body: bytes = b""
+    # Whether this very list of headers always goes with this method and URL, so that its lines are written once.
+    is_recurring: bool = False
 
     def __repr__(self) -> str:
         # Neither credentials nor what was said may reach a log.

@@ -45,6 +45,7 @@ _FULL: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encodin
 
 def request_of(order: Order) -> UpstreamRequest:
     """The request of a call in the protocol's usual form, cached except for the protocol's own headers."""
+    is_recurring = False
     if order.path or order.provider.headers:
         url, headers = _written(order)
     else:
@@ -57,9 +58,11 @@ def request_of(order: Order) -> UpstreamRequest:
                 headers = headers + order.headers
             else:
                 url, headers = _written(order)
+        else:
+            is_recurring = not order.query and order.method == "POST"
     if order.query:
         url = f"{url}?{order.query}"
-    return UpstreamRequest(order.method, url, headers, order.body)
+    return UpstreamRequest(order.method, url, headers, order.body, is_recurring)
 
 
 async def call(order: Order) -> UpstreamRequest:
