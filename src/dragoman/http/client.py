@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Mapping
 
 from dragoman.http.address import Origin, check_name, locate, request_line
 from dragoman.http.dial import DialRoute, dial
-from dragoman.http.header_lines import LINE_END, WrittenLines, is_one_line
+from dragoman.http.header_lines import LINE_END, WrittenLines
 from dragoman.http.http_call import HttpCall
 from dragoman.http.pool import Pool
 from dragoman.http.proxy import Proxies, Proxy
@@ -120,7 +120,7 @@ def head_of(request: UpstreamRequest, lines: bytes) -> bytes:
 def _written(header: tuple[bytes, bytes]) -> bytes:
     check_name(header[0])
     line = b"%b: %b\r\n" % header
-    if not is_one_line(line):
+    if line.count(b"\n") != 1 or line.count(b"\r") != 1 or b"\0" in line:
         raise ValueError("a header value holds a line break or a null byte")
     return line
 

@@ -45,8 +45,3 @@ class WrittenLines(dict[tuple[bytes, bytes], bytes]):
                 self.clear()
             self[header] = line
         return line
-
-
-def is_one_line(line: bytes) -> bool:
-    """Whether a written header ends its line once, at its end, and holds no null byte."""
-    return line.count(b"\n") == 1 == line.count(b"\r") and b"\0" not in line

@@ -12,8 +12,6 @@ from dragoman.wire.peek import NULL
 
 # More tokens nobody counts.
 MAX_COUNT = 2**53
-# Nearly all counts are numbers already.
-_SPELLED = frozenset({int, type(None)})
 
 
 class UsageMembers(Struct):
@@ -53,17 +51,14 @@ def updated_counts(earlier: JsonObject, later: JsonObject) -> JsonObject:
 
 def spelled(usage: JsonObject) -> JsonObject:
     """Counts with numbers where a server writes their text; the same object where none does."""
-    if _SPELLED.issuperset(map(type, usage.values())):
-        return usage
     others: JsonObject = {}
     for key, value in usage.items():
-        if type(value) is int:
+        if type(value) is int or value is None:
             continue
         if isinstance(value, dict):
-            if not _SPELLED.issuperset(map(type, value.values())):
-                inner = spelled(value)
-                if inner is not value:
-                    others[key] = inner
+            inner = spelled(value)
+            if inner is not value:
+                others[key] = inner
         elif isinstance(value, str) and value.isascii() and value.isdigit():
             others[key] = count_of(value)
     return {**usage, **others} if others else usage

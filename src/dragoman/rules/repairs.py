@@ -94,11 +94,10 @@ def refuses(ids: Sequence[str], rule: IdRule, times: int = 1) -> bool:
     """Whether a rule refuses one of the ids of results, or one of them stands more often than `times`."""
     if rule is ANY:
         return False
-    distinct = set(ids)
     # Nearly always each stands once, which is known without counting.
-    if len(distinct) != len(ids) and max(Counter(ids).values()) > times:
+    if len(ids) > 1 and len(set(ids)) != len(ids) and max(Counter(ids).values()) > times:
         return True
-    return not all(map(rule.pattern.fullmatch, distinct))
+    return not all(map(rule.pattern.fullmatch, ids))
 
 
 def rename_ids(body: bytes, rule: IdRule, ids: Ids, ledger: Ledger) -> bytes:
