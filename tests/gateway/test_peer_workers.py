@@ -16,7 +16,7 @@ from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import Record
 from dragoman.gateway.peer_workers import TOKEN_BYTES, PeerWorkers, new_token
 from dragoman.gateway.workers.shared_memory import SharedMemory
-from tests.gateway.observability.scraped import finalized
+from tests.gateway.observability.scraped import count_in
 from tests.waiting import LIMIT, wait_until_async
 
 TOKEN = new_token()
@@ -39,7 +39,7 @@ def counted(model: str = "m", times: int = 1) -> Metrics:
     metrics = Metrics()
     for _ in range(times):
         record = Record(id="r", client_protocol="openai-chat", path="/", started=0.0, time=0, status=200, ended=1.0)
-        metrics.count(finalized(replace(record, provider="p", model=model)))
+        count_in(metrics, replace(record, provider="p", model=model))
     return metrics
 
 
@@ -63,7 +63,7 @@ def test_a_launch_is_told_by_every_worker_that_counted_it(page: SharedMemory) ->
         metrics = Metrics()
         for _ in range(times):
             record = Record(id="r", client_protocol="openai-chat", path="/messages", started=0.0, time=0, status=200)
-            metrics.count(finalized(replace(record, key="mine", launch=name)))
+            count_in(metrics, replace(record, key="mine", launch=name))
         return metrics
 
     async def main() -> None:

@@ -83,7 +83,7 @@ class Runtime:
         self.settings = settings
         self.metrics = metrics
         self.log = metrics.log = log
-        log.count = metrics.count
+        log.count, log.count_lock = metrics.count, metrics.lock
         self.state = state or StoredState(settings.storage, log)
         # What is written down of exchanges, once somebody starts it.
         self.usage_recorder: UsageRecorder = (

@@ -10,10 +10,13 @@ PER_MILLION, PER_PIECE = 10**6, 10**12
 
 def in_units(amount: int, unit: int) -> str:
     """An amount in units that are a power of ten, without the noughts that say nothing."""
-    whole, part = divmod(abs(amount), unit)
-    sign = "-" if amount < 0 else ""
     # With its unit before it a part has all its noughts.
-    return f"{sign}{whole}.{str(unit + part)[1:].rstrip('0')}" if part else f"{sign}{whole}"
+    if 0 < amount < unit:
+        return f"0.{f'{unit + amount}'[1:].rstrip('0')}"
+    if amount < 0:
+        return f"-{in_units(-amount, unit)}"
+    part = amount % unit
+    return f"{amount // unit}.{f'{unit + part}'[1:].rstrip('0')}" if part else f"{amount // unit}"
 
 
 def short_dollars(nano: int) -> str:

@@ -5,6 +5,7 @@ them."""
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 
@@ -49,8 +50,7 @@ class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
     @property
     def total(self) -> int:
         """All that is known."""
-        amounts = self.input + self.output + self.cache_read + self.cache_write + self.cache_write_1h
-        return amounts + self.thinking + self.search + self.request
+        return sum(astuple(self)[_AMOUNTS])
 
     @property
     def known_total(self) -> int | None:
@@ -59,7 +59,8 @@ class CostBreakdown(Struct, frozen=True, array_like=True, gc=False):
 
 
 # The members of a breakdown that are amounts: they come first.
-AMOUNTS = CostBreakdown.__struct_fields__[:8]
+_AMOUNTS = slice(8)
+AMOUNTS = CostBreakdown.__struct_fields__[_AMOUNTS]
 
 
 def known_cost(cost: int, *, unpriced: bool) -> int | None:

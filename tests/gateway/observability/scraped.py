@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.gateway.observability.journal_entries import FULL, finalized_entry
+from dragoman.gateway.observability.log_columns import thread_in
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.observability.prometheus import render
 from dragoman.gateway.observability.record import LogDetails, Record
@@ -67,8 +68,14 @@ def logged(told: Record) -> tuple[JournalEntry, LogDetails]:
     return finalized(told), LogDetails(told.address, told.path, told.refusal, told.advice, told.at_door)
 
 
+def count_in(metrics: Metrics, told: Record) -> None:
+    """Count a record as the log has it counted."""
+    entry = finalized(told)
+    metrics.count(entry, thread_in(entry), 0 if entry.cost is None else entry.cost.total)
+
+
 def counted(*records: Record) -> dict[Series, float]:
     metrics = Metrics()
     for told in records:
-        metrics.count(finalized(told))
+        count_in(metrics, told)
     return read(render([metrics.snapshot()]))

@@ -382,7 +382,7 @@ def test_exchanges_are_logged_and_counted_by_a_thread_in_their_order_and_events_
     outs: list[TextIO] = []
     with piped(outs) as reader:
         log, metrics = Log(outs[0], json=True), Metrics()
-        log.count = metrics.count
+        log.count, log.count_lock = metrics.count, metrics.lock
         for number in range(500):
             log.exchange(*logged(replace(record(), id=f"req_{number}")))
             if number % 100 == 99:
@@ -402,7 +402,7 @@ def test_a_scrape_includes_what_ended_before_it_although_nobody_reads_the_log() 
     outs: list[TextIO] = []
     with piped(outs) as reader:
         log, metrics = Log(outs[0], json=True), Metrics()
-        log.count, metrics.log = metrics.count, log
+        log.count, log.count_lock, metrics.log = metrics.count, metrics.lock, log
         for number in range(1, 10_001):
             log.exchange(*logged(record(key="k" * 100)))
             assert len(log._ended) <= MAX_ENDED
@@ -462,7 +462,7 @@ def test_closing_writes_what_waits() -> None:
 def test_a_quiet_log_counts_and_tells_only_what_was_refused_at_the_door() -> None:
     out, counts = io.StringIO(), list[JournalEntry]()
     log = Log(out, json=True, quiet=True)
-    log.count = counts.append
+    log.count = lambda entry, thread, total: counts.append(entry)
     log.exchange(*logged(record()))
     log.exchange(*logged(replace(record(), at_door=True)))
     assert len(lines(out)) == 1 and len(counts) == 2
@@ -473,7 +473,7 @@ def test_a_line_that_cannot_be_made_ends_no_log() -> None:
     with piped(outs) as reader:
         log = Log(outs[0], json=True)
 
-        def count(entry: JournalEntry) -> None:
+        def count(entry: JournalEntry, thread: str, total: int) -> None:
             if entry.id == "req_bad":
                 raise ValueError(entry.id)
 

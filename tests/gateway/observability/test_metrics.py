@@ -16,7 +16,7 @@ from dragoman.routing.health_state import HealthLevel
 from dragoman.sessions.facts import ExchangeFacts
 from dragoman.translate import LossLine
 from tests.gateway.harness import CHAT, PATHS, PROVIDER_KEY, running, whole
-from tests.gateway.observability.scraped import counted, finalized, read, record, total
+from tests.gateway.observability.scraped import count_in, counted, read, record, total
 from tests.gateway.says import question
 
 
@@ -59,7 +59,7 @@ def test_pitfall_417_how_far_a_provider_is_from_our_prices_is_told() -> None:
     unknown = replace(record(provider="router"), cost=CostBreakdown(unpriced=("model",), reported=50))
     metrics = Metrics()
     for told in (more, less, unknown):
-        metrics.count(finalized(told))
+        count_in(metrics, told)
     found = read(render([metrics.snapshot(), metrics.snapshot()]))
     assert total(found, "dragoman_provider_reported_cost_nano_usd_total", provider="router") == 540
     assert total(found, "dragoman_cost_discrepancy_nano_usd", provider="router") == 40
@@ -70,8 +70,8 @@ def test_counts_that_no_provider_should_report_break_no_counter(odd: int) -> Non
     strange = replace(record(), usage=Usage(input=odd, output=odd, cache_read=odd))
     plain = replace(record(), usage=Usage(input=7))
     metrics = Metrics()
-    metrics.count(finalized(plain))
-    metrics.count(finalized(strange))
+    count_in(metrics, plain)
+    count_in(metrics, strange)
     found = read(render([metrics.snapshot()]))
     assert total(found, "dragoman_tokens_total", type="input") >= 7
     # Siblings must still be able to read it.
@@ -112,7 +112,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_model_is_one_label(case: str) -> None:
     metrics = Metrics()
-    metrics.count(finalized(record(HOSTILE[case])))
+    count_in(metrics, record(HOSTILE[case]))
     text = render([metrics.snapshot()])
     found = read(text)
     assert total(found, "dragoman_requests_total") == 1
@@ -165,7 +165,7 @@ def test_statuses_that_a_provider_invents_are_told_by_their_class() -> None:
     metrics = Metrics()
     for model in range(200):
         for status in range(405, 600):
-            metrics.count(finalized(record(f"m{model}", status)))
+            count_in(metrics, record(f"m{model}", status))
     found = read(render([metrics.snapshot()]))
     cells = [name for name, _ in found if name == "dragoman_requests_total"]
     assert len(cells) < 5010
@@ -178,7 +178,7 @@ def test_pitfall_353_attempts_are_counted_by_what_became_of_them() -> None:
     attempts = tuple(CallEntry(provider=name, model="m", protocol="openai-chat", kind=kind) for name, kind in calls)
     one, other = Metrics(), Metrics()
     for metrics in (one, other):
-        metrics.count(finalized(replace(record(provider="b"), attempts=attempts)))
+        count_in(metrics, replace(record(provider="b"), attempts=attempts))
     found = read(render([one.snapshot(), msgspec.json.decode(msgspec.json.encode(other.snapshot()), type=Snapshot)]))
     assert {(*dict(labels).values(), value) for (name, labels), value in found.items() if "attempts" in name} == {
         ("a", "overloaded", 4.0),
@@ -248,7 +248,7 @@ def test_a_model_whose_name_may_not_be_told_is_one_of_others() -> None:
     metrics = Metrics()
     metrics.may_name = lambda target: not target.endswith("/secret")
     for model in ("open", "secret", "secret"):
-        metrics.count(finalized(record(model)))
+        count_in(metrics, record(model))
     found = read(render([metrics.snapshot()]))
     assert total(found, "dragoman_requests_total", model="open") == 1
     assert total(found, "dragoman_requests_total", model=OTHER) == 2
@@ -277,7 +277,7 @@ def test_threads_are_counted_by_client_and_class_and_words_of_clients_are_no_lab
         ExchangeFacts(session="nightly"),
         ExchangeFacts(),
     ):
-        metrics.count(finalized(replace(base, facts=facts)))
+        count_in(metrics, replace(base, facts=facts))
     found = read(render([metrics.snapshot(), metrics.snapshot()]))
     named = {labels: value for (name, labels), value in found.items() if name == "dragoman_thread_requests_total"}
     assert named == {

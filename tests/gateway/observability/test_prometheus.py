@@ -11,7 +11,7 @@ from dragoman.gateway.observability.prometheus import render
 from dragoman.model.response import Usage
 from dragoman.routing.health_state import HealthLevel
 from dragoman.translate import LossLine
-from tests.gateway.observability.scraped import counted, finalized, read, record, total
+from tests.gateway.observability.scraped import count_in, counted, read, record, total
 
 
 def test_a_gateway_that_was_asked_nothing_is_read_well() -> None:
@@ -35,7 +35,7 @@ def test_processes_are_added_up() -> None:
     losses = (LossLine(fate="dropped", feature="sampling", weight="changes_response", at="", note=""),)
     told = replace(record(), usage=Usage(input=5), failure="timeout", losses=losses)
     for metrics in (one, other, other):
-        metrics.count(finalized(told))
+        count_in(metrics, told)
     one.in_flight, other.in_flight = 1, 2
     found = read(render([one.snapshot(), other.snapshot()]))
     assert total(found, "dragoman_requests_total") == 3
@@ -49,7 +49,7 @@ def test_processes_are_added_up() -> None:
 
 def test_adding_up_does_not_change_what_was_counted() -> None:
     metrics = Metrics()
-    metrics.count(finalized(record()))
+    count_in(metrics, record())
     assert render([metrics.snapshot()]) == render([metrics.snapshot()])
     assert total(read(render([metrics.snapshot()] * 2)), "dragoman_requests_total") == 2
     assert total(read(render([metrics.snapshot()])), "dragoman_requests_total") == 1

@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 from msgspec.json import Encoder
@@ -29,7 +30,7 @@ from dragoman.wire.json import encode
 
 # Names from outside are cut at so many characters.
 _LABEL = slice(120)
-_DELETE = b"\x7f"
+_DELETE = 0x7F
 _encode = Encoder().encode
 _MICROSECONDS = 1_000_000
 # Exchanges that may wait to be logged; how many the thread takes at a time, and the seconds between them.
@@ -55,14 +56,16 @@ class Log:
         self._json = not out.isatty() if json is None else json
         self._quiet = quiet
         columns = LogColumns(screen or screen_of(out, os.environ), all_losses=all_losses)
-        self._line: Callable[[JournalEntry, LogDetails], bytes] = _as_json
+        self._line: Callable[[JournalEntry, LogDetails, str, int], bytes] = _as_json
         self._event: Callable[[str, str, JsonObject], bytes] = _json_event
         if not self._json:
-            self._line = lambda entry, details: _encode_line(columns.exchange(entry, details))
+            self._line = lambda entry, details, thread, total: _encode_line(columns.exchange(entry, details))
             self._event = lambda level, message, fields: _encode_line(columns.event(level, message, fields))
         # What has ended and is neither logged nor counted yet, and what counts it.
         self._ended: deque[tuple[JournalEntry, LogDetails]] = deque()
-        self.count: Callable[[JournalEntry], None] = lambda _: None
+        self.count: Callable[[JournalEntry, str, int], None] = lambda entry, thread, total: None
+        # Held while a batch is counted.
+        self.count_lock = threading.RLock()
         self._is_flushing = False
         descriptor = descriptor_of(out)
         self._writer: LogWriter | StreamWriter = (
@@ -87,7 +90,7 @@ class Log:
 
     def flush(self, most: int = MAX_ENDED) -> None:
         """Log and count the first exchanges that have ended."""
-        with self._writer.lock:
+        with self._writer.lock, self.count_lock:
             if self._is_flushing:
                 # What is collected as garbage meanwhile has something to log.
                 return
@@ -96,10 +99,14 @@ class Log:
             try:
                 for _ in range(min(len(self._ended), most)):
                     entry, details = self._ended.popleft()
+                    # Once for the line and the counters.
+                    facts, cost = entry.facts, entry.cost
+                    thread = thread_in(entry) if facts.session or facts.client else ""
+                    total = 0 if cost is None else cost.total
                     # A request that is refused at the door is logged in any case.
                     if details.at_door or not self._quiet:
-                        lines.append(self._line(entry, details))
-                    self.count(entry)
+                        lines.append(self._line(entry, details, thread, total))
+                    self.count(entry, thread, total)
             finally:
                 self._is_flushing = False
                 self._writer.put(lines, own=False)
@@ -133,13 +140,9 @@ class Log:
         self._writer.close()
 
 
-class _ExchangeLine(Struct, gc=False):
-    """The line of an exchange, in the order of its members; what does not apply is left out."""
+class _SharedMembers(Struct, gc=False):
+    """Members in the middle of a line, which are the same for most exchanges of one client."""
 
-    time: str
-    level: str
-    event: str
-    id: str
     address: str
     key: str
     client_protocol: str
@@ -150,43 +153,48 @@ class _ExchangeLine(Struct, gc=False):
     provider_protocol: str
     stream: bool
     status: int
+
+
+_Shared: TypeAlias = tuple[str, str, str, str, str, str, str, str, bool, int]
+
+
+class _OwnMembers(Struct, gc=False):
+    """Members at the end of a line, which are those of one exchange; what does not apply is left out."""
+
     duration: float
     attempt_count: int
     losses: int
-    bookkeeping_losses: int | UnsetType = UNSET
-    route: str | UnsetType = UNSET
-    policy: str | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    attempts: JsonList | UnsetType = UNSET
-    candidates: JsonList | UnsetType = UNSET
-    candidates_more: int | UnsetType = UNSET
-    queue_full: JsonList | UnsetType = UNSET
-    time_to_first_token: float | UnsetType = UNSET
-    input: int | UnsetType = UNSET
-    output: int | UnsetType = UNSET
-    cache_read: int | UnsetType = UNSET
-    estimated: bool | UnsetType = UNSET
-    cost: str | UnsetType | None = UNSET
-    unpriced: tuple[str, ...] | UnsetType = UNSET
-    reported_cost: str | UnsetType = UNSET
-    client: str | UnsetType = UNSET
-    launch: str | UnsetType = UNSET
-    session: str | UnsetType = UNSET
-    thread: str | UnsetType = UNSET
-    failure: str | UnsetType = UNSET
-    refusal: str | UnsetType = UNSET
-    advice: str | UnsetType = UNSET
-    provider_request_id: str | UnsetType = UNSET
+    bookkeeping_losses: int | UnsetType
+    route: str | UnsetType
+    policy: str | UnsetType
+    reason: str | UnsetType
+    attempts: JsonList | UnsetType
+    candidates: JsonList | UnsetType
+    candidates_more: int | UnsetType
+    queue_full: JsonList | UnsetType
+    time_to_first_token: float | UnsetType
+    input: int | UnsetType
+    output: int | UnsetType
+    cache_read: int | UnsetType
+    estimated: bool | UnsetType
+    cost: str | UnsetType | None
+    unpriced: tuple[str, ...] | UnsetType
+    reported_cost: str | UnsetType
+    client: str | UnsetType
+    launch: str | UnsetType
+    session: str | UnsetType
+    thread: str | UnsetType
+    failure: str | UnsetType
+    refusal: str | UnsetType
+    advice: str | UnsetType
+    provider_request_id: str | UnsetType
 
 
-def _as_json(entry: JournalEntry, details: LogDetails) -> bytes:
-    calls, losses, status, failure, facts = entry.calls, entry.losses, entry.status, entry.failure, entry.facts
-    bookkeeping = len([0 for loss in losses if weight_of(loss.feature) == "bookkeeping"]) if losses else 0
-    line = _ExchangeLine(
-        _instant((entry.time + entry.duration) // _MICROSECONDS),
-        "error" if status >= 500 or (failure and is_fault(status, failure)) else "info",
-        "exchange",
-        entry.id,
+def _as_json(entry: JournalEntry, details: LogDetails, thread: str, total: int) -> bytes:
+    """The line of an exchange: its time, level and id, then the shared members, then its own."""
+    status, failure = entry.status, entry.failure
+    is_error = status >= 500 or (failure != "" and is_fault(status, failure))
+    shared = (
         details.address,
         entry.key,
         entry.client_protocol,
@@ -198,55 +206,72 @@ def _as_json(entry: JournalEntry, details: LogDetails) -> bytes:
         entry.provider_protocol,
         entry.stream,
         status,
+    )
+    own = _own_members(entry, details, thread, total)
+    second = (entry.time + entry.duration) // _MICROSECONDS
+    try:
+        # The gateway makes the id: JSON escapes nothing in it.
+        return b"".join(
+            (_line_start(second, is_error), entry.id.encode(), _shared_as_json(shared), _escaped(_encode(own))[1:])
+        )
+    except UnicodeEncodeError:
+        fields: JsonObject = {"time": _instant(second), "level": _level(is_error), "event": "exchange", "id": entry.id}
+        for part in (_SharedMembers(*shared), own):
+            members = zip(part.__struct_fields__, astuple(part), strict=True)
+            fields |= {name: to_builtins(value) for name, value in members if value is not UNSET}
+        return _json_line(fields)
+
+
+def _level(is_error: bool) -> str:
+    return "error" if is_error else "info"
+
+
+@lru_cache(maxsize=64)
+def _line_start(second: int, is_error: bool) -> bytes:
+    """A line up to the exchange's id."""
+    return f'{{"time":"{_instant(second)}","level":"{_level(is_error)}","event":"exchange","id":"'.encode()
+
+
+@lru_cache(maxsize=1024)
+def _shared_as_json(shared: _Shared) -> bytes:
+    """The shared members of a line, from the end of the id on. Encoding them costs as much as all others together."""
+    return b'",' + _escaped(_encode(_SharedMembers(*shared)))[1:-2] + b","
+
+
+def _own_members(entry: JournalEntry, details: LogDetails, thread: str, total: int) -> _OwnMembers:
+    calls, losses, tokens, breakdown, route = entry.calls, entry.losses, entry.tokens, entry.cost, entry.route
+    bookkeeping = len([0 for loss in losses if weight_of(loss.feature) == "bookkeeping"]) if losses else 0
+    cost = None if breakdown is None else _dollars(breakdown, total)
+    first = entry.first_content
+    return _OwnMembers(
         _seconds(entry.duration),
         len(calls),
         len(losses) - bookkeeping,
+        bookkeeping or UNSET,
+        route[_LABEL] if route else UNSET,
+        entry.policy if route else UNSET,
+        entry.reason if route else UNSET,
+        [_attempt_as_json(call, breakdown, cost) for call in calls] if route else UNSET,
+        [_candidate_as_json(each) for each in entry.candidates] if entry.candidates else UNSET,
+        (entry.candidates_more or UNSET) if entry.candidates else UNSET,
+        [target[_LABEL] for target in entry.queue_full] if entry.queue_full else UNSET,
+        _seconds(first) if first else UNSET,
+        UNSET if tokens is None else tokens.input,
+        UNSET if tokens is None else tokens.output,
+        UNSET if tokens is None else tokens.cache_read,
+        entry.estimated or UNSET,
+        UNSET if breakdown is None else cost,
+        UNSET if breakdown is None else breakdown.unpriced or UNSET,
+        UNSET if breakdown is None or breakdown.reported is None else in_units(breakdown.reported, NANO),
+        entry.program or UNSET,
+        entry.launch or UNSET,
+        entry.facts.session or UNSET,
+        thread or UNSET,
+        entry.failure or UNSET,
+        details.refusal[:MAX_FIELD_LENGTH] if details.refusal else UNSET,
+        details.advice[:MAX_FIELD_LENGTH] if details.advice else UNSET,
+        entry.provider_request_id or UNSET,
     )
-    if bookkeeping:
-        line.bookkeeping_losses = bookkeeping
-    cost = None
-    if (breakdown := entry.cost) is not None:
-        line.cost = cost = _dollars(breakdown)
-        if breakdown.unpriced:
-            line.unpriced = breakdown.unpriced
-        if breakdown.reported is not None:
-            line.reported_cost = in_units(breakdown.reported, NANO)
-    if route := entry.route:
-        line.route, line.policy, line.reason = route[_LABEL], entry.policy, entry.reason
-        line.attempts = [_attempt_as_json(call, breakdown, cost) for call in calls]
-    if entry.candidates:
-        line.candidates = [_candidate_as_json(each) for each in entry.candidates]
-        line.candidates_more = entry.candidates_more or UNSET
-    if entry.queue_full:
-        line.queue_full = [target[_LABEL] for target in entry.queue_full]
-    if entry.first_content:
-        line.time_to_first_token = _seconds(entry.first_content)
-    if (tokens := entry.tokens) is not None:
-        line.input, line.output, line.cache_read = tokens.input, tokens.output, tokens.cache_read
-    if entry.estimated:
-        line.estimated = True
-    if entry.program:
-        line.client = entry.program
-    if entry.launch:
-        line.launch = entry.launch
-    if facts.session:
-        line.session = facts.session
-    if thread := thread_in(entry):
-        line.thread = thread
-    if failure:
-        line.failure = failure
-    if details.refusal:
-        line.refusal = details.refusal[:MAX_FIELD_LENGTH]
-    if details.advice:
-        line.advice = details.advice[:MAX_FIELD_LENGTH]
-    if entry.provider_request_id:
-        line.provider_request_id = entry.provider_request_id
-    try:
-        written = _encode(line)
-    except UnicodeEncodeError:
-        members = zip(line.__struct_fields__, astuple(line), strict=True)
-        return _json_line({name: to_builtins(value) for name, value in members if value is not UNSET})
-    return _escaped(written)
 
 
 def _seconds(microseconds: int) -> float:
@@ -254,9 +279,8 @@ def _seconds(microseconds: int) -> float:
     return (microseconds + 50) // 100 / 10_000
 
 
-def _dollars(breakdown: CostBreakdown) -> str | None:
-    """The cost in dollars, exact; None if no part of it has a price."""
-    total = breakdown.total
+def _dollars(breakdown: CostBreakdown, total: int) -> str | None:
+    """The cost in dollars, exact; None if no part of it has a price. `total` is the breakdown's."""
     return None if breakdown.unpriced and not total else in_units(total, NANO)
 
 
@@ -272,7 +296,7 @@ def _attempt_as_json(call: CallEntry, breakdown: CostBreakdown | None, cost: str
         fields["input"], fields["output"] = call.tokens.input, call.tokens.output
     if call.cost is not None:
         # Of most exchanges there is one call, which cost what the exchange did.
-        fields["cost"] = cost if call.cost is breakdown else _dollars(call.cost)
+        fields["cost"] = cost if call.cost is breakdown else _dollars(call.cost, call.cost.total)
     if call.maybe_billed:
         fields["maybe_billed"] = True
     return fields
@@ -319,7 +343,7 @@ def _json_line(line: JsonObject) -> bytes:
 def _escaped(written: bytes) -> bytes:
     """A line in which nothing is left that could act on a terminal."""
     # All other control characters are escaped already.
-    if written.isascii() and _DELETE not in written:
+    if written.isascii() and written.find(_DELETE) < 0:
         return written + b"\n"
     text = written.decode()
     return _encode_line(text if text.isprintable() else _unprintable(_escape, text))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from operator import add
 
 import msgspec
 from msgspec import Struct
@@ -17,10 +16,9 @@ from dragoman.gateway.admission import Load
 from dragoman.gateway.observability.launch_counters import LaunchCounters, WorkerLaunchCount
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.usage_recorder import RecordingStatus
-from dragoman.records.journal_entry import CostBreakdown, JournalEntry
+from dragoman.records.journal_entry import CostBreakdown, JournalEntry, TokenCounts
 from dragoman.records.rows import is_unpriced
 from dragoman.routing.health_state import HealthLevel
-from dragoman.sessions.classes import class_of
 
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _BUCKETS = [round(bound * 1_000_000) for bound in DURATIONS]
@@ -33,7 +31,7 @@ OTHER = "other"
 # Statuses of names that their provider does not know: those are not worth a label.
 _UNKNOWN = frozenset({400, 404})
 # More than any exchange takes; a provider may report anything.
-_MAX_TOKENS = 1 << 40
+_MAX_TOKEN_BITS = 40
 # From the best to the worst.
 _LEVELS = (
     HealthLevel.HEALTHY,
@@ -51,15 +49,6 @@ class Histogram(Struct):
 
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATIONS) + 1))
     total: int = 0
-
-    def add(self, duration: int) -> None:
-        """Count one duration."""
-        self.counts[bisect_left(_BUCKETS, duration)] += 1
-        self.total += duration
-
-    def copy(self) -> Histogram:
-        """The same, as of now."""
-        return Histogram(list(self.counts), self.total)
 
 
 class MetricCell(Struct):
@@ -79,10 +68,60 @@ class MetricCell(Struct):
     unpriced: int = 0
     estimated: int = 0
 
-    def copy(self) -> MetricCell:
-        """The same, as of now."""
-        first = self.time_to_first_token.copy()
-        return replace(self, tokens=list(self.tokens), duration=self.duration.copy(), time_to_first_token=first)
+
+class _Counters:
+    """The counters of one cell. Not a struct: setting a member of a struct costs as much as counting three of these."""
+
+    __slots__ = (
+        "cache_read",
+        "cache_write",
+        "cost",
+        "duration",
+        "durations",
+        "estimated",
+        "first",
+        "firsts",
+        "input",
+        "key",
+        "output",
+        "requests",
+        "thinking",
+        "unpriced",
+    )
+
+    def __init__(self, key: tuple[str, str, str, str, int]) -> None:
+        self.key = key
+        self.requests = self.cost = self.unpriced = self.estimated = 0
+        self.input = self.output = self.cache_read = self.cache_write = self.thinking = 0
+        # Numbers by bucket and totals, in microseconds: of durations, and of times to the first token.
+        self.durations, self.duration = [0] * (len(DURATIONS) + 1), 0
+        self.firsts, self.first = [0] * (len(DURATIONS) + 1), 0
+
+    def add(self, tokens: TokenCounts) -> None:
+        """Add the tokens of one exchange."""
+        read, written, output, thinking = tokens.cache_read, tokens.cache_write, tokens.output, tokens.thinking
+        new = tokens.input
+        if (new | output | read | written | thinking) >> _MAX_TOKEN_BITS:
+            # One is negative, or too large: it has a bit beyond the limit. Counters never go down.
+            new, output, read, written, thinking = map(_bounded, (new, output, read, written, thinking))
+        self.input += new
+        self.output += output
+        self.cache_read += read
+        self.cache_write += written
+        self.thinking += thinking
+
+    def cell(self) -> MetricCell:
+        """Its cell, as of now."""
+        return MetricCell(
+            *self.key,
+            requests=self.requests,
+            tokens=[self.input, self.output, self.cache_read, self.cache_write, self.thinking],
+            duration=Histogram(list(self.durations), self.duration),
+            time_to_first_token=Histogram(list(self.firsts), self.first),
+            cost=self.cost,
+            unpriced=self.unpriced,
+            estimated=self.estimated,
+        )
 
 
 class Snapshot(Struct):
@@ -124,8 +163,8 @@ class Metrics:
 
     def __init__(self) -> None:
         # Held while something is counted, or read.
-        self._lock = threading.RLock()
-        self._cells: dict[tuple[str, str, str, str, int], MetricCell] = {}
+        self.lock = threading.RLock()
+        self._cells: dict[tuple[str, str, str, str, int], _Counters] = {}
         self._losses: dict[tuple[str, str, str, str], int] = {}
         self._failures: dict[tuple[str, str, str], int] = {}
         self._attempts: dict[tuple[str, str], int] = {}
@@ -156,62 +195,54 @@ class Metrics:
         # Whether the name of a target may be told; those of others are counted together.
         self.may_name: Callable[[str], bool] = lambda _: True
 
-    def count(self, entry: JournalEntry) -> None:
-        """Count one exchange that has ended."""
-        with self._lock:
-            client_protocol, provider_protocol = entry.client_protocol, entry.provider_protocol
-            provider, model, cost, facts = entry.provider, entry.model, entry.cost, entry.facts
-            for call in entry.calls:
-                # What is asked beside conversations has no kind.
-                called = (call.provider, call.kind or OTHER)
-                self._attempts[called] = self._attempts.get(called, 0) + 1
-            for loss in entry.losses:
-                named = (client_protocol, provider_protocol, loss.feature, loss.fate)
-                self._losses[named] = self._losses.get(named, 0) + 1
-            cell = self._cells.get((client_protocol, provider, provider_protocol, model, entry.status))
-            if cell is None:
-                cell = self._cell_of(entry)
-            cell.requests += 1
-            cell.duration.add(entry.duration)
-            if entry.first_content:
-                cell.time_to_first_token.add(entry.first_content)
-            if (tokens := entry.tokens) is not None:
-                counts: tuple[int, ...] = (
-                    tokens.input,
-                    tokens.output,
-                    tokens.cache_read,
-                    tokens.cache_write,
-                    tokens.thinking,
-                )
-                if min(counts) < 0 or max(counts) > _MAX_TOKENS:
-                    # Counters never go down.
-                    counts = tuple([min(max(0, count), _MAX_TOKENS) for count in counts])
-                cell.tokens = list(map(add, cell.tokens, counts))
-            if cost is not None:
-                cell.cost += cost.total
-                if cost.unpriced:
-                    cell.unpriced += 1
-                if cost.reported is not None:
-                    self._count_reported_cost(provider, cost, cost.reported)
-            if entry.estimated:
-                cell.estimated += 1
-            if entry.kind and is_unpriced(entry):
-                self._unpriced += 1
-            if entry.failure:
-                failed = (client_protocol, provider, entry.failure)
-                self._failures[failed] = self._failures.get(failed, 0) + 1
-            if facts.session or facts.client:
-                # Words of clients are no labels.
-                labels = (facts.client, class_of(facts).kind.partition(":")[0])
-                self._threads[labels] = self._threads.get(labels, 0) + 1
-            if entry.launch:
-                self._launches.count(entry)
+    def count(self, entry: JournalEntry, thread: str, total: int) -> None:
+        """Count one exchange that has ended: the class of its thread, and its cost. The log holds `lock`, once for each
+        batch."""
+        client_protocol, provider_protocol = entry.client_protocol, entry.provider_protocol
+        provider, cost = entry.provider, entry.cost
+        for call in entry.calls:
+            # What is asked beside conversations has no kind.
+            called = (call.provider, call.kind or OTHER)
+            self._attempts[called] = self._attempts.get(called, 0) + 1
+        for loss in entry.losses:
+            named = (client_protocol, provider_protocol, loss.feature, loss.fate)
+            self._losses[named] = self._losses.get(named, 0) + 1
+        counters = self._cells.get((client_protocol, provider, provider_protocol, entry.model, entry.status))
+        if counters is None:
+            counters = self._counters_of(entry)
+        counters.requests += 1
+        counters.durations[bisect_left(_BUCKETS, entry.duration)] += 1
+        counters.duration += entry.duration
+        if first := entry.first_content:
+            counters.firsts[bisect_left(_BUCKETS, first)] += 1
+            counters.first += first
+        if (tokens := entry.tokens) is not None:
+            counters.add(tokens)
+        if cost is not None:
+            counters.cost += total
+            if cost.unpriced:
+                counters.unpriced += 1
+            if cost.reported is not None:
+                self._count_reported_cost(provider, cost, total, cost.reported)
+        if entry.estimated:
+            counters.estimated += 1
+        if entry.kind and is_unpriced(entry):
+            self._unpriced += 1
+        if entry.failure:
+            failed = (client_protocol, provider, entry.failure)
+            self._failures[failed] = self._failures.get(failed, 0) + 1
+        if thread:
+            # Words of clients are no labels.
+            labels = (entry.facts.client, thread.partition(":")[0])
+            self._threads[labels] = self._threads.get(labels, 0) + 1
+        if entry.launch:
+            self._launches.count(entry)
 
-    def _count_reported_cost(self, provider: str, cost: CostBreakdown, reported: int) -> None:
+    def _count_reported_cost(self, provider: str, cost: CostBreakdown, total: int, reported: int) -> None:
         """Count what a provider says that it cost, and what that is beyond ours, where ours is known."""
         self._reported_costs[provider] = self._reported_costs.get(provider, 0) + reported
         if not cost.unpriced:
-            difference = self._cost_discrepancies.get(provider, 0) + reported - cost.total
+            difference = self._cost_discrepancies.get(provider, 0) + reported - total
             self._cost_discrepancies[provider] = difference
 
     def record_health_check(self, provider: str, result: str, now: float) -> None:
@@ -228,19 +259,19 @@ class Metrics:
         """Count exchanges that a collector was to be told of; each result is counted by one thread alone."""
         self._exports[result] = self._exports.get(result, 0) + number
 
-    def _cell_of(self, entry: JournalEntry) -> MetricCell:
-        """The cell of an exchange whose model has none under its own name, or another label."""
+    def _counters_of(self, entry: JournalEntry) -> _Counters:
+        """The counters of an exchange whose model has none under its own name, or another label."""
         key = (entry.client_protocol, entry.provider, entry.provider_protocol, self._bounded(entry), entry.status)
         if key not in self._cells and len(self._cells) >= _CELLS_LIMIT:
             # By its class alone, and of no model: of these there are few.
             key = (*key[:3], OTHER, 100 * (entry.status // 100))
-        return self._cells.setdefault(key, MetricCell(*key))
+        return self._cells.setdefault(key, _Counters(key))
 
     def launch_count(self, key: str, name: str) -> WorkerLaunchCount:
         """What was counted of a launch under a key; nothing of one that is not known."""
         if self.log is not None:
             self.log.flush()
-        with self._lock:
+        with self.lock:
             return self._launches.count_of(key, name)
 
     def snapshot(self) -> Snapshot:
@@ -248,10 +279,10 @@ class Metrics:
         if self.log is not None:
             self.log.flush()
         recorded = self.recorded()
-        with self._lock:
+        with self.lock:
             health, unnamed = self._labelled(self.levels())
             return Snapshot(
-                cells=[cell.copy() for cell in self._cells.values()],
+                cells=[counters.cell() for counters in self._cells.values()],
                 losses=[(*key, count) for key, count in self._losses.items()],
                 failures=[(*key, count) for key, count in self._failures.items()],
                 in_flight=self.in_flight,
@@ -296,6 +327,10 @@ class Metrics:
             return OTHER if model else ""
         self._models.add((provider, model))
         return model
+
+
+def _bounded(count: int) -> int:
+    return min(max(0, count), 1 << _MAX_TOKEN_BITS)
 
 
 def worse(one: HealthLevel | None, other: HealthLevel) -> HealthLevel:
