@@ -38,7 +38,8 @@ _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
 # Names that others took, one after the other, until it is believed that something else is wrong.
 _TRIES = 8
 
-_encode = msgspec.json.Encoder().encode
+_encode_into = msgspec.json.Encoder().encode_into
+_ALL = slice(None)
 # The entry in the line of one that is open.
 _OPENED = slice(len('01234567 ["open",'), -len("]\n"))
 
@@ -67,6 +68,8 @@ class Journal:
         self._number = 0
         # Lines of the entries that are open, by their ids.
         self._open: dict[str, bytes] = {}
+        # Where lines are encoded. It keeps the size of the largest one: an encoder grows a new one in many steps.
+        self._buffer = bytearray()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         # The last line has no end: the next one begins with it.
@@ -107,7 +110,7 @@ class Journal:
 
     def open(self, entry: JournalEntry) -> None:
         """Say that a provider is about to be asked; where that cannot be written, nothing is lost by it."""
-        line = self._open[entry.id] = _entry_line("open", entry)
+        line = self._open[entry.id] = self._entry_line("open", entry)
         if self._descriptor < 0 or self._waiting or self._torn:
             return
         try:
@@ -123,7 +126,7 @@ class Journal:
     def finalize(self, entry: JournalEntry) -> bool:
         """Write down an exchange that is settled; False if that could not be done now."""
         self._open.pop(entry.id, None)
-        line = _entry_line("exchange", entry)
+        line = self._entry_line("exchange", entry)
         if not self._waiting and not self._torn and self._descriptor >= 0:
             try:
                 written = self._write(self._descriptor, line)
@@ -209,6 +212,16 @@ class Journal:
         self._let_go(descriptor)
         self.lost += len(self._waiting)
         self._waiting.clear()
+
+    def _entry_line(self, what: str, entry: JournalEntry) -> bytes:
+        buffer = self._buffer
+        try:
+            _encode_into((what, entry), buffer)
+        except UnicodeEncodeError:
+            # A client may call itself anything.
+            _encode_into((what, sanitize_entry(entry)), buffer)
+        # A copy: a line that is written while garbage is collected here is encoded in the same buffer.
+        return _line(buffer[_ALL])
 
     def _write_rest(self, line: bytes, written: int) -> bool:
         """Write what is left of a line; where that cannot be done, take the part back, which is no line to anybody."""
@@ -300,16 +313,7 @@ class Journal:
         raise FileExistsError("no name is left for a journal")
 
 
-def _entry_line(what: str, entry: JournalEntry) -> bytes:
-    try:
-        body = _encode((what, entry))
-    except UnicodeEncodeError:
-        # A client may call itself anything.
-        body = _encode((what, sanitize_entry(entry)))
-    return b"".join((hexlify(crc32(body).to_bytes(4, "big")), b" ", body, b"\n"))
-
-
-def _line(body: bytes) -> bytes:
+def _line(body: bytes | bytearray) -> bytes:
     return b"".join((hexlify(crc32(body).to_bytes(4, "big")), b" ", body, b"\n"))
 
 

@@ -244,7 +244,8 @@ def _own_members(entry: JournalEntry, details: LogDetails, thread: str, total: i
     cost = None if breakdown is None else _dollars(breakdown, total)
     first = entry.first_content
     return _OwnMembers(
-        _seconds(entry.duration),
+        # `_seconds`, without the call.
+        (entry.duration + 50) // 100 / 10_000,
         len(calls),
         len(losses) - bookkeeping,
         bookkeeping or UNSET,
@@ -255,7 +256,7 @@ def _own_members(entry: JournalEntry, details: LogDetails, thread: str, total: i
         [_candidate_as_json(each) for each in entry.candidates] if entry.candidates else UNSET,
         (entry.candidates_more or UNSET) if entry.candidates else UNSET,
         [target[_LABEL] for target in entry.queue_full] if entry.queue_full else UNSET,
-        _seconds(first) if first else UNSET,
+        (first + 50) // 100 / 10_000 if first else UNSET,
         UNSET if tokens is None else tokens.input,
         UNSET if tokens is None else tokens.output,
         UNSET if tokens is None else tokens.cache_read,
