@@ -161,6 +161,34 @@ def test_what_is_done_is_told_in_words_to_people_and_by_fields_to_programs() -> 
             assert (told["event"], told["running"], told["level"]) == ("stopping", 3, "info")
 
 
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("address", "192.0.2.9"),
+        ("key", "other"),
+        ("client_protocol", "openai-responses"),
+        ("path", "/responses"),
+        ("requested_model", "small"),
+        ("provider", "anthropic"),
+        ("model", "gpt-4.1"),
+        ("provider_protocol", "anthropic-messages"),
+        ("stream", True),
+        ("status", 201),
+    ],
+)
+def test_a_line_has_the_members_of_its_own_exchange_whatever_was_logged_before(member: str, value: str | int) -> None:
+    """Encoded members that many exchanges share are cached; each of them tells lines apart."""
+    out = io.StringIO()
+    log, changed = Log(out, json=True), record()
+    setattr(changed, member, value)
+    for told in (record(), changed, record()):
+        log.exchange(*logged(told))
+    first, second, third = map(json.loads, lines(out))
+    assert first == third != second
+    assert second == first | {member: value}
+    assert list(first)[:6] == ["time", "level", "event", "id", "address", "key"]
+
+
 def test_bookkeeping_is_counted_apart_and_named_on_request() -> None:
     lost = replace(
         record(), losses=translate.loss_lines((Loss(Fate.DROPPED, Feature.CACHE_BREAKPOINT, "cache", ""),) * 3)
