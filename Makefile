@@ -100,7 +100,8 @@ golden: $(STAMP) ## rewrite the golden expectations; the diff is the review
 playbooks: $(STAMP) ## rewrite the recorded dialogues; the diff is the review
 	REWRITE_PLAYBOOKS=1 $(BIN)/pytest tests/playbooks
 
-docs: $(STAMP) ## regenerate the pages that follow from the code
+docs: $(STAMP) ## regenerate the pages that follow from the code, and the compiled catalogue of providers
+	$(BIN)/python tools/catalogue_table.py
 	$(BIN)/python tools/mapping_page.py
 	$(BIN)/python tools/configuration_page.py
 	$(BIN)/python tools/token_page.py

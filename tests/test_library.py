@@ -20,7 +20,7 @@ from dragoman import (
     translate_request,
     translate_response,
 )
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 
 PAGE = (Path(__file__).parents[1] / "docs/library.md").read_text()
 ANSWER = (
@@ -33,7 +33,7 @@ ANSWER = (
 
 
 def test_protocol_names_are_those_of_the_registry() -> None:
-    assert get_args(ProtocolName) == tuple(codec.name for codec in PROTOCOLS)
+    assert get_args(ProtocolName) == PROTOCOL_NAMES
 
 
 def test_a_stream_translator_has_the_members_that_the_page_lists_and_no_others() -> None:

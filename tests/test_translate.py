@@ -8,11 +8,11 @@ import pytest
 
 from dragoman.errors import DragomanError, RefusedError, StrictError, WireError
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.rules.capabilities import CapabilityRow, capabilities_of
 from dragoman.translate import translate_failure, translate_headers, translate_request, translate_response
 
-NAMES: list[str] = [codec.name for codec in PROTOCOLS]
+NAMES: list[str] = list(PROTOCOL_NAMES)
 MESSAGES, CHAT, RESPONSES = NAMES
 
 ODD = (

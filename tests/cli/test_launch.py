@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.launch import cut
+from dragoman.cli import cut
 from dragoman.config.config_file import FILE_NAME
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Settings

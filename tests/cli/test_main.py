@@ -49,7 +49,7 @@ import builtins, signal, sys
 load = builtins.__import__
 
 def interrupted(name, *others):
-    if name == "dragoman.cli.serve" or (name == "dragoman.cli" and "serve" in (others[2] or ())):
+    if name == "dragoman.providers.catalogue":
         signal.raise_signal(signal.SIGINT)
     return load(name, *others)
 

@@ -56,9 +56,7 @@ def test_without_a_command_there_is_help(capfd: pytest.CaptureFixture[str]) -> N
     assert main([]) == 0
     out = capfd.readouterr().out
     assert out.startswith("usage: dragoman ")
-    assert [f"\n    {name.rpartition('.')[2]} " in out for name in (c.__name__ for c in cli.COMMANDS)] == [True] * len(
-        cli.COMMANDS
-    )
+    assert [name for name in cli.COMMANDS if f"\n    {name} " not in out] == []
 
 
 def test_the_version_is_told(capfd: pytest.CaptureFixture[str]) -> None:

@@ -79,7 +79,7 @@ def comparable(ended: tuple[int, str, str]) -> tuple[int, list[str]]:
 
 
 def test_no_command_is_forgotten() -> None:
-    names = {command.__name__.rpartition(".")[2] for command in COMMANDS}
+    names = set(COMMANDS)
     assert names == {typed.split()[0] for typed in TYPED if typed} | ELSEWHERE
 
 

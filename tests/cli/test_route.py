@@ -13,7 +13,7 @@ from dragoman.cli.route import as_text
 from dragoman.cli.terminal import OutputScreen
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from tests.cli.screens import piped
 from tests.gateway.harness import (
     CHAT,
@@ -128,7 +128,7 @@ def test_without_a_gateway_it_plans_from_the_configuration_and_says_so(config: s
     assert [row["target"] for row in told["candidates"]] == ["near/gpt-5.1", "near/none-such"]
 
 
-@pytest.mark.parametrize("protocol", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("protocol", list(PROTOCOL_NAMES))
 def test_a_small_request_is_assumed_in_every_protocol(protocol: str, config: str, tmp_path: Path) -> None:
     status, out, err = asked(tmp_path, "two", "--config", config, "--json", "--protocol", protocol)
     assert (status, err) == (0, "")

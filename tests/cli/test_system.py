@@ -144,7 +144,7 @@ def test_what_is_translated_there_is_what_is_translated_here(on_windows: dict[Wo
 
 def test_no_command_is_forgotten() -> None:
     tried = {words[0] for words in (*SERVING, *OTHERS)}
-    names = {command.__name__.rpartition(".")[2] for command in COMMANDS}
+    names = set(COMMANDS)
     # These only read and write files of the user, ask a gateway that runs, or have nothing to say of no records.
     beside = {"trust", "status", "service", "doctor", "init", "completion", "logs", "session", "db", "forget"}
     assert names - tried <= beside

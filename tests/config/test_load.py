@@ -15,6 +15,7 @@ from dragoman.config.keys import digest_of
 from dragoman.config.load import read_settings
 from dragoman.config.settings import Key, Limits, RouteConfig, Routing, Server, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.providers.catalogue import catalogue
 from dragoman.routing.policies import POLICIES
 from tests.config.support import CATALOGUE, SECRET, A, C, named, problems_of, settings_of
@@ -298,7 +299,7 @@ SCALARS = st.one_of(
     st.text(max_size=5),
     st.sampled_from(
         [
-            *file_schema.PROTOCOL_NAMES,
+            *PROTOCOL_NAMES,
             *file_schema.AUTHS,
             *file_schema.TRANSPORTS,
             "http://x/v1",

@@ -8,7 +8,8 @@ import pytest
 from msgspec import Struct
 
 from dragoman.config import values
-from dragoman.config.tables import ConfigTable, Problems, did_you_mean, nearest
+from dragoman.config.nearest_name import nearest
+from dragoman.config.tables import ConfigTable, Problems, did_you_mean
 from dragoman.config.toml_lines import Lines
 from dragoman.config.values import ValueType
 from dragoman.errors import ConfigErrors

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
 # Modules that a command imports when it runs.
-_LATER = ("dragoman.gateway.processes.supervisor", "dragoman.gateway.access.first_key", "dragoman.cli.serve")
+_LATER = ("dragoman.gateway.processes.supervisor", "dragoman.gateway.access.first_key")
 _LENGTH = 8
 
 # `shortly` has a gateway end, as by Ctrl-C, as soon as it listens.
@@ -85,6 +85,8 @@ def main() -> None:
     """Wait for commands, and run each in a fork."""
     from dragoman import cli
 
+    # It loads all commands.
+    cli.tree()
     for name in _LATER:
         __import__(name)
     command = _next_command(sys.argv[1])

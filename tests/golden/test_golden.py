@@ -14,7 +14,7 @@ import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.rules.capabilities import CapabilityRow
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import (
@@ -31,7 +31,7 @@ from tests.golden.story import Section, Story, read, written
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.txtar"))
-NAMES = tuple(codec.name for codec in PROTOCOLS)
+NAMES = PROTOCOL_NAMES
 
 # Whom requests are for, unless a section says otherwise: an adaptive Claude, a server that is not OpenAI's, OpenAI.
 MODELS = {"anthropic-messages": "claude-opus-5", "openai-chat": "llama-4", "openai-responses": "gpt-5"}

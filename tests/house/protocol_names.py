@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import load_codecs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src/dragoman"
@@ -30,7 +30,7 @@ Counts = Mapping[str, Mapping[str, int]]
 OUTSIDE, ROOMS = "outside", "rooms"
 _HOME = "dragoman.protocols"
 # The folder of a room -> the name on the wire.
-_WIRE_NAMES = {codec.name.replace("-", "_"): codec.name for codec in PROTOCOLS}
+_WIRE_NAMES = {codec.name.replace("-", "_"): codec.name for codec in load_codecs()}
 _WORDS = {
     "MESSAGES": "anthropic_messages",
     "ANTHROPIC": "anthropic_messages",

@@ -24,8 +24,8 @@ def options() -> dict[str, dict[str, str]]:
     """The options of each command, and of the commands within it, with what `--help` says of them."""
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
-    for command in cli.COMMANDS:
-        command.add(commands)
+    for name in cli.COMMANDS:
+        cli.declare(name, commands)
     return {name: dict(_options(found)) for name, found in commands.choices.items()}
 
 

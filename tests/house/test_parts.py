@@ -34,7 +34,7 @@ from dragoman.model.parts import (
 from dragoman.model.request import Message, Request, Role
 from dragoman.model.response import Response, Stop, StopReason
 from dragoman.protocols.codec import TargetModel, TranslationContext
-from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.protocols.registry import PROTOCOL_NAMES, codec_of
 from dragoman.rules.capabilities import capabilities_of
 from dragoman.rules.envelope import unseal
 from dragoman.rules.tool_table import ToolTable
@@ -82,7 +82,7 @@ def target(protocol: str) -> TargetModel:
     return TargetModel(model="m", vendor="elsewhere", capabilities=capabilities_of(protocol, "m", "elsewhere"))
 
 
-@pytest.mark.parametrize("protocol", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("protocol", list(PROTOCOL_NAMES))
 @pytest.mark.parametrize("role", [Role.USER, Role.ASSISTANT])
 @pytest.mark.parametrize("kind", SAMPLES, ids=lambda kind: kind.__name__)
 def test_no_part_of_a_request_vanishes(kind: type, role: Role, protocol: str) -> None:
@@ -103,7 +103,7 @@ def test_no_part_of_a_request_vanishes(kind: type, role: Role, protocol: str) ->
     assert said(encoded.body) or any(loss.at.startswith("messages[1]") for loss in ledger.losses)
 
 
-@pytest.mark.parametrize("protocol", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("protocol", list(PROTOCOL_NAMES))
 @pytest.mark.parametrize("kind", sorted(ASSISTANT_ONLY | {Text, Foreign}, key=str), ids=lambda kind: kind.__name__)
 def test_no_part_of_an_answer_vanishes(kind: type, protocol: str) -> None:
     answer = Response(

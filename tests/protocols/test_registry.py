@@ -6,13 +6,13 @@ import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols.registry import PROTOCOLS, codec_of, recognise, recognise_response
+from dragoman.protocols.registry import PROTOCOL_NAMES, codec_of, recognise, recognise_response
 from dragoman.rules.seals import LETTERS
 
 
 def test_the_protocols_in_reading_order() -> None:
-    assert [codec.name for codec in PROTOCOLS] == ["anthropic-messages", "openai-chat", "openai-responses"]
-    assert list(LETTERS) == [codec.name for codec in PROTOCOLS]
+    assert list(PROTOCOL_NAMES) == ["anthropic-messages", "openai-chat", "openai-responses"]
+    assert list(LETTERS) == list(PROTOCOL_NAMES)
     with pytest.raises(DragomanError, match="unknown protocol 'x'"):
         codec_of("x")
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dragoman.protocols.openai_chat.request_encoder import REFUSABLE
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.providers import catalogue as module
 from dragoman.providers.catalogue import CatalogueEntry, aliased, catalogue, read
 from dragoman.providers.transport import TRANSPORTS
@@ -25,7 +25,7 @@ ENTRIES = list(catalogue().values())
 NAMES = [entry.name for entry in ENTRIES]
 # The file as it is: without the rows that an entry takes over from its vendor.
 OWN = tomllib.loads(Path(module.__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
-PROTOCOL_NAMES = {codec.name for codec in PROTOCOLS}
+
 MESSAGES = "anthropic-messages"
 AUTHS = {"", "bearer", "x-api-key", "api-key", "none", "aws", "google"}
 LOOPBACK = "127.0.0.1"
@@ -144,7 +144,7 @@ def test_every_fact_has_a_source_that_can_be_checked(entry: CatalogueEntry) -> N
 def test_protocols_are_known_and_named_once(entry: CatalogueEntry) -> None:
     protocols = [endpoint.protocol for endpoint in entry.endpoints]
     assert protocols
-    assert set(protocols) <= PROTOCOL_NAMES
+    assert set(protocols) <= set(PROTOCOL_NAMES)
     assert len(set(protocols)) == len(protocols)
 
 
@@ -323,3 +323,7 @@ def test_a_document_that_breaks_the_schema_is_refused(line: str) -> None:
     text = MINIMAL if line.split(" ")[0] not in MINIMAL else re.sub(rf"{line.split(' ')[0]} = .*\n", "", MINIMAL)
     with pytest.raises(msgspec.ValidationError):
         read(text + line + "\n")
+
+
+def test_the_compiled_catalogue_is_that_of_the_source() -> None:
+    assert dict(catalogue()) == read(module.SOURCE.read_text(encoding="utf-8")), "run `make docs`"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dragoman import errors
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.protocols.codec import Codec
-from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.protocols.registry import codec_of, load_codecs
 from dragoman.routing.attempt_outcome import COUNTING, AttemptOutcome
 from dragoman.routing.failure_classification import kind_of
 
@@ -197,7 +197,7 @@ def test_pitfall_312_313_314_319_what_a_provider_answers_has_one_kind(case: str)
 @pytest.mark.parametrize(
     "words", ["INSUFFICIENT QUOTA for concurrency", "quota exceeded: requests per minute", "check your billing"]
 )
-@pytest.mark.parametrize("codec", PROTOCOLS, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("codec", load_codecs(), ids=lambda codec: codec.name)
 def test_pitfall_314_words_alone_make_no_rate_limit_final(codec: Codec, words: str) -> None:
     failure = codec.decode_failure(429, json.dumps({"error": {"message": words}}).encode())
     assert kind_of(failure) is AttemptOutcome.RATE_LIMITED
@@ -214,7 +214,7 @@ def test_pitfall_338_340_no_words_of_a_client_make_its_error_the_targets(
 
 
 @pytest.mark.parametrize("status", [400, 404, 405, 409, 413, 415, 422])
-@pytest.mark.parametrize("codec", PROTOCOLS, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("codec", load_codecs(), ids=lambda codec: codec.name)
 def test_pitfall_338_a_4xx_is_never_the_targets_failure(codec: Codec, status: int) -> None:
     assert kind_of(codec.decode_failure(status, b"")) not in COUNTING
 

@@ -11,13 +11,13 @@ from dragoman.errors import WireError
 from dragoman.gateway.exchange.full_response import relayed_response
 from dragoman.model.jsonvalue import JsonValue, Number
 from dragoman.model.losses import Ledger
-from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.protocols.registry import PROTOCOL_NAMES, codec_of
 from dragoman.rules.surrogates import SurrogateJoiner
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import translate_response
 
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic-messages", "openai-responses"
-NAMES = [protocol.name for protocol in PROTOCOLS]
+NAMES = list(PROTOCOL_NAMES)
 HIGH, LOW = "\ud83d", "\ude00"
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.mint import system_mint
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.rules.capabilities import CapabilityRow
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import TranslatedRequest, translate_request, translate_response
@@ -18,7 +18,7 @@ from tests.golden.printing import stream_bytes
 from tests.golden.story import Section, read
 
 FILES = sorted((Path(__file__).parent.parent / "golden").glob("*.txtar"))
-NAMES = tuple(codec.name for codec in PROTOCOLS)
+NAMES = PROTOCOL_NAMES
 MODELS = {"anthropic-messages": "claude-opus-5", "openai-chat": "llama-4", "openai-responses": "gpt-5"}
 
 

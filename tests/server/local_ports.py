@@ -27,7 +27,7 @@ def moved_catalogue(folder: Path, ports: Mapping[str, int]) -> Path:
     text = catalogue_module._FILE.read_text(encoding="utf-8")
     for name, usual in USUAL.items():
         text = text.replace(f"//127.0.0.1:{usual}", f"//127.0.0.1:{ports.get(name) or free_port()}")
-    file = folder / "catalogue.toml"
+    file = folder / "catalogue.json"
     file.write_text(text, encoding="utf-8")
     return file
 

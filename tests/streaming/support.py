@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 
-MESSAGES, CHAT, RESPONSES = (codec.name for codec in PROTOCOLS)
+MESSAGES, CHAT, RESPONSES = PROTOCOL_NAMES
 
 
 def sse(*events: dict[str, object], named: bool = True) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.model.losses import Ledger
 from dragoman.protocols.codec import Mint
-from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.protocols.registry import PROTOCOL_NAMES, codec_of
 from dragoman.rules.pauses import PauseStage
 from dragoman.streaming import StreamPipeline
 from dragoman.streaming.relay import Relay
@@ -101,8 +101,8 @@ def test_a_long_frame_in_small_reads_is_searched_once(target: str, returns: bool
     assert counter.examined < 6 * len(frame)
 
 
-@pytest.mark.parametrize("target", [codec.name for codec in PROTOCOLS])
-@pytest.mark.parametrize("source", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("target", list(PROTOCOL_NAMES))
+@pytest.mark.parametrize("source", list(PROTOCOL_NAMES))
 def test_an_error_of_megabytes_is_told_by_its_beginning(source: str, target: str) -> None:
     words = "no room for this " * 200_000
     error: dict[str, object] = {"type": "error", "error": {"type": "overloaded_error", "message": words}}
@@ -116,8 +116,8 @@ def test_an_error_of_megabytes_is_told_by_its_beginning(source: str, target: str
 
 
 @pytest.mark.parametrize("collect", [False, True])
-@pytest.mark.parametrize("target", [codec.name for codec in PROTOCOLS])
-@pytest.mark.parametrize("source", [codec.name for codec in PROTOCOLS])
+@pytest.mark.parametrize("target", list(PROTOCOL_NAMES))
+@pytest.mark.parametrize("source", list(PROTOCOL_NAMES))
 @pytest.mark.parametrize("silence", [b":\n\n", b"a\n\n", b"event: ping\n\n", b":\r\n\r\n"])
 def test_a_flood_of_comments_costs_next_to_nothing(silence: bytes, source: str, target: str, collect: bool) -> None:
     count = 64 * 1024 // len(silence)

@@ -22,6 +22,7 @@ PACKAGE = "src/dragoman/"
 # Data that the package reads, and the mark that it has types: a wheel without them installs, and fails later.
 INDISPENSABLE = (
     "dragoman/py.typed",
+    "dragoman/providers/catalogue.json",
     "dragoman/providers/catalogue.toml",
     "dragoman/prices/table.json",
     "dragoman/tokens/table.json",

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
-
-from dragoman.errors import ConfigErrors, DragomanError, UsageError
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TypeVar
 
 INTERRUPTED = 130
 try:
-    from dragoman.cli import (
-        check,
-        completion,
-        db,
-        doctor,
-        documents,
-        env,
-        explain,
-        forget,
-        init,
-        key,
-        launch,
-        logs,
-        mock,
-        models,
-        prices,
-        providers,
-        route,
-        serve,
-        service,
-        session,
-        sessions,
-        status,
-        top,
-        translate,
-        trust,
-        usage,
-    )
+    from dragoman.cli import documents
     from dragoman.cli.parser import (
         DONE,
         REFUSED,
@@ -51,16 +25,21 @@ try:
         new_parser,
         unknown,
     )
+    from dragoman.errors import ConfigErrors, DragomanError, UsageError
 except KeyboardInterrupt:
     # This takes a good part of a command's first moments.
     sys.exit(INTERRUPTED)
 
+# The modules of the commands, by which their names begin, in the order of the help. A command line loads its own alone.
 COMMANDS = (
-    *(init, serve, launch, env, status),
-    *(logs, sessions, session, top, usage, db, forget),
-    *(service, route, check, doctor, trust, key),
-    *(providers, models, prices, translate, explain, mock, completion),
+    *("init", "serve", "launch", "env", "status"),
+    *("logs", "sessions", "session", "top", "usage", "db", "forget"),
+    *("service", "route", "check", "doctor", "trust", "key"),
+    *("providers", "models", "prices", "translate", "explain", "mock", "completion"),
 )
+# The command whose client gets the words behind --.
+_LAUNCH = "launch"
+P = TypeVar("P", bound=argparse.ArgumentParser)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -110,12 +89,23 @@ def _fill_standard_streams() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", errors="backslashreplace", closefd=False)
 
 
-def tree() -> Parser:
+def tree(words: Sequence[str] = ()) -> Parser:
+    """The parser of a command line: of its own command, or of all of them if it names none or asks for help before."""
+    at = command_at(words)
+    is_general = any(word.startswith(("-h", "--h")) for word in words[:at])
+    named = [name for name in words[at : at + 1] if name in COMMANDS and not is_general]
     parser, commands = new_parser()
-    for command in COMMANDS:
-        command.add(commands)
+    # The version is printed without a look at any command.
+    for name in () if words[:1] == ["--version"] else named or COMMANDS:
+        declare(name, commands)
     add_common(parser)
     return parser
+
+
+def declare(name: str, commands: argparse._SubParsersAction[P]) -> None:
+    """Load the module of a command, and add its parser."""
+    add: Callable[[argparse._SubParsersAction[P]], None] = import_module(f"{__name__}.{name}").add
+    add(commands)
 
 
 def _run(words: Sequence[str]) -> int:
@@ -123,12 +113,12 @@ def _run(words: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a character is no reason to end: a gateway may already serve.
             stream.reconfigure(errors="backslashreplace")
-    parser = tree()
+    parser = tree(words)
     at = command_at(words)
-    ours, clients = launch.cut(words[at:])
+    ours, clients = cut(words[at:])
     options, others = parser.parse_known_args([*words[:at], *_joined(ours, parser)])
     if others:
-        hint = "; what is for the client stands behind --" if ours[:1] == [launch.NAME] else ""
+        hint = "; what is for the client stands behind --" if ours[:1] == [_LAUNCH] else ""
         early = any(word in others for word in words[:at])
         unknown(parser if early else options.parser, others, hint)
     if "run" not in options:
@@ -161,3 +151,11 @@ def _joined(words: list[str], parser: Parser) -> list[str]:
     """The words, with those of a command whose name has two as one."""
     name = " ".join(words[:2])
     return [name, *words[2:]] if len(words) > 1 and name in children(parser) else words
+
+
+def cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our words, and those for the client, which argparse cannot be kept from reading."""
+    if _LAUNCH not in words[:1] or "--" not in words:
+        return list(words), []
+    end = words.index("--")
+    return list(words[:end]), list(words[end + 1 :])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import textwrap
 import time
@@ -18,7 +17,7 @@ from dragoman.config.toml_lines import dotted
 from dragoman.config.trust_summary import describe_route
 from dragoman.model.losses import Strict
 from dragoman.prices.cost import estimate
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.providers.provider import facts_of, split_protocol
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import Route
@@ -79,7 +78,7 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
     resolver = ModelResolver(settings)
     for route in routes:
         try:
-            targets = {target.id: target for target in _priced(resolver.route(route.pattern, PROTOCOLS[0].name))}
+            targets = {target.id: target for target in _priced(resolver.route(route.pattern, PROTOCOL_NAMES[0]))}
         except AbsentModel:
             # Why nobody is left is told elsewhere.
             continue
@@ -174,6 +173,8 @@ def _strict(strict: Strict) -> str:
 
 def _live(settings: Settings, screen: OutputScreen) -> int:
     # The gateway is needed for this alone.
+    import asyncio
+
     from dragoman.gateway.provider_probe import check_live
 
     with progress() as show_step:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -161,6 +160,8 @@ def _described(names: Sequence[str], settings: Settings, key: GivenKey, running:
         # A few of them are quickly looked up; many are asked for as all.
         return fetch_names(running, key.text, names=names if len(names) <= MAX_NAMES else ())
     # The gateway is needed for this alone.
+    import asyncio
+
     from dragoman.gateway.model_directory import names_table
 
     return asyncio.run(names_table(settings, names=names))[0]

@@ -14,7 +14,7 @@ from dragoman.cli.parser import add_all_losses
 from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
-from dragoman.protocols.registry import PROTOCOLS, recognise
+from dragoman.protocols.registry import PROTOCOL_NAMES, recognise
 from dragoman.translate import LossLine, as_json, changes_in, translate_request
 from dragoman.wire.json import decode, decode_object, encode_text
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     codec = recognise(body)
     if codec is None:
         raise DragomanError("expected a request with `messages` or `input`, found neither")
-    versions = [_version(body, codec.name, other.name, options.model) for other in PROTOCOLS]
+    versions = [_version(body, codec.name, name, options.model) for name in PROTOCOL_NAMES]
     screen = screen_of(sys.stdout, options.color)
     if options.json:
         documents.write(_as_json(codec.name, versions).encode() + b"\n")

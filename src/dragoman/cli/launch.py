@@ -9,7 +9,7 @@ import secrets
 import shlex
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
@@ -54,14 +54,6 @@ _LAUNCH_ARGUMENTS = ("model", "small_model", "context", "key_file", "config", "g
 _ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
 # Who interrupts a client ends it as it is meant to be ended.
 _ENDED_WELL = (0, 128 + signal.SIGINT)
-
-
-def cut(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our words, and those for the client, which argparse cannot be kept from reading."""
-    if NAME not in words[:1] or "--" not in words:
-        return list(words), []
-    end = words.index("--")
-    return list(words[:end]), list(words[end + 1 :])
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

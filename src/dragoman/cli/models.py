@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -91,6 +90,8 @@ def _names(options: argparse.Namespace) -> list[DescribedName]:
 
 def _of_configuration(settings: Settings, pattern: str, *, live: bool) -> list[DescribedName]:
     # The gateway is needed for this alone.
+    import asyncio
+
     from dragoman.gateway.model_directory import names_table
 
     names, failed = asyncio.run(names_table(settings, pattern, live=live))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dragoman import __version__
 from dragoman.cli.terminal import AUTO, CHOICES, printable, screen_of, wrapped
-from dragoman.config.tables import nearest
+from dragoman.config.nearest_name import nearest
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:

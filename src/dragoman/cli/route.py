@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 from functools import partial
 
@@ -26,12 +25,11 @@ from dragoman.launching.gateway import route_of
 from dragoman.launching.keys import find_key
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.prices.money import dollars
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.sessions.classes import CLASSES, is_class
 from dragoman.translate import translate_request
 from dragoman.wire.json import encode
 
-NAMES = tuple(codec.name for codec in PROTOCOLS)
 _NUMBERS = ("PRICE", "TTFT", "TOKENS/S", "SUCCESS", "AGE", "LOSSES", "WINDOW")
 _COLUMNS = (
     Column(heading="", right=True),
@@ -66,9 +64,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     parser.add_argument(
         "--protocol",
-        choices=NAMES,
+        choices=PROTOCOL_NAMES,
         metavar="PROTOCOL",
-        help=f"the protocol of the request ({', '.join(NAMES)}); recognised from the shape if left out",
+        help=f"the protocol of the request ({', '.join(PROTOCOL_NAMES)}); recognised from the shape if left out",
     )
     parser.add_argument("--key", metavar="NAME", help="the gateway key that it would come with, for rules")
     parser.add_argument("--client", metavar="NAME", help="the client that it would come from, by its User-Agent")
@@ -107,6 +105,8 @@ def _small(model: str, protocol: str | None) -> bytes:
 
 def _planned(settings: Settings, query: dict[str, str], body: bytes, client: str) -> JsonObject:
     # The gateway is needed for this alone.
+    import asyncio
+
     from dragoman.gateway.endpoints.route import Question, planned
 
     model, protocol, key, thread = (query.get(name, "") for name in ("model", "protocol", "key", "thread"))

@@ -12,13 +12,11 @@ from dragoman.cli.parser import add_all_losses
 from dragoman.cli.terminal import screen_of
 from dragoman.errors import DragomanError, WireError
 from dragoman.mint import system_mint
-from dragoman.protocols.registry import PROTOCOLS, recognise_response
+from dragoman.protocols.registry import PROTOCOL_NAMES, recognise_response
 from dragoman.streaming import StreamPipeline
 from dragoman.translate import LossLine, TranslatedRequest, changes_in, translate_request, translate_response
 from dragoman.wire.json import decode_object
 from dragoman.wire.sse import SseReader
-
-NAMES = tuple(codec.name for codec in PROTOCOLS)
 
 LOST = 3
 FAILED = 1
@@ -34,12 +32,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--from",
         dest="source",
-        choices=NAMES,
+        choices=PROTOCOL_NAMES,
         metavar="PROTOCOL",
-        help=f"its protocol ({', '.join(NAMES)}); recognised from the shape if left out",
+        help=f"its protocol ({', '.join(PROTOCOL_NAMES)}); recognised from the shape if left out",
     )
     parser.add_argument(
-        "--to", dest="target", choices=NAMES, metavar="PROTOCOL", required=True, help="the protocol to translate to"
+        "--to",
+        dest="target",
+        choices=PROTOCOL_NAMES,
+        metavar="PROTOCOL",
+        required=True,
+        help="the protocol to translate to",
     )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--response", action="store_true", help="it is a provider's response, not a request")

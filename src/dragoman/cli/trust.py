@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import textwrap
 from contextlib import suppress
@@ -77,6 +76,8 @@ def _described(file: ConfigFile, content: bytes) -> str:
     owner = file.path.stat().st_uid
     whose = f", which belongs to another user (uid {owner})," if os.name == "posix" and owner != os.geteuid() else ""
     head = f"If {file.path.absolute()}{whose} is used, it"
+    import shutil
+
     width = max(_NARROWEST, shutil.get_terminal_size().columns - 1)
     rows = textwrap.wrap(printable(head), width, subsequent_indent=_GOES_ON)
     for line in describe(values, catalogue()):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from dragoman.config.file_schema import PROTOCOL_NAMES
 from dragoman.config.providers import ProblemReport, ProblemReporter, ProviderEntry, assemble
 from dragoman.config.settings import RouteConfig
 from dragoman.mock.answers.models import echo_models
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.providers.catalogue import CatalogueEntry
 from dragoman.providers.provider import Endpoint, Provider
 

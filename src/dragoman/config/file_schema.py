@@ -16,11 +16,10 @@ from dragoman.config.values import ValueType
 from dragoman.errors import ConfigError
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Strict
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.route import FALLBACK
 
-PROTOCOL_NAMES = tuple(codec.name for codec in PROTOCOLS)
 AUTHS = ("bearer", "x-api-key", "api-key", "none", "aws", "google")
 TRANSPORTS = ("http", "azure", "bedrock", "vertex")
 STREAMS = ("on-request", "always", "never")

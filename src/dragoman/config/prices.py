@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from dragoman.config import values
 from dragoman.config.discovery import ECHO
+from dragoman.config.nearest_name import nearest
 from dragoman.config.settings import Settings
-from dragoman.config.tables import ConfigTable, nearest
+from dragoman.config.tables import ConfigTable
 from dragoman.config.toml_lines import dotted
 from dragoman.config.values import ValueType
 from dragoman.errors import DragomanError

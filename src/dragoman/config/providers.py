@@ -14,11 +14,13 @@ from dragoman.config.capability_overrides import read_capability_rows
 from dragoman.config.environment import Unset, header_value, resolved, secret, visible
 from dragoman.config.file_schema import NO_KEY, ProviderTable
 from dragoman.config.key_names import key_names
+from dragoman.config.nearest_name import nearest
 from dragoman.config.settings import Missing
-from dragoman.config.tables import ConfigTable, nearest
+from dragoman.config.tables import ConfigTable
 from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import ValueType, is_loopback, is_name, read_string
 from dragoman.errors import ConfigError
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.providers.catalogue import CatalogueEntry
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list, transport_of
@@ -224,7 +226,7 @@ def _endpoints(table: ProviderTable, listing: CatalogueEntry | None, report: Pro
         base_urls |= table.base_url
     protocols = table.protocol or tuple(base_urls)
     if not protocols:
-        report("protocol", "is missing", f"name what it speaks: {', '.join(file_schema.PROTOCOL_NAMES)}")
+        report("protocol", "is missing", f"name what it speaks: {', '.join(PROTOCOL_NAMES)}")
     if isinstance(table.base_url, str):
         base_urls = _expand_base_url(table.base_url, protocols, base_urls, report)
     elif table.base_url is None and not base_urls:

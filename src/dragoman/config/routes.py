@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from dragoman.config import file_schema
 from dragoman.config.environment import Unset
+from dragoman.config.nearest_name import nearest
 from dragoman.config.nesting import NamedTargets, Patterns, check_nesting
 from dragoman.config.providers import missing_at
 from dragoman.config.settings import Missing, RouteConfig, RouteRule
-from dragoman.config.tables import ConfigTable, nearest
+from dragoman.config.tables import ConfigTable
 from dragoman.config.toml_lines import KeyPath, dotted
 from dragoman.config.values import is_model, quoted, type_name
 from dragoman.providers.catalogue import CatalogueEntry, aliased

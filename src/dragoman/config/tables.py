@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
 
+from dragoman.config.nearest_name import nearest
 from dragoman.config.renamed_keys import new_name, new_value
 from dragoman.config.settings import Missing
 from dragoman.config.toml_lines import KeyPath, Lines, dotted
@@ -125,13 +125,6 @@ class ConfigTable:
                 if key_now is not None:
                     at = (*self.path, name, position, key)
                     self.problems.add(at, f"was renamed to {key_now}", f"write {key_now}")
-
-
-def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The known name that somebody probably meant."""
-    by_lower = {other.lower(): other for other in choices}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[close[0]] if close else None
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import StoredState
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.routing.model_description import CAPABILITIES, DescribedName, DescribedTarget
 from dragoman.routing.model_limits import ModelLimits, smallest
 from dragoman.routing.target import Target
@@ -29,7 +29,7 @@ async def names_table(
     """The names of a configuration without a gateway, and providers that failed to list models (only if `live`)."""
     log = Log(io.StringIO())
     runtime = Runtime(settings, Metrics(), log, StoredState(Storage(store_responses=False), log))
-    protocol = PROTOCOLS[0].name
+    protocol = PROTOCOL_NAMES[0]
     try:
         failed = await refresh_lists(runtime, settings.callable.values()) if live else {}
         return (look_up(runtime, protocol, names) if names else search(runtime, protocol, match)), failed

@@ -44,7 +44,7 @@ from dragoman.launching.local_servers import foreign_user_at, port_of
 from dragoman.mint import system_mint
 from dragoman.mock.echo_call import EchoCall
 from dragoman.protocols.codec import Mint
-from dragoman.providers.http_transport import PATHS, request_of
+from dragoman.providers.http_transport import path_of, request_of
 from dragoman.providers.provider import Provider, facts_of
 from dragoman.providers.transport import transport_of
 from dragoman.providers.transport_interface import Order
@@ -329,7 +329,7 @@ def _limits(settings: Settings) -> dict[str, AdmissionLimits]:
 
 
 def _echo_call(order: Order) -> UpstreamRequest:
-    path = order.path or PATHS[order.endpoint.protocol]
+    path = order.path or path_of(order.endpoint.protocol)
     return UpstreamRequest(method=order.method, url=f"echo:{path}", headers=order.headers, body=order.body)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import signal
 import subprocess
 import sys
@@ -103,6 +102,8 @@ def is_running(url: str) -> bool:
 
 def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | None:
     """What a gateway says of itself to whoever asks; None if none answers there."""
+    import http.client
+
     try:
         greeting = decode(_fetch(url, "GET", "/", seconds, _MAX_GREETING_BYTES)[1])
     except (OSError, http.client.HTTPException, WireError):
@@ -140,6 +141,8 @@ def _page(
     url: str, key: str, method: str, path: str, body: bytes | None, headers: Mapping[str, str], fails: str
 ) -> JsonObject:
     """What a gateway answers at a page of its own; `fails` says in an error what it does not do."""
+    import http.client
+
     given = {**headers, "authorization": f"Bearer {key}"} if key else headers
     try:
         status, content = _fetch(url, method, path, _STATUS_SECONDS, _MAX_PAGE_BYTES, body, given)
@@ -157,6 +160,8 @@ def _page(
 
 def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = ()) -> list[DescribedName]:
     """Ask a gateway for what it knows: of these names, or of all that match."""
+    import http.client
+
     query = urlencode([("name", name) for name in names]) or (urlencode({"match": match}) if match else "")
     headers = {"authorization": f"Bearer {key}"}
     try:
@@ -181,6 +186,9 @@ def _fetch(
     headers: Mapping[str, str] = {},
 ) -> tuple[int, bytes]:
     """Status and body of the response to one request below an address."""
+    # Here and above: a gateway imports this module, and calls no other one.
+    import http.client
+
     place = urlsplit(url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     connection = kind(place.hostname or "", place.port, timeout=seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,11 +33,16 @@ def port_of(base_url: str) -> int:
 
 def models_at(base_url: str, timeout: float = TIMEOUT) -> tuple[str, ...] | None:
     """The models that a server lists below an address; None if none answers there in time."""
-    # Most of a gateway does without it.
+    place = urlsplit(base_url)
+    try:
+        connected = socket.create_connection((place.hostname or "", port_of(base_url)), timeout)
+    except OSError:
+        return None
+    # Most of a gateway does without it, and most machines have no such server.
     import http.client
 
-    place = urlsplit(base_url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
+    connection.sock = connected
     try:
         connection.request("GET", f"{place.path}/models")
         response = connection.getresponse()

@@ -1,28 +1,68 @@
-"""The registry: the protocols this library knows, in reading order, and how to tell them apart."""
+"""The registry: the protocols this library knows, in reading order, and how to tell them apart.
+
+The package of a protocol loads when its codec is used first. `load_codecs` loads all of them, before requests come."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
-from dragoman.protocols import anthropic_messages, openai_chat, openai_responses
-from dragoman.protocols.codec import Codec
+from dragoman.protocols.codec import Codec, ProtocolName
 
-PROTOCOLS: tuple[Codec, ...] = (anthropic_messages.CODEC, openai_chat.CODEC, openai_responses.CODEC)
 
-_BY_NAME: dict[str, Codec] = {codec.name: codec for codec in PROTOCOLS}
+def _anthropic_messages() -> Codec:
+    from dragoman.protocols import anthropic_messages
+
+    return anthropic_messages.CODEC
+
+
+def _openai_chat() -> Codec:
+    from dragoman.protocols import openai_chat
+
+    return openai_chat.CODEC
+
+
+def _openai_responses() -> Codec:
+    from dragoman.protocols import openai_responses
+
+    return openai_responses.CODEC
+
+
+_LOADERS: dict[ProtocolName, Callable[[], Codec]] = {
+    "anthropic-messages": _anthropic_messages,
+    "openai-chat": _openai_chat,
+    "openai-responses": _openai_responses,
+}
+PROTOCOL_NAMES: tuple[ProtocolName, ...] = tuple(_LOADERS)
+# The codecs in use.
+_BY_NAME: dict[str, Codec] = {}
 
 
 def codec_of(name: str) -> Codec:
     """The codec of a protocol by its name."""
     codec = _BY_NAME.get(name)
-    if codec is None:
-        raise DragomanError(f"unknown protocol {name!r}; known are {', '.join(_BY_NAME)}")
-    return codec
+    return _load(name) if codec is None else codec
+
+
+def _load(name: str) -> Codec:
+    for known, load in _LOADERS.items():
+        if known == name:
+            codec = _BY_NAME[name] = load()
+            return codec
+    raise DragomanError(f"unknown protocol {name!r}; known are {', '.join(_LOADERS)}")
+
+
+@cache
+def load_codecs() -> tuple[Codec, ...]:
+    """The codecs of all protocols."""
+    return tuple(map(codec_of, PROTOCOL_NAMES))
 
 
 def recognise(body: JsonObject) -> Codec | None:
     """The protocol whose request this looks like, by its shape alone."""
-    for codec in PROTOCOLS:
+    for codec in load_codecs():
         if codec.recognises(body):
             return codec
     return None
@@ -32,9 +72,9 @@ def recognise_response(body: JsonObject) -> Codec | None:
     """The protocol whose answer, or whose first stream event, this looks like."""
     kind, sort = body.get("type"), body.get("object")
     if kind in ("message", "message_start", "ping", "content_block_start") or (kind == "error" and "error" in body):
-        return anthropic_messages.CODEC
+        return codec_of("anthropic-messages")
     if sort == "response" or (isinstance(kind, str) and (kind.startswith("response.") or kind == "error")):
-        return openai_responses.CODEC
+        return codec_of("openai-responses")
     if "choices" in body or (isinstance(sort, str) and sort.startswith("chat.completion")):
-        return openai_chat.CODEC
+        return codec_of("openai-chat")
     return None

@@ -11,7 +11,6 @@ from urllib.parse import quote
 from dragoman.http.upstream_call import UpstreamRequest
 from dragoman.providers.http_transport import (
     MESSAGES,
-    PATHS,
     check_auth,
     check_common,
     checked,
@@ -19,6 +18,7 @@ from dragoman.providers.http_transport import (
     filled,
     headers_of,
     joined,
+    path_of,
     segment,
 )
 from dragoman.providers.provider import Provider
@@ -44,7 +44,7 @@ async def call(order: Order) -> UpstreamRequest:
 
 def _address(order: Order) -> str:
     base = filled(order.endpoint.base_url, order.provider)
-    path = checked(order.path) if order.path else PATHS[order.endpoint.protocol]
+    path = checked(order.path) if order.path else path_of(order.endpoint.protocol)
     if order.endpoint.protocol == MESSAGES:
         return joined(base, path, order.query)
     # People give the resource's address in every form.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 Value = TypeVar("Value")
 
@@ -30,6 +32,8 @@ class Lease(Generic[Value]):
         """The value, fetched if need be; all who wait for it share one fetch, and its error."""
         if self._value is not None and self._clock() < self._renewed_at:
             return self._value
+        import asyncio
+
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._renew())
             self._fetching.add_done_callback(_retrieve_exception)
@@ -37,6 +41,8 @@ class Lease(Generic[Value]):
         return await asyncio.shield(self._fetching)
 
     async def _renew(self) -> Value:
+        import asyncio
+
         try:
             value, until = await asyncio.to_thread(self._fetch)
             now = self._clock()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import quote
@@ -15,16 +16,11 @@ from msgspec.structs import replace
 from dragoman import __version__
 from dragoman.errors import ClientError, ConfigError
 from dragoman.http.upstream_call import HeaderList, UpstreamRequest
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES, codec_of
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport_interface import Order, Transport
 
 MESSAGES = "anthropic-messages"
-
-# Base URLs of OpenAI's SDK end in /v1 already, those of Anthropic's do not.
-PATHS: Mapping[str, str] = {
-    codec.name: codec.path if codec.name == MESSAGES else codec.path.removeprefix("/v1") for codec in PROTOCOLS
-}
 
 # Which header carries the key, and what stands before it.
 _SCHEMES: Mapping[str, tuple[bytes, bytes]] = {
@@ -32,7 +28,7 @@ _SCHEMES: Mapping[str, tuple[bytes, bytes]] = {
     "x-api-key": (b"x-api-key", b""),
     "api-key": (b"api-key", b""),
 }
-_CUSTOMS: Mapping[str, str] = {codec.name: "x-api-key" if codec.name == MESSAGES else "bearer" for codec in PROTOCOLS}
+_CUSTOMS: Mapping[str, str] = {name: "x-api-key" if name == MESSAGES else "bearer" for name in PROTOCOL_NAMES}
 
 _SLASH = re.compile(r"/|\\|%2f|%5c")
 _FIRST_VERSION = b"2023-06-01"
@@ -41,6 +37,13 @@ _JSON = (b"content-type", b"application/json")
 # A compressed stream would arrive in lumps, whenever the compressor has seen enough.
 _STREAMED: HeaderList = [_AGENT, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity")]
 _FULL: HeaderList = [_AGENT, (b"accept", b"application/json"), (b"accept-encoding", b"gzip, deflate, br, zstd")]
+
+
+@cache
+def path_of(protocol: str) -> str:
+    """The path of a protocol's requests below the base URL: those of OpenAI's SDK end in /v1 already."""
+    path = codec_of(protocol).path
+    return path if protocol == MESSAGES else path.removeprefix("/v1")
 
 
 def request_of(order: Order) -> UpstreamRequest:
@@ -73,7 +76,7 @@ async def call(order: Order) -> UpstreamRequest:
 def _written(order: Order) -> tuple[str, HeaderList]:
     """The address and the headers of a call."""
     provider = order.provider
-    path = checked(order.path) if order.path else PATHS[order.endpoint.protocol]
+    path = checked(order.path) if order.path else path_of(order.endpoint.protocol)
     credentials = credential(provider, provider.auth or _CUSTOMS[order.endpoint.protocol], order.key)
     url = joined(filled(order.endpoint.base_url, provider), path)
     return url, headers_of(order, credentials)

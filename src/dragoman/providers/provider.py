@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from dragoman.prices.book import ModelFacts, PriceBook
-from dragoman.protocols.registry import PROTOCOLS
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.rules.capabilities import CapabilityRow
 
-_PROTOCOLS = frozenset(codec.name for codec in PROTOCOLS)
+_PROTOCOLS = frozenset[str](PROTOCOL_NAMES)
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):

@@ -6,12 +6,16 @@ tables, commands read them (`records`)."""
 
 from __future__ import annotations
 
-from dragoman.store.async_store import Store
+from typing import TYPE_CHECKING
+
 from dragoman.store.conversations import LeaseLost
 from dragoman.store.database import MEMORY, StoredBytes, Tables, open_tables
 from dragoman.store.errors import StoreBusy, StoreError
 from dragoman.store.work_item import Expedite
 from dragoman.store.write_errors import not_writable
+
+if TYPE_CHECKING:
+    from dragoman.store.async_store import Store
 
 __all__ = [
     "MEMORY",
@@ -25,3 +29,14 @@ __all__ = [
     "not_writable",
     "open_tables",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Load the store of a gateway at its first use: commands open tables, and need no event loop."""
+        if name != "Store":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from dragoman.store.async_store import Store
+
+        globals()[name] = Store
+        return Store

@@ -3,14 +3,16 @@ its error leads to the frames of its work alone, never to the future that holds 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
 
 from dragoman.store.database import Tables
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 

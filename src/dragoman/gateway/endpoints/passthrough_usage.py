@@ -13,7 +13,7 @@ from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.response import INPUT, OUTPUT, Usage
-from dragoman.protocols.registry import PROTOCOLS, codec_of
+from dragoman.protocols.registry import codec_of, load_codecs
 from dragoman.records.journal_entry import CostBreakdown
 from dragoman.routing.target import Target
 from dragoman.wire.json import decode_object
@@ -95,7 +95,7 @@ def _read(reported: JsonObject, protocol: str) -> Usage | None:
     """Counts in the words of a protocol, or of another one: older paths have other words than newer ones."""
     if reported.get("type") == _DURATION:
         return None
-    for codec in (codec_of(protocol), *PROTOCOLS):
+    for codec in (codec_of(protocol), *load_codecs()):
         usage = codec.usage_of({"usage": reported})
         if usage is not None and usage.unreported != (INPUT, OUTPUT):
             return usage

@@ -27,6 +27,7 @@ from dragoman.gateway.processes.watchdog import DUMP_SIGNAL, register_stack_dump
 from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, log_waiting
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.protocols.registry import load_codecs
 from dragoman.store import MEMORY, open_tables
 
 # A loop that has not turned for so long stands still; whoever watches from outside then waits a little longer, so that
@@ -59,6 +60,8 @@ def serve(
     last_moments: float = LAST_MOMENTS,
 ) -> int:
     """Serve on a bound socket until told to stop; give the exit status. `ready` is called when everybody serves."""
+    # Once for all workers, and before a request waits for it.
+    load_codecs()
     raise_file_limit()
     logging.getLogger().addHandler(UnexpectedErrors(worker_settings.log))
     try:

@@ -1,0 +1,15 @@
+"""The nearest name: what was probably meant by a key, an option or a command that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def nearest(name: str, choices: Iterable[str]) -> str | None:
+    """The known name that somebody probably meant."""
+    # Only a mistake needs it.
+    import difflib
+
+    by_lower = {other.lower(): other for other in choices}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[close[0]] if close else None
