@@ -3,6 +3,7 @@
 `make bench-check` compares the counts with the accepted ones in `bench/results/instructions.json`.
 
 rows ──────── the cases, what is counted in each, and the rows that follow from it
+├── startup    commands, imports and `serve` until it answers, from their first instruction, with compiled modules
 ├── counting   one case: gateway under callgrind, load and mock provider of `bench.gateway` outside of it
 ├── callgrind  switches of a running callgrind, and its dump files
 ├── observed   the process under callgrind: the gateway, with an ingest thread that works when it is permitted to

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_OPTIONS = ("--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes", "--dump-line=no")
+_OPTIONS = ("--tool=callgrind", "--separate-threads=yes", "--dump-line=no")
 _OUT = "callgrind.out"
 # Seconds that a command to a running callgrind may take: it is served between two blocks of the program.
 _CONTROL = 60.0
@@ -38,9 +38,16 @@ def is_installed() -> bool:
     return shutil.which("valgrind") is not None and shutil.which("callgrind_control") is not None
 
 
-def command(directory: Path) -> list[str]:
-    """The beginning of a command line whose program runs under callgrind, switched off, with dumps in a directory."""
-    return ["valgrind", *_OPTIONS, f"--callgrind-out-file={directory / _OUT}"]
+def command(directory: Path, *, from_start: bool = False) -> list[str]:
+    """The beginning of a command line whose program runs under callgrind, switched off unless it counts from the
+    start, with dumps in a directory."""
+    switched = f"--instr-atstart={'yes' if from_start else 'no'}"
+    return ["valgrind", *_OPTIONS, switched, f"--callgrind-out-file={directory / _OUT}"]
+
+
+def counts_in(directory: Path, files: str = f"{_OUT}-*") -> list[ThreadCount]:
+    """The counts of all threads in the files of a directory."""
+    return [thread_count(file.read_text(encoding="utf-8", errors="replace")) for file in sorted(directory.glob(files))]
 
 
 class Callgrind:
@@ -59,10 +66,10 @@ class Callgrind:
         """The counts of all threads since the last dump; they begin at zero again."""
         self._control("-d", "bench")
         self._dumps += 1
-        files = sorted(self._directory.glob(f"{_OUT}.{self._dumps}-*"))
-        if not files:
+        counts = counts_in(self._directory, f"{_OUT}.{self._dumps}-*")
+        if not counts:
             raise CallgrindError(f"no dump {self._dumps} in {self._directory}")
-        return [thread_count(file.read_text(encoding="utf-8", errors="replace")) for file in files]
+        return counts
 
     def _control(self, *arguments: str) -> None:
         line = ["callgrind_control", *arguments, str(self._pid)]

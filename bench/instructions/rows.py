@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 
 from bench.gateway.cases import CASES, PACED, Case
 from bench.instructions.counting import Counted, count
+from bench.instructions.startup import MEMORY, starts
 from tools.exchange_trace import count_calls
 
 # Figures of one case, by the names of their rows.
@@ -57,6 +58,7 @@ MEASURED = (
     _counted("S7", exchanges=20, warm_up=16),
     _counted("S8", exchanges=100, warm_up=40),
     _counted("S9", exchanges=100, warm_up=40),
+    Measured(name="start", measure=starts),
     Measured(name="calls", measure=lambda: {"S1 Python calls": float(count_calls("S1"))}),
 )
 # Rows that are the difference of two others. They are shown and not guarded: a small difference of large figures varies
@@ -67,6 +69,9 @@ DIFFERENCES = {
     "S9 total over S1": ("S9 total", "S1 total"),
     "S9 loop over S1": ("S9 loop", "S1 loop"),
 }
+
+# Rows that are shown and not guarded; memory is that of the system's choice in part.
+SHOWN = frozenset({*DIFFERENCES, MEMORY})
 
 
 def with_differences(figures: Figures) -> dict[str, float]:

@@ -87,5 +87,5 @@ if not TYPE_CHECKING:
         return value
 
     def __dir__() -> list[str]:
-        """The names of the package, those that are not loaded yet included."""
+        """The names of the package, including public names that are not loaded yet."""
         return sorted({*globals(), *__all__})

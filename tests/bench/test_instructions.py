@@ -11,7 +11,17 @@ from bench.gateway.cases import BURST, CASES, WHOLE
 from bench.instructions import __main__ as command
 from bench.instructions import accepted
 from bench.instructions.accepted import Accepted, accept, compare, read, table
-from bench.instructions.callgrind import INSTALL, CallgrindError, ThreadCount, ingest_thread, thread_count
+from bench.instructions.callgrind import (
+    INSTALL,
+    CallgrindError,
+    ThreadCount,
+    counts_in,
+    ingest_thread,
+    thread_count,
+)
+from bench.instructions.callgrind import (
+    command as callgrind_command,
+)
 from bench.instructions.counting import Counted, counted, least
 from bench.instructions.observed import gated
 from bench.instructions.rows import MEASURED, Figures, Measured, figures_of, with_differences
@@ -55,6 +65,15 @@ def test_a_dump_file_gives_thread_instructions_and_objects() -> None:
     assert count == ThreadCount(
         thread=4, instructions=4650, objects=frozenset({"libsqlite3.so.0.8.6", "libpython3.11.so.1.0"})
     )
+
+
+def test_a_process_that_is_counted_from_its_start_leaves_a_file_for_each_thread(tmp_path: Path) -> None:
+    assert "--instr-atstart=yes" in callgrind_command(tmp_path, from_start=True)
+    assert "--instr-atstart=no" in callgrind_command(tmp_path)
+    (tmp_path / "callgrind.out").write_text("")
+    (tmp_path / "callgrind.out-01").write_text(_DUMP)
+    (tmp_path / "callgrind.out-02").write_text(_DUMP.replace("thread: 4", "thread: 5"))
+    assert [(count.thread, count.instructions) for count in counts_in(tmp_path)] == [(4, 4650), (5, 4650)]
 
 
 def test_a_file_that_was_not_written_to_its_end_is_refused() -> None:
