@@ -73,7 +73,7 @@ class Measured(Struct, frozen=True, kw_only=True):
     answers: int
 
 
-def entries(rows: int, days: float, seed: int = 1) -> Iterator[tuple[JournalEntry, AssignedThread]]:
+def entries(rows: int, days: float, seed: int = 1, now: int = NOW) -> Iterator[tuple[JournalEntry, AssignedThread]]:
     """Exchanges of threads that begin at any time and go on for some minutes; three of them are a session."""
     dice = random.Random(seed)
     length = int(days * _DAY * _MICRO)
@@ -82,7 +82,7 @@ def entries(rows: int, days: float, seed: int = 1) -> Iterator[tuple[JournalEntr
     for thread, begin in enumerate(begins, 1):
         place = AssignedThread(1 + thread // 3, thread)
         for turn in range(min(_TURNS, rows - number)):
-            moment = min(begin + turn * _PACE, length - 1) + NOW * _MICRO - length
+            moment = min(begin + turn * _PACE, length - 1) + now * _MICRO - length
             yield _entry(dice, number, moment, thread), place
             number += 1
 
@@ -141,9 +141,9 @@ def _person(thread: int) -> str:
     return _KEYS[thread // 3 * 5 % len(_KEYS)]
 
 
-def fill(tables: RecordTables, rows: int, days: float) -> None:
+def fill(tables: RecordTables, rows: int, days: float, now: int = NOW) -> None:
     """Write so many exchanges of so many days, as the drain does, and who spoke in them."""
-    told = entries(rows, days)
+    told = entries(rows, days, now=now)
     while some := list(islice(told, _BATCH)):
         batch = Batch()
         for entry, place in some:

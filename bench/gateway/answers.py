@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import cycle, islice
 from random import Random
 
 from msgspec import Struct, json
@@ -62,6 +63,20 @@ def short(protocol: str) -> Answer:
     return _answer((b"".join(_frames(protocol, chunks(PLACE)[:SHORT_CHUNKS])),))
 
 
+@cache
+def long(protocol: str, count: int) -> Answer:
+    """A stream of so many chunks, with one write for each frame."""
+    return _answer(_frames(protocol, long_chunks(PLACE, count)))
+
+
+@cache
+def held(protocol: str) -> Answer:
+    """A short stream in two writes: to its first chunk, and the rest."""
+    frames = _frames(protocol, chunks(PLACE)[:SHORT_CHUNKS])
+    first = 1 + next(number for number, frame in enumerate(frames) if PLACE.encode() in frame)
+    return _answer((b"".join(frames[:first]), b"".join(frames[first:])))
+
+
 def whole_text(mark: str) -> str:
     """What a whole answer says to the request with that mark."""
     return f"{mark} {_prose()}"
@@ -80,6 +95,11 @@ def short_text(mark: str) -> str:
 def chunks(mark: str) -> list[str]:
     """The text of a stream in its chunks: the mark comes first."""
     return [mark, *_pieces()]
+
+
+def long_chunks(mark: str, count: int) -> list[str]:
+    """The text of a stream of so many chunks: the mark comes first."""
+    return [mark, *islice(cycle(_pieces()), count - 1)]
 
 
 @cache

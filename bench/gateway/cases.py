@@ -10,6 +10,9 @@ from bench.workloads import CHAT, MESSAGES, RESPONSES
 # How the provider answers: at once, as a stream without a pause, or as a stream whose chunks arrive one by one. A short
 # stream is one write of few chunks: no case measures it, the trace of an exchange is of it.
 WHOLE, BURST, PACED, SHORT = "whole", "burst", "paced", "short"
+# A short stream that rests behind its first chunk until the provider is told to go on; and, before their number, a
+# burst of other chunks than 200. Both are of `growth`.
+HELD, LONG = "held", "long "
 # Lines with several targets, and how many microseconds more a request may cost there.
 TWO, FOUR = "two", "four"
 LINES = {TWO: "a fallback of two targets", FOUR: "the fastest of four targets"}

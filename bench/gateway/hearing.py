@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from msgspec import DecodeError, Struct, json
 
-from bench.gateway.answers import CHUNKS, SHORT_CHUNKS, short_text, streamed_text, whole_text
-from bench.gateway.cases import SHORT, WHOLE
+from bench.gateway.answers import CHUNKS, SHORT_CHUNKS, long_chunks, short_text, streamed_text, whole_text
+from bench.gateway.cases import HELD, LONG, SHORT, WHOLE
 from bench.workloads import CHAT, MESSAGES, RESPONSES
 
 
@@ -68,7 +68,7 @@ class _ResponsesEvent(Struct, frozen=True):
 
 _DONE = b"[DONE]"
 # Text and chunks of an answer by its mode, where it is no long stream.
-_EXPECTED = {WHOLE: (whole_text, 1), SHORT: (short_text, SHORT_CHUNKS)}
+_EXPECTED = {WHOLE: (whole_text, 1), SHORT: (short_text, SHORT_CHUNKS), HELD: (short_text, SHORT_CHUNKS)}
 _read_messages = json.Decoder(_MessagesAnswer).decode
 _read_messages_event = json.Decoder(_MessagesEvent).decode
 _read_chat = json.Decoder(_ChatAnswer).decode
@@ -84,8 +84,12 @@ def complaint(client: str, mode: str, mark: bytes, status: int, body: bytes) -> 
         heard = _READERS[client, mode == WHOLE](body)
     except (DecodeError, IndexError) as error:
         return f"unreadable ({error}): {body[:400]!r}"
-    text, chunks = _EXPECTED.get(mode, (streamed_text, CHUNKS))
-    expected = text(mark.decode())
+    if mode.startswith(LONG):
+        chunks = int(mode.removeprefix(LONG))
+        expected = "".join(long_chunks(mark.decode(), chunks))
+    else:
+        text, chunks = _EXPECTED.get(mode, (streamed_text, CHUNKS))
+        expected = text(mark.decode())
     if heard.text != expected:
         return f"said {heard.text[:100]!r}, expected {expected[:100]!r}"
     if not heard.ended:

@@ -114,6 +114,10 @@ class Connection(asyncio.Protocol):
         self._clients.heard(mark, self._parser.get_status_code(), body, took)
         self.ask()
 
+    def has_begun(self) -> bool:
+        """Whether a part of an answer was heard."""
+        return bool(self._body)
+
     def close(self) -> None:
         """Hang up."""
         self._mark = None
@@ -156,6 +160,11 @@ class Crowd:
     def answers(self) -> int:
         """How many answers of this round were heard."""
         return len(self._clients.latencies)
+
+    @property
+    def begun(self) -> int:
+        """How many clients have heard a part of an answer."""
+        return sum(map(Connection.has_begun, self._connections))
 
     def close(self) -> None:
         """Hang up."""

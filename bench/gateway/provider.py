@@ -16,24 +16,29 @@ from collections.abc import Sequence
 import httptools
 import uvloop
 
-from bench.gateway.answers import Answer, short, streamed, whole
+from bench.gateway.answers import Answer, held, long, short, streamed, whole
 from bench.gateway.metronome import Metronome
-from bench.gateway.questions import PATHS, SIGN, find_mark
+from bench.gateway.questions import PATHS, SIGN, chunks_of, find_mark
 from bench.workloads import PROTOCOLS
 
-_MAKERS = {b"w": whole, b"b": streamed, b"p": streamed, b"s": short}
+_MAKERS = {b"w": whole, b"b": streamed, b"p": streamed, b"s": short, b"h": held}
 _ANSWERS: dict[tuple[bytes, bytes], Answer] = {
     (PATHS[protocol], letter): make(protocol) for protocol in PROTOCOLS for letter, make in _MAKERS.items()
 }
+_PROTOCOLS = {path: protocol for protocol, path in PATHS.items()}
 _LETTER = slice(len(SIGN), len(SIGN) + 1)
 _HEALTHY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+# Where streams are told to go on that were held.
+RELEASE = b"/release"
 _UNKNOWN = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
 
 
 class Connection(asyncio.Protocol):
     """One connection of a client, a gateway or nginx; it is kept open."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, metronome: Metronome) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, metronome: Metronome, waiting: list[Connection]) -> None:
+        # Connections of all streams that are held.
+        self._waiting = waiting
         self._loop = loop
         self._metronome = metronome
         self._parser = httptools.HttpRequestParser(self)
@@ -75,9 +80,11 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         mark = find_mark(b"".join(self._body))
         self._body.clear()
-        answer = None if mark is None else _ANSWERS.get((self._path, mark[_LETTER]))
+        answer = None if mark is None else _answer_to(self._path, mark)
         if mark is None or answer is None:
-            self._transport.write(_HEALTHY if self._path == b"/healthz" else _UNKNOWN)
+            if self._path == RELEASE:
+                self._release()
+            self._transport.write(_HEALTHY if self._path in (b"/healthz", RELEASE) else _UNKNOWN)
             return
         writes = answer.filled(mark)
         if len(writes) == 1:
@@ -86,8 +93,16 @@ class Connection(asyncio.Protocol):
         self._left = writes[::-1]
         if mark[_LETTER] == b"p":
             self._metronome.add(self._step)
+        elif mark[_LETTER] == b"h":
+            self._step()
+            self._waiting.append(self)
         else:
             self._flow()
+
+    def _release(self) -> None:
+        for connection in self._waiting:
+            self._loop.call_soon(connection._flow)
+        self._waiting.clear()
 
     def _step(self) -> bool:
         if self._left and self._transport is not None:
@@ -101,13 +116,21 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._flow)
 
 
+def _answer_to(path: bytes, mark: bytes) -> Answer | None:
+    if mark[_LETTER] == b"l" and path in _PROTOCOLS:
+        return long(_PROTOCOLS[path], chunks_of(mark))
+    return _ANSWERS.get((path, mark[_LETTER]))
+
+
 async def serve(port: int, tls_port: int = 0, certificate: str = "") -> None:
     """Answer on 127.0.0.1 until somebody ends the process."""
     loop = asyncio.get_running_loop()
     metronome = Metronome(loop)
 
+    waiting: list[Connection] = []
+
     def connect() -> Connection:
-        return Connection(loop, metronome)
+        return Connection(loop, metronome, waiting)
 
     servers = [await loop.create_server(connect, "127.0.0.1", port, backlog=1024)]
     if certificate:

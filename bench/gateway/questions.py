@@ -7,7 +7,7 @@ from itertools import count
 
 from msgspec import Struct, json
 
-from bench.gateway.cases import PACED, SHORT, WHOLE, Case
+from bench.gateway.cases import HELD, LONG, PACED, SHORT, WHOLE, Case
 from bench.workloads import CHAT, MESSAGES, MODELS, RESPONSES, conversation, request
 from dragoman.model.jsonvalue import JsonObject
 
@@ -17,7 +17,7 @@ SIGN = b"markbench"
 MARK_LENGTH = len(SIGN) + 1 + 12
 # How the gateway is opened; the provider does not look at it.
 GATEWAY_KEY = "sk-bench-0f4c1b7a2d9e"
-_LETTERS = {WHOLE: b"w", PACED: b"p", SHORT: b"s"}
+_LETTERS = {WHOLE: b"w", PACED: b"p", SHORT: b"s", HELD: b"h"}
 _NUMBERS = count()
 _KEY_HEADERS = {
     MESSAGES: b"x-api-key: %b\r\nanthropic-version: 2023-06-01\r\n",
@@ -41,7 +41,14 @@ class Question(Struct, frozen=True, kw_only=True):
 
 def new_mark(mode: str) -> bytes:
     """A mark that no other request of this run has."""
+    if mode.startswith(LONG):
+        return b"%bl%06x%06x" % (SIGN, int(mode.removeprefix(LONG)), next(_NUMBERS))
     return b"%b%b%012x" % (SIGN, _LETTERS.get(mode, b"b"), next(_NUMBERS))
+
+
+def chunks_of(mark: bytes) -> int:
+    """The number of chunks that the mark of a long stream asks for."""
+    return int(mark[len(SIGN) + 1 : len(SIGN) + 7], 16)
 
 
 def find_mark(body: bytes) -> bytes | None:

@@ -149,11 +149,14 @@ def gateway(
     records: bool = True,
     command: Sequence[str] = PLAIN,
     variables: Mapping[str, str] | None = None,
+    more: str = "",
 ) -> Served:
-    """The gateway, started: one worker, one key, everything else as it comes; `command` may run it under a profiler."""
+    """The gateway, started: one worker, one key, everything else as it comes; `command` may run it under a profiler,
+    `more` are further tables of its file."""
     port = free_port()
     file = place / "dragoman.toml"
-    file.write_text(gateway_settings(port, provider_port, tls) + ("" if records else _NO_RECORDS), encoding="utf-8")
+    settings = gateway_settings(port, provider_port, tls) + ("" if records else _NO_RECORDS) + more
+    file.write_text(settings, encoding="utf-8")
     started = [*command, "serve", "--config", str(file), "--port", str(port)]
     environment = {"XDG_STATE_HOME": str(place), **(variables or {})}
     if tls is not None:
