@@ -32,10 +32,6 @@ class Growth(Struct, frozen=True, kw_only=True):
 
 
 _CPU = "CPU per exchange, µs"
-_EXCHANGE = (
-    "Each point is the least of several rounds, in which all points take turns: CPU of the gateway's process, log and "
-    "records included, divided by its verified exchanges."
-)
 GROWTHS = (
     Growth(
         name=SIZE,
@@ -43,7 +39,7 @@ GROWTHS = (
         across="bytes of one message",
         up=_CPU,
         values=(2_000, 16_000, 128_000, 1_000_000, 4_000_000, 8_000_000),
-        method=f"One message of prose grows, the answer has 2 KB. {_EXCHANGE}",
+        method="One message of prose grows, the answer has 2 KB.",
     ),
     Growth(
         name=MESSAGE_COUNT,
@@ -51,7 +47,7 @@ GROWTHS = (
         across=f"messages of {_MESSAGE} bytes",
         up=_CPU,
         values=(1, 10, 100, 500, 1_000, 2_000),
-        method=f"User and assistant speak in turns. {_EXCHANGE}",
+        method="User and assistant speak in turns.",
     ),
     Growth(
         name=TOOLS,
@@ -59,7 +55,7 @@ GROWTHS = (
         across="function tools",
         up=_CPU,
         values=(1, 10, 50, 100, 250, 500),
-        method=f"Each tool has a schema with three members. {_EXCHANGE}",
+        method="Each tool has a schema with three members.",
     ),
     Growth(
         name=EVENTS,
@@ -67,7 +63,7 @@ GROWTHS = (
         across="text events of the provider",
         up=_CPU,
         values=(10, 100, 1_000, 5_000, 20_000),
-        method=f"The provider writes event by event, without a pause. {_EXCHANGE}",
+        method="The provider writes event by event, without a pause.",
     ),
     Growth(
         name=STREAMS,
@@ -77,7 +73,7 @@ GROWTHS = (
         values=(1, 10, 100, 500, 1_000, 2_000),
         method="The provider holds each stream behind its first chunk until all have begun. Memory is what the "
         "gateway's process has gained then, divided by the streams; CPU is that of all of them, from request to end. "
-        "Each point has fresh gateways, and is the least of them.",
+        "Each point has three gateways of its own.",
     ),
     Growth(
         name=RECORDS,
@@ -86,8 +82,7 @@ GROWTHS = (
         up="CPU of an exchange, µs; of a command, ms",
         values=(0, 10_000, 100_000, 1_000_000, 5_000_000),
         method="The rows are written in bulk by the store's own tables before the gateway starts. The exchange is a "
-        "relay of 2 KB with its ingest; the commands read the same file after it. Each figure is the least of "
-        "several rounds.",
+        "relay of 2 KB with its ingest; the commands read the same file after it.",
     ),
 )
 

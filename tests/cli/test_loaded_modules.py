@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,15 @@ from tests.waiting import LIMIT
 
 # Heavy modules that no command needs which only prints, or only reads records.
 HEAVY = {"asyncio", "difflib", "email", "http", "logging", "socket", "ssl", "subprocess", "urllib.request"}
+# Modules that would delay a first request.
+LARGE = {*HEAVY, "zipfile", "importlib.readers", "tomllib"}
+_CONTENT = '"messages":[{"role":"user","content":"Hello"}]'
+REQUESTS = tuple(
+    (path, f'{{"model":"{model}","max_tokens":9,{_CONTENT}{stream}}}')
+    for path in ("/v1/messages", "/v1/chat/completions")
+    for model in ("echo/text", "echo/text@anthropic-messages", "echo/text@openai-responses")
+    for stream in ("", ',"stream":true')
+)
 COMMAND = "from dragoman.cli import main\ntry:\n    main({words!r})\nexcept SystemExit:\n    pass\n"
 # What is started, the most modules of dragoman that it loads, and other modules that it does without.
 STARTS = {
@@ -66,22 +77,48 @@ def test_a_translation_loads_its_two_protocols_alone(tmp_path: Path) -> None:
     }
 
 
-def test_a_request_of_a_gateway_loads_no_module(tmp_path: Path) -> None:
-    # What `serve` loads before it forks and listens.
-    code = (
-        "import dragoman.gateway.processes.supervisor\n"
-        "from dragoman.protocols.registry import load_codecs\n"
-        "import sys\n"
-        "load_codecs()\n"
-        "before = set(sys.modules)\n"
-        "from dragoman import translate, streaming\n"
-        "body = {'model': 'm', 'messages': [{'role': 'user', 'content': 'x'}]}\n"
-        "for target in ('openai-chat', 'anthropic-messages', 'openai-responses'):\n"
-        "    request = translate.translate_request(body, source='openai-chat', target=target)\n"
-        "    streaming.StreamPipeline(source=target, target='openai-chat', request=request)\n"
-        "assert set(sys.modules) == before, sorted(set(sys.modules) - before)\n"
-    )
-    loaded(code, tmp_path)
+def test_the_first_requests_of_a_gateway_load_no_module(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    with errors.open("wb") as output:
+        gateway = subprocess.Popen(
+            [sys.executable, "-X", "importtime", "-m", "dragoman", "serve", "--host", "127.0.0.1", "--port", "0"],
+            stdout=subprocess.PIPE,
+            stderr=output,
+            text=True,
+            cwd=tmp_path,
+            env=clean_environment(tmp_path),
+        )
+    with gateway:
+        try:
+            assert gateway.stdout is not None
+            port = int(gateway.stdout.readline().split(",")[0].rpartition(":")[2])
+            assert ask(port, "GET", "/status", "") == 200
+            before = imported(errors)
+            for path, body in REQUESTS:
+                assert ask(port, "POST", path, body) == 200
+        finally:
+            gateway.terminate()
+            gateway.communicate(timeout=LIMIT)
+    # An extra, which only estimates of a model's tokens need.
+    late = [name for name in imported(errors)[len(before) :] if not name.startswith("rs_bpe")]
+    assert "dragoman.protocols.openai_responses" in before
+    assert [name for name in late if name.startswith("dragoman.") or name in LARGE] == []
+
+
+def imported(errors: Path) -> list[str]:
+    """The modules in the order of their imports, from what `-X importtime` writes."""
+    lines = errors.read_text(encoding="utf-8").splitlines()
+    return [line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")]
+
+
+def ask(port: int, method: str, path: str, body: str) -> int:
+    """The status of a response that was read to its end."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+    with closing(connection):
+        connection.request(method, path, body, {"content-type": "application/json"})
+        response = connection.getresponse()
+        response.read()
+        return response.status
 
 
 def test_every_public_name_is_found_and_listed() -> None:

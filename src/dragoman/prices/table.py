@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
 from dragoman.errors import DragomanError
+from dragoman.wire.package_data import read_data
 
 FORMAT = 1
 # A thousand dollars for a token are a mistake, and so are larger windows than these.
@@ -142,7 +142,7 @@ def read_facts(raw: Raw) -> ModelPricing:
 
 @cache
 def own_table() -> PriceBookTable:
-    return read_table(files("dragoman.prices").joinpath("table.json").read_bytes())
+    return read_table(read_data("dragoman.prices", "table.json"))
 
 
 def check_table(table: PriceBookTable) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 from msgspec import Struct
+
+from dragoman.wire.package_data import read_data
 
 
 class Classes(Struct, frozen=True, kw_only=True):
@@ -81,4 +82,4 @@ def _by_key(groups: Mapping[int, list[str]]) -> dict[str, int]:
 
 @cache
 def fitted_table() -> TokenTable:
-    return read_table(files("dragoman.tokens").joinpath("table.json").read_bytes())
+    return read_table(read_data("dragoman.tokens", "table.json"))

@@ -27,8 +27,10 @@ from dragoman.gateway.processes.watchdog import DUMP_SIGNAL, register_stack_dump
 from dragoman.gateway.processes.worker import END_NOW, SAME_SIGNAL, Worker, has_ended, log_waiting
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.prices.table import own_table
 from dragoman.protocols.registry import load_codecs
 from dragoman.store import MEMORY, open_tables
+from dragoman.tokens.table import fitted_table
 
 # A loop that has not turned for so long stands still; whoever watches from outside then waits a little longer, so that
 # the process can say where it stands.
@@ -50,6 +52,13 @@ _WATCHED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCH
 _HELD_BACK = _WATCHED | {END_NOW}
 
 
+def _load_early() -> None:
+    """Load what requests need, once for all workers: none waits for an import or for a table."""
+    load_codecs()
+    own_table()
+    fitted_table()
+
+
 def serve(
     worker_settings: WorkerSettings,
     settings: Settings,
@@ -60,8 +69,7 @@ def serve(
     last_moments: float = LAST_MOMENTS,
 ) -> int:
     """Serve on a bound socket until told to stop; give the exit status. `ready` is called when everybody serves."""
-    # Once for all workers, and before a request waits for it.
-    load_codecs()
+    _load_early()
     raise_file_limit()
     logging.getLogger().addHandler(UnexpectedErrors(worker_settings.log))
     try:
