@@ -112,10 +112,11 @@ class Log:
                 self._writer.put(lines, own=False)
 
     def _flush_slowly(self) -> None:
-        """Do so in the writer's thread, with pauses: the event loop needs the interpreter."""
+        """Do so in the writer's thread, with pauses in between: the event loop needs the interpreter."""
         while self._ended:
             self.flush(_AT_ONCE)
-            time.sleep(_PAUSE)
+            if self._ended:
+                time.sleep(_PAUSE)
 
     def event(self, level: str, message: str, **fields: JsonValue) -> None:
         """Tell what the gateway itself does."""
