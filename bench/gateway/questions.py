@@ -59,8 +59,13 @@ def find_mark(body: bytes) -> bytes | None:
 
 @cache
 def question(case: Case, port: int) -> Question:
-    """The request of a case, to whoever listens on that port."""
-    head, _, tail = body(case).partition(SIGN)
+    """The request of a case, to the gateway on that port."""
+    return cut(case, port, body(case))
+
+
+def cut(case: Case, port: int, content: bytes) -> Question:
+    """The request with this body, which has the sign where the mark belongs."""
+    head, _, tail = content.partition(SIGN)
     length = len(head) + MARK_LENGTH + len(tail)
     lines = (
         b"POST %b HTTP/1.1\r\n" % PATHS[case.client],

@@ -252,7 +252,7 @@ class Metrics:
 
     def count_cached_translation(self, result: str) -> None:
         """Count a look-up of a translated history; threads that translate large requests count, too."""
-        with self._lock:
+        with self.lock:
             self._cached_translations[result] = self._cached_translations.get(result, 0) + 1
 
     def count_exports(self, result: str, number: int) -> None:
