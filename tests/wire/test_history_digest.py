@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import Raw
 
 from dragoman.model.session_hints import HintQuery, SessionHints
-from dragoman.wire.conversation_history import LOOKED_BACK, session_hints_in
+from dragoman.wire.conversation_history import session_hints_in
 from dragoman.wire.history_digest import (
     ASSISTANT,
     INSTRUCTION,
@@ -19,6 +21,7 @@ from dragoman.wire.history_digest import (
     without_reminders,
     without_repeated,
 )
+from dragoman.wire.short_history import LOOKED_BACK
 from tests.step_counting import count_steps
 
 SOUGHT = HintQuery(key=b"k" * 32, distinctive_tools=frozenset({"t"}), spawning={"Agent": "prompt"})
@@ -208,12 +211,16 @@ def test_the_shape_of_tools_is_read_once() -> None:
     assert len(read) == len(lists) + 2
 
 
+def _given_names(names: list[str], _tools: Raw) -> list[str]:
+    return names
+
+
 def test_tools_that_differ_in_a_few_bytes_have_shapes_of_their_own() -> None:
     for at in (0, 500, 1000, 1500):
         names = ["t" if number == at else "x" for number in range(2000)]
         for offered in (names, ["x"] * 2000):
             written = Raw(f"[{','.join(offered)}]".encode())
-            assert tool_shape(written, SOUGHT, lambda _, offered=offered: offered) == (
+            assert tool_shape(written, SOUGHT, partial(_given_names, offered)) == (
                 2000,
                 ("t",) if "t" in offered else (),
             )

@@ -89,6 +89,8 @@ def common_count(earlier: IndexedArray, written: bytes) -> int:
     them included; 0 if they are fewer than those whose end is known."""
     ends, view = earlier.ends, memoryview(earlier.written)
     count, end, beyond = 0, 0, len(ends) + 1
+    if not ends or not written.startswith(view[: ends[0]]):
+        return 0
     # An agent usually appends: then all of the earlier elements are there.
     probe = len(ends)
     while beyond - count > 1:

@@ -3,17 +3,14 @@ It is read in order, and may be copied at any message: the next request of the c
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import islice
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.wire.history_digest import (
-    DIGEST_SIZE,
     INSTRUCTION,
     MIN_REPEATED,
     NO_TOOLS,
@@ -23,35 +20,32 @@ from dragoman.wire.history_digest import (
     ToolShape,
     Turn,
     digest,
-    digest_with,
     hashers_of,
     head_digest,
     without_repeated,
 )
-from dragoman.wire.peek import is_text, peeked, text_in
+from dragoman.wire.short_history import (
+    LOOKED_BACK,
+    MAX_ENTRIES,
+    NO_DIGESTS,
+    NO_NAMES,
+    Digests,
+    ReadHistory,
+    digest_prompts,
+    digest_texts,
+    head_of,
+    named_threads,
+    opening_of,
+    read_short,
+    tasks_in,
+)
 
-# How many of the latest responses the history before is digested of.
-LOOKED_BACK = 4
-# Prompts and tasks of one turn, and characters of a result in which its session stands.
-_MAX_ENTRIES = 16
-_FIRST = 200
 # Latest messages that are not digested before all of them are: a client may insert its own reply to them.
 _UNDIGESTED = 2
 # The latest messages of a request after each of which a copy is kept: clients change them in the next request, by cache
-# breakpoints and reminders. Calls that began agents up to which copies are kept at all, and bytes of a copy, about.
-_COPIES, _MAX_BEGUN, _COPY_SIZE = 8, 256, 1024
-# The two forms by which results name the session of an agent.
-_task = re.compile(r'\s*(?:task_id: |<task id=")(ses_[0-9A-Za-z]{1,124})').match
-# Types of agents are names; what a model writes there otherwise is not kept.
-_is_agent = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}").fullmatch
-# How a result of Codex names the thread of an agent, and the agent.
-_agent = re.compile(r'\s*\{"agent_id":"([0-9a-f-]{36})"(?:,"nickname":"([A-Za-z][A-Za-z .\'-]{0,39})")?').match
-_ARGUMENTS = msgspec.json.Decoder(dict[str, Raw])
-_NONE: tuple[str, ...] = ()
-# How the conversation begins, the first words, the history, the history before each of the latest responses, the first
-# call of the latest response; the prompts that it gave to agents, the sessions that results name, the types of agents.
-Digests = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-_NO_DIGESTS: Digests = ("", "", "", _NONE, "", _NONE, _NONE, _NONE)
+# breakpoints and reminders. Calls that began agents up to which copies are kept at all, and bytes of a copy and
+# of the beginning of a result, about.
+_COPIES, _MAX_BEGUN, _COPY_SIZE, _OUTPUT_SIZE = 8, 256, 1024, 256
 
 
 class ConversationHistory:
@@ -154,9 +148,9 @@ class ConversationHistory:
         """Read results, of which those of agents count."""
         for call_id, _, content in results:
             if call_id in self.begun:
-                output = (content if isinstance(content, str) else text_in(content))[:_FIRST]
+                output = head_of(content)
                 self.outputs[call_id] = output
-                if self.result_count < _MAX_ENTRIES:
+                if self.result_count < MAX_ENTRIES:
                     self.results += ((call_id, output),)
             self.result_count += 1
 
@@ -169,7 +163,7 @@ class ConversationHistory:
                 # The arguments hold the whole body otherwise.
                 call = call_id, tool, arguments if isinstance(arguments, str) else arguments.copy()
                 self.begun[call_id] = call
-                if len(self.spawned) < _MAX_ENTRIES:
+                if len(self.spawned) < MAX_ENTRIES:
                     self.spawned += (call,)
 
     def _begin_response(self, start: int) -> None:
@@ -229,17 +223,19 @@ class ConversationHistory:
         hasher = self.hasher
         if hasher is None:
             self.instructed = self._instructed(instructions)
-            self.first_prompt, self.opening = _opening_of(self, self.texts, self.first, self.instructed)
+            self.first_prompt, self.opening = opening_of(
+                self.query, self.texts, self.first, self.opened, self.instructed
+            )
             at = self.digested = self.opened + 1
             del self.texts[:at]
             hasher = self.hasher = hashers_of(self.query.key)["history"].copy()
             hasher.update(self.opening.encode() + RECORD.encode())
         texts, begin = self.texts, self.digested
         for start in sorted({start for start in self.starts[-LOOKED_BACK:] if self.digested <= start <= end}):
-            _update(hasher, texts[self.digested - begin : start - begin])
+            digest_texts(hasher, texts[self.digested - begin : start - begin])
             self.digested = start
             self.heads[start] = hasher.hexdigest() if start > self.opened + 1 else self.opening
-        _update(hasher, texts[self.digested - begin : end - begin])
+        digest_texts(hasher, texts[self.digested - begin : end - begin])
         self.digested = end
         del texts[: end - begin]
 
@@ -257,7 +253,7 @@ class ConversationHistory:
                 for _, _, arguments in self.begun.values()
             ]
         )
-        return len(self.instructions) + len(self.first) + calls + (len(self.begun) + len(self.outputs)) * _FIRST
+        return len(self.instructions) + len(self.first) + calls + (len(self.begun) + len(self.outputs)) * _OUTPUT_SIZE
 
     def digests(self, instructions: str, *, has_tools: bool, is_named: bool) -> Digests:
         """What is recognized of the history, beside instructions that come before all messages. A request that
@@ -270,22 +266,24 @@ class ConversationHistory:
         ):
             texts, first = self._without_repeated(instructions)
         if not first:
-            return _NO_DIGESTS
+            return NO_DIGESTS
         if self.hasher is None:
-            prompt, opening = _opening_of(self, texts, first, head_digest(self.query.key, instructions))
+            prompt, opening = opening_of(
+                self.query, texts, first, self.opened, head_digest(self.query.key, instructions)
+            )
         else:
             prompt, opening = self.first_prompt, self.opening
         length = self.digested + len(texts)
         if length == 1:
-            return opening, prompt if has_tools else "", opening, _NONE, "", _NONE, _NONE, _NONE
+            return opening, prompt if has_tools else "", opening, NO_NAMES, "", NO_NAMES, NO_NAMES, NO_NAMES
         heads = self._heads(opening, texts) if length > self.opened + 1 else [opening]
-        call, prompts, tasks, agents = "", _NONE, _NONE, _NONE
+        call, prompts, tasks, agents = "", NO_NAMES, NO_NAMES, NO_NAMES
         if self.first_call is not None:
             if not is_named:
                 call = digest(self.query.key, "call", self.first_call)
             if self.spawned:
-                prompts, agents = _prompts(self.spawned, self.query)
-                tasks = _tasks_in(self.results, {call_id for call_id, _, _ in self.spawned})
+                prompts, agents = digest_prompts(self.spawned, self.query)
+                tasks = tasks_in(self.results, {call_id for call_id, _, _ in self.spawned})
         return opening, prompt if has_tools else "", heads[0], tuple(heads[1:]), call, prompts, tasks, agents
 
     def _without_repeated(self, instructions: str) -> tuple[list[str], str]:
@@ -315,7 +313,7 @@ class ConversationHistory:
             if start < at:
                 continue
             if start > done:
-                _update(hasher, texts[done - digested : start - digested])
+                digest_texts(hasher, texts[done - digested : start - digested])
                 done, latest = start, hasher.hexdigest()
             elif start > at:
                 latest = self.heads[start] if start in self.heads else hasher.hexdigest()
@@ -355,6 +353,17 @@ class HistoryReader(Struct):
         self.count, self.start = earlier.latest(common)
         self.copies = earlier
 
+    def hints(
+        self, turns: Sequence[Turn], query: HintQuery, instructions: str, has_tools: bool, is_named: bool
+    ) -> ReadHistory:
+        """Read the messages, and give what is recognized of all of them."""
+        history = self.read(turns, query, instructions)
+        instructions += history.instructions
+        digests = history.digests(instructions, has_tools=has_tools, is_named=is_named)
+        self.is_broken = self.is_broken or history.is_broken
+        named = named_threads(history.begun, history.outputs, query) if history.outputs else ()
+        return len(instructions), history.messages, digests, named
+
     def read(self, turns: Sequence[Turn], query: HintQuery, instructions: str) -> ConversationHistory:
         """Read the messages, and copy the history after each of the latest."""
         history = ConversationHistory(query) if self.start is None else self.start.continued()
@@ -390,19 +399,14 @@ def session_hints_in(
 ) -> SessionHints:
     """The hints of a request's messages and members; with a `reader`, those messages follow the ones it has."""
     if reader is None:
-        history = ConversationHistory(query)
-        history.read(turns)
+        read = read_short(turns, query, instructions, tools[0] > 0, is_named)
     else:
-        history = reader.read(turns, query, instructions)
-    if history.instructions:
-        instructions += history.instructions
-    digests = history.digests(instructions, has_tools=tools[0] > 0, is_named=is_named)
-    if history.is_broken and reader is not None:
-        reader.is_broken = True
+        read = reader.hints(turns, query, instructions, tools[0] > 0, is_named)
+    length, messages, digests, named = read
     return SessionHints(
-        len(instructions),
+        length,
         tools[0],
-        history.messages,
+        messages,
         tools[1],
         user,
         cache_key,
@@ -410,65 +414,5 @@ def session_hints_in(
         conversation,
         digest(query.key, "response", previous) if previous else "",
         *digests,
-        _named(history.begun, history.outputs, query) if history.outputs else (),
+        named,
     )
-
-
-def _opening_of(history: ConversationHistory, texts: list[str], first: str, instructed: str) -> tuple[str, str]:
-    """The digests of the first words, and of how the conversation begins."""
-    hashers = hashers_of(history.query.key)
-    prompt = digest_with(hashers["prompt"], first.strip())
-    opening = prompt[:DIGEST_SIZE] + instructed[:DIGEST_SIZE]
-    at = history.opened + 1
-    if history.opened or len(texts[0]) != len(first) + 1:
-        # It begins with more than one text of the user.
-        opening = digest_with(hashers["history"], RECORD.join((opening, *texts[:at])))
-    return prompt, opening
-
-
-def _update(hasher: blake2b, texts: Sequence[str]) -> None:
-    """Digest texts, each with a separator behind it."""
-    if texts:
-        text = RECORD.join((*texts, ""))
-        # One message that is wide makes all of them slow to encode together.
-        hasher.update(text.encode() if text.isascii() else b"".join([one.encode() + RECORD.encode() for one in texts]))
-
-
-def _prompts(spawned: Sequence[CallOrResult], query: HintQuery) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Digests of the prompts that calls gave to agents, and the types of these agents."""
-    given = [_members(arguments, query.spawning[tool], query.naming.get(tool, "")) for _, tool, arguments in spawned]
-    prompts = tuple([digest(query.key, "prompt", prompt.strip()) for prompt, _ in given if prompt])
-    agents = tuple([agent if _is_agent(agent) else "" for prompt, agent in given if prompt])
-    return prompts, agents if any(agents) else _NONE
-
-
-def _named(
-    begun: Mapping[str, CallOrResult], outputs: Mapping[str, str], query: HintQuery
-) -> tuple[tuple[str, str], ...]:
-    """The threads that the latest of these results name, each with the type of its agent, else with its name."""
-    threads: list[tuple[str, str]] = []
-    for call_id, output in list(outputs.items())[-_MAX_ENTRIES:]:
-        match = _agent(output)
-        if match is not None:
-            _, tool, arguments = begun[call_id]
-            agent = _members(arguments, query.spawning[tool], query.naming.get(tool, ""))[1]
-            threads.append((match[1], agent if _is_agent(agent) else match[2] or ""))
-    return tuple([(thread, label) for thread, label in threads if label])
-
-
-def _members(arguments: Raw | str, prompt: str, agent: str) -> tuple[str, str]:
-    """The prompt and the type of agent in the arguments of a call, an object or a string with one; else ""."""
-    if isinstance(arguments, Raw) and is_text(arguments):
-        arguments = text_in(arguments)
-    members = peeked(
-        arguments.encode("utf-8", "surrogatepass") if isinstance(arguments, str) else arguments, _ARGUMENTS
-    )
-    if members is None:
-        return "", ""
-    return text_in(members[prompt]) if prompt in members else "", text_in(members[agent]) if agent in members else ""
-
-
-def _tasks_in(results: Sequence[tuple[str, str]], calls: set[str]) -> tuple[str, ...]:
-    """The sessions that results of these calls name, at their beginning alone: what follows is what an agent said."""
-    matches = [_task(output) for call_id, output in results if call_id in calls]
-    return tuple(dict.fromkeys([match[1] for match in matches if match is not None]))
