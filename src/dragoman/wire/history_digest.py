@@ -12,6 +12,7 @@ from hashlib import blake2b
 from msgspec import Raw
 
 from dragoman.model.session_hints import HintQuery
+from dragoman.wire.peek import length
 
 # Whose a message is: what is told before anything is said, what the model says, what is said to it.
 INSTRUCTION, ASSISTANT, USER = "instructs", "answers", "asks"
@@ -25,7 +26,7 @@ ToolShape = tuple[int, tuple[str, ...]]
 NO_TOOLS: ToolShape = (0, ())
 # Bytes of a digest, and characters of instructions that are digested: further down are dates and directories.
 DIGEST_SIZE = 16
-_HEAD = 96
+HEAD = 96
 # Objects that may be small, and bytes of which one is at least, where there are more: messages have words in them.
 _FEW, _SMALLEST = 2000, 16
 # Bytes in which there is no room for so many.
@@ -42,7 +43,7 @@ _digits = re.compile(r"\d+").sub
 # Shapes of tools, by their last bytes, with all of them: a client offers the same ones in each request. All lists
 # together take 8 MB at most.
 _SHAPES: dict[tuple[int, bytes, frozenset[str]], tuple[bytes, ToolShape]] = {}
-_SAMPLE, _LARGEST, _MAX_SHAPES = 256, 128 * 1024, 64
+_SAMPLE, _LARGEST, _MAX_SHAPES = 512, 128 * 1024, 64
 _KINDS = ("call", "history", "instructions", "prompt")
 _HASHERS: dict[bytes, dict[str, blake2b]] = {}
 _MAX_KEYS = 4096
@@ -75,9 +76,8 @@ def hashers_of(key: bytes) -> dict[str, blake2b]:
 
 def tool_shape(tools: Raw, query: HintQuery, names_in: Callable[[Raw], Collection[str]]) -> ToolShape:
     """The shape of the tools that a request offers; `names_in` reads their names."""
-    view, distinctive = memoryview(tools), query.distinctive_tools
-    size = view.nbytes
-    key = size, bytes(view[-_SAMPLE:]), distinctive
+    size, distinctive = length(tools), query.distinctive_tools
+    key = size, bytes(tools if size <= _SAMPLE else memoryview(tools)[-_SAMPLE:]), distinctive
     known = _SHAPES.get(key)
     # To compare the bytes takes a twentieth of the time to hash them.
     if known is not None and known[0].startswith(tools):
@@ -93,11 +93,12 @@ def tool_shape(tools: Raw, query: HintQuery, names_in: Callable[[Raw], Collectio
 
 def head_digest(key: bytes, instructions: str) -> str:
     """How instructions begin, without numbers, which may be dates; those of a program are the same in all requests."""
-    return _digest_head(key, instructions[:_HEAD])
+    return digest_head(key, instructions[:HEAD])
 
 
 @lru_cache(maxsize=512)
-def _digest_head(key: bytes, head: str) -> str:
+def digest_head(key: bytes, head: str) -> str:
+    """The same of their first characters, `HEAD` of them."""
     return digest(key, "instructions", _digits("", head))
 
 

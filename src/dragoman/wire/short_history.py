@@ -13,6 +13,7 @@ from msgspec import Raw
 from dragoman.model.session_hints import HintQuery
 from dragoman.wire.history_digest import (
     DIGEST_SIZE,
+    HEAD,
     INSTRUCTION,
     MIN_REPEATED,
     RECORD,
@@ -20,9 +21,9 @@ from dragoman.wire.history_digest import (
     CallOrResult,
     Turn,
     digest,
+    digest_head,
     digest_with,
     hashers_of,
-    head_digest,
     without_repeated,
 )
 from dragoman.wire.peek import is_text, peeked, text_in
@@ -126,16 +127,21 @@ def read_short(
 def _digests(reduced: _Reduced, query: HintQuery, instructions: str, has_tools: bool, is_named: bool) -> Digests:
     """The digests of a history in which the user said something."""
     history, starts, calls, results, has_agents, first, opened = reduced
-    prompt, opening = opening_of(query, history, first, opened, head_digest(query.key, instructions))
+    hashers = hashers_of(query.key)
+    prompt = digest_with(hashers["prompt"], first.strip())
+    opening = prompt[:DIGEST_SIZE] + digest_head(query.key, instructions[:HEAD])[:DIGEST_SIZE]
+    if opened or len(history[0]) != len(first) + 1:
+        # It begins with more than one text of the user.
+        opening = digest_with(hashers["history"], RECORD.join((opening, *history[: opened + 1])))
     # A request without tools is of no agent.
     first_prompt, head, before, call = prompt if has_tools else "", opening, NO_NAMES, ""
     if len(history) > opened + 1:
-        heads = _heads(hashers_of(query.key)["history"], opening, history, opened + 1, starts)
+        heads = _heads(hashers["history"], opening, history, opened + 1, starts)
         head, before = heads[0], heads[1:]
     if not calls or len(history) < 2:
         return opening, first_prompt, head, before, call, NO_NAMES, NO_NAMES, NO_NAMES
     if not is_named:
-        call = digest(query.key, "call", calls[0][0])
+        call = digest_with(hashers["call"], calls[0][0])
     if not has_agents:
         return opening, first_prompt, head, before, call, NO_NAMES, NO_NAMES, NO_NAMES
     spawned = [made for made in calls if made[1] in query.spawning][:MAX_ENTRIES]
@@ -155,7 +161,10 @@ def _heads(keyed: blake2b, opening: str, history: list[str], at: int, starts: li
             continue
         if start > at:
             pieces += history[at:start]
-            digest_texts(hasher, pieces)
+            pieces.append("")
+            text = RECORD.join(pieces)
+            # One message that is wide makes all of them slow to encode together.
+            hasher.update(text.encode() if text.isascii() else RECORD.encode().join([*map(str.encode, pieces)]))
             latest, at, pieces = hasher.hexdigest(), start, []
         heads.append(latest)
     heads.reverse()
