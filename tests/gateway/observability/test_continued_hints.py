@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.gateway.forwarding.provider_request import glance_at
-from dragoman.gateway.observability.session_facts import SessionFacts
+from dragoman.gateway.observability.session_facts import LONG_HISTORY, SessionFacts
 from dragoman.gateway.paths import api_path_of
-from dragoman.gateway.prefix_cache import MIN_ARRAY, PrefixCache
+from dragoman.gateway.prefix_cache import PrefixCache
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.sessions.facts import ExchangeFacts
 from tests.gateway.harness import PATHS
 from tests.sessions.invented import CHAT, MESSAGES, RESPONSES
 
-PAD = "word " * (MIN_ARRAY // 4)
+PAD = "word " * (LONG_HISTORY // 4)
 REMINDER = "<system-reminder>The date has changed.</system-reminder>"
 LONG = "You are an invented agent, and never touch the files of others."
 BREAKPOINT: JsonObject = {"cache_control": {"type": "ephemeral"}}

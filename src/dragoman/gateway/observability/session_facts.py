@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.prefix_cache import MIN_ARRAY, PrefixCache, Scope
+from dragoman.gateway.prefix_cache import PrefixCache, Scope
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.protocols.codec import RequestGlance
 from dragoman.records.digest_key import key_of, secret_in
@@ -24,6 +24,8 @@ from dragoman.wire.conversation_history import HistoryCopies, HistoryReader
 from dragoman.wire.history_digest import digest
 
 _BRACKET = ord("[")
+# Bytes of a history from which on it is stored to be continued: shorter ones are read faster.
+LONG_HISTORY = 32 * 1024
 # Where session hints are in the cache of arrays.
 _SLOT = "session hints"
 # Names of gateway keys that are remembered; there are as many as the file has.
@@ -71,7 +73,7 @@ class SessionFacts:
         query = self._queries.get(key) or self._query_of(key)
         is_named = facts.thread != "" and facts.session != ""
         history = memoryview(glance.history)
-        if history.nbytes < MIN_ARRAY or history[0] != _BRACKET:
+        if history.nbytes < LONG_HISTORY or history[0] != _BRACKET:
             return body_facts(facts, glance.session_hints(query, is_named=is_named))
         return body_facts(facts, self._continued(key, query, glance, is_named=is_named))
 
