@@ -25,11 +25,13 @@ REMINDED = "\n\nNever touch the invented files of other people."
 _AGENT = "01a1ed0c-ed40-7921-8a10-5208317e73e"
 
 
-def _asked(*pieces: str) -> Turn:
+def asked(*pieces: str) -> Turn:
+    """A message of the user."""
     return USER, joined("u", [*pieces]), "\n".join(pieces), ()
 
 
-def _answered(text: str) -> Turn:
+def answered(text: str) -> Turn:
+    """A message of the model."""
     return ASSISTANT, joined("a", [text] if text else []), "", ()
 
 
@@ -43,13 +45,13 @@ def _given(number: int, text: str) -> Turn:
 
 
 _numbers = st.integers(0, 4)
-_turns = st.lists(
+TURNS = st.lists(
     st.one_of(
-        st.sampled_from("abc").map(_asked),
-        st.tuples(st.sampled_from("abc"), st.sampled_from("xy")).map(lambda pieces: _asked(*pieces)),
-        st.sampled_from(["a", "b", ""]).map(_answered),
-        st.sampled_from(["noted", "Ok."]).map(_answered),
-        st.sampled_from(["files", "switched", "a" + REMINDED, REMINDED]).map(_asked),
+        st.sampled_from("abc").map(asked),
+        st.tuples(st.sampled_from("abc"), st.sampled_from("xy")).map(lambda pieces: asked(*pieces)),
+        st.sampled_from(["a", "b", ""]).map(answered),
+        st.sampled_from(["noted", "Ok."]).map(answered),
+        st.sampled_from(["files", "switched", "a" + REMINDED, REMINDED]).map(asked),
         st.builds(_called, _numbers, st.sampled_from(["Agent", "Bash"])),
         st.builds(
             _given,
@@ -60,7 +62,7 @@ _turns = st.lists(
     ),
     max_size=24,
 )
-_instructions = st.sampled_from(["You help.", "You help." + REMINDED, "You help on day 3.", "You hinder.", ""])
+INSTRUCTIONS = st.sampled_from(["You help.", "You help." + REMINDED, "You help on day 3.", "You hinder.", ""])
 
 
 def _read(turns: list[Turn], instructions: str, earlier: HistoryCopies, common: int) -> tuple[SessionHints, bool]:
@@ -71,7 +73,7 @@ def _read(turns: list[Turn], instructions: str, earlier: HistoryCopies, common: 
     return hints, not reader.is_broken
 
 
-@given(_turns, _turns, st.integers(0, 3), _instructions, _instructions)
+@given(TURNS, TURNS, st.integers(0, 3), INSTRUCTIONS, INSTRUCTIONS)
 def test_a_history_that_continues_another_gives_the_same_hints(
     former: list[Turn], new: list[Turn], changed: int, before: str, after: str
 ) -> None:
@@ -89,13 +91,13 @@ def test_a_history_that_continues_another_gives_the_same_hints(
     last.resume(first.copies, common)
     session_hints_in(turns[last.count :], QUERY, instructions=after, reader=last)
     if not last.is_broken:
-        hints, could = _read([*turns, _asked("more")], after, last.copies, len(turns))
+        hints, could = _read([*turns, asked("more")], after, last.copies, len(turns))
         if could:
-            assert hints == session_hints_in([*turns, _asked("more")], QUERY, instructions=after, tools=(1, ()))
+            assert hints == session_hints_in([*turns, asked("more")], QUERY, instructions=after, tools=(1, ()))
 
 
 def test_a_growing_history_is_continued_after_each_message() -> None:
-    turns: list[Turn] = [_asked("go")]
+    turns: list[Turn] = [asked("go")]
     for number in range(30):
         turns += [_called(number, "Bash"), _given(number, "done")]
     earlier = HistoryCopies()
@@ -112,9 +114,9 @@ def test_a_growing_history_is_continued_after_each_message() -> None:
 
 
 def test_other_instructions_or_a_message_taken_back_need_the_whole_history() -> None:
-    turns = [_asked("go"), _answered("a"), _asked("b"), _answered("c"), _asked("d")]
+    turns = [asked("go"), answered("a"), asked("b"), answered("c"), asked("d")]
     reader = HistoryReader()
     session_hints_in(turns, QUERY, instructions="You help.", reader=reader)
-    assert _read([*turns, _answered("e")], "You hinder.", reader.copies, 5)[1] is False
-    assert _read([*turns, *[_answered("noted")] * 2], "You help.", reader.copies, 5)[1] is True
-    assert _read([*turns, *[_answered("noted")] * 3], "You help.", reader.copies, 5)[1] is False
+    assert _read([*turns, answered("e")], "You hinder.", reader.copies, 5)[1] is False
+    assert _read([*turns, *[answered("noted")] * 2], "You help.", reader.copies, 5)[1] is True
+    assert _read([*turns, *[answered("noted")] * 3], "You help.", reader.copies, 5)[1] is False
