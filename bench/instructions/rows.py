@@ -31,7 +31,7 @@ def _counted(name: str, exchanges: int, warm_up: int) -> Measured:
 def _repeated(name: str, exchanges: int, warm_up: int) -> Measured:
     """A case whose requests are the second and later calls of one conversation."""
     case = next(case for case in CASES if case.name == name and case.mode != PACED)
-    case = structs.replace(case, name=f"{name} repeated", repeats=True)
+    case = structs.replace(case, name=f"{name}-repeated", repeats=True)
     return Measured(name=case.name, measure=lambda: figures_of(case, count(case, exchanges, warm_up)))
 
 

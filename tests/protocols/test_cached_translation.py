@@ -194,8 +194,9 @@ def test_errors_have_the_words_and_places_of_a_translation_from_scratch(broken: 
 
 def test_strict_mode_refuses_the_losses_of_messages_that_were_translated_before() -> None:
     agent = Agent()
-    image: JsonObject = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-    messages = [*history(1), {"role": "assistant", "content": [image, {"type": "text", "text": "Ja."}]}]
+    thinking: JsonObject = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    messages = history(1)
+    messages.append({"role": "assistant", "content": [thinking, {"type": "text", "text": "Ja."}]})
     messages.append({"role": "user", "content": "Go on."})
     agent.ask(body(messages))
     cache = CacheOfTests(agent.prefixes, SOURCE)
