@@ -8,6 +8,7 @@ translation from scratch, which is also what remains wherever this is not certai
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from operator import attrgetter
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,7 +16,7 @@ from msgspec import Raw, Struct
 from dragoman.errors import DragomanError
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.losses import Ledger
-from dragoman.model.request import Message, Request, Updates
+from dragoman.model.request import Request, Updates
 from dragoman.protocols.codec import Codec, EncodedRequest, TargetModel
 from dragoman.rules.translated_parts import (
     ArrayMatch,
@@ -172,5 +173,4 @@ class _Translator:
             self._match.store(self._slot, translated)
 
 
-def _is_transient(message: Message) -> bool:
-    return message.transient
+_is_transient = attrgetter("transient")

@@ -127,24 +127,29 @@ _SCHEMA_FACTOR = 12
 _BOUNDARY_SIZE, _LOSS_SIZE, _MESSAGE_SIZE, _PART_SIZE = 100, 300, 300, 250
 
 
-def _size_of(part: Part) -> int:
-    if isinstance(part, Text):
-        return _PART_SIZE + _text_size(part.text)
-    if isinstance(part, ToolCall):
-        return _PART_SIZE + _text_size(part.arguments)
-    if isinstance(part, ToolResult):
-        return _PART_SIZE + sum(map(_size_of, part.parts))
-    if isinstance(part, Thinking) and part.extras is None:
-        # What seals it is a text, too.
-        proof = () if part.seal is None else part.seal.body.values()
-        return 2 * _PART_SIZE + _text_size(part.text) + sum([len(one) for one in proof if isinstance(one, str)])
-    # Rare parts hold JSON and media: their text, and objects of several times its size.
-    return 4 * len(repr(part))
-
-
-def _text_size(text: str) -> int:
-    # One character that is not ASCII can make each of them four bytes long.
-    return len(text) if text.isascii() else 4 * len(text)
+def _size_of(parts: Sequence[Part]) -> int:
+    size = _PART_SIZE * len(parts)
+    # One loop without calls: it runs for every part of a history that is seen first.
+    for part in parts:
+        if isinstance(part, Text):
+            text = part.text
+        elif isinstance(part, ToolCall):
+            text = part.arguments
+        elif isinstance(part, ToolResult):
+            size += _size_of(part.parts)
+            continue
+        elif isinstance(part, Thinking) and part.extras is None:
+            text = part.text
+            # What seals it is a text, too.
+            proof = () if part.seal is None else part.seal.body.values()
+            size += _PART_SIZE + sum([len(one) for one in proof if isinstance(one, str)])
+        else:
+            # Rare parts hold JSON and media: their text, and objects of several times its size.
+            size += 4 * len(repr(part))
+            continue
+        # One character that is not ASCII can make each of them four bytes long.
+        size += len(text) if text.isascii() else 4 * len(text)
+    return size
 
 
 def message_of(loss: LedgerEntry) -> int:
@@ -235,11 +240,9 @@ class HistoryEncoding(Struct, eq=False):
         # A compaction is said by the user: it may be added to what was written before.
         if first > self.count and Compaction not in map(type, parts):
             self._add_boundary(first, written)
-        self.calls += [
-            (message_at(place), part.call_id)
-            for part, place in zip(parts, places, strict=True)
-            if isinstance(part, ToolCall)
-        ]
+        for part, place in zip(parts, places, strict=True):
+            if type(part) is ToolCall:
+                self.calls.append((message_at(place), part.call_id))
 
     def end_turn(self, written: Sized) -> None:
         """Note that the assistant turn is written. If nothing was, the last element may change: it is no boundary."""
@@ -277,7 +280,7 @@ class HistoryEncoding(Struct, eq=False):
         for text in self.texts:
             offset += len(text) + 1
             ends.append(offset - 1)
-        sizes = [_MESSAGE_SIZE + sum(map(_size_of, message.parts)) for message in messages[self.count :]]
+        sizes = [_MESSAGE_SIZE + _size_of(message.parts) for message in messages[self.count :]]
         memory = list(accumulate(sizes, initial=earlier[-1].memory if earlier else 0))
         boundaries = [
             Boundary(
