@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 
 import uvloop
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bench.gateway import serving
 from bench.gateway.growth_cases import EVENTS, GROWTHS, LANES, RECORDS, STREAMS, Growth, asked
@@ -82,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.gateway.growth", description="How the cost of an exchange grows.")
     parser.add_argument("--growth", default="", metavar="A,B", help=f"some of {', '.join(one.name for one in GROWTHS)}")
     parser.add_argument("--quick", action="store_true", help="the first values alone, in one round")
+    parser.add_argument("--values", type=int, metavar="COUNT", help="the first values of each alone")
     parser.add_argument("--write", action="store_true", help="write bench/results/growth.json and the plots")
     options = parser.parse_args(arguments)
     names = {name for name in options.growth.split(",") if name}
@@ -93,18 +95,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("the benchmark reads what processes cost from /proc: it needs Linux", file=sys.stderr)
         return 2
     try:
-        found = run(growths, QUICK if options.quick else FULL)
+        effort = QUICK if options.quick else FULL
+        effort = replace(effort, values=options.values or effort.values)
+        found = run(growths, effort, write if options.write else lambda one: None)
     except (LoadError, ProcessError, TimeoutError, subprocess.SubprocessError) as error:
         print(f"the benchmark failed: {error or type(error).__name__}", file=sys.stderr)
         return 1
     print(table(found))
-    if options.write:
-        write(found)
     return 0
 
 
-def run(growths: Sequence[Growth], effort: Effort) -> list[Grown]:
-    """Measure how these grow, one after the other."""
+def run(growths: Sequence[Growth], effort: Effort, done: Callable[[Grown], None]) -> list[Grown]:
+    """Measure how these grow, one after the other; `done` gets each."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, hard) if hard > 0 else _FILES, hard))
     grown: list[Grown] = []
@@ -122,6 +124,7 @@ def run(growths: Sequence[Growth], effort: Effort) -> list[Grown]:
             seconds = time.perf_counter() - begun
             print(f"{growth.name}: {seconds:.0f} s", file=sys.stderr, flush=True)
             grown.append(Grown(name=growth.name, seconds=round(seconds, 1), lines=figures))
+            done(grown[-1])
     return grown
 
 
@@ -225,6 +228,9 @@ def records(setting: Setting, values: Sequence[int], rounds: int) -> Figures:
             state = directory / "dragoman"
             state.mkdir(mode=0o700)
             with closing(open_record_tables(str(state / "state.db"))) as tables:
+                # A file that is removed again need not outlive a crash.
+                tables.connection.execute("PRAGMA synchronous=OFF")
+                tables.connection.execute("PRAGMA cache_size=-400000")
                 fill(tables, value, 30.0, int(time.time()))
             with setting.gateway(directory) as gateway:
                 gateway.wait_ready()

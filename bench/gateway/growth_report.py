@@ -49,14 +49,13 @@ def table(grown: Sequence[Grown]) -> str:
     return "\n".join(rows)
 
 
-def write(grown: Sequence[Grown], file: Path = FILE, plots: Path = PLOTS) -> None:
-    """Write the figures over those of before, and the plots of what was measured; others stay."""
+def write(grown: Grown, file: Path = FILE, plots: Path = PLOTS) -> None:
+    """Write the figures of a growth over those of before, and its plot; others stay."""
     before = json.decode(file.read_bytes(), type=_Written).growths if file.exists() else {}
-    growths = before | {one.name: one for one in grown}
+    growths = before | {grown.name: grown}
     written = _Written(python=platform.python_version(), growths=dict(sorted(growths.items())))
     file.write_bytes(json.format(json.encode(written), indent=2) + b"\n")
-    for one in grown:
-        growth = next(growth for growth in GROWTHS if growth.name == one.name)
-        lines = [plot.Line(name, points) for name, points in one.lines.items()]
-        text = plot.drawn(growth.title, growth.across, growth.up, lines)
-        plots.joinpath(f"growth-{one.name}.svg").write_text(text, encoding="utf-8")
+    growth = next(growth for growth in GROWTHS if growth.name == grown.name)
+    lines = [plot.Line(name, points) for name, points in grown.lines.items()]
+    text = plot.drawn(growth.title, growth.across, growth.up, lines)
+    plots.joinpath(f"growth-{grown.name}.svg").write_text(text, encoding="utf-8")

@@ -119,8 +119,8 @@ def test_the_slope_of_the_end_tells_linear_from_quadratic() -> None:
 
 def test_what_was_not_measured_stays_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "growth.json"
-    growth_report.write([Grown(name=SIZE, seconds=1, lines={"relay": [(1, 2.0)]})], file, tmp_path)
-    growth_report.write([Grown(name=TOOLS, seconds=1, lines={"relay": [(1, 3.0), (10, 30.0)]})], file, tmp_path)
+    growth_report.write(Grown(name=SIZE, seconds=1, lines={"relay": [(1, 2.0)]}), file, tmp_path)
+    growth_report.write(Grown(name=TOOLS, seconds=1, lines={"relay": [(1, 3.0), (10, 30.0)]}), file, tmp_path)
     assert set(json.decode(file.read_bytes())["growths"]) == {SIZE, TOOLS}
     assert {path.name for path in tmp_path.glob("*.svg")} == {"growth-size.svg", "growth-tools.svg"}
     assert "exponent at the end 1.00" in table([Grown(name=TOOLS, seconds=1, lines={"x": [(1, 3.0), (10, 30.0)]})])
