@@ -38,6 +38,7 @@ class Timer:
     def cancel(self) -> None:
         """Never call."""
         self._handle.cancel()
+        del self._handle
 
     def hand_on(self) -> None:
         """Leave the timer, armed as it is, to the next owner."""
@@ -45,6 +46,8 @@ class Timer:
         self._timers.idle.append(self)
 
     def _fire(self) -> None:
+        # Both know each other: without this, they are left to the garbage collector.
+        del self._handle
         if self._call is None:
             self._timers.idle.remove(self)
         else:
