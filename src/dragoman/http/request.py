@@ -129,11 +129,9 @@ class ServerRequest(Struct, eq=False):
             raise RuntimeError("a piece was written outside a streamed reply")
         if self.mute or not (data or self.head):
             return
-        if self.chunked and data:
-            piece = b"".join((self.head, b"%x\r\n" % len(data), data, b"\r\n"))
-        else:
-            piece = self.head + data
-        self.head = b""
+        piece = b"%x\r\n%b\r\n" % (len(data), data) if self.chunked and data else data
+        if self.head:
+            piece, self.head = self.head + piece, b""
         self._channel.send(piece)
 
     def end(self) -> None:

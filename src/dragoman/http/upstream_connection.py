@@ -303,8 +303,11 @@ class UpstreamConnection(asyncio.Protocol):
         if pieces and self._bodiless:
             self._excess = True
         elif pieces and self._receiver is receiver:
-            body = b"".join(pieces)
-            pieces.clear()
+            if len(pieces) == 1:
+                body = pieces.pop()
+            else:
+                body = b"".join(pieces)
+                pieces.clear()
             self._barren = 0
             receiver.on_data(body)
         # The receiver may have closed the connection meanwhile.

@@ -39,6 +39,12 @@ class ArgumentsDelta(Struct, frozen=True):
     text: str
 
 
+class ArgumentsRun(ArgumentsDelta, frozen=True, gc=False):
+    """Several deltas of arguments at once, never the first of their call; as `TextRun` has text."""
+
+    strings: list[bytes] = []
+
+
 class CitationAdded(Struct, frozen=True):
     """A citation for the open text."""
 

@@ -18,7 +18,17 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, Stopped, TextDelta, TextRun
+from dragoman.model.events import (
+    ArgumentsRun,
+    CitationAdded,
+    Event,
+    PartEnded,
+    PartGrew,
+    PartStarted,
+    Stopped,
+    TextDelta,
+    TextRun,
+)
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger, Place
 from dragoman.model.parts import Text
@@ -68,9 +78,15 @@ class PartSerializer:
                 self._advance()
             self._sink(event)
 
+    def renumbered(self, event: PartGrew) -> PartGrew | None:
+        """Growth as it is passed on at once; None if it has to wait."""
+        if event.index != self._open:
+            return None
+        return event if event.index == self._number else PartGrew(self._number, event.delta)
+
     def _grow(self, event: PartGrew) -> None:
         delta = event.delta
-        self.held += len(delta.strings) if type(delta) is TextRun else 1
+        self.held += len(delta.strings) if isinstance(delta, TextRun | ArgumentsRun) else 1
         held = self._held.get(event.index)
         if held is None:
             self._waiting[event.index].append(event)

@@ -13,21 +13,30 @@ from functools import lru_cache
 from msgspec import DecodeError
 from msgspec.json import Decoder, Encoder
 
-from dragoman.model.events import TextRun
+from dragoman.model.events import ArgumentsRun, TextRun
 from dragoman.wire.json import encode
 from dragoman.wire.sse import Frame
 
+# As numbers: looking for a byte by its number is several times faster than looking for bytes of length one.
+_ZERO, _LINE_FEED, _QUOTE, _BACKSLASH = b'\0\n"\\'
 # Frames of a stream that are learned from: one for each part, and some more where an id or a time changes.
 _LESSONS = 32
 # No text of a provider's; it stands in the place of one for a moment.
 PROBE = "\0probe\0"
 _WRITTEN_PROBE = encode(PROBE)
 _read_texts = Decoder(list[str]).decode
+_read_text = Decoder(str).decode
 _encode_string = Encoder().encode
 
 # The inside of a JSON string that is not empty. Halves of surrogate pairs are left to `rules.surrogates`.
 _PLAIN = rb'[^"\\\x00-\x1f]*+'
 _STRING = rb'((?!")' + _PLAIN + rb'(?:\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})' + _PLAIN + rb')*+)"'
+# The same of arguments: without a brace that begins a value, and with no end that a value may have, blanks included.
+_PIECE = rb'(?:[^"\\{\x00-\x1f]++|\\["\\bfnrt])++(?<![} ])(?<!\\[nrt])'
+_ARGUMENTS = b"(" + _PIECE + b')"'
+_match_arguments = re.compile(_PIECE + rb"(?:\x00" + _PIECE + rb")*+").fullmatch
+# Insides of strings, joined by the byte zero, which is in none of them.
+_match_strings = re.compile(rb'(?:[^"\\\x01-\x1f]++|\\(?:["\\/bfnrt]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}))*+').fullmatch
 # Escapes that an encoder writes otherwise, or may.
 _find_other_escape = re.compile(rb"\\[u/]").search
 # Parts that vary beside the text and mean nothing: numbers, and random letters by which OpenAI hides the text's length;
@@ -46,7 +55,19 @@ _MatchRest = Callable[[bytes, int, int], re.Match[bytes] | None]
 class TextFrames:
     """What stands around the text in frames of a stream, as long as it stays the same."""
 
-    __slots__ = ("_before", "_behind_number", "_match_rest", "is_ready", "lessons")
+    __slots__ = (
+        "_after",
+        "_before",
+        "_behind_number",
+        "_cut",
+        "_end",
+        "_inside",
+        "_match_rest",
+        "_match_strings",
+        "_start",
+        "is_ready",
+        "lessons",
+    )
 
     def __init__(self) -> None:
         self.is_ready = False
@@ -55,9 +76,16 @@ class TextFrames:
         self._before = b""
         self._behind_number: bytes | None = None
         self._match_rest: _MatchRest = _match_rest_of(b"")
+        self._match_strings: Callable[[bytes], re.Match[bytes] | None] | None = None
+        # What stands behind a text, if nothing varies there or before it; where all three stand in a chunk of frames.
+        self._after = b""
+        self._start = self._inside = self._end = self._cut = slice(0)
 
-    def learn(self, frame: Frame, text: str, reads_as: Callable[[bytes], str | None]) -> None:
-        """Learn from a frame with this text; `reads_as` returns the text of other data, None if more differs."""
+    def learn(
+        self, frame: Frame, text: str, reads_as: Callable[[bytes], str | None], *, arguments: bool = False
+    ) -> None:
+        """Learn from a frame with this text; `reads_as` returns the text of other data, None if more differs. Of a
+        call's arguments, pieces that may be a value again, or end one, are left to be read."""
         self.is_ready = False
         if not self.lessons:
             return
@@ -69,18 +97,69 @@ class TextFrames:
         number = _find_number(before)
         self._before = before if number is None else before[: number.start(1)]
         self._behind_number = None if number is None else before[number.end(1) :]
+        same = after
         for find in (_find_number, _find_letters):
-            if (varying := find(after)) is not None:
-                after = after[: varying.start(1)] + after[varying.end(1) :]
-        self._match_rest = _match_rest_of(after[:-1].rstrip(b" "))
+            if (varying := find(same)) is not None:
+                same = same[: varying.start(1)] + same[varying.end(1) :]
+        self._match_rest = _match_rest_of(same[:-1].rstrip(b" "), arguments)
+        self._match_strings = _match_arguments if arguments else None
+        self._after = after = b'"%b\n\n' % after
+        self._start, self._end = slice(len(before)), slice(-len(after), None)
+        # Nothing is inside where something varies.
+        varies = number is not None or len(same) < len(after) - 3
+        self._inside = slice(0) if varies else slice(len(before), -len(after))
+        self._cut = slice(len(before), 2 - len(after))
         self.is_ready = True
+
+    def read_all(self, chunk: bytes) -> TextRun | None:
+        """The frames of a chunk in which nothing differs but the text; None if there is anything else in it. Nearly all
+        chunks of a stream are one such frame: nothing is searched for but what no text holds."""
+        inside = chunk[self._inside]
+        if not inside or chunk[self._start] != self._before or chunk[self._end] != self._after or _ZERO in inside:
+            return None
+        joined, strings = inside, [inside]
+        if _LINE_FEED in inside:
+            cut = self._cut
+            strings = [frame[cut] for frame in chunk[:-2].split(b"\n\n")]
+            # No text holds a line end: joined again they are what they were cut from, or there are other frames.
+            if not all(strings) or (self._after + self._before).join(strings) != inside:
+                return None
+            joined = b"\0".join(strings)
+        try:
+            text = joined.decode()
+        except UnicodeError:
+            return None
+        if joined is not inside:
+            text = text.replace("\0", "")
+        if self._match_strings is not None and self._match_strings(joined) is None:
+            return None
+        if _BACKSLASH in joined:
+            if self._match_strings is None and _match_strings(joined) is None:
+                return None
+            text = _read_text(b'"%b"' % joined.replace(b"\0", b""))
+            if _find_other_escape(joined) is not None:
+                strings = [_encode_string(_read_text(b'"%b"' % string))[1:-1] for string in strings]
+        elif _QUOTE in joined or not (text.isprintable() or _match_strings(joined)):
+            return None
+        return TextRun(text, None, strings)
+
+    def read_most(self, chunk: bytes, start: int, stop: int) -> tuple[TextRun, int] | None:
+        """The frames from here to the last one that looks like the one learned, and where that ends; None if there is
+        anything else between them. Trying this again and again would look at the same frames each time."""
+        last = chunk.rfind(self._before, start, stop)
+        end = chunk.find(b"\n\n", last, stop) + 2
+        run = self.read_all(chunk[start:end]) if start <= last < end else None
+        if run is None:
+            return None
+        self.lessons = _LESSONS
+        return run, end
 
     def read(self, chunk: bytes, start: int, stop: int) -> tuple[TextRun, int] | None:
         """The frames from here on that look alike, and where they end; None if the next frame is another."""
         before, behind_number, match_rest, end = self._before, self._behind_number, self._match_rest, start
-        size = len(before)
+        size, total = len(before), len(chunk)
         strings: list[bytes] = []
-        while chunk.startswith(before, end):
+        while end < total and chunk.startswith(before, end):
             position = end + size
             if behind_number is not None:
                 number = _match_number(chunk, position)
@@ -94,6 +173,8 @@ class TextFrames:
             end = rest.end()
         if not strings:
             return None
+        # What is learned is of use: only where each frame is another it ends.
+        self.lessons = _LESSONS
         # Joined by quotation marks: a character that is cut between two texts is broken UTF-8 in both.
         joined = b'","'.join(strings)
         try:
@@ -110,14 +191,19 @@ class TextFrames:
 
 
 @lru_cache(maxsize=256)
-def _match_rest_of(after: bytes) -> _MatchRest:
+def _match_rest_of(after: bytes, arguments: bool = False) -> _MatchRest:
     """Matches a text and what follows it in its frame. Compiling is expensive, and providers differ little here."""
     pattern = re.escape(after).replace(_OBFUSCATION + b'"', _OBFUSCATION + _LETTERS + b'"')
     pattern = pattern.replace(_SEQUENCE, _SEQUENCE + _NUMBER)
-    return re.compile(_STRING + pattern + rb" *+\}\n\n").match
+    return re.compile((_ARGUMENTS if arguments else _STRING) + pattern + rb" *+\}\n\n").match
 
 
-def encode_run(run: TextRun, before: bytes, after: bytes) -> bytes:
+def texts_of(run: TextRun | ArgumentsRun) -> list[str]:
+    """The texts of a run, one by one."""
+    return _read_texts(b'["%b"]' % b'","'.join(run.strings))
+
+
+def encode_run(run: TextRun | ArgumentsRun, before: bytes, after: bytes) -> bytes:
     """The frames of a run: each JSON string between what stands around it."""
     strings = run.strings
     joined = strings[0] if len(strings) == 1 else (b'"%b%b"' % (after, before)).join(strings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dragoman.model.events import Ended, Event, Failed, Stopped
+from dragoman.model.events import Ended, Event, Failed, PartGrew, Stopped
 from dragoman.model.failure import Failure
 from dragoman.model.folding import Fold
 from dragoman.model.jsonvalue import JsonObject
@@ -71,6 +71,7 @@ class Translation:
         self._out: list[bytes] = []
         self._fold = Fold(outer.name) if may_pause(context) else None
         encode_event, write = inner.stream_encoder(context, mint, ledger).feed, self._out.append
+        self._encode = encode_event
 
         def emit(event: Event) -> None:
             write(encode_event(event))
@@ -81,6 +82,12 @@ class Translation:
     @property
     def waiting(self) -> int:
         return 0 if self._serializer is None else self._serializer.held
+
+    def grow(self, event: PartGrew) -> bytes:
+        """The client's bytes for growth that is all that a chunk brings, in a stream that cannot pause."""
+        serializer = self._serializer
+        passed = event if serializer is None else serializer.renumbered(event)
+        return self.take(b"", [event]) if passed is None else self._encode(passed)
 
     def take(self, chunk: bytes, events: list[Event]) -> bytes:
         sink, fold = self._sink, self._fold

@@ -141,11 +141,16 @@ class Source:
     def _read(self, chunk: bytes, events: list[Event]) -> None:
         reader, decoder = self._reader, self.decoder
         text_frames = decoder.text_frames
+        has_only_text = True
         reader.take(chunk)
         while True:
             if text_frames.is_ready and self._stops is None:
                 start = reader.position
-                run = text_frames.read(reader.chunk, start, start + reader.limit)
+                stop = start + reader.limit
+                run = text_frames.read_most(reader.chunk, start, stop) if has_only_text else None
+                if run is None:
+                    has_only_text = False
+                    run = text_frames.read(reader.chunk, start, stop)
                 if run is not None:
                     growth, reader.position = run
                     self.content += len(growth.text)
@@ -161,6 +166,18 @@ class Source:
             frame_events = self._feed(frame)
             self.content += _content_in(frame_events, len(frame.data))
             events += frame_events
+
+    def read_run(self, chunk: bytes) -> PartGrew | None:
+        """The growth that a chunk tells, if it is all of it and looks as the frames before; None if it must be fed."""
+        decoder = self.decoder
+        frames = decoder.text_frames
+        if not frames.is_ready or len(chunk) > self.limit:
+            return None
+        run = frames.read_all(chunk)
+        if run is None:
+            return None
+        self.content += len(run.text)
+        return decoder.grow(run)
 
     def _gathered(self, chunk: bytes) -> bool:
         """Keep what came of an answer that came whole; what begins otherwise is a stream."""

@@ -115,9 +115,17 @@ class StreamPipeline:
         else:
             self._client_side = Translation(inner, outer, context, minted, self._ledger)
         self._plain_end = inner.plain_end if relayed else None
+        # Whether chunks of nothing but content can be taken by `pass_content`: stages and watchers of frames see all.
+        self._passes = not context.stops and self._source.pauses is None and (tap is None or tap.frames is None)
+        self._flows = False
+        self._translation = self._client_side if isinstance(self._client_side, Translation) else None
+        self._tap_events = None if tap is None else tap.events
         if tap is not None:
             watched = self._client_side = Watched(self._client_side, tap, limit)
             self._plain_end = watched.skimmed(self._plain_end)
+        if self._plain_end is not None:
+            # Frames of content are not read at all.
+            self._source.decoder.text_frames.lessons = 0
         self._heartbeat = b"" if collect else inner.heartbeat
         # The beginning of a relayed frame, until the rest of it comes.
         self._rest = bytearray()
@@ -138,11 +146,30 @@ class StreamPipeline:
         else:
             flow = _QUIET if source.is_past_opening else _OPENING
         held = len(self._rest) + source.held
+        self._flows = flow is _CONTENT and self._passes and (source.between if self._plain_end is None else not held)
         return Advance(out, flow, held + self.gathered if self._gathers else held)
+
+    def pass_content(self, chunk: bytes) -> bytes | None:
+        """Take bytes that are nothing but more of the same content, the usual case, and give the client's bytes. None
+        if nothing was taken, and `advance` has to: it may be used alone."""
+        if not self._flows:
+            return None
+        if (translation := self._translation) is not None:
+            growth = self._source.read_run(chunk)
+            if growth is None:
+                return None
+            if self._tap_events is not None:
+                self._tap_events((growth,))
+            return translation.grow(growth)
+        plain_end = self._plain_end
+        if plain_end is None or _RETURN in chunk or plain_end(chunk, 0) != len(chunk):
+            return None
+        return chunk
 
     def feed(self, chunk: bytes) -> bytes:
         """Take bytes as they came; give the client's bytes that are ready now, possibly none."""
         source = self._source
+        self._flows = False
         if type(chunk) is not bytes:
             chunk = _to_bytes(chunk)
         if self._plain_end is not None:
@@ -346,7 +373,7 @@ class StreamPipeline:
 
     def go_on(self) -> None:
         """Expect the stream of the call that resumes the answer; the client sees one answer without a break."""
-        self._ahead = None
+        self._ahead, self._flows = None, False
         self._source.renew()
 
 

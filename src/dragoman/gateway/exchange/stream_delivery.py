@@ -49,6 +49,8 @@ _NO_EVENTS = Failure(
 )
 # Bytes that a stream may hold before it is charged, and from then on between two charges.
 _UNCHARGED = 1024 * 1024
+# Bytes of plain content that pass without a look at what is held.
+_UNLOOKED = 64 * 1024
 
 
 class Phase(IntEnum):
@@ -80,6 +82,9 @@ class StreamDelivery:
         self.events: LargeEvents | None = None
         # Bytes that are charged to the key's budget.
         self.charged = 0
+        # How many bytes of content may pass from `_take` to the client: none unless the last chunk was content.
+        self._flowing = 0
+        self._may_flow = False
         self._is_relay = attempt.prepared.relay
         self._passed: Passed | None = None
         self._unframer: Unframer | None = None
@@ -125,6 +130,9 @@ class StreamDelivery:
         self._passed = passed = self.attempt.passed
         self._unframer, self._has_hung_up = self.attempt.unframer, False
         writer = exchange.storage.writer if self._is_relay else None
+        # A stored stream gets other names on its way.
+        self._may_flow = writer is None
+        self._flowing = 0
         self.events = events = LargeEvents(
             call,
             translator,
@@ -177,18 +185,26 @@ class StreamDelivery:
         return Flow.OVER if translator.finished else Flow.CONTENT if translator.is_past_opening else Flow.OPENING
 
     def _take(self, chunk: bytes) -> None:
-        """Take a chunk, from the provider's read callback."""
-        self.exchange.limits.received_at = self._clock()
+        """Take a chunk, from the provider's read callback. One of nothing but content, the usual, passes at once."""
+        limits = self.exchange.limits
+        limits.received_at = self._clock()
         if self._unframer is not None:
             chunk = self._unframer.feed(chunk)
         passed, events = self._passed, self.events
         assert events is not None and passed is not None
-        size = passed.size + len(chunk)
+        added = len(chunk)
+        size = passed.size + added
         if size > self._max_bytes:
             raise Oversized(TOO_LARGE)
         if passed.size < passed.max_size:
             passed.chunks.append(chunk if size <= passed.max_size else chunk[: passed.max_size - passed.size])
         passed.size = size
+        if added < self._flowing and (out := self.translator.pass_content(chunk)) is not None:
+            self._flowing -= added
+            limits.content_sent()
+            self.exchange.client.write(out)
+            return
+        self._flowing = 0
         events.take(chunk)
         # An unfinished event, held frames, and what the end of the stream repeats.
         held = events.held + self.attempt.held_size
@@ -206,6 +222,8 @@ class StreamDelivery:
             if out:
                 limits.sent_at = limits.received_at
                 exchange.client.write(out)
+            if flow is _BROUGHT_CONTENT and self._may_flow and self.events is not None and self.events.task is None:
+                self._flowing = _UNLOOKED
             return
         assert self._passed is not None
         self._passed.hold(chunk)

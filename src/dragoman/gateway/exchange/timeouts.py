@@ -123,6 +123,10 @@ class TimeLimits:
             self.phase = _READING
             self._go_on()
 
+    def content_sent(self) -> None:
+        """More content was received, and sent at once."""
+        self._content_at = self.sent_at = self.received_at
+
     def _go_on(self) -> None:
         """Let a stream go on for as long as it is well, unless the configuration says how long (pitfall 334)."""
         if self._timeouts.total is None:

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from dragoman.errors import WireError
 from dragoman.model.events import (
     ArgumentsDelta,
+    ArgumentsRun,
     CitationAdded,
     Event,
     PartEnded,
@@ -21,6 +22,7 @@ from dragoman.model.events import (
     PartStarted,
     SealSet,
     TextDelta,
+    TextRun,
 )
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -136,8 +138,6 @@ class Block:
 
     # The delta that `add_text` takes the text of.
     grown: type | None = None
-    # Whether text of any length, in any number of deltas, tells only that the part grew.
-    runs = False
     # The deltas that `grow` understands.
     takes: frozenset[str] = frozenset()
 
@@ -147,6 +147,15 @@ class Block:
         self.index = -1
         # All of its text, where that is needed again at its end.
         self.pieces: list[str] | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether text of any length, in any number of deltas, tells only that the part grew."""
+        return False
+
+    def grow_by(self, run: TextRun) -> TextRun | ArgumentsRun:
+        """More text of a block that runs, as the event of its part."""
+        return run
 
     @property
     def waits(self) -> bool:
@@ -243,8 +252,11 @@ class _TextBlock(Block):
 
     __slots__ = ()
     grown = TextGrown
-    runs = True
     takes = frozenset({"text_delta", "citations_delta"})
+
+    @property
+    def runs(self) -> bool:
+        return True
 
     def open(self) -> list[Event]:
         events = self.add_text(text_of(self.start, "text"))
@@ -285,8 +297,16 @@ class _ThinkingBlock(Block):
 
     __slots__ = ("_signature",)
     grown = ThinkingGrown
-    runs = True
     takes = frozenset({"thinking_delta", "signature_delta"})
+
+    @property
+    def runs(self) -> bool:
+        return True
+
+    def grow_by(self, run: TextRun) -> TextRun:
+        if self.pieces is not None:
+            self.pieces.append(run.text)
+        return run
 
     def open(self) -> list[Event]:
         self.pieces = []
@@ -342,6 +362,15 @@ class _CallBlock(Block):
             self._unwrapper = unwrapper_for(entry)
         call = ToolCall(call_id=call_id, name=name, arguments="", namespace=namespace, form=form, extras=part.extras)
         return [self.announce(call)]
+
+    @property
+    def runs(self) -> bool:
+        return self._quick is not None
+
+    def grow_by(self, run: TextRun) -> ArgumentsRun:
+        assert self._quick is not None
+        self._quick.append(run.text)
+        return ArgumentsRun(run.text, run.strings)
 
     @property
     def waits(self) -> bool:

@@ -47,6 +47,7 @@ from dragoman.protocols.anthropic_messages.stream_blocks import (
     Block,
     BlockContext,
     BlockGrew,
+    InputGrown,
     OpenBlocks,
     begin,
     text_of,
@@ -131,16 +132,17 @@ class MessagesStreamDecoder:
             return self._fail(f"the provider's stream cannot be read: {error}")
         if block.runs and events:
             self._growing, self._growing_block = grew.index, block
-            self.text_frames.learn(frame, grew.delta.text, partial(_text_in, grew))
+            arguments = type(grew.delta) is InputGrown
+            self.text_frames.learn(frame, grew.delta.text, partial(_text_in, grew), arguments=arguments)
+        else:
+            self.text_frames.is_ready = False
         return events
 
     def grow(self, run: TextRun) -> PartGrew:
         """More text of the block that grew last."""
         block = self._by_index[self._growing]
-        if block.pieces is not None:
-            block.pieces.append(run.text)
         self._blocks.grown[self._growing] = None
-        return PartGrew(block.index, run)
+        return PartGrew(block.index, block.grow_by(run))
 
     def _read(self, frame: Frame) -> list[Event]:
         """Any frame, in any shape."""

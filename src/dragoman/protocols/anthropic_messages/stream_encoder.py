@@ -21,6 +21,7 @@ import msgspec
 
 from dragoman.model.events import (
     ArgumentsDelta,
+    ArgumentsRun,
     ChoiceReported,
     CitationAdded,
     Delta,
@@ -62,7 +63,7 @@ from dragoman.protocols.codec import Mint, TranslationContext
 from dragoman.rules.arguments import Wrapping, to_object
 from dragoman.rules.extras import drop_choices
 from dragoman.rules.input_wrapping import INPUT_CLOSING, INPUT_OPENING
-from dragoman.rules.text_runs import encode_run
+from dragoman.rules.text_runs import encode_run, texts_of
 from dragoman.wire.json import encode, encode_text
 from dragoman.wire.sse import frame
 
@@ -237,6 +238,10 @@ class _CallWriter(_Writer):
         self._passes = False
 
     def grow(self, delta: Delta) -> bytes:
+        if type(delta) is ArgumentsRun:
+            if self._passes:
+                return encode_run(delta, self._prefix, _ENDING)
+            return b"".join([self.grow(ArgumentsDelta(text)) for text in texts_of(delta)])
         if type(delta) is not ArgumentsDelta:
             return b""
         text = delta.text
@@ -273,6 +278,8 @@ class _TextCallWriter(_Writer):
         return self._prefix + _encode_string(text) + _ENDING
 
     def grow(self, delta: Delta) -> bytes:
+        if type(delta) is ArgumentsRun:
+            return b"".join([self.write(encode_text(text)[1:-1]) for text in texts_of(delta)])
         return self.write(encode_text(delta.text)[1:-1]) if type(delta) is ArgumentsDelta else b""
 
     def close(self) -> bytes:

@@ -15,7 +15,18 @@ from enum import Enum
 from functools import partial
 
 from dragoman.errors import WireError
-from dragoman.model.events import Ended, Event, Failed, PartGrew, Started, Stopped, TextDelta, TextRun, UsageReported
+from dragoman.model.events import (
+    ArgumentsDelta,
+    Ended,
+    Event,
+    Failed,
+    PartGrew,
+    Started,
+    Stopped,
+    TextDelta,
+    TextRun,
+    UsageReported,
+)
 from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue
@@ -123,8 +134,13 @@ class ChatStreamDecoder:
             if deltas.continued or deltas.calls is not None:
                 event = self._next(chunk)
                 if event is not None:
-                    if type(delta := event.delta) is TextDelta:
+                    delta = event.delta
+                    if type(delta) is TextDelta:
                         self.text_frames.learn(frame, delta.text, partial(_text_in, chunk, deltas.continued))
+                    elif type(delta) is ArgumentsDelta and deltas.calls is not None and deltas.calls.runs:
+                        self.text_frames.learn(frame, delta.text, partial(_arguments_in, chunk), arguments=True)
+                    else:
+                        self.text_frames.is_ready = False
                     return [event]
             self.text_frames.is_ready = False
             self._chunk(chunk, events)
@@ -133,8 +149,8 @@ class ChatStreamDecoder:
         return events
 
     def grow(self, run: TextRun) -> PartGrew:
-        """More text of the open run."""
-        return self._deltas.grown(run)
+        """More text of the open run, or more arguments of the call that grew last."""
+        return self._deltas.grown_by(run)
 
     @property
     def final_usage(self) -> Usage | None:
@@ -352,6 +368,22 @@ def _text_in(chunk: JsonValue, name: str, data: bytes) -> str | None:
         match chunk, read_json(data):
             case {"choices": [{"delta": dict() as delta}]}, {"choices": [{"delta": dict() as other}]} as read:
                 text = delta[name] = other.get(name)
+                return text if type(text) is str and chunk == read else None
+    except UNREADABLE:
+        # It was mended before it could be read.
+        pass
+    return None
+
+
+def _arguments_in(chunk: JsonValue, data: bytes) -> str | None:
+    """The same for the arguments of the one call in its delta."""
+    try:
+        match chunk, read_json(data):
+            case (
+                {"choices": [{"delta": {"tool_calls": [{"function": dict() as function}]}}]},
+                {"choices": [{"delta": {"tool_calls": [{"function": dict() as other}]}}]} as read,
+            ):
+                text = function["arguments"] = other.get("arguments")
                 return text if type(text) is str and chunk == read else None
     except UNREADABLE:
         # It was mended before it could be read.

@@ -7,7 +7,7 @@ from enum import Enum
 from itertools import count
 
 from dragoman.errors import WireError
-from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, SealSet, TextDelta
+from dragoman.model.events import CitationAdded, Event, PartEnded, PartGrew, PartStarted, SealSet, TextDelta, TextRun
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Refusal, Text, Thinking, ThinkingKind
@@ -143,6 +143,10 @@ class DeltaReader:
         if self.run is THINKING:
             self.thinking.pieces.append(delta.text)
         return PartGrew(self.index, delta)
+
+    def grown_by(self, run: TextRun) -> PartGrew:
+        """More text of the open run in several deltas, or more arguments of the call that grew last."""
+        return self.calls.grown_by(run) if self.run is NONE and self.calls is not None else self.grown(run)
 
     def take_message(self, message: JsonValue, choice: JsonObject, events: list[Event]) -> None:
         """A whole message in a chunk: what was streamed once more, of which only what nobody said is new."""

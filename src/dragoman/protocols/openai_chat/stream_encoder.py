@@ -21,6 +21,7 @@ from msgspec.json import Encoder
 
 from dragoman.model.events import (
     ArgumentsDelta,
+    ArgumentsRun,
     ChoiceReported,
     Ended,
     Event,
@@ -60,7 +61,7 @@ from dragoman.protocols.openai_chat.shapes import CHUNK, NAME, REASONING_FIELDS,
 from dragoman.protocols.openai_chat.usage import encode_usage
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.input_wrapping import INPUT_CLOSING, INPUT_OPENING
-from dragoman.rules.text_runs import encode_run
+from dragoman.rules.text_runs import encode_run, texts_of
 from dragoman.wire.json import encode
 from dragoman.wire.sse import DONE
 
@@ -195,7 +196,9 @@ class ChatStreamEncoder:
         writer = self._writers[event.index]
         delta = event.delta
         kind = type(delta)
-        if type(delta) is TextRun:
+        if kind is ArgumentsRun and (writer.quoted or not writer.grown):
+            return b"".join([self._grow(PartGrew(event.index, ArgumentsDelta(text))) for text in texts_of(delta)])  # type: ignore[arg-type]  # narrowed by its type
+        if type(delta) is TextRun or type(delta) is ArgumentsRun:
             writer.fold.pieces.append(delta.text)
             writer.length += len(delta.text)
             if writer.is_text:

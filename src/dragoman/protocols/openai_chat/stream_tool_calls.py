@@ -12,7 +12,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from dragoman.errors import WireError
-from dragoman.model.events import ArgumentsDelta, Event, PartEnded, PartGrew, PartStarted
+from dragoman.model.events import ArgumentsDelta, ArgumentsRun, Event, PartEnded, PartGrew, PartStarted, TextRun
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
 from dragoman.model.losses import Ledger
@@ -82,6 +82,8 @@ class CallAssembly:
         # Whole calls that were opened again at another index, by that, and the arguments that came there since.
         self._twins: dict[int, tuple[StreamedCall, ArgumentAssembler]] = {}
         self.any_announced = False
+        # The call that grew last by `next`.
+        self._growing: StreamedCall | None = None
 
     def next(self, fragment: JsonValue) -> PartGrew | None:
         """The one event of a fragment that only brings more arguments, exactly as `take` tells it; None for others."""
@@ -100,10 +102,23 @@ class CallAssembly:
         if pieces is None or "{" in more:
             return None
         pieces.append(more)
+        self._growing = call
         if more[-1] in MAY_END_VALUE:
             call.quick = None
             self._restated.change(call)
         return PartGrew(call.part_index, ArgumentsDelta(more))
+
+    @property
+    def runs(self) -> bool:
+        """Whether arguments in any number of pieces, but for such as may end them, tell only that the call grew."""
+        return self._growing is not None and self._growing.quick is not None
+
+    def grown_by(self, run: TextRun) -> PartGrew:
+        """More arguments of the call that grew last."""
+        call = self._growing
+        assert call is not None and call.quick is not None
+        call.quick.append(run.text)
+        return PartGrew(call.part_index, ArgumentsRun(run.text, run.strings))
 
     def take(self, fragment: JsonObject, events: list[Event]) -> None:
         """Take one fragment of one call."""

@@ -52,6 +52,9 @@ class OpenCall(OpenItem):
         if delta:
             self._grow(delta)
 
+    def growing(self, event: JsonObject) -> tuple[int, OpenPiece] | None:
+        return None if self._call is None or self._unwrapper is not None else (self._index, self._piece)
+
     def _new(self, delta: str) -> str:
         """What is new in a piece that says all so far again; where it may be a value inside, it is taken as that."""
         pieces = self._piece.pieces

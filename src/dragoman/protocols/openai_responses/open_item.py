@@ -150,6 +150,10 @@ class OpenItem:
         """Whether this may be the whole of what was told."""
         return not self.done or body == self.body
 
+    def growing(self, event: JsonObject) -> tuple[int, OpenPiece] | None:
+        """The part and the piece that a delta grew, if more of them tell only that it grows again."""
+        return None
+
     def is_other(self, body: JsonObject) -> bool:
         """Whether this says by its own name that it is another item."""
         return False

@@ -57,9 +57,10 @@ class OpenMessage(OpenItem):
         text = TextDelta(delta, logprobs) if logprobs and type(logprobs) is list else TextDelta(delta)
         self.context.out.append(PartGrew(piece.index or 0, text))
 
-    def growing(self, position: JsonValue) -> OpenPiece | None:
-        """The open text in this place."""
-        return self._growing.get(position) if type(position) is int else None
+    def growing(self, event: JsonObject) -> tuple[int, OpenPiece] | None:
+        position = event.get("content_index")
+        piece = self._growing.get(position) if type(position) is int else None
+        return None if piece is None or piece.index is None else (piece.index, piece)
 
     def refusal_delta(self, event: JsonObject) -> None:
         delta = event.get("delta")

@@ -46,6 +46,12 @@ class OpenReasoning(OpenItem):
         if delta and type(delta) is str:
             self._grow(_downwards(event.get("content_index")), delta, _FULL)
 
+    def growing(self, event: JsonObject) -> tuple[int, OpenPiece] | None:
+        position = event.get("summary_index")
+        key = _downwards(event.get("content_index")) if self._is_full() else position if type(position) is int else 0
+        piece = self._pieces.get(key)
+        return None if piece is None else (self._index, piece)
+
     def summary_done(self, event: JsonObject) -> None:
         position = event.get("summary_index")
         self._complete(position if type(position) is int else 0, event.get("text"), ThinkingKind.SUMMARY)

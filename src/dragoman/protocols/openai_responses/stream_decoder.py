@@ -8,7 +8,19 @@ from functools import partial
 from typing import TypeAlias
 
 from dragoman.errors import WireError
-from dragoman.model.events import Ended, Event, Failed, PartGrew, Started, Stopped, TextRun, UsageReported
+from dragoman.model.events import (
+    ArgumentsDelta,
+    ArgumentsRun,
+    Ended,
+    Event,
+    Failed,
+    PartGrew,
+    Started,
+    Stopped,
+    TextDelta,
+    TextRun,
+    UsageReported,
+)
 from dragoman.model.failure import Failure
 from dragoman.model.features import Feature
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
@@ -70,6 +82,8 @@ class ResponsesStreamDecoder:
             self.text_frames.lessons = 0
         # The piece that `text_frames` are of.
         self._growing = OpenPiece()
+        self._growing_index = 0
+        self._grows_arguments = False
 
     def feed(self, frame: Frame) -> list[Event]:
         """The events that one frame tells."""
@@ -109,22 +123,27 @@ class ResponsesStreamDecoder:
                     item = self._items.of_event(event, route[0], route[1])
                 if item is not None:
                     route[2](item, event)
-                    if kind == TEXT_DELTA and len(out) == 1 and isinstance(item, OpenMessage):
+                    if len(out) == 1 and kind in _GROWING:
                         self._learn(frame, event, item)
         except WireError as error:
             self._fail(bad_gateway(f"the provider's stream is not readable: {error}"))
         return out
 
-    def _learn(self, frame: Frame, event: JsonObject, item: OpenMessage) -> None:
-        piece, text = item.growing(event.get("content_index")), event["delta"]
-        if piece is not None and type(text) is str:
-            self._growing = piece
-            self.text_frames.learn(frame, text, partial(_text_in, event))
+    def _learn(self, frame: Frame, event: JsonObject, item: OpenItem) -> None:
+        growing, text, grew = item.growing(event), event.get("delta"), self._context.out[0]
+        # What was told otherwise than it came is no more of the same.
+        if growing is None or type(text) is not str or type(grew) is not PartGrew:
+            return
+        delta = grew.delta
+        if isinstance(delta, TextDelta | ArgumentsDelta) and delta.text == text:
+            self._growing_index, self._growing = growing
+            self._grows_arguments = type(delta) is ArgumentsDelta
+            self.text_frames.learn(frame, text, partial(_text_in, event), arguments=self._grows_arguments)
 
     def grow(self, run: TextRun) -> PartGrew:
         """More text of the piece that grew last."""
         self._growing.add(run.text)
-        return PartGrew(self._growing.index or 0, run)
+        return PartGrew(self._growing_index, ArgumentsRun(run.text, run.strings) if self._grows_arguments else run)
 
     def close(self) -> list[Event]:
         """The stream ended without a terminal event: the answer is cut."""
@@ -294,6 +313,17 @@ _ROUTES: dict[str, tuple[type[OpenItem], str, _Grow]] = {
     "response.reasoning_text.done": (OpenReasoning, REASONING, OpenReasoning.text_done),
     "response.reasoning.done": (OpenReasoning, REASONING, OpenReasoning.text_done),
 }
+
+# Events that only grow what is open.
+_GROWING = frozenset(
+    {
+        TEXT_DELTA,
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_text.delta",
+    }
+)
 
 # Events of the answer.
 _HANDLERS: dict[str, Callable[[ResponsesStreamDecoder, JsonObject], None]] = {

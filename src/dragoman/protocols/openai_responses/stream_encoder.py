@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from dragoman.model.events import (
     ArgumentsDelta,
+    ArgumentsRun,
     ChoiceReported,
     CitationAdded,
     Delta,
@@ -149,7 +150,7 @@ class ResponsesStreamEncoder:
                 if type(delta) is TextDelta and delta.logprobs:
                     return self._logged_delta(delta)
                 return self._frames.delta(delta.text)
-            if type(delta) is TextRun:
+            if type(delta) is TextRun or type(delta) is ArgumentsRun:
                 return self._frames.run(delta)
         handler = _HANDLERS.get(type(event))
         return handler(self, event) if handler is not None and not self._over else b""

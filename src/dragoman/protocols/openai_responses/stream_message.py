@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.json import Encoder
 
-from dragoman.model.events import TextDelta, TextRun
+from dragoman.model.events import ArgumentsRun, TextDelta, TextRun
 from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.model.losses import Ledger
 from dragoman.model.parts import Citation, Text
@@ -62,7 +62,7 @@ class FrameWriter:
         self.sequence = number + 1
         return b"%b%b%b%d}\n\n" % (self._before, _quoted(text), self._after, number)
 
-    def run(self, run: TextRun) -> bytes:
+    def run(self, run: TextRun | ArgumentsRun) -> bytes:
         """More text of the open part, in several deltas."""
         self.pieces.append(run.text)
         before, after, number = self._before, self._after, self.sequence
