@@ -71,7 +71,7 @@ class Ingest:
         return added
 
 
-def count(case: Case, exchanges: int, warm_up: int) -> Counted:
+def count(case: Case, exchanges: int, warm_up: int, concurrent: int = CONCURRENT) -> Counted:
     """Count exchanges of a case at a gateway of their own, with a key, metrics, routing and records."""
     where = cores()
     with ExitStack() as stack:
@@ -86,16 +86,19 @@ def count(case: Case, exchanges: int, warm_up: int) -> Counted:
         # Left before the gateway is stopped: it ends after a last step of the ingest thread, which then waits no more.
         stack.enter_context(ingest)
         gateway.wait_ready(_READY)
-        return uvloop.run(_count(case, exchanges, warm_up, gateway, ingest, Callgrind(gateway.pid, place)))
+        return uvloop.run(
+            _count(case, (exchanges, warm_up, concurrent), gateway, ingest, Callgrind(gateway.pid, place))
+        )
 
 
 async def _count(
-    case: Case, exchanges: int, warm_up: int, gateway: Served, ingest: Ingest, callgrind: Callgrind
+    case: Case, numbers: tuple[int, int, int], gateway: Served, ingest: Ingest, callgrind: Callgrind
 ) -> Counted:
+    exchanges, warm_up, concurrent = numbers
     crowd = Crowd(question(case, gateway.port))
     try:
         async with asyncio.timeout(_LIMIT):
-            await crowd.connect(gateway.port, CONCURRENT)
+            await crowd.connect(gateway.port, concurrent)
             await crowd.ask(warm_up)
         gateway.wait_idle(_LIMIT)
         _ingested(ingest, warm_up)
