@@ -173,19 +173,11 @@ def plain_end(chunk: bytes, start: int) -> int:
     run = _find_chunks(chunk, start, start + _LOOKED_THROUGH)
     if run is None:
         return start
-    if _is_quiet(run[0]) or (loud := _find_loud(chunk, start, run.end())) is None:
+    loud = _find_loud(chunk, start, run.end())
+    if loud is None:
         return run.end()
     before = chunk.rfind(b"\n\n", start, loud.start())
     return start if before < 0 else before + 2
-
-
-def _is_quiet(frames: bytes) -> bool:
-    """Whether it is plain that nothing loud is in frames: all members are null, as nearly all servers write that."""
-    return (
-        frames.count(b'"finish_reason"') == frames.count(b'"finish_reason":null')
-        and frames.count(b'"usage"') == frames.count(b'"usage":null')
-        and b'"error"' not in frames
-    )
 
 
 _LOOKED_THROUGH = 16 * 1024
