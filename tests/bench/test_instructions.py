@@ -148,7 +148,7 @@ def test_accepting_some_rows_leaves_the_others(tmp_path: Path) -> None:
 
 def test_every_case_has_accepted_figures() -> None:
     rows = read().rows
-    assert {case.name for case in MEASURED if f"{case.name} loop" not in rows} == {"calls"}
+    assert not [case.name for case in MEASURED[:-1] if not any(row.startswith(f"{case.name} ") for row in rows)]
     assert "S1 Python calls" in rows
 
 
