@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from dragoman.store.bulk_insert import BulkInsert
+from dragoman.store.bulk_insert import BulkInsert, RunInsert
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 32, 50])
@@ -43,3 +43,16 @@ def test_a_row_that_cannot_be_added_takes_the_transaction_back(count: int) -> No
             BulkInsert("things", ("name", "number")).run(db, [(f"name {number}", 1) for number in range(count)])
         assert not db.in_transaction
         assert db.execute("SELECT count(*) FROM things").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 40, 41, 75])
+def test_runs_of_rows_are_those_that_were_handed_in(count: int) -> None:
+    insert = RunInsert("things", ("number", "size", "name", "kind"), own=2, optional="size")
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        db.execute("CREATE TABLE things (kind TEXT, name TEXT, size INTEGER, number INTEGER)")
+        # Runs of many lengths.
+        rows = [(at, at % 3, f"n{at // 17}", "k") for at in range(count)]
+        insert.run(db, rows)
+        found = db.execute("SELECT number, coalesce(size, 0), name, kind FROM things ORDER BY rowid").fetchall()
+        assert found == rows
+        assert db.execute("SELECT count(*) FROM things WHERE size = 0").fetchone() == (0,)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 # More rows at once save little; older SQLite binds no more values than that.
 _MAX_ROWS, _MAX_VALUES = 32, 999
+# So many rows with the same values in some columns are added by one statement that binds those once.
+_RUNS = (32, 8)
 
 
 class BulkInsert:
@@ -35,3 +37,43 @@ class BulkInsert:
                 several.append(values)
             db.executemany(self._several, several)
         db.executemany(self._one, rows[alone:])
+
+
+class RunInsert:
+    """The same for a table of many columns in which consecutive rows have mostly the same values: those of the columns
+    behind the `own` ones are bound once for a run of rows. 0 in the column `optional` is NULL: to bind None takes much
+    longer than to bind a number."""
+
+    __slots__ = ("_one", "_own", "_runs")
+
+    def __init__(self, table: str, columns: Sequence[str], own: int, optional: str) -> None:
+        shared = len(columns) - own
+        add = f"INSERT OR ROLLBACK INTO {table} ({', '.join(columns)}) VALUES"
+        repeated = ", ".join(f"?{at + 1}" for at in range(shared))
+
+        def row(first: int) -> str:
+            values = (
+                f"nullif(?{at}, 0)" if name == optional else f"?{at}" for at, name in enumerate(columns[:own], first)
+            )
+            return f"({', '.join(values)}, {repeated})"
+
+        self._own = own
+        self._runs = {
+            size: f"{add} {', '.join([row(shared + 1 + own * at) for at in range(size)])}" for size in (*_RUNS, 1)
+        }
+
+    def run(self, db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> None:
+        """Add rows, in their order."""
+        own, at, count = self._own, 0, len(rows)
+        while at < count:
+            shared = rows[at][own:]
+            end = at + 1
+            while end < count and rows[end][own:] == shared:
+                end += 1
+            for size, statement in self._runs.items():
+                while end - at >= size:
+                    values = [*shared]
+                    for row in rows[at : at + size]:
+                        values += row[:own]
+                    db.execute(statement, values)
+                    at += size
