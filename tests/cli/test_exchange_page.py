@@ -12,7 +12,7 @@ from dragoman.records.journal_entry import CandidateEntry, JournalEntry
 from dragoman.records.rows import details_of
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import zone_of
-from dragoman.store.records import RecordRow
+from dragoman.store.records import COLUMNS, ROW_COLUMNS, RecordRow
 from tests.cli.recorded_file import HOSTILE, MONEY
 from tests.records.invented import entry, row_of
 from tests.screen import fits
@@ -27,8 +27,8 @@ def page(told: JournalEntry, *, terminal: bool = False, width: int = 80) -> dict
 
 def page_lines(told: JournalEntry, terminal: bool, width: int) -> list[str]:
     # As SQLite would have it.
-    values = [int(value) if isinstance(value, bool) else value for value in row_of(told, AssignedThread())]
-    row = RecordRow(1, *values)  # type: ignore[arg-type]  # columns, whatever they are
+    values = dict(zip(ROW_COLUMNS, row_of(told, AssignedThread()), strict=True))
+    row = RecordRow(1, *[values[name] for name in COLUMNS])  # type: ignore[arg-type]  # columns, whatever they are
     lines = list(
         as_page(
             RecordedExchange(row=row, details=details_of(row.details)),

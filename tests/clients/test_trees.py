@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.records.deferred_assignment import assign_scope
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.store.record_tables import open_record_tables
+from dragoman.store.unassigned import RowScope
 from tests.clients import test_claude_code as claude
 from tests.clients import test_codex as codex
 from tests.clients import test_opencode as opencode
@@ -33,6 +35,7 @@ def latest(desk: Desk, client: str) -> tuple[list[Node], int]:
     """The threads of the latest session of a client, and how many exchanges belong to it; all of them to a thread."""
     path = str(desk.directory / "state.db")
     ingest_all(path, now=0)
+    assert assign_scope(path, RowScope()) == 0
     with closing(open_record_tables(path, read_only=True)) as tables:
         ask = tables.connection.execute
         (session,) = ask("SELECT max(id) FROM sessions WHERE client = ?", (client,)).fetchone()

@@ -16,7 +16,6 @@ from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.telemetry_target import TelemetryTarget, collector_of, places_of
 from dragoman.providers.provider import Endpoint, Provider
-from dragoman.records.thread_assignment import NOWHERE
 from dragoman.telemetry import export_queue
 from dragoman.telemetry.spans import ProviderPlace
 from tests.gateway.harness import CHAT, MESSAGES, settings_for
@@ -114,16 +113,16 @@ def test_the_collector_of_the_moment_is_told() -> None:
             gateway.told.follow()
             # Nobody is named yet.
             assert gateway.told.on_ingested is None
-            gateway.told.export([(WHOLE, NOWHERE)])
+            gateway.told.export([WHOLE])
             gateway.follow(first.address)
             assert gateway.told.on_ingested == gateway.told.export
-            gateway.told.export([(WHOLE, NOWHERE)])
+            gateway.told.export([WHOLE])
             # The same one goes on.
             gateway.follow(first.address)
             gateway.follow(second.address)
-            gateway.told.export([(FAILED_OVER, NOWHERE)])
+            gateway.told.export([FAILED_OVER])
             await gateway.told.close()
-            gateway.told.export([(WHOLE, NOWHERE)])
+            gateway.told.export([WHOLE])
             told = gateway.service.metrics.snapshot().telemetry_exports
             await gateway.service.close()
             assert told == {"sent": 2}
@@ -147,9 +146,9 @@ def test_pitfall_437_the_end_is_not_held_up_by_a_collector(monkeypatch: pytest.M
         async def run() -> None:
             gateway = Gateway()
             gateway.follow(server.address)
-            gateway.told.export([(WHOLE, NOWHERE)])
+            gateway.told.export([WHOLE])
             await asyncio.to_thread(asked.wait, PATIENCE)
-            gateway.told.export([(FAILED_OVER, NOWHERE)])
+            gateway.told.export([FAILED_OVER])
             await gateway.told.close()
             await asyncio.sleep(0)
             assert gateway.service.metrics.snapshot().telemetry_exports == {"dropped": 1}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from dragoman.records.rows import BUCKET_MICROSECONDS
 from dragoman.store.migrations import MEASURES
+from dragoman.store.records import BUCKET_MICROSECONDS
 
 Sums = dict[int, tuple[int, ...]]
 

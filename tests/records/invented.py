@@ -52,7 +52,7 @@ def entry(
 
 
 def row_of(entry: JournalEntry, placed: AssignedThread) -> tuple[object, ...]:
-    """Its row of records, in the order of `store.records.COLUMNS`."""
+    """Its row of records, in the order of `store.records.ROW_COLUMNS`."""
     batch = Batch()
     batch.add(entry, placed)
     return batch.rows[0]

@@ -20,9 +20,10 @@ from dragoman.records.journal_ingest import ingest_all
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.records.time_range import period_of, zone_of
 from dragoman.records.usage import usage
-from dragoman.sessions.facts import ExchangeFacts
+from dragoman.sessions.facts import ExchangeFacts, Shape
 from dragoman.store.erasure import Erasure, ErasureCount
 from dragoman.store.record_tables import open_record_tables
+from dragoman.store.unassigned import RowScope
 from dragoman.store.usage_queries import UsageQueries
 from tests.records.filled import fill, speak
 from tests.records.invented import NOON, entry
@@ -222,3 +223,31 @@ def test_steps_are_told(tmp_path: Path) -> None:
     assert said[0] == "asking workers to begin another journal …"
     assert "3 rows removed …" in said
     assert said[-1] == "writing over what was removed …"
+
+
+@pytest.mark.parametrize("by", ["key", "session"])
+def test_what_is_not_assigned_yet_is_forgotten_with_its_session(tmp_path: Path, by: str) -> None:
+    file = tmp_path / "state.db"
+    with closing(Journal(directory_of(str(file)), clock=lambda: NOON * 1000)) as journal:
+        for number in range(3):
+            assert journal.finalize(alices(number))
+        # Found by its history alone.
+        growing = ExchangeFacts(
+            shape=Shape(), tip="fact-of-alice-9", before=("fact-of-alice-1",), opening="fact-of-alice-1"
+        )
+        assert journal.finalize(replace(alices(9), facts=growing))
+        assert journal.finalize(replace(entry(5, key="bob"), facts=ExchangeFacts(session="bobs", tip="x")))
+    ingest_all(str(file), now=NOON)
+    with closing(open_record_tables(str(file))) as tables:
+        assert tables.unassigned.count(RowScope()) == 5
+    before = totals(file)
+    whom = who(file, "alice", None if by == "key" else "secret-session")
+    assert done(file, whom) == ErasureResult(rows=4)
+    assert found_in_files(tmp_path) == {}
+    assert totals(file) == before
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT key FROM records").fetchall() == [("bob",)]
+        assert db.execute("SELECT count(*) FROM unassigned_relations r JOIN unassigned USING (number)").fetchone() != (
+            0,
+        )
+        assert db.execute("SELECT count(*) FROM thread_sums WHERE thread = 0 AND requests > 1").fetchone() == (0,)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dragoman.records import ingest_thread
 from dragoman.records.ingest_thread import IngestThread
@@ -25,6 +26,7 @@ from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import Records
 from dragoman.store.session_tables import StoredThread
+from dragoman.store.unassigned import RowScope
 from tests.records.agreement import sums_and_rows
 from tests.records.invented import NOON, entry
 from tests.waiting import LIMIT, wait_until
@@ -100,6 +102,35 @@ def test_what_is_written_is_in_the_tables_soon_and_at_the_end_nothing_is_left(pa
     assert count(path) == 3
     assert journals_in(directory_of(path)) == []
     assert worker.told == []
+
+
+def test_sessions_are_assigned_in_idle_time(path: str) -> None:
+    def unassigned() -> int:
+        with closing(open_record_tables(path, read_only=True)) as tables:
+            return tables.unassigned.count(RowScope())
+
+    with running(path) as worker:
+        with worker._lock:
+            worker.journal.finalize(replace(entry(1), facts=ExchangeFacts(tip="one", opening="one")))
+        wait_until(lambda: worker.drain.rows == 1, "one row")
+        wait_until(lambda: unassigned() == 0, "its session is assigned")
+    assert worker.told == []
+
+
+def test_a_step_that_ingests_much_assigns_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_thread, "_IDLE_ROWS", 2)
+    worker = Worker(path)
+    for number in range(3):
+        worker.journal.finalize(replace(entry(number), facts=ExchangeFacts(tip=f"{number}", opening=f"{number}")))
+    left = []
+    for _ in range(2):
+        worker.drain._step(0)
+        with closing(open_record_tables(path, read_only=True)) as tables:
+            left.append(tables.unassigned.count(RowScope()))
+    assert left == [3, 0]
+    worker.journal.close()
+    worker.drain._step(0, at_last=True)
+    worker.drain._close()
 
 
 def test_without_an_exchange_no_file_is_made(path: str) -> None:

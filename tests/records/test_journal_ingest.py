@@ -15,7 +15,6 @@ from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_entry import CRASHED, OPEN, JournalEntry
 from dragoman.records.journal_ingest import Ingested, Ingester, ingest_all
-from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store import StoreBusy
 from dragoman.store.record_tables import JournalOffsets, RecordTables, open_record_tables
 from tests.records.agreement import sums_and_rows
@@ -261,12 +260,12 @@ def test_a_lock_leaves_everything_for_later(path: str, tables: RecordTables) -> 
 
 
 def test_whoever_wants_to_know_hears_of_what_is_on_the_disk(path: str, tables: RecordTables) -> None:
-    heard: list[Sequence[tuple[JournalEntry, AssignedThread]]] = []
+    heard: list[Sequence[JournalEntry]] = []
     journal = Journal(directory_of(path))
     journal.finalize(entry(1))
     assert journal.path is not None
     Ingester(tables, directory_of(path), heard.append).ingest(journal.path)
-    assert heard == [[(entry(1), AssignedThread(0, 0))]]
+    assert heard == [[entry(1)]]
 
 
 def test_files_of_others_are_left_alone_but_for_journals(path: str, tables: RecordTables) -> None:
@@ -284,8 +283,8 @@ def test_a_worker_is_told_all_of_its_own_journal_once_whoever_moves_it(path: str
     told: list[str] = []
     heard: dict[str, int] = {}
 
-    def hears(placed: Sequence[tuple[JournalEntry, AssignedThread]]) -> None:
-        told.extend(entry.id for entry, _ in placed)
+    def hears(entries: Sequence[JournalEntry]) -> None:
+        told.extend(entry.id for entry in entries)
 
     def ids(*numbers: int) -> list[str]:
         return [entry(number).id for number in numbers]
@@ -328,7 +327,5 @@ def test_of_the_journals_of_others_a_worker_is_told_what_it_moves_itself(path: s
     ingest_all(path, now=NOON)
     journal.finalize(entry(2))
     journal.close()
-    Ingester(tables, directory_of(path), lambda placed: told.extend(entry.id for entry, _ in placed)).ingest_orphans(
-        NOON
-    )
+    Ingester(tables, directory_of(path), lambda entries: told.extend(each.id for each in entries)).ingest_orphans(NOON)
     assert told == [entry(2).id]

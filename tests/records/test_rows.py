@@ -22,10 +22,10 @@ from dragoman.records.journal_entry import (
     JournalEntry,
     TokenCounts,
 )
-from dragoman.records.rows import BUCKET_MICROSECONDS, Batch, details_of, is_unpriced
+from dragoman.records.rows import Batch, details_of, is_unpriced
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.migrations import MEASURES
-from dragoman.store.records import COLUMNS
+from dragoman.store.records import BUCKET_MICROSECONDS, ROW_COLUMNS
 from tests.records.invented import NOON, entry, measures_of, row_of
 
 # Columns that are not called as members are.
@@ -43,8 +43,8 @@ OTHER_NAMES = {
 
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
     said = entry(1)
-    row = dict(zip(COLUMNS, row_of(said, AssignedThread(3, 7)), strict=True))
-    members = {name: OTHER_NAMES.get(name, name) for name in COLUMNS if name not in ("losses", "cost")}
+    row = dict(zip(ROW_COLUMNS, row_of(said, AssignedThread(3, 7)), strict=True))
+    members = {name: OTHER_NAMES.get(name, name) for name in ROW_COLUMNS if name not in ("losses", "cost")}
     same = {name: getattr(said, member) for name, member in members.items() if hasattr(said, member)}
     assert {name: row[name] for name in same} == same
     assert set(OTHER_NAMES) <= set(same)
@@ -60,7 +60,11 @@ def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> No
 def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_without_it() -> None:
     candidates = (CandidateEntry("b/m", "", 5), CandidateEntry("a/m", "left out: in cooldown"))
     row = dict(
-        zip(COLUMNS, row_of(replace(entry(1), candidates=candidates, candidates_more=1), AssignedThread()), strict=True)
+        zip(
+            ROW_COLUMNS,
+            row_of(replace(entry(1), candidates=candidates, candidates_more=1), AssignedThread()),
+            strict=True,
+        )
     )
     kept = row["details"]
     assert isinstance(kept, bytearray)
@@ -72,7 +76,7 @@ def test_whom_it_might_have_gone_to_is_among_the_details_which_older_rows_have_w
 
 def test_pitfall_433_what_is_not_known_is_null_and_counted_as_not_known() -> None:
     cut = entry(1, outcome=FAILED, tokens=None, money=None)
-    row = dict(zip(COLUMNS, row_of(cut, AssignedThread()), strict=True))
+    row = dict(zip(ROW_COLUMNS, row_of(cut, AssignedThread()), strict=True))
     assert [row[name] for name in ("input", "output", "thinking", "searches")] == [None] * 4
     assert row["unpriced"]
     assert dict(zip(MEASURES, measures_of(cut), strict=True))["unpriced"] == 1

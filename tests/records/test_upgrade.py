@@ -21,10 +21,10 @@ from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
 from dragoman.records.journal_directory import directory_of, journals_in, make_directory
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.records.old_names import FEATURES, LEVELS, OUTCOMES
-from dragoman.records.rows import BUCKET_MICROSECONDS
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from dragoman.store.record_queries import Exports, RecordFilter
 from dragoman.store.record_tables import RecordTables, open_record_tables
+from dragoman.store.records import BUCKET_MICROSECONDS
 from tests.cli.recorded_file import config
 from tests.cli.screens import on_screen, piped
 from tests.sdk.digging import dig_objects

@@ -18,7 +18,7 @@ from dragoman.records.thread_assignment import NOWHERE, AssignedThread
 from dragoman.store import migrations, open_tables
 from dragoman.store.migrations import MEASURES, STEPS, migrate
 from dragoman.store.record_tables import RecordTables, open_record_tables
-from dragoman.store.records import COLUMNS, KEY, THREAD_KEY
+from dragoman.store.records import KEY, ROW_COLUMNS, THREAD_KEY
 from tests.records.filled import fill, some_entries, speak
 from tests.records.invented import entry, row_of
 from tests.store.opened import ALICE, item, kept, names, opened
@@ -36,6 +36,7 @@ def test_an_empty_file_gets_every_step_and_then_none() -> None:
         known = {"responses", "items", "conversations", "events", "promises", "turns", "turns_total", "rests"}
         known |= {"records", "sums", "thread_sums", "sessions", "threads", "tips", "journals"}
         known |= {"long_sums", "quarter_sums", "thread_totals", "session_totals", "stored_bytes"}
+        known |= {"unassigned", "unassigned_relations"}
         assert tables == known
         migrate(db)
 
@@ -86,7 +87,7 @@ def _fill_as_before(tables: RecordTables, placed: Iterable[tuple[JournalEntry, A
     for told, place in placed:
         batch.add(told, place)
     for table, columns, rows in (
-        ("records", COLUMNS, batch.rows),
+        ("records", ROW_COLUMNS, batch.rows),
         ("sums", (*KEY, *MEASURES), batch.rollups()),
         ("thread_sums", (*THREAD_KEY, *MEASURES), batch.thread_rollups()),
     ):

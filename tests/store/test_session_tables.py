@@ -29,13 +29,25 @@ def thread(number: int = 1, name: str = "main", *, of: int = 1, rules: int = 1) 
 def test_a_session_is_found_by_its_key_and_name(speakers: SessionTables) -> None:
     number, other = 1, 2
     speakers.add_sessions([session(number), session(other, key="other")])
+    # Until it has a thread it is only listed.
+    assert speakers.session("laptop", "s") is None
+    speakers.add_threads([thread(of=number)])
     found = speakers.session("laptop", "s")
     assert found is not None and found.id == number != other
+    assert speakers.listed("laptop", "s") == found
     assert speakers.session_of(number) == found
     assert speakers.session("laptop", "S") is None
     found.origin, found.link, found.started, found.last = other, "fork", 5, 30
     speakers.save_sessions([found])
     assert speakers.session_of(number) == found
+
+
+def test_listed_sessions_are_widened(speakers: SessionTables) -> None:
+    speakers.add_sessions([session()])
+    speakers.add_listed([("laptop", "s", "other", 5, 15), ("laptop", "t", "codex", 7, 8)])
+    first, second = speakers.listed("laptop", "s"), speakers.listed("laptop", "t")
+    assert first == SessionRow(1, "laptop", "s", "codex", 0, "", 5, 20)
+    assert second is not None and second == SessionRow(second.id, "laptop", "t", "codex", 0, "", 7, 8)
 
 
 def test_a_name_is_there_once_for_a_key() -> None:

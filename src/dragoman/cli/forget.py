@@ -37,10 +37,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Say what would be removed, ask, and do it."""
+    from dragoman.records.deferred_assignment import assign_scope, assign_session
     from dragoman.records.forget import find, forget
     from dragoman.records.journal_ingest import ingest_all
     from dragoman.store.erasure import Erasure
     from dragoman.store.record_tables import open_record_tables
+    from dragoman.store.unassigned import RowScope
 
     if options.key is None and options.session is None:
         raise UsageError("say whom to forget: --key NAME or --session ID")
@@ -48,8 +50,13 @@ def run(options: argparse.Namespace) -> int:
     ingest_all(record_file.path, now=now_in_micro())
     if not Path(record_file.path).exists():
         raise DragomanError(f"nothing was recorded yet: {record_file.path} is not there")
+    key, session = name_of(options.key), name_of(options.session)
+    if session is None:
+        assign_scope(record_file.path, RowScope(key=key))
+    else:
+        assign_session(record_file.path, session, key)
     with closing(open_record_tables(record_file.path, read_only=True)) as tables:
-        scope = find(Erasure(tables.connection), name_of(options.key), name_of(options.session))
+        scope = find(Erasure(tables.connection), key, session)
     amount = scope.amount
     much = (
         f"{counted(amount.rows, 'row')} of exchanges, {counted(amount.sessions, 'session')} with "

@@ -13,6 +13,7 @@ from dragoman.cli import documents
 from dragoman.cli.parser import UNREAD, add_all_losses
 from dragoman.cli.record_file import (
     RecordFile,
+    Shown,
     add_config,
     add_since,
     find_record_file,
@@ -82,10 +83,15 @@ def run(options: argparse.Namespace) -> int:
 def _show(record_file: RecordFile, options: argparse.Namespace) -> int:
     from dragoman.cli.exchange_page import as_page
     from dragoman.records import exchanges
+    from dragoman.records.ids import times_of
     from dragoman.records.journal_directory import directory_of
 
-    with open_records(record_file) as (tables, status):
-        exchange = exchanges.find(tables, name_of(options.id) or "", directory_of(record_file.path))
+    text = name_of(options.id) or ""
+    times = times_of(text)
+    # Stored responses are found by their threads.
+    shown = Shown() if times is None else Shown(since=times[0], until=times[1] + 1)
+    with open_records(record_file, shown=shown) as (tables, status):
+        exchange = exchanges.find(tables, text, directory_of(record_file.path))
     if options.json:
         write_json(exchanges.as_json(exchange))
     else:
@@ -101,8 +107,9 @@ def _wanted(record_file: RecordFile, options: argparse.Namespace) -> RecordFilte
     since = record_file.since(options.since, now_in_micro()) if options.since else 0
     session: int | None = None
     if options.session is not None:
-        with open_records(record_file) as (tables, _):
-            session = find(tables, name_of(options.session) or "", name_of(options.key)).id
+        name, key = name_of(options.session) or "", name_of(options.key)
+        with open_records(record_file, shown=Shown(session=name, key=key)) as (tables, _):
+            session = find(tables, name, key).id
     return RecordFilter(
         since=since,
         key=name_of(options.key),
@@ -113,13 +120,17 @@ def _wanted(record_file: RecordFile, options: argparse.Namespace) -> RecordFilte
     )
 
 
+def _shown(wanted: RecordFilter) -> Shown:
+    return Shown(since=wanted.since, key=wanted.key)
+
+
 def _latest(
     record_file: RecordFile, wanted: RecordFilter, most: int, write_exchange: Callable[[RecordedExchange], None]
 ) -> tuple[int, int]:
     """Tell the latest; give the number behind which others come, and the status."""
     from dragoman.records import exchanges
 
-    with open_records(record_file) as (tables, status):
+    with open_records(record_file, shown=_shown(wanted)) as (tables, status):
         number = exchanges.newest(tables)
         batch = exchanges.latest(tables, wanted, most)
     if not number and not status:
@@ -139,7 +150,7 @@ def _follow(
     complain = once(documents.complain)
     while not _is_unread():
         try:
-            with open_records(record_file, complain) as (tables, _):
+            with open_records(record_file, complain, _shown(wanted)) as (tables, _):
                 # Fewer than there were if some were forgotten.
                 newest = exchanges.newest(tables)
                 batch = exchanges.after(tables, min(number, newest), wanted, _AT_ONCE)

@@ -112,14 +112,48 @@ def ingest(path: str, complain: Callable[[str], None] = documents.complain) -> i
     return 0
 
 
+class Shown(Struct, frozen=True, kw_only=True):
+    """What a command shows of sessions: a time, in microseconds, and a key, or the sessions that a text names."""
+
+    since: int = 0
+    until: int = (1 << 63) - 1
+    key: str | None = None
+    session: str | None = None
+
+
+def assign(path: str, shown: Shown, complain: Callable[[str], None] = documents.complain) -> int:
+    """Assign the sessions of what is shown, and say how many exchanges are left; the status is that of `ingest`."""
+    from dragoman.records.deferred_assignment import assign_scope, assign_session
+    from dragoman.store import StoreError
+    from dragoman.store.unassigned import RowScope
+
+    if not Path(path).exists():
+        return 0
+    try:
+        if shown.session is None:
+            left = assign_scope(path, RowScope(since=shown.since, until=shown.until, key=shown.key))
+        else:
+            left = assign_session(path, shown.session, shown.key)
+    except StoreError as error:
+        complain(f"some exchanges have no session yet, since {path} cannot be written: {error}")
+        return INCOMPLETE
+    if left:
+        counted = formatting.counted(left, "exchange")
+        complain(f"{counted} of these left to assign to sessions: the next call assigns more, as does an idle gateway")
+    return 0
+
+
 @contextmanager
 def open_records(
-    record_file: RecordFile, complain: Callable[[str], None] = documents.complain
+    record_file: RecordFile, complain: Callable[[str], None] = documents.complain, shown: Shown | None = None
 ) -> Iterator[tuple[RecordTables, int]]:
-    """The tables, to read only, with all that was written until now, and the status of that."""
+    """The tables, to read only, with all that was written until now, and the status of that. The sessions of what is
+    shown are assigned."""
     from dragoman.store.record_tables import open_record_tables
 
     status = ingest(record_file.path, complain)
+    if shown is not None:
+        status = max(status, assign(record_file.path, shown, complain))
     with closing(open_record_tables(record_file.path, read_only=True)) as tables:
         yield tables, status
 

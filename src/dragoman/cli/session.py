@@ -11,6 +11,7 @@ from dragoman.cli import documents, formatting
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import (
     RecordFile,
+    Shown,
     add_config,
     as_cell,
     find_record_file,
@@ -86,9 +87,10 @@ def run(options: argparse.Namespace) -> int:
     now = now_in_micro()
     screen = screen_of(sys.stdout, options.color)
     fold = not options.all and not options.json and screen.terminal
-    with open_records(record_file) as (tables, status):
+    name, key = name_of(options.id) or "", name_of(options.key)
+    with open_records(record_file, shown=Shown(session=name, key=key)) as (tables, status):
         opened = live_view.opened_now(tables, record_file.path)
-        session = sessions.find(tables, name_of(options.id) or "", name_of(options.key))
+        session = sessions.find(tables, name, key)
         detail = sessions.session_detail(tables, session, opened, now, fold=fold)
     if options.all_losses and not options.json:
         detail = with_all_losses(detail)

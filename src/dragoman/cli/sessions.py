@@ -15,6 +15,7 @@ from dragoman.cli import documents, formatting
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import (
     RecordFile,
+    Shown,
     add_config,
     add_since,
     as_cell,
@@ -95,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     now = now_in_micro()
     since = record_file.since(options.since, now)
     key = name_of(options.key)
-    with open_records(record_file) as (tables, status):
+    with open_records(record_file, shown=Shown(since=since, key=key)) as (tables, status):
         opened = live_view.opened_now(tables, record_file.path)
         listing = sessions.listing(tables, since, key, options.most, opened, now)
         details = {

@@ -14,6 +14,7 @@ from dragoman.cli import documents, formatting
 from dragoman.cli.parser import DONE
 from dragoman.cli.record_file import (
     RecordFile,
+    Shown,
     add_config,
     as_cell,
     find_record_file,
@@ -86,7 +87,9 @@ def run(options: argparse.Namespace) -> int:
 def _snapshot(
     record_file: RecordFile, live_view: LiveView, complain: Callable[[str], None] = documents.complain
 ) -> tuple[LiveSnapshot, int]:
-    with open_records(record_file, complain) as (tables, status):
+    from dragoman.records.live_view import looked_back
+
+    with open_records(record_file, complain, Shown(since=looked_back(now_in_micro()))) as (tables, status):
         return live_view.look(tables, now_in_micro()), status
 
 

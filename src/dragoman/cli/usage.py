@@ -15,7 +15,17 @@ import msgspec
 from dragoman.cli import documents
 from dragoman.cli.formatting import counted, format_cost, tokens
 from dragoman.cli.parser import add_all_losses
-from dragoman.cli.record_file import add_config, as_json, escaped, find_record_file, ingest, nothing_yet, now_in_micro
+from dragoman.cli.record_file import (
+    Shown,
+    add_config,
+    as_json,
+    assign,
+    escaped,
+    find_record_file,
+    ingest,
+    nothing_yet,
+    now_in_micro,
+)
 from dragoman.cli.terminal import Column, OutputScreen, screen_of, table, wrapped
 from dragoman.errors import UsageError
 
@@ -104,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     """Show what was asked for."""
     from dragoman.records.export import calls
     from dragoman.records.time_range import BUCKET_SECONDS, period_of, zone_of
-    from dragoman.records.usage import nothing, read_groups, usage
+    from dragoman.records.usage import SESSION, THREAD, nothing, read_groups, usage
     from dragoman.store.record_queries import Exports
     from dragoman.store.record_tables import open_record_tables
     from dragoman.store.usage_queries import UsageQueries
@@ -127,6 +137,9 @@ def run(options: argparse.Namespace) -> int:
     # What was said wrongly is told before anything is looked at.
     period()
     status = ingest(record_file.path)
+    if {SESSION, THREAD} & {*by}:
+        whole = period(0)
+        status = max(status, assign(record_file.path, Shown(since=whole.since * _MICRO, until=whole.until * _MICRO)))
     if not Path(record_file.path).exists():
         documents.complain(nothing_yet(record_file.path))
         _write_report(options, screen, nothing(by, period()), lambda: iter(()))

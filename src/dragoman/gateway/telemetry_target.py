@@ -14,7 +14,6 @@ from dragoman.gateway.runtime import Runtime
 from dragoman.providers.provider import Provider
 from dragoman.records.journal_entry import JournalEntry
 from dragoman.records.journal_ingest import OnIngested
-from dragoman.records.thread_assignment import AssignedThread
 from dragoman.telemetry import genai_attributes
 from dragoman.telemetry.export_queue import Collector, TelemetryExporter
 from dragoman.telemetry.spans import ProviderPlace
@@ -55,11 +54,11 @@ class TelemetryTarget:
         """Who hears of exchanges in the drain's thread; None if there is nobody to be told."""
         return self.export if self._telemetry is not None else None
 
-    def export(self, assigned: Sequence[tuple[JournalEntry, AssignedThread]]) -> None:
+    def export(self, entries: Sequence[JournalEntry]) -> None:
         """Leave exchanges to be told that are in the tables; from the drain's thread."""
         telemetry = self._telemetry
         if telemetry is not None:
-            telemetry.export([entry for entry, _ in assigned])
+            telemetry.export(entries)
 
     async def close(self) -> None:
         """Tell what waits, for two seconds at most; whoever does not wait for that leaves nothing behind that does."""

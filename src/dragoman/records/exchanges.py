@@ -21,7 +21,7 @@ from dragoman.records.journal_entry import (
     TokenCounts,
     known_cost,
 )
-from dragoman.records.rows import RecordDetails, details_of
+from dragoman.records.rows import RecordDetails, details_of, facts_of
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import response_of
@@ -144,7 +144,7 @@ def _find_stored_response(tables: RecordTables, text: str, directory: Path) -> l
         for thread in queries.thread_rows(number for _, number, _, _ in heads).values():
             thread_filter = RecordFilter(session=thread.session, thread=thread.id)
             for row in RecordQueries(tables.connection).latest(thread_filter, _ANY):
-                if details_of(row.details).facts.answer_id == named:
+                if facts_of(row.details).answer_id == named:
                     return [row]
     return []
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from dragoman.errors import DragomanError, UsageError
+from dragoman.records.deferred_assignment import assign_all
 from dragoman.records.journal_directory import begun, directory_of, journals_in, request_rotation
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.store.erasure import Erasure, ErasureCount
@@ -75,6 +76,8 @@ def forget(
     remaining = _remove_journals(path, clock, timeout, pause)
     tables = open_record_tables(path, timeout=lock_timeout)
     try:
+        # What is unassigned would be of its sessions, and refers to its histories.
+        assign_all(tables, scope.key, scope.session)
         rows = _remove_rows(tables, scope, report_progress)
         report_progress("writing over what was removed …")
         if not _wipe(Erasure(tables.connection), timeout, pause):

@@ -1,6 +1,6 @@
 """Ingest thread: every second moves the journals of this and of ended workers into the tables. While the file is
-locked, full or away it retries with growing pauses. It also removes old rows and reclassifies threads, in small
-steps."""
+locked, full or away it retries with growing pauses. It also removes old rows, reclassifies threads and, in idle time,
+assigns sessions, in small steps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dragoman.errors import ConfigError
+from dragoman.records.deferred_assignment import STEP_ROWS, DeferredAssigner
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of, journals_in, read_rotation_request
 from dragoman.records.journal_ingest import Ingester, OnIngested, count_exchanges
@@ -29,6 +30,8 @@ _RETAIN_EVERY = 60.0
 _MIN_BATCH, _MAX_BATCH = 10, 1000
 _MAX_STEP_SECONDS, _SHORT_STEP_SECONDS = 0.01, 0.004
 _BETWEEN, _STEPS = 0.02, 20
+# With at most so many rows since its last step, it has time to assign sessions.
+_IDLE_ROWS = 10
 _DAY = 86_400_000_000
 # Where histories ended is known for so many days, unless rows are kept for less: who goes on after that is new.
 _HEAD_DAYS = 90.0
@@ -114,9 +117,12 @@ class IngestThread:
         """Move what there is; give how long to wait for the next time."""
         try:
             self._maintain_journal()
+            before = self.rows
             self._move()
             if not at_last:
                 self._retain()
+                if self.rows - before <= _IDLE_ROWS:
+                    self._assign()
         except StoreBusy as error:
             self._count()
             return self._failed(error, pause)
@@ -217,6 +223,15 @@ class IngestThread:
                 return
         # There is more of it.
         self._retained = 0.0
+
+    def _assign(self) -> None:
+        """Assign sessions and threads of rows that have none yet, the first ingested ones first."""
+        if self._ingester is None:
+            return
+        assigner = DeferredAssigner(self._ingester.tables)
+        for _ in range(_STEPS):
+            if assigner.assign_oldest() < STEP_ROWS or self._stopping.wait(_BETWEEN):
+                return
 
     def _opened(self) -> Ingester:
         if self._ingester is None:

@@ -19,7 +19,6 @@ from dragoman.records.journal_lock import lock_one_that_is_there
 from dragoman.records.journal_reader import JournalSegment, read_before, read_contents, read_segment
 from dragoman.records.rows import Batch
 from dragoman.records.sanitize import sanitize_entry
-from dragoman.records.thread_assignment import NOWHERE, AssignedThread, ThreadAssigner
 from dragoman.store import MEMORY
 from dragoman.store.record_tables import RecordTables, is_outdated, open_record_tables
 
@@ -31,7 +30,7 @@ _MAY_COME_BACK = 30 * 86_400_000_000
 # So many bytes of a journal are written in one transaction, for which others wait.
 _AT_ONCE = 1024 * 1024
 
-OnIngested = Callable[[Sequence[tuple[JournalEntry, AssignedThread]]], None]
+OnIngested = Callable[[Sequence[JournalEntry]], None]
 
 
 class Ingested(Struct, frozen=True, kw_only=True):
@@ -76,7 +75,6 @@ class Ingester:
         self._directory = directory
         self.on_ingested = on_ingested
         self._notified_offsets = {} if notified_offsets is None else notified_offsets
-        self._assigner: ThreadAssigner | None = None
         self._is_careful = False
         self.rows = 0
         self.damaged = 0
@@ -176,7 +174,7 @@ class Ingester:
             if segment.end == segment.start:
                 break
             if segment.entries:
-                self.on_ingested([(entry, NOWHERE) for entry in segment.entries])
+                self.on_ingested(segment.entries)
             notified = segment.end
         # What nobody wanted to hear is not told later.
         self._notified_offsets[journal.name] = max(notified, applied)
@@ -190,9 +188,7 @@ class Ingester:
         moved the offset meanwhile: then nothing is written. While the lock of a journal is held, it is not finished at
         any offset."""
         tables, batch = self.tables, Batch()
-        # What it remembers of a transaction that was taken back is wrong.
-        assigner, self._assigner = self._assigner or ThreadAssigner(tables.sessions), None
-        assigned: list[tuple[JournalEntry, AssignedThread]] = []
+        ingested: list[JournalEntry] = []
         start, end, damaged, rows = -1, 0, 0, 0
         try:
             with tables.transaction():
@@ -204,12 +200,15 @@ class Ingester:
                         if start == 0 and not is_held and not journal.exists():
                             # The journal was removed, and so may its mark have been.
                             raise _Elsewhere
-                    self._take(segment.entries, assigner, batch, assigned)
-                    rows += tables.records.add(batch.take_rows())
+                    for entry in map(sanitize_entry, segment.entries) if self._is_careful else segment.entries:
+                        batch.add_unassigned(entry)
+                        if self.on_ingested is not None:
+                            ingested.append(entry)
+                    if len(batch.rows) >= Batch.FULL:
+                        rows += batch.write_rows(tables)
                     end, damaged = segment.end, damaged + segment.damaged
-                assigner.finish()
-                tables.rollups.add(batch.rollups())
-                tables.rollups.add_to_threads(batch.thread_rollups())
+                rows += batch.write_rows(tables)
+                batch.write_rollups(tables)
                 if not tables.offsets.move(journal.name, start, end, damaged):
                     raise _Elsewhere
         except _Elsewhere:
@@ -220,33 +219,11 @@ class Ingester:
                 raise
             self._is_careful = True
             return 0
-        self._assigner = assigner
         self.rows += rows
         self.damaged += damaged
-        if self.on_ingested is not None and assigned:
-            self.on_ingested(assigned)
+        if self.on_ingested is not None and ingested:
+            self.on_ingested(ingested)
         return end
-
-    def _take(
-        self,
-        entries: Sequence[JournalEntry],
-        assigner: ThreadAssigner,
-        batch: Batch,
-        assigned: list[tuple[JournalEntry, AssignedThread]],
-    ) -> None:
-        assign_thread, add = assigner.assign_thread, batch.add
-        if self._is_careful:
-            entries = [sanitize_entry(entry) for entry in entries]
-        assigner.expect(entries)
-        if self.on_ingested is None:
-            # Nobody wants to hear of them: each is let go of as soon as there is a row of it.
-            for entry in entries:
-                add(entry, assign_thread(entry))
-            return
-        for entry in entries:
-            assigned_thread = assign_thread(entry)
-            add(entry, assigned_thread)
-            assigned.append((entry, assigned_thread))
 
     def _finish(self, descriptor: int, journal: Path, now: int) -> bool:
         """Do with a journal whatever is left to do, with its lock; False if it has to stay for a while."""

@@ -65,13 +65,13 @@ def _intact_segment(data: bytes, start: int) -> JournalSegment | None:
         while (end := data.find(b"\n", at)) >= 0:
             if data[at + 9 : at + 21] == _EXCHANGE:
                 body = data[at + 9 : end]
-                if data[at : at + 9] != b"%08x " % crc32(body):
+                if int(data[at : at + 8], 16) != crc32(body):
                     return None
                 entries.append(_decode_entry(body[12:-1]))
             elif not data.startswith(_UNREAD, at + 9):
                 return None
             at = end + 1
-    except (msgspec.ValidationError, msgspec.DecodeError):
+    except (msgspec.ValidationError, msgspec.DecodeError, ValueError):
         return None
     return JournalSegment(start, start + at, entries)
 

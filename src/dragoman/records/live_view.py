@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, JournalEntry
@@ -169,7 +170,18 @@ class LastMinute:
             self._number = rows[-1].number
             self._rows.extend(rows)
         self._rows = [row for row in self._rows if row.time + row.took > now - MINUTE]
+        # Sessions may have been assigned since the rows were read.
+        assigned = queries.places(row.number for row in self._rows if not row.session)
+        for at, row in enumerate(self._rows):
+            if row.number in assigned:
+                session, thread = assigned[row.number]
+                self._rows[at] = replace(row, session=session, thread=thread)
         return self._rows
+
+
+def looked_back(now: int) -> int:
+    """Since when exchanges are looked at, in microseconds."""
+    return now - _LOOKED_BACK
 
 
 class Activity(Struct, frozen=True, kw_only=True):

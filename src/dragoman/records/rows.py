@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
 from dragoman.model.features import weight_of
@@ -24,11 +24,13 @@ from dragoman.records.journal_entry import (
     LossEntry,
 )
 from dragoman.records.old_names import with_current_names
-from dragoman.records.thread_assignment import AssignedThread
+from dragoman.records.thread_assignment import NOWHERE, AssignedThread
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
+from dragoman.sessions.relations import relations_of, session_relation
+from dragoman.sessions.rules import OPENCODE
+from dragoman.store.record_tables import RecordTables
+from dragoman.store.records import BUCKET_MICROSECONDS
 
-# A quarter of an hour, in microseconds: sums are kept by the number of quarters since the epoch.
-BUCKET_MICROSECONDS = 900_000_000
 # What conversations are counted as, by what became of them: requests, errors, cancelled, others. Then those that are
 # still open, and what is none.
 _COUNTED = {
@@ -62,13 +64,30 @@ class RecordDetails(Struct, frozen=True, array_like=True, gc=False):
     candidates_more: int | None = None
 
 
+class _Facts(Struct, frozen=True, array_like=True, gc=False):
+    """The same as far as its facts."""
+
+    calls: Raw
+    losses: Raw
+    cost: Raw
+    facts: ExchangeFacts = NOTHING
+
+
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(RecordDetails)
+# No trace and no candidates, which is left out.
+_USUAL_END = b',"",[],null]'
+_facts_decoder = msgspec.json.Decoder(_Facts)
 
 
 def details_of(encoded: bytes) -> RecordDetails:
     """What the column `details` says."""
     return with_current_names(_decoder.decode(encoded))
+
+
+def facts_of(encoded: bytes) -> ExchangeFacts:
+    """The facts of the speaker in the column `details`."""
+    return _facts_decoder.decode(encoded).facts
 
 
 # What became of calls whose provider has worked, or may have; "" is of one that had not ended.
@@ -101,51 +120,36 @@ def _bookkeeping(losses: tuple[LossEntry, ...]) -> int:
 
 
 def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: int) -> tuple[object, ...]:
-    # By places, which never change: columns are named as members are, and stand in their order but for a few.
+    """A row of records, in the order of `ROW_COLUMNS`."""
+    # By places, which never change.
     values = astuple(entry)
     tokens, breakdown, losses = entry.tokens, entry.cost, entry.losses
     bookkeeping = _bookkeeping(losses)
+    details = RecordDetails(
+        values[29], losses, breakdown, values[35], values[22], values[30], values[34], values[36], *values[37:39]
+    )
+    encoded = _encode(details)
     # Plain numbers and arrays of bytes: whatever else is handed to SQLite is asked first how it would like to be kept.
     return (
         values[0],
         values[1],
-        values[3],
-        values[2],
-        *values[4:9],
-        session,
-        thread,
-        values[9],
-        values[10],
-        +entry.stream,
-        *values[12:22],
-        # Behind `refusal`, which is among the details.
-        values[23],
-        values[24] or None,
+        values[24],
         values[25],
         *(_UNKNOWN if tokens is None else astuple(tokens)),
-        +entry.estimated,
         cost,
+        values[32],
+        values[33],
+        bytearray(encoded[: -len(_USUAL_END)] + b"]" if encoded.endswith(_USUAL_END) else encoded),
+        *values[2:22],
+        # Behind `refusal`, which is among the details.
+        values[23],
+        session,
+        thread,
+        values[27],
         unpriced,
         None if breakdown is None else breakdown.reported,
         "" if breakdown is None else breakdown.version,
         len(losses) - bookkeeping,
-        values[32],
-        values[33],
-        bytearray(
-            _encode(
-                RecordDetails(
-                    values[29],
-                    losses,
-                    breakdown,
-                    values[35],
-                    values[22],
-                    values[30],
-                    values[34],
-                    values[36],
-                    *values[37:39],
-                )
-            )
-        ),
         bookkeeping,
     )
 
@@ -166,26 +170,62 @@ def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:
 class Batch:
     """Rows of one transaction, and what they come to."""
 
-    __slots__ = ("_by_key", "_by_thread", "rows")
+    __slots__ = ("_by_key", "_by_thread", "_listed", "_unassigned", "rows")
+    # Rows are written at the latest when there are so many.
+    FULL = 256
 
     def __init__(self) -> None:
         self.rows: list[tuple[object, ...]] = []
         self._by_key: defaultdict[Key, list[tuple[int, ...]]] = defaultdict(list)
         self._by_thread: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
+        # Positions in `rows` of rows that are to be assigned, each with its time and its relations.
+        self._unassigned: list[tuple[int, int, tuple[int, ...]]] = []
+        # Named sessions: client, and times of the first and the last exchange, by key and name.
+        self._listed: dict[tuple[str, str], tuple[str, int, int]] = {}
 
-    def add(self, entry: JournalEntry, assigned: AssignedThread) -> None:
+    def add(self, entry: JournalEntry, assigned: AssignedThread = NOWHERE) -> None:
+        """Add an exchange of a thread, or one that belongs to none."""
+        measures = self._add(entry, assigned)
+        self._by_thread[entry.time // BUCKET_MICROSECONDS, assigned.thread].append(measures)
+
+    def add_unassigned(self, entry: JournalEntry) -> None:
+        """Add an exchange whose session and thread are to be assigned, if anything is known of its speaker."""
+        facts, time = entry.facts, entry.time
+        if entry.kind != CONVERSATION or (facts.shape is None and not entry.requested_model):
+            # It has no thread; its session, if it names one, may be there.
+            if facts.session:
+                self._unassigned.append((len(self.rows), time, (session_relation(facts.session),)))
+        elif facts.session or facts.tip or facts.previous:
+            self._unassigned.append((len(self.rows), time, relations_of(facts)))
+            # Names of OpenCode may be those of threads.
+            if facts.session and facts.client != OPENCODE:
+                name = entry.key, facts.session
+                client, started, last = self._listed.get(name) or (entry.client or facts.client, time, time)
+                self._listed[name] = (client, min(started, time), max(last, time))
+        self._add(entry, NOWHERE)
+
+    def _add(self, entry: JournalEntry, assigned: AssignedThread) -> tuple[int, ...]:
         cost, unpriced = 0 if entry.cost is None else entry.cost.total, +is_unpriced(entry)
-        thread = assigned.thread
-        self.rows.append(_row(entry, assigned.session, thread, cost, unpriced))
+        self.rows.append(_row(entry, assigned.session, assigned.thread, cost, unpriced))
         measures = _measures(entry, cost, unpriced)
         bucket = entry.time // BUCKET_MICROSECONDS
         self._by_key[bucket, entry.key, entry.client, entry.provider, entry.model].append(measures)
-        self._by_thread[bucket, thread].append(measures)
+        return measures
 
-    def take_rows(self) -> list[tuple[object, ...]]:
-        """The rows since they were last taken."""
+    def write_rows(self, tables: RecordTables) -> int:
+        """Write the rows that were added since this was last called; give how many."""
         rows, self.rows = self.rows, []
-        return rows
+        unassigned, self._unassigned = self._unassigned, []
+        first = tables.records.add(rows)
+        relations = [(relation, first + at) for at, _, relations in unassigned for relation in relations]
+        tables.unassigned.add([(first + at, time) for at, time, _ in unassigned], sorted(relations))
+        return len(rows)
+
+    def write_rollups(self, tables: RecordTables) -> None:
+        """Write what all rows come to, and list the sessions that they name."""
+        tables.rollups.add(self.rollups())
+        tables.rollups.add_to_threads(self.thread_rollups() if self._by_thread else _without_thread(self._by_key))
+        tables.sessions.add_listed([(*name, *known) for name, known in sorted(self._listed.items())])
 
     def rollups(self) -> list[tuple[object, ...]]:
         """What they come to by quarter, key, client, provider and model, in the order of their keys."""
@@ -194,6 +234,14 @@ class Batch:
     def thread_rollups(self) -> list[tuple[object, ...]]:
         """What they come to by quarter and thread, likewise."""
         return _added(self._by_thread)
+
+
+def _without_thread(groups: Mapping[Key, list[tuple[int, ...]]]) -> list[tuple[object, ...]]:
+    """What groups come to by quarter, under thread 0."""
+    by_bucket: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
+    for key, rows in groups.items():
+        by_bucket[key[0], 0].append(tuple(map(sum, zip(*rows, strict=True))))
+    return _added(by_bucket)
 
 
 def _added(

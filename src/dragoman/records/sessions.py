@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.records.rows import BUCKET_MICROSECONDS
 from dragoman.records.thread_status import Opened, ThreadStatus, status_of
 from dragoman.records.thread_tree import Tree, tree_of
 from dragoman.store.record_tables import RecordTables
+from dragoman.store.records import BUCKET_MICROSECONDS
 from dragoman.store.session_queries import SessionFigures, SessionQueries
 from dragoman.store.session_tables import SessionRow
 

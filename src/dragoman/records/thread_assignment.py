@@ -281,6 +281,12 @@ class ThreadAssigner:
             session = self._session_by(assignment.session)
             if session is not None:
                 return session
+        listed = self._tables.listed(entry.key, assignment.session_name) if entry.facts.session else None
+        if listed is not None:
+            listed.origin, listed.link = assignment.origin, assignment.link
+            self._changed_sessions[listed.id] = listed
+            self._remember_session(listed)
+            return listed
         numbers = self._numbers or self._latest()
         numbers[_SESSION] = number = numbers[_SESSION] + 1
         row = SessionRow(

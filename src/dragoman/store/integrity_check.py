@@ -8,31 +8,17 @@ from msgspec import Struct
 
 from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
+from dragoman.store.records import BUCKET_MICROSECONDS, ROW_MEASURES
 
 # Tables of exchanges, and of whoever spoke.
 TABLES = (
     *("records", "sums", "thread_sums", "long_sums", "quarter_sums", "thread_totals", "session_totals"),
-    *("sessions", "threads", "tips", "journals"),
+    *("sessions", "threads", "tips", "unassigned", "journals"),
 )
 _MAX_PROBLEMS = 20
 _NAMES = "key, client, provider, model"
 _ADDED = ", ".join(f"sum({name})" for name in MEASURES)
 _COLUMNS = ", ".join(MEASURES)
-# What a row adds to its sums, as `records/rows.py` has it.
-_TALK = "kind = 'conversation'"
-_COUNTS = f"{_TALK} AND outcome IN ('answered', 'refused', 'failed', 'crashed')"
-_ROW_MEASURES = {
-    "requests": _COUNTS,
-    "errors": f"{_COUNTS} AND outcome <> 'answered'",
-    "cancelled": f"{_TALK} AND outcome = 'cancelled'",
-    "others": f"NOT ({_TALK})",
-    **{name: f"coalesce({name}, 0)" for name in MEASURES[4:14]},
-    "took": f"CASE WHEN {_COUNTS} THEN took ELSE 0 END",
-    "first": f"CASE WHEN {_COUNTS} THEN coalesce(first, 0) ELSE 0 END",
-    "firsts": f"{_COUNTS} AND coalesce(first, 0) > 0",
-    "bookkeeping": "bookkeeping",
-}
-_BUCKET_MICROSECONDS = 900_000_000
 # What refers to what, and how such rows are called.
 _REFERENCES = {
     "exchanges of a session that is not there": "records r WHERE session <> 0 AND NOT EXISTS"
@@ -45,6 +31,10 @@ _REFERENCES = {
     " (SELECT 1 FROM threads o WHERE o.id = t.parent)",
     "sessions that go on from one which is not there": "sessions s WHERE origin <> 0 AND NOT EXISTS"
     " (SELECT 1 FROM sessions o WHERE o.id = s.origin)",
+    "unassigned exchanges that are not there": "unassigned u WHERE NOT EXISTS"
+    " (SELECT 1 FROM records r WHERE r.number = u.number)",
+    "unassigned exchanges that have a session": "unassigned u JOIN records r USING (number)"
+    " WHERE r.session <> 0 OR r.thread <> 0",
     "ends of histories of a thread that is not there": "tips p WHERE NOT EXISTS"
     " (SELECT 1 FROM threads t WHERE t.id = p.thread)",
 }
@@ -122,15 +112,15 @@ class IntegrityCheck(Queries):
 
     def agreement(self) -> Agreement:
         """Whether sums are those of their rows, where all rows are there."""
-        measured = ", ".join(f"sum({_ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
+        measured = ", ".join(f"sum({ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
         same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
         rows = self._rows(
             "SELECT count(*), coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
             f" coalesce(r.n = s.requests + s.cancelled + s.others AND {same}, 0) AS is_whole,"
             f" coalesce(r.n > s.requests + s.cancelled + s.others"
             f" OR (r.n = s.requests + s.cancelled + s.others AND NOT ({same})), 1) AS is_wrong"
-            f" FROM (SELECT time / {_BUCKET_MICROSECONDS} AS quarter, {_NAMES}, count(*) AS n, {measured} FROM records"
-            f" GROUP BY time / {_BUCKET_MICROSECONDS}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))",
+            f" FROM (SELECT time / {BUCKET_MICROSECONDS} AS quarter, {_NAMES}, count(*) AS n, {measured} FROM records"
+            f" GROUP BY time / {BUCKET_MICROSECONDS}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))",
         )
         added = self._number("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")
         there = self._number("SELECT count(*) FROM records")

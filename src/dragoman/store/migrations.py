@@ -355,6 +355,21 @@ def m009_index_copies(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX responses_by_root ON responses (root, expires)")
 
 
+def m010_assign_on_demand(db: sqlite3.Connection) -> None:
+    """Rows that await the assignment of a session, and the relations by which they are connected (decision 44)."""
+    # Rows of an earlier release are assigned. An index of `records` for this would be made from all of them.
+    db.execute("CREATE TABLE unassigned (number INTEGER PRIMARY KEY, second INTEGER NOT NULL)")
+    db.execute(
+        "CREATE TABLE unassigned_relations (relation INTEGER, number INTEGER, PRIMARY KEY (relation, number))"
+        " WITHOUT ROWID"
+    )
+    # Numbers of removed rows are given again.
+    db.execute(
+        "CREATE TRIGGER records_delete AFTER DELETE ON records"
+        " BEGIN DELETE FROM unassigned WHERE number = OLD.number; END"
+    )
+
+
 # What sums are kept by beside the time.
 _NAMES = ("key", "client", "provider", "model")
 # What has totals, and the expression of its number for a thread.
@@ -392,6 +407,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m007_count_stored_bytes,
     m008_count_bookkeeping,
     m009_index_copies,
+    m010_assign_on_demand,
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from dragoman.store.records import COLUMNS, RecordRow
 WRONG = ("refused", "failed", "crashed")
 _LATEST_TIME = (1 << 63) - 1
 _COLUMNS = ", ".join(RecordRow.__struct_fields__)
+_AT_ONCE = 500
 
 
 class RecordFilter(Struct, frozen=True, kw_only=True):
@@ -53,6 +54,16 @@ class RecordQueries(Queries):
     def newest(self) -> int:
         """The number of the one that was written down last; 0 if there is none."""
         return self._number("SELECT coalesce(max(number), 0) FROM records")
+
+    def places(self, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Session and thread of some rows, as far as they have a session."""
+        wanted, places = sorted(numbers), dict[int, tuple[int, int]]()
+        for at in range(0, len(wanted), _AT_ONCE):
+            some = wanted[at : at + _AT_ONCE]
+            statement = "SELECT number, session, thread FROM records WHERE session <> 0 AND number IN"
+            rows = self._rows(f"{statement} ({', '.join('?' * len(some))})", some)
+            places |= {number: (session, thread) for number, session, thread in rows}
+        return places
 
     def between(self, text: str, low: int, high: int, most: int) -> list[RecordRow]:
         """Those of a time whose id begins so."""
@@ -98,7 +109,6 @@ def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
 # What is known of a row beside its own columns.
 NAMES = ("session_name", "thread_name", "thread_class")
 _NAMED = {"session_name": "s.name", "thread_name": "t.name", "thread_class": "t.class"}
-_AT_ONCE = 500
 
 
 class Exports(Queries):

@@ -17,6 +17,7 @@ from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
 from dragoman.store.records import Records, UsageRollups
 from dragoman.store.session_tables import SessionTables
 from dragoman.store.transaction import StoreConnection, Transaction
+from dragoman.store.unassigned import UnassignedRows
 from dragoman.store.write_errors import not_writable
 
 
@@ -71,6 +72,7 @@ class RecordTables:
         self.rollups = UsageRollups(db)
         self.offsets = JournalOffsets(db)
         self.sessions = SessionTables(db)
+        self.unassigned = UnassignedRows(db)
 
     @property
     def connection(self) -> sqlite3.Connection:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from dragoman.store.bulk_insert import BulkInsert
+from dragoman.store.bulk_insert import BulkInsert, RunInsert
 from dragoman.store.migrations import MEASURES
 
 
@@ -61,11 +61,40 @@ class RecordRow(Struct, frozen=True):
     bookkeeping: int = field(name="bookkeeping_losses")
 
 
-# The order in which rows are handed in; `number` is the file's own.
+# All but `number`, which is the file's own.
 COLUMNS = RecordRow.__struct_fields__[1:]
+# What nearly every row has of its own. The others are mostly those of the row before.
+_OWN = (
+    *("id", "time", "first", "took", "input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking"),
+    *("searches", "cost", "upstream_id", "response_id", "details"),
+)
+# In the order of entries.
+_SHARED = (
+    *("outcome", "kind", "key", "client", "program", "address", "launch", "dialect", "path", "stream", "asked"),
+    *("provider", "model", "served", "answered_by", "route", "policy", "reason", "status", "failure", "stop"),
+    *("session", "thread", "estimated", "unpriced", "said_cost", "price", "losses", "bookkeeping"),
+)
+# The order in which rows are handed in; 0 stands for no `first`.
+ROW_COLUMNS = (*_OWN, *_SHARED)
 # What exports call them.
 EXPORT_NAMES = RecordRow.__struct_encode_fields__[1:]
-_ADD = BulkInsert("records", COLUMNS)
+_ADD = RunInsert("records", ROW_COLUMNS, own=len(_OWN), optional="first")
+# A quarter of an hour, by which sums are kept.
+BUCKET_MICROSECONDS = 900_000_000
+# What a row adds to its sums, in SQL; `records/rows.py` has the same in Python.
+_TALK = "kind = 'conversation'"
+_COUNTS = f"{_TALK} AND outcome IN ('answered', 'refused', 'failed', 'crashed')"
+ROW_MEASURES = {
+    "requests": _COUNTS,
+    "errors": f"{_COUNTS} AND outcome <> 'answered'",
+    "cancelled": f"{_TALK} AND outcome = 'cancelled'",
+    "others": f"NOT ({_TALK})",
+    **{name: f"coalesce({name}, 0)" for name in MEASURES[4:14]},
+    "took": f"CASE WHEN {_COUNTS} THEN took ELSE 0 END",
+    "first": f"CASE WHEN {_COUNTS} THEN coalesce(first, 0) ELSE 0 END",
+    "firsts": f"{_COUNTS} AND coalesce(first, 0) > 0",
+    "bookkeeping": "bookkeeping",
+}
 
 
 class Records:
@@ -75,9 +104,10 @@ class Records:
         self._db = db
 
     def add(self, rows: Sequence[tuple[object, ...]]) -> int:
-        """Add rows, in the order of `COLUMNS`; give how many."""
+        """Add rows, in the order of `ROW_COLUMNS`, under consecutive numbers; give the first of these."""
+        first = int(self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM records").fetchone()[0])
         _ADD.run(self._db, rows)
-        return len(rows)
+        return first
 
     def count(self) -> int:
         return int(self._db.execute("SELECT count(*) FROM records").fetchone()[0])

@@ -59,6 +59,11 @@ SESSION_COLUMNS = SessionRow.__struct_fields__
 THREAD_COLUMNS = tuple("class" if name == "kind" else name for name in StoredThread.__struct_fields__)
 _SESSION, _THREAD = ", ".join(SESSION_COLUMNS), ", ".join(THREAD_COLUMNS)
 _ADD_SESSIONS, _ADD_THREADS = BulkInsert("sessions", SESSION_COLUMNS), BulkInsert("threads", THREAD_COLUMNS)
+_LIST = BulkInsert(
+    "sessions",
+    SESSION_COLUMNS[1:],
+    "ON CONFLICT (key, name) DO UPDATE SET started = min(started, excluded.started), last = max(last, excluded.last)",
+)
 _SAVE_HEADS = BulkInsert(
     "tips",
     ("digest", "thread", "state", "time"),
@@ -90,7 +95,17 @@ class SessionTables:
         self._looked_until = ""
 
     def session(self, key: str, name: str) -> SessionRow | None:
+        """The session of a name; one without a thread is only listed."""
+        begun = "EXISTS (SELECT 1 FROM threads WHERE session = sessions.id)"
+        return self._session(f"key = ? AND name = ? AND {begun}", (key, name))
+
+    def listed(self, key: str, name: str) -> SessionRow | None:
+        """The session of a name, whether any of its exchanges is assigned or not."""
         return self._session("key = ? AND name = ?", (key, name))
+
+    def add_listed(self, rows: Iterable[tuple[str, str, str, int, int]]) -> None:
+        """List sessions by key and name, with client and the times of their first and last exchanges; sorted."""
+        _LIST.run(self._db, [(key, name, client, 0, "", *times) for key, name, client, *times in rows])
 
     def session_of(self, number: int) -> SessionRow | None:
         return self._session("id = ?", (number,))

@@ -17,11 +17,13 @@ from dragoman.gateway.observability.record import Record
 from dragoman.gateway.observability.session_facts import SessionFacts
 from dragoman.gateway.paths import api_path_of
 from dragoman.model.jsonvalue import JsonObject
+from dragoman.records.deferred_assignment import assign_scope
 from dragoman.records.journal_directory import directory_of
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.routing.route import RuleCondition
 from dragoman.sessions.facts import NOTHING, ExchangeFacts
 from dragoman.store.record_tables import open_record_tables
+from dragoman.store.unassigned import RowScope
 from tests.gateway.harness import PATHS, House, Reply, running, settings_for, whole
 from tests.gateway.harness import stream as streamed
 from tests.sessions.invented import (
@@ -126,6 +128,7 @@ def test_what_a_session_came_to_is_in_the_tables_as_a_tree(tmp_path: Path) -> No
         sent(house, plain([user("beside"), assistant("Hello."), user("on")]), "echo/text")
         house.run(house.app.runtime.usage_recorder.close(30.0))
     ingest_all(path, now=0)
+    assert assign_scope(path, RowScope()) == 0
     tables = open_record_tables(path, read_only=True)
     with closing(tables):
         ask = tables.connection.execute
@@ -211,6 +214,7 @@ def test_pitfall_501_what_an_answer_called_tells_equal_threads_apart(
             assert house.post(PATHS[protocol], asked(*calls)).status == 200
         house.run(house.app.runtime.usage_recorder.close(30.0))
     ingest_all(path, now=0)
+    assert assign_scope(path, RowScope()) == 0
     with closing(open_record_tables(path, read_only=True)) as tables:
         threads = [row[0] for row in tables.connection.execute("SELECT thread FROM records ORDER BY number")]
     assert threads == [1, 2, 2, 1, 1, 2]

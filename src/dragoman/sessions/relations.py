@@ -1,0 +1,54 @@
+"""Relations: numbers that connect exchanges of which one can influence the assignment of the other (decision 44).
+Exchanges that no chain of them connects are assigned independently. Equal numbers of different things only connect
+more than necessary."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from dragoman.sessions.facts import ExchangeFacts
+
+# Numbers take four bytes in a row.
+_MASK = 0x7FFFFFFF
+# The start of the checksum tells apart what the same text may be.
+_SESSION, _BEGINNING, _CALL, _RESPONSE = 0x9E3779B9, 0x3C6EF372, 0xDAA66D2B, 0x78DDE6E4
+# The digest of how a history begins has so many letters of the digest of its first prompt.
+_PROMPT_LETTERS = 16
+
+
+def session_relation(name: str) -> int:
+    """The relation of all exchanges that name a session."""
+    return _number(name, _SESSION)
+
+
+def relations_of(facts: ExchangeFacts) -> tuple[int, ...]:
+    """The relations by which an exchange is found; () if nothing is known of its speaker."""
+    # Histories that grow out of each other begin alike, and those of agents with the prompts that others gave to them.
+    # Most requests show no more.
+    history = facts.opening or facts.tip
+    beginning = history[:_PROMPT_LETTERS]
+    numbers = (_number(beginning, _BEGINNING),) if beginning else ()
+    if not (facts.session or facts.answer_call or facts.answer_id or facts.prompts or facts.tasks or facts.parent):
+        asked = facts.asks[:_PROMPT_LETTERS]
+        return numbers if asked in ("", beginning) else (*numbers, _number(asked, _BEGINNING))
+    prompts = [prompt[:_PROMPT_LETTERS] for prompt in (facts.asks, *facts.prompts)]
+    others = [session_relation(name) for name in (facts.session, facts.parent, *facts.tasks) if name]
+    others += [_number(prompt, _BEGINNING) for prompt in prompts if prompt]
+    if facts.answer_call:
+        others.append(_number(facts.answer_call, _CALL))
+    if facts.answer_id:
+        others.append(_number(facts.answer_id, _RESPONSE))
+    return tuple(dict.fromkeys((*numbers, *others)))
+
+
+def sought_relations(facts: ExchangeFacts) -> tuple[int, ...]:
+    """The relations of the exchanges that have to be assigned with this one: its own, and those of the answers that it
+    continues, which were given before it."""
+    given = [_number(facts.call, _CALL)] if facts.call else []
+    if facts.previous:
+        given.append(_number(facts.previous, _RESPONSE))
+    return (*relations_of(facts), *given)
+
+
+def _number(text: str, kind: int) -> int:
+    return crc32(text.encode("utf-8", "replace"), kind) & _MASK

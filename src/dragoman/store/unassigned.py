@@ -1,0 +1,152 @@
+"""Unassigned rows: exchanges whose session and thread are not assigned yet, and what connects them (decision 44). All
+methods that write belong into the transaction in which the rows were selected."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.store.bulk_insert import BulkInsert
+from dragoman.store.migrations import MEASURES
+from dragoman.store.records import BUCKET_MICROSECONDS, ROW_MEASURES, THREAD_KEY
+from dragoman.store.transaction import exists
+
+_ANY = (1 << 63) - 1
+_SECOND = 1_000_000
+# So many values are bound in one statement.
+_AT_ONCE = 500
+_ADD = BulkInsert("unassigned", ("number", "second"))
+_ADD_RELATIONS = BulkInsert("unassigned_relations", ("relation", "number"), "ON CONFLICT DO NOTHING")
+_ROW = "number, id, time, kind, outcome, key, client, asked, model, details"
+_GROWN = ", ".join(f"{name} = {name} + excluded.{name}" for name in MEASURES)
+_BUCKET = f"time / {BUCKET_MICROSECONDS}"
+_KEY = ", ".join(THREAD_KEY)
+_NONE = "NOT EXISTS (SELECT 1 FROM unassigned)"
+_EMPTY = " AND ".join(f"{name} = 0" for name in MEASURES)
+
+
+class UnassignedRow(Struct, frozen=True, gc=False):
+    """What the assignment reads of a row of records."""
+
+    number: int
+    id: str
+    time: int
+    kind: str
+    outcome: str
+    key: str
+    client: str
+    requested_model: str
+    model: str
+    details: bytes
+
+
+class RowScope(Struct, frozen=True, kw_only=True):
+    """Which unassigned rows are meant: times are microseconds, of which whole seconds count, and None is any key."""
+
+    since: int = 0
+    until: int = _ANY
+    key: str | None = None
+
+
+class UnassignedRows:
+    """The table of unassigned rows and that of their relations."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def add(self, rows: Sequence[tuple[int, int]], relations: Sequence[tuple[int, int]]) -> None:
+        """Add rows by number and time, in microseconds, and their relations, each with the number of its row; both
+        sorted."""
+        _ADD.run(self._db, [(number, time // _SECOND) for number, time in rows])
+        _ADD_RELATIONS.run(self._db, relations)
+
+    def oldest(self, most: int) -> list[int]:
+        """The numbers of the rows that were ingested first."""
+        return self._numbers("SELECT number FROM unassigned ORDER BY number LIMIT ?", (most,))
+
+    def newest(self, scope: RowScope, most: int) -> list[int]:
+        """The numbers of the latest rows of a scope, the latest first."""
+        where, given = _where(scope)
+        return self._numbers(
+            f"SELECT u.number FROM {where} ORDER BY u.second DESC, u.number DESC LIMIT ?", (*given, most)
+        )
+
+    def count(self, scope: RowScope) -> int:
+        """How many rows of a scope there are."""
+        where, given = _where(scope)
+        return int(self._db.execute(f"SELECT count(*) FROM {where}", given).fetchone()[0])
+
+    def present(self, numbers: Sequence[int]) -> list[int]:
+        """The numbers that are still unassigned among some, in their order."""
+        present = {row[0] for row in self._in("SELECT number FROM unassigned WHERE number IN ({})", numbers)}
+        return [number for number in numbers if number in present]
+
+    def related(self, relations: Sequence[int], most: int) -> list[int]:
+        """The numbers of the rows with some relations, the first ingested of each part of them."""
+        statement = (
+            "SELECT DISTINCT number FROM unassigned_relations r WHERE relation IN ({})"
+            f" AND EXISTS (SELECT 1 FROM unassigned u WHERE u.number = r.number) ORDER BY number LIMIT {int(most)}"
+        )
+        return [row[0] for row in self._in(statement, relations)]
+
+    def rows(self, numbers: Sequence[int]) -> list[UnassignedRow]:
+        """Rows by their numbers."""
+        return [UnassignedRow(*row) for row in self._in(f"SELECT {_ROW} FROM records WHERE number IN ({{}})", numbers)]
+
+    def assign(self, assigned: Sequence[tuple[int, int, int]], relations: Iterable[tuple[int, int]]) -> None:
+        """Write session, thread and number of unassigned rows, and move what they come to from thread 0 to their
+        threads, which must be there. The rows and their relations are unassigned no more."""
+        db, numbers = self._db, [number for _, _, number in assigned]
+        self._change("DELETE FROM unassigned WHERE number IN ({})", numbers)
+        db.executemany("DELETE FROM unassigned_relations WHERE relation = ? AND number = ?", sorted(relations))
+        db.executemany(
+            "UPDATE records SET session = ?, thread = ? WHERE number = ?", [row for row in assigned if row[0]]
+        )
+        moved = [number for _, thread, number in assigned if thread]
+        for sign, thread in (("", "thread"), ("-", "0")):
+            added = ", ".join(f"{sign}sum({ROW_MEASURES[name]})" for name in MEASURES)
+            self._change(
+                f"INSERT INTO thread_sums ({_KEY}, {', '.join(MEASURES)}) SELECT {_BUCKET}, {thread}, {added}"
+                f" FROM records WHERE number IN ({{}}) GROUP BY 1, 2 ON CONFLICT ({_KEY}) DO UPDATE SET {_GROWN}",
+                moved,
+            )
+        # What belongs to no thread is nothing, and not a thread of zeros.
+        self._change(
+            f"DELETE FROM thread_sums WHERE thread = 0 AND quarter IN (SELECT {_BUCKET} FROM records WHERE number IN"
+            f" ({{}})) AND {_EMPTY}",
+            moved,
+        )
+
+    def has_stray_relations(self) -> bool:
+        """Whether there are relations of rows that were removed, where no row is unassigned."""
+        return exists(self._db, f"SELECT 1 FROM unassigned_relations WHERE {_NONE} LIMIT 1", ())
+
+    def remove_stray_relations(self) -> None:
+        """Remove relations of rows that were removed before they were assigned, if nothing is unassigned."""
+        self._db.execute(f"DELETE FROM unassigned_relations WHERE {_NONE}")
+
+    def _numbers(self, statement: str, given: Sequence[object]) -> list[int]:
+        return [row[0] for row in self._db.execute(statement, given)]
+
+    def _change(self, statement: str, numbers: Sequence[int]) -> None:
+        """Run a statement that gives no rows, with numbers in place of `{}`."""
+        for _ in self._in(statement, numbers):
+            raise AssertionError(statement)
+
+    def _in(self, statement: str, numbers: Sequence[int]) -> Iterator[Any]:
+        """The rows of a statement with numbers in place of `{}`, some of them at a time."""
+        for at in range(0, len(numbers), _AT_ONCE):
+            some = numbers[at : at + _AT_ONCE]
+            yield from self._db.execute(statement.format(", ".join("?" * len(some))), some)
+
+
+def _where(scope: RowScope) -> tuple[str, tuple[object, ...]]:
+    """The tables and conditions of a scope, and the values for them."""
+    where = "unassigned u WHERE u.second >= ? AND u.second <= ?"
+    given = (scope.since // _SECOND, (scope.until - 1) // _SECOND)
+    if scope.key is None:
+        return where, given
+    return f"{where.replace(' WHERE', ' JOIN records r USING (number) WHERE')} AND r.key = ?", (*given, scope.key)
