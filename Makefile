@@ -124,7 +124,7 @@ first-hour: $(STAMP) ## play the first hour of somebody new, from a clean clone,
 prices: $(STAMP) ## compile the pinned collection of prices into the package; the diff is the review
 	$(BIN)/python tools/prices_table.py
 
-clients: $(CLIENTS) ## the real clients against the gateway; writes docs/clients/matrix.md
+clients: $(CLIENTS) ## the real clients against the gateway; writes docs/internals/client-matrix.md
 	WRITE_MATRIX=1 $(PYTEST) tests/clients
 
 attack: $(STAMP) ## attack running gateways for some minutes, with a table of the damage; ARGUMENTS=outages selects

@@ -30,7 +30,7 @@ _NO_PROSE = ("|", "#", "-", "*", ">", "<", "Status:", "    ")
 # Names that a sentence may begin with.
 _NAMES = ("aider", "systemd", "nginx")
 # The reference of the protocols is written as notes.
-_PROSE = [page for page in PAGES if page.parent.name != "protocols"]
+_PROSE = [page for page in PAGES if page.parent.name != "internals"]
 each_page = pytest.mark.parametrize("page", _PROSE, ids=lambda page: str(page.relative_to(ROOT)))
 
 

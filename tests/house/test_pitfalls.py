@@ -13,7 +13,7 @@ def listed(page: Path) -> set[int]:
 
 
 def known() -> set[int]:
-    return set().union(*(listed(page) for page in (ROOT / "docs/protocols").glob("pitfalls*.md")))
+    return set().union(*(listed(page) for page in (ROOT / "docs/internals").glob("pitfalls*.md")))
 
 
 def covered() -> set[int]:
@@ -25,13 +25,13 @@ def covered() -> set[int]:
 
 
 def excused() -> dict[int, str]:
-    text = (ROOT / "docs/pitfalls-not-covered.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/internals/pitfalls-not-covered.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| (.+?) \|$", text, re.MULTILINE)
     return {int(number): reason for number, reason in rows}
 
 
 def test_the_page_lists_all_212() -> None:
-    assert listed(ROOT / "docs/protocols/pitfalls.md") == set(range(1, 213))
+    assert listed(ROOT / "docs/internals/pitfalls.md") == set(range(1, 213))
 
 
 def test_every_pitfall_is_tested_or_excused() -> None:

@@ -1,4 +1,4 @@
-"""Pitfalls that show only from end to end, by their numbers in docs/protocols/pitfalls.md."""
+"""Pitfalls that show only from end to end, by their numbers in docs/internals/pitfalls.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Chat service refuses (docs/protocols/openai-chat-completions.md). OpenAI's models are judged as by OpenAI,
+"""What a Chat service refuses (docs/internals/openai-chat-completions.md). OpenAI's models are judged as by OpenAI,
 except that reasoning is shown and returns as `reasoning_content`, unchanged. Any other model is a compatible server
 that knows only the core of the protocol (mapping.md §1.1)."""
 

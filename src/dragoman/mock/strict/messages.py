@@ -1,4 +1,4 @@
-"""What the Messages service refuses (docs/protocols/anthropic-messages.md): members, turns, tools, caches, versions.
+"""What the Messages service refuses (docs/internals/anthropic-messages.md): members, turns, tools, caches, versions.
 `thinking.py` has the rules of thinking."""
 
 from __future__ import annotations

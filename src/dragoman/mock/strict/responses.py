@@ -1,4 +1,4 @@
-"""What the Responses service refuses (docs/protocols/openai-responses.md): members, items, calls, tools, reasoning."""
+"""What the Responses service refuses (docs/internals/openai-responses.md): members, items, calls, tools, reasoning."""
 
 from __future__ import annotations
 

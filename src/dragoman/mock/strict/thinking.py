@@ -15,7 +15,7 @@ _LEAST_BUDGET = 1024
 
 
 class ThinkingRules(Struct, frozen=True, kw_only=True):
-    """What a model takes (docs/protocols/anthropic-messages.md §23)."""
+    """What a model takes (docs/internals/anthropic-messages.md §23)."""
 
     thinking: tuple[str, ...] = ("adaptive", "disabled")
     efforts: tuple[str, ...] = ("low", "medium", "high", "xhigh", "max")
