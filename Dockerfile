@@ -1,5 +1,5 @@
 # The gateway in a container: what runs and nothing else, not as root, and never open to all. How to use it:
-# docs/operations.md, "In a container".
+# docs/deploy.md, "In a container".
 #
 #   docker build --tag dragoman .
 #   docker run --publish 127.0.0.1:8484:8484 --volume dragoman:/var/lib/dragoman --env ANTHROPIC_API_KEY dragoman

@@ -148,7 +148,7 @@ bench-growth: $(STAMP) ## how costs grow with size, messages, tools, events, str
 trace: $(STAMP) ## Python calls of one exchange; ARGUMENTS='--exchange S1 --calls' lists them
 	@$(BIN)/python -m tools.exchange_trace $(ARGUMENTS)
 
-simulate: $(STAMP) ## play the routing policies over virtual time and write docs/routing.md
+simulate: $(STAMP) ## play the routing policies over virtual time and write docs/internals/simulation.md
 	$(BIN)/python -m bench.simulation.run
 
 clean: ## remove caches and build output; the virtual environment and the clients stay

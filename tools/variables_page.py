@@ -108,7 +108,7 @@ CLIENTS = """
 ## Set for clients
 
 `dragoman launch` and `dragoman env` set these for a client, or take them away where they would lead it elsewhere; what
-they mean to it is on [its page](clients/README.md). Of your own environment they are not read.
+they mean to it is on [its page](clients/claude-code.md). Of your own environment they are not read.
 
 """
 

@@ -5,7 +5,7 @@
     play            one router's day, event by event
     partial_outage  targets that fail partly, with the circuit breaker and without one
     chart           lines over time, as SVG
-    run             all of them, written to docs/routing.md
+    run             all of them, written to docs/internals/simulation.md
 
 Nothing waits here, and chance is seeded: the same seed makes the same page.
 """

@@ -1,6 +1,6 @@
 """Plays every policy, and oracles beside them, and tells what came of it.
 
-make simulate                               the figures and the chart on docs/routing.md
+make simulate                               the figures and the chart on docs/internals/simulation.md
 python -m bench.simulation.run --quick      a short look, which writes nothing
 """
 
@@ -22,7 +22,7 @@ from bench.simulation.world import MINUTE, UPSTREAMS, requests
 from dragoman.routing.policies import POLICIES
 from dragoman.routing.policies.policy import Policy
 
-PAGE = Path(__file__).parents[2] / "docs/routing.md"
+PAGE = Path(__file__).parents[2] / "docs/internals/simulation.md"
 CHART = PAGE.with_suffix(".svg")
 MINUTES = 120.0
 SEEDS = (1, 2, 3, 4, 5)

@@ -102,7 +102,7 @@ def test_options_for_all_stand_before_launch_too(capfd: pytest.CaptureFixture[st
 
 
 def test_the_exit_statuses_are_in_the_help_and_on_the_page(capfd: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| (.+?) \|$", page, re.M)
     assert [(int(status), words) for status, words in rows] == list(STATUSES)
     assert main([]) == 0

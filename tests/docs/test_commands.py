@@ -131,7 +131,7 @@ RUN = [block for block in SHELL if not all(map(_excuse, _commands(block)))]
 
 def test_there_are_commands_on_the_pages_that_people_begin_with() -> None:
     pages = {block.page for block in RUN + CONSOLE}
-    assert {"README.md", "docs/README.md", "docs/start.md", "docs/clients/README.md", "docs/watching.md"} <= pages
+    assert {"README.md", "docs/README.md", "docs/quickstart.md", "docs/clients/sdks.md", "docs/monitoring.md"} <= pages
 
 
 def test_every_excuse_is_needed() -> None:

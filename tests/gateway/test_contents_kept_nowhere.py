@@ -1,8 +1,8 @@
 """With everything at its defaults nothing that anybody said is in a file below the state folder, nor in the log.
 
 Every field that is content bears a mark of its own, in all protocols, whole and streamed, answered, refused and broken.
-Names are kept by design (docs/records.md): of keys, programs, models, sessions, threads, launches, and paths.
-Stored responses hold what was said (docs/operations.md), so that clients of Responses ask for none here.
+Names are kept by design (docs/usage-and-cost.md): of keys, programs, models, sessions, threads, launches, and paths.
+Stored responses hold what was said (docs/deploy.md), so that clients of Responses ask for none here.
 """
 
 from __future__ import annotations

@@ -17,10 +17,7 @@ RUN = 12
 # Words of a paragraph that may not stand in two pages.
 PARAGRAPH = 20
 # Runs that are meant to stand twice, by page.
-MEANT = {
-    # One sentence for the Responses API and one for Chat Completions: each reader finds only one of them.
-    "docs/clients/vercel-ai-sdk.md": ("for names that it does not know",),
-}
+MEANT: dict[str, tuple[str, ...]] = {}
 _FENCED = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 _words = re.compile(r"[\w`'-]+").findall
 _ends = re.compile(r"[.!?]$").search

@@ -23,9 +23,9 @@ def test_the_doors_are_the_headings_of_the_index() -> None:
 
 
 def test_the_index_and_the_folders_get_a_tree_and_other_pages_stay_as_they_are() -> None:
-    assert "/docs/start\n" in with_navigation(INDEX, "# Pages\n")
-    assert with_navigation(FOLDERS[0], "").count("\n/docs/clients/") == len(below(FOLDERS[0]))
-    assert with_navigation("docs/start", "# Start\n") == "# Start\n"
+    assert "/docs/quickstart\n" in with_navigation(INDEX, "# Pages\n")
+    assert with_navigation(FOLDERS[0], "").count("\n/docs/decisions/") == len(below(FOLDERS[0]))
+    assert with_navigation("docs/quickstart", "# Start\n") == "# Start\n"
 
 
 def test_anchors_that_a_page_writes_itself_are_told_to_the_generator() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).parents[2]
 INDEX = "docs/README"
 # Pages that lead to all others of their folder.
-FOLDERS = ("docs/clients/README", "docs/decisions/README", "docs/internals/README")
+FOLDERS = ("docs/decisions/README", "docs/internals/README")
 # What a page leads to besides.
 BESIDE = {"docs/performance": ["bench/results/translation"]}
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)

@@ -15,7 +15,7 @@ from dragoman.errors import DragomanError
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-# What the command line promises to whoever calls it from a script; docs/command-line.md says the same. Whoever raises
+# What the command line promises to whoever calls it from a script; docs/cli.md says the same. Whoever raises
 # `UsageError` ends with 2, as what argparse refuses does, and with 1 whatever else goes wrong.
 STATUSES = (
     (0, "done"),

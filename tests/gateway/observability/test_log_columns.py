@@ -277,7 +277,7 @@ def test_times_are_short(seconds: float, said: str) -> None:
 
 
 def test_the_page_shows_lines_as_they_are() -> None:
-    page = (Path(__file__).parents[3] / "docs/operations.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/monitoring.md").read_text(encoding="utf-8")
     shown_there = page.partition("### On a terminal")[2].split("```")[1].strip("\n")
     asked = replace(RECORD, path="/messages", usage=Usage(input=4123, output=340))
     local = replace(CALL, provider="local", model="qwen3", status=0, kind="unreachable")

@@ -382,7 +382,7 @@ def test_every_field_of_a_line_is_documented() -> None:
     )
     told = replace(told, program="codex/1.0", launch="one", refusal="none", advice="none")
     Log(out, json=True).exchange(*logged(told))
-    page = ROOT / "docs" / "operations.md"
+    page = ROOT / "docs" / "monitoring.md"
     table = page.read_text("utf-8").partition("| Field of an exchange |")[2].partition("\n\n")[0]
     assert {f"`{name}`" for name in only(out)} - {"`time`", "`level`", "`event`"} <= set(re.findall(r"`\w+`", table))
 
