@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test $(CLIENTS) quick nightly test-times coverage mutations golden playbooks docs prices clients attack dist site first-hour bench bench-gateway bench-check bench-growth trace simulate clean
+.PHONY: help setup run test $(CLIENTS) quick nightly test-times coverage mutations golden playbooks docs pictures prices clients attack dist site first-hour bench bench-gateway bench-check bench-growth trace simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ docs: $(STAMP) ## regenerate the pages that follow from the code, and the compil
 	$(BIN)/python tools/token_page.py
 	$(BIN)/python tools/quirks_page.py
 	$(BIN)/python tools/variables_page.py
+
+pictures: $(STAMP) ## draw the pictures of the README from real output, as SVG for light and dark screens
+	$(BIN)/python tools/pictures.py
 
 $(SITE)/.installed: requirements/site.txt
 	@$(PYTHON) -m venv $(SITE)

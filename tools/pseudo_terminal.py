@@ -88,6 +88,10 @@ class Terminal:
         """All that was shown."""
         return shown(self._said.decode(errors="replace"))
 
+    def raw(self) -> str:
+        """All that was shown, with its escapes."""
+        return self._said.decode(errors="replace")
+
     def rest(self) -> str:
         """What was shown since this was last asked for."""
         while self._take(time.monotonic() + 0.2):

@@ -21,7 +21,7 @@ README, LIBRARY = ROOT / "README.md", ROOT / "docs/library.md"
 PYTHON = blocks("python", [LIBRARY])
 CLIENT = blocks("python client")
 # Pages that show other files, or pieces of one, which are tested together (tests/house/test_configuration_page.py).
-OTHERS = ("docs/clients/", "docs/adding-a-provider.md", "docs/configuration.md")
+OTHERS = ("docs/clients/codex.md", "docs/adding-a-provider.md", "docs/configuration.md")
 TOML = [block for block in blocks("toml") if not block.page.startswith(OTHERS)]
 ADDRESS = "127.0.0.1:8484"
 # Providers that pages speak of as the reader's own.
