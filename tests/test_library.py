@@ -38,7 +38,7 @@ def test_protocol_names_are_those_of_the_registry() -> None:
 
 def test_a_stream_translator_has_the_members_that_the_page_lists_and_no_others() -> None:
     members = {name for name in dir(StreamTranslator) if not name.startswith("_")}
-    listed = re.search(r"\| Member of `StreamTranslator` \| Is \|\n.*?\n\n", PAGE, re.DOTALL)
+    listed = re.search(r"\| Member of `StreamTranslator` \| Meaning \|\n.*?\n\n", PAGE, re.DOTALL)
     assert listed is not None
     assert members == set(re.findall(r"^\| `(\w+)", listed[0], re.MULTILINE))
 

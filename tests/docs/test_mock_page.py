@@ -10,9 +10,11 @@ import openai
 from dragoman.mock.answers.models import ECHO_MODELS
 from dragoman.mock.script import WORDS, parse, script_in
 from dragoman.mock.script_player import PREFIX
+from tests.docs.pages import blocks
 from tests.mock.asking import mock_running
 
-PAGE = (Path(__file__).parents[2] / "docs/mock.md").read_text(encoding="utf-8")
+PATH = Path(__file__).parents[2] / "docs/mock.md"
+PAGE = PATH.read_text(encoding="utf-8")
 
 
 def test_every_word_of_a_script_is_told() -> None:
@@ -24,8 +26,8 @@ def test_every_model_is_told() -> None:
 
 
 def test_the_script_of_the_page_can_be_read() -> None:
-    block = next(block for block in re.findall(r"```\n(.*?)```", PAGE, re.DOTALL) if "Please tidy up" in block)
-    script = script_in(block)
+    (block,) = (block for block in blocks("", [PATH]) if "Please tidy up" in block.text)
+    script = script_in(block.text)
     assert script is not None and len(parse(script)) == 3
 
 
