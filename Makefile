@@ -139,7 +139,7 @@ dist: $(STAMP) ## wheel and sdist in dist/, proved: contents, metadata, and run 
 bench: $(STAMP) ## measure the core's hot paths
 	$(BIN)/python -m bench.run
 
-bench-gateway: $(STAMP) ## measure the gateway and write docs/performance.md
+bench-gateway: $(STAMP) ## measure the gateway and write docs/internals/benchmarks.md
 	$(BIN)/python -m bench.gateway.run --write
 
 bench-check: $(STAMP) ## count instructions per exchange with callgrind, fail if they grow; ARGUMENTS='--case S1', --accept

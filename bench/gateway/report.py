@@ -10,13 +10,16 @@ from msgspec import Struct, json
 from bench.gateway.rounds import APART, TOGETHER, Cost, Delay, Sample
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/performance.md"
+PAGE = ROOT / "docs/internals/benchmarks.md"
+# The page for users, with the figures that matter to them.
+SUMMARY = ROOT / "docs/performance.md"
 RESULTS = ROOT / "bench/results/gateway.json"
 LAYOUT_WORDS = {
     APART: "Apart: who is measured has a core of its own, provider and load share another",
     TOGETHER: "Together: everybody on one core",
 }
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+SUMMARY_BEGIN, SUMMARY_END = "<!-- summary: begin -->", "<!-- summary: end -->"
 
 
 class Standing(Struct, frozen=True, kw_only=True):
@@ -58,14 +61,40 @@ def tables(result: Result) -> str:
 
 
 def write(result: Result) -> None:
-    """Put the run into its section of the page, and keep it for programs."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} has lost the marks of its measured section")
-    PAGE.write_text(f"{before}{BEGIN}\n\n{tables(result)}\n\n{END}{after}", encoding="utf-8")
+    """Put the run into its sections of both pages, and keep it for programs."""
+    _replace(PAGE, BEGIN, END, tables(result))
+    _replace(SUMMARY, SUMMARY_BEGIN, SUMMARY_END, summary(result))
     RESULTS.write_bytes(json.format(json.encode(result), indent=2) + b"\n")
+
+
+def _replace(page: Path, begin: str, end: str, section: str) -> None:
+    """Put a section between its marks on a page."""
+    before, first, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, last, after = rest.partition(end)
+    if not first or not last:
+        raise ValueError(f"{page.name} has lost the marks of its measured section")
+    page.write_text(f"{before}{begin}\n\n{section}\n\n{end}{after}", encoding="utf-8")
+
+
+def summary(result: Result) -> str:
+    """The figures for users: CPU time of each case where all programs share one core, and what costs once."""
+    titles = {cost.case.name: cost.case.title for cost in result.costs}
+    lines = [["case", "µs per", "Dragoman", "nginx"]]
+    for cost in result.costs:
+        if cost.layout == TOGETHER:
+            nginx, _ = _beside(cost)
+            # "S1 with …" is spelled out, and a stream is burst or paced.
+            first, _, rest = cost.case.title.partition(" ")
+            title = f"{titles[first]} {rest}" if first in titles else cost.case.title
+            mode = cost.case.label.removeprefix(cost.case.name)
+            lines.append([f"{title},{mode}" if mode else title, cost.case.unit, _number(cost.gateway.median), nginx])
+    once = result.standing
+    figures = [("memory when idle, MB", once.idle), ("memory after the load, MB", once.loaded)]
+    figures += [("installation, MB", once.install)] if once.install is not None else []
+    figures += [("start to the first response, s", once.cold_start)] if once.cold_start is not None else []
+    return "\n\n".join(
+        [_table(lines), _table([["once", "measured"], *([name, _number(value)] for name, value in figures)])]
+    )
 
 
 def verdict(value: float, must: float, aim: float) -> str:

@@ -18,7 +18,7 @@ from bench.gateway.standing import pace
 
 # Seconds after the last answer, for what is still written down behind it.
 SETTLE = 0.05
-# Provider and load on a core of their own, or on the one that is measured: see docs/performance.md, "Two layouts".
+# Provider and load on a core of their own, or on the measured one: see docs/internals/benchmarks.md, "Two layouts".
 APART, TOGETHER = "apart", "together"
 LAYOUTS = (APART, TOGETHER)
 # Clients that ask at the same time when it is about latency, and exchanges in a round for each.

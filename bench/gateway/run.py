@@ -1,7 +1,7 @@
 """The door: `make bench-gateway`, or
 
 python -m bench.gateway.run                      everything, printed
-python -m bench.gateway.run --write              the same, and written to docs/performance.md
+python -m bench.gateway.run --write              the same, and written to docs/internals/benchmarks.md
 python -m bench.gateway.run --quick --case S1,S7 a look at some of it
 python -m bench.gateway.run --tls                the relays to a provider behind TLS as well
 python -m bench.gateway.run --no-records         a gateway that writes no exchange down
@@ -89,7 +89,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--case", default="", metavar="S1,S7", help="some of the cases")
     parser.add_argument("--layout", choices=LAYOUTS, help="one of the layouts; both if none is given")
     parser.add_argument("--tls", action="store_true", help="the relays to a provider behind TLS as well")
-    parser.add_argument("--write", action="store_true", help="write the figures to docs/performance.md")
+    parser.add_argument("--write", action="store_true", help="write the figures to docs/internals/benchmarks.md")
     parser.add_argument("--install", action="store_true", help="install nginx first, if root")
     parser.add_argument("--no-latency", action="store_true", help="leave the latencies out")
     parser.add_argument("--no-cold-start", action="store_true", help="leave the cold start out")

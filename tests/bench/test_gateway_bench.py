@@ -22,7 +22,7 @@ from bench.gateway.answers import CHUNKS, PLACE, streamed, streamed_text, whole,
 from bench.gateway.cases import CASES, PACED, TLS_CASES, WHOLE, Case, chosen
 from bench.gateway.hearing import complaint
 from bench.gateway.questions import MARK_LENGTH, SIGN, body, find_mark, new_mark, question
-from bench.gateway.report import PAGE, Result, Standing, tables, verdict
+from bench.gateway.report import PAGE, SUMMARY, Result, Standing, summary, tables, verdict
 from bench.gateway.rounds import APART, TOGETHER, Cost, Delay, Effort, Quantiles, sample
 from bench.workloads import CHAT, MESSAGES, PROTOCOLS, RESPONSES, request
 from dragoman.translate import translate_request
@@ -250,16 +250,25 @@ def test_a_log_that_was_off_is_said_aloud() -> None:
 def test_the_page_keeps_its_words_and_gets_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "performance.md"
     page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    shown = tmp_path / "summary.md"
+    shown.write_text(SUMMARY.read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.setattr(report, "PAGE", page)
+    monkeypatch.setattr(report, "SUMMARY", shown)
     monkeypatch.setattr(report, "RESULTS", tmp_path / "gateway.json")
     report.write(result())
     once = page.read_text(encoding="utf-8")
     report.write(result())
     assert page.read_text(encoding="utf-8") == once
     assert tables(result()) in once
-    assert once.startswith("# What the gateway costs\n")
+    assert summary(result()) in shown.read_text(encoding="utf-8")
+    assert once.startswith("# Benchmarks")
     assert once.rstrip().endswith(PAGE.read_text(encoding="utf-8").rstrip()[-80:])
     assert json.decode((tmp_path / "gateway.json").read_bytes(), type=Result) == result()
+
+
+def test_the_page_for_users_shows_the_last_run() -> None:
+    last = json.decode(report.RESULTS.read_bytes(), type=Result)
+    assert summary(last) in SUMMARY.read_text(encoding="utf-8")
 
 
 def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ INDEX = "docs/README"
 # Pages that lead to all others of their folder.
 FOLDERS = ("docs/decisions/README", "docs/internals/README")
 # What a page leads to besides.
-BESIDE = {"docs/performance": ["bench/results/translation"]}
+BESIDE = {"docs/internals/benchmarks": ["bench/results/translation"]}
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#\s]+\.md)[^)]*\)")
 _WRITTEN_ANCHOR = re.compile(r'^(#+ )<a id="([^"]+)"></a>', re.MULTILINE)
