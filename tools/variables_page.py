@@ -87,8 +87,9 @@ READ: Mapping[str, tuple[str, str]] = {
 HEAD = """# Environment variables
 
 Set provider keys and options of the program. The gateway reads its environment once, at the start, so a change
-needs a restart. `dragoman doctor` shows which variables are set, without their values. Settings such as `api_key =
-"$MY_KEY"` may name variables of your own. `make docs` generates this page from the sources and the catalogue.
+needs a restart. `dragoman doctor` shows which variables are set, without their values. Settings such as
+`api_key = "$MY_KEY"` may name variables of your own. `make docs` generates this page from the sources and the
+catalogue.
 
 ## Read by the program
 
