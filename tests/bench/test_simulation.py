@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -136,8 +137,9 @@ def test_the_page_is_written_between_its_marks(
 
 
 def test_the_page_tells_of_each_policy_under_its_name() -> None:
-    page = run.PAGE.read_text(encoding="utf-8")
-    assert re.findall(r"^### `(.+)`$", page, re.MULTILINE) == list(POLICIES)
+    page = (Path(__file__).parents[2] / "docs/routing.md").read_text(encoding="utf-8")
+    table = page.partition("\n## Policies\n")[2].partition("\n##")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE) == list(POLICIES)
     examples = [tomllib.loads(example) for example in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
     lines = [line for example in examples for line in example["models"].values() if isinstance(line, dict)]
     assert {line["policy"] for line in lines if "policy" in line} == set(POLICIES) - {"fallback"}
