@@ -1,7 +1,8 @@
 """The matrix: which client did what on a provider of which protocol, gathered from the reports of the tests.
 
 It is printed at the end of every run that had cells in it. A run of all tests fails if a cell that a client declares
-was not proved. With WRITE_MATRIX=1 a run of the clients does so as well, and otherwise writes docs/internals/client-matrix.md.
+was not proved. With WRITE_MATRIX=1 a run of the clients does so as well, and otherwise writes
+docs/internals/client-matrix.md.
 """
 
 from __future__ import annotations
