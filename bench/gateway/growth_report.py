@@ -14,7 +14,7 @@ from bench.gateway.growth_cases import GROWTHS
 
 _ROOT = Path(__file__).parents[2]
 FILE = _ROOT / "bench/results/growth.json"
-PLOTS = _ROOT / "docs"
+PLOTS = _ROOT / "docs/internals"
 # Points of each line, by its name.
 Figures = Mapping[str, Sequence[tuple[float, float]]]
 

@@ -127,7 +127,7 @@ def test_what_was_not_measured_stays_in_the_file(tmp_path: Path) -> None:
 
 
 def test_every_growth_is_on_the_page_with_its_method() -> None:
-    page = " ".join((ROOT / "docs/performance.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs/internals/benchmarks.md").read_text(encoding="utf-8").split())
     for growth in GROWTHS:
         assert f"growth-{growth.name}.svg" in page
         assert growth.method in page
