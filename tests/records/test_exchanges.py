@@ -24,6 +24,7 @@ from dragoman.records.exchanges import (
 )
 from dragoman.records.ids import new_id
 from dragoman.records.journal_entry import CallEntry, CandidateEntry, CostBreakdown, LossEntry, TokenCounts
+from dragoman.records.rows import Batch
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.sessions.assign import response_of
 from dragoman.sessions.facts import ExchangeFacts
@@ -131,6 +132,27 @@ def test_an_exchange_is_found_by_the_id_under_which_its_answer_is_kept(tmp_path:
         with pytest.raises(DragomanError, match=r"'resp_kept' cannot be looked for among .* is damaged"):
             find(tables, "resp_kept", folder)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_an_unassigned_exchange_is_found_by_the_id_of_its_stored_response(tmp_path: Path) -> None:
+    path, folder = str(tmp_path / "state.db"), tmp_path / "state.db.records"
+    secret = secret_in(folder)
+    facts = [
+        ExchangeFacts(tip=name, answer_id=digest(key_of(secret, "alice"), "response", f"resp_{name}"))
+        for name in ("first", "second")
+    ]
+    with closing(open_record_tables(path)) as tables:
+        batch = Batch()
+        for number, each in enumerate(facts, 1):
+            batch.add_unassigned(replace(entry(number, time=NOON), facts=each, requested_model="large"))
+        with tables.transaction():
+            batch.write_rows(tables)
+            batch.write_rollups(tables)
+    with closing(open_record_tables(path, read_only=True)) as tables:
+        assert len(tables.unassigned.oldest(9)) == 2
+        assert find(tables, "resp_second", folder).row.id == entry(2, time=NOON).id
+        with pytest.raises(DragomanError, match="there is no exchange"):
+            find(tables, "resp_third", folder)
 
 
 def test_an_exchange_is_found_by_how_its_id_begins_at_its_time(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from dragoman.records.rows import RecordDetails, details_of, facts_of
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import response_of
+from dragoman.sessions.relations import response_relation
 from dragoman.store.record_queries import RecordFilter, RecordQueries
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.records import COLUMNS, EXPORT_NAMES, RecordRow
@@ -137,15 +138,16 @@ def _find_stored_response(tables: RecordTables, text: str, directory: Path) -> l
         secret = secret_in(directory)
     except OSError as error:
         raise DragomanError(f"{text!r} cannot be looked for among answers that are kept: {error}") from None
-    queries = SessionQueries(tables.connection)
-    for key in queries.with_sessions():
+    queries, records = SessionQueries(tables.connection), RecordQueries(tables.connection)
+    for key in sorted({*queries.with_sessions(), *tables.unassigned.keys()}):
         named = digest(key_of(secret, key), "response", text)
+        rows = records.numbered(tables.unassigned.related([response_relation(named)], _SEVERAL))
         heads = tables.sessions.heads([response_of(named)])
         for thread in queries.thread_rows(number for _, number, _, _ in heads).values():
-            thread_filter = RecordFilter(session=thread.session, thread=thread.id)
-            for row in RecordQueries(tables.connection).latest(thread_filter, _ANY):
-                if facts_of(row.details).answer_id == named:
-                    return [row]
+            rows += records.latest(RecordFilter(session=thread.session, thread=thread.id), _ANY)
+        for row in rows:
+            if facts_of(row.details).answer_id == named:
+                return [row]
     return []
 
 

@@ -21,6 +21,11 @@ def session_relation(name: str) -> int:
     return _number(name, _SESSION)
 
 
+def response_relation(digest: str) -> int:
+    """The relation of the exchange whose response has an id with this digest."""
+    return _number(digest, _RESPONSE)
+
+
 def relations_of(facts: ExchangeFacts) -> tuple[int, ...]:
     """The relations by which an exchange is found; () if nothing is known of its speaker."""
     # Histories that grow out of each other begin alike, and those of agents with the prompts that others gave to them.
@@ -37,7 +42,7 @@ def relations_of(facts: ExchangeFacts) -> tuple[int, ...]:
     if facts.answer_call:
         others.append(_number(facts.answer_call, _CALL))
     if facts.answer_id:
-        others.append(_number(facts.answer_id, _RESPONSE))
+        others.append(response_relation(facts.answer_id))
     return tuple(dict.fromkeys((*numbers, *others)))
 
 
@@ -46,7 +51,7 @@ def sought_relations(facts: ExchangeFacts) -> tuple[int, ...]:
     continues, which were given before it."""
     given = [_number(facts.call, _CALL)] if facts.call else []
     if facts.previous:
-        given.append(_number(facts.previous, _RESPONSE))
+        given.append(response_relation(facts.previous))
     return (*relations_of(facts), *given)
 
 

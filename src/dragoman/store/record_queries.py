@@ -82,6 +82,10 @@ class RecordQueries(Queries):
             [text, text, *answers, most],
         )
 
+    def numbered(self, numbers: Sequence[int]) -> list[RecordRow]:
+        """Exchanges by their numbers."""
+        return self._records(f"FROM records WHERE number IN ({', '.join('?' * len(numbers))})", numbers)
+
     def _records(self, rest: str, given: Sequence[object]) -> list[RecordRow]:
         return [RecordRow(*row) for row in self._rows(f"SELECT {_COLUMNS} {rest}", given)]
 

@@ -92,6 +92,11 @@ class UnassignedRows:
         )
         return [row[0] for row in self._in(statement, relations)]
 
+    def keys(self) -> list[str]:
+        """The gateway keys that have unassigned rows."""
+        statement = "SELECT DISTINCT key FROM records WHERE number IN (SELECT number FROM unassigned) ORDER BY key"
+        return [row[0] for row in self._db.execute(statement)]
+
     def rows(self, numbers: Sequence[int]) -> list[UnassignedRow]:
         """Rows by their numbers."""
         return [UnassignedRow(*row) for row in self._in(f"SELECT {_ROW} FROM records WHERE number IN ({{}})", numbers)]
