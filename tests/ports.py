@@ -30,10 +30,12 @@ def free_port() -> int:
 
 
 def bound_socket() -> socket.socket:
-    """A socket bound to such a port. A process that still calls the port of a listener that is gone cannot reach it."""
+    """A socket bound to such a port. A process that still calls the port of a listener that is gone cannot reach it.
+
+    Without SO_REUSEADDR, since two sockets that have it can be bound to one port until the first of them listens.
+    """
     while True:
         bound = socket.socket()
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(("127.0.0.1", free_port()))
         except OSError:
