@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import init, main
-from dragoman.config.keys import digest_of
 from dragoman.config.load import read_settings
+from dragoman.identities.key_text import digest_of
 from dragoman.providers.catalogue import catalogue
 from tests.cli.machine import SECRET, clean
 from tests.cli.screens import on_screen
@@ -96,7 +96,7 @@ def test_a_key_is_shown_once_and_kept_as_its_hash(
     key = shown.partition("=")[2]
     assert key not in OWN.read_text()
     (kept,) = read_settings(named(OWN), os.environ, catalogue()).keys
-    assert kept.digest == digest_of(key)
+    assert kept.owner == digest_of(key)
 
 
 def test_pitfall_628_in_a_container_servers_of_its_host_are_found(

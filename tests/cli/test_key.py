@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from dragoman.cli import main
-from dragoman.config.keys import hash_text
+from dragoman.identities.key_text import hash_text
 
 
 def test_the_key_comes_first_and_the_lines_hold_its_hash_alone(capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from dragoman.config.keys import new_key
+from dragoman.identities.key_text import new_key
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from tests.clients.installing import INSTALLERS, NODE, PACKAGES, PLACE, installed
 from tests.sdk.names import CHAT, MESSAGES, RESPONSES

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import tomllib
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from dragoman.config.keys import digest_of, hash_text, new_key, read_hash, read_keys
-from dragoman.config.settings import Key
+from dragoman.config.keys import read_keys
 from dragoman.config.tables import ConfigTable, Problems
 from dragoman.config.toml_lines import Lines
-from dragoman.errors import ConfigError, ConfigErrors
+from dragoman.errors import ConfigErrors
+from dragoman.identities.identity import AcceptedDigest, Identity, Rights
+from dragoman.identities.key_text import digest_of, hash_text
+from tests.identities.holders import holder
 
 SECRET = "dgm_0123456789abcdef"
+# The checksum of zeros is another.
+MISTYPED = "dgm_" + "0" * 49
+HASH, OTHER_HASH = hash_text("a"), hash_text("b")
 
 
-def read(text: str, environ: dict[str, str] | None = None) -> tuple[tuple[Key, ...], tuple[str, ...]]:
+def read(text: str, environ: dict[str, str] | None = None) -> tuple[tuple[Identity, ...], tuple[str, ...]]:
     """The keys of a text."""
     problems = Problems("x.toml", Lines(text))
-    found = read_keys(ConfigTable(tomllib.loads(text), (), problems).table("keys"), environ or {})
+    keys = read_keys(ConfigTable(tomllib.loads(text), (), problems).table("keys"), environ or {}, "Europe/Berlin")
     problems.raise_if_any()
-    return found
-
-
-def test_a_new_key_is_long_and_like_no_other() -> None:
-    keys = {new_key() for _ in range(100)}
-    assert len(keys) == 100
-    assert all(re.fullmatch(r"dgm_[0-9A-Za-z]{43}", key) for key in keys)
-
-
-def test_a_key_and_its_bytes_have_one_digest() -> None:
-    assert digest_of("a") == digest_of(b"a") == hashlib.sha256(b"a").digest()
-    assert hash_text("a") == "sha256:" + hashlib.sha256(b"a").hexdigest()
+    return keys.identities, keys.short
 
 
 def test_keys_are_read_from_texts_names_and_hashes() -> None:
@@ -49,20 +43,53 @@ hash = "sha256:{digest_of("c").hex().upper()}"
 """
     keys, short = read(text, {"B": "short"})
     assert keys == (
-        Key(name="a", digest=digest_of(SECRET)),
-        Key(name="b", digest=digest_of("short"), strict="all", concurrency=4),
-        Key(name="c", digest=digest_of("c")),
+        holder("a", digest_of(SECRET)),
+        holder("b", digest_of("short"), rights=Rights(strict="all", concurrency=4)),
+        holder("c", digest_of("c")),
     )
     assert short == ("b",)
 
 
-def test_a_hash_is_read_as_it_is_printed_and_nothing_else_is_repeated() -> None:
-    assert read_hash(hash_text(SECRET)) == digest_of(SECRET)
-    assert read_hash(hash_text(SECRET).upper().replace("SHA", "sha")) == digest_of(SECRET)
-    for wrong in (SECRET, "", hash_text(SECRET)[:-1], hash_text(SECRET) + "0", hash_text(SECRET) + "\n"):
-        with pytest.raises(ConfigError, match="expected sha256: and 64 hexadecimal digits") as refused:
-            read_hash(wrong)
-        assert SECRET not in str(refused.value)
+def test_the_rights_of_a_key_are_read() -> None:
+    text = f"""
+[keys.ci]
+hash = ["{hash_text("new")}", "{hash_text("old")}"]
+owner = "{hash_text("old")}"
+role = "viewer"
+models = ["claude-*", "fast"]
+providers = "anthropic"
+addresses = ["10.0.0.0/8", "::1"]
+paths = ["embeddings", "files:read"]
+tags = {{ team = "web", cost-centre = "7" }}
+expires = 2027-01-31
+"""
+    (identity,), _ = read(text)
+    assert identity == Identity(
+        name="ci",
+        owner=digest_of("old"),
+        digests=(AcceptedDigest(digest=digest_of("new")), AcceptedDigest(digest=digest_of("old"))),
+        rights=Rights(
+            role="viewer",
+            models=("claude-*", "fast"),
+            providers=("anthropic",),
+            addresses=("10.0.0.0/8", "::1/128"),
+            paths=("embeddings", "files:read"),
+        ),
+        tags=(("cost-centre", "7"), ("team", "web")),
+        expires=datetime(2027, 2, 1, tzinfo=ZoneInfo("Europe/Berlin")).timestamp(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "moment"),
+    [
+        ("2027-01-31T12:00:00Z", datetime(2027, 1, 31, 12, tzinfo=UTC)),
+        ("2027-01-31T12:00:00", datetime(2027, 1, 31, 12, tzinfo=ZoneInfo("Europe/Berlin"))),
+    ],
+)
+def test_a_date_time_without_an_offset_is_in_the_configured_zone(written: str, moment: datetime) -> None:
+    (identity,), _ = read(f'[keys.a]\nkey = "{SECRET}"\nexpires = {written}\n')
+    assert identity.expires == moment.timestamp()
 
 
 @pytest.mark.parametrize(
@@ -77,6 +104,30 @@ def test_a_hash_is_read_as_it_is_printed_and_nothing_else_is_repeated() -> None:
         (f'[keys.a]\nkey = "{SECRET}"\n[keys.b]\nkey = "{SECRET}"\n', "x.toml:3: keys.b: is the same key as keys.a"),
         (f'[keys."a b"]\nkey = "{SECRET}"\n', 'x.toml:1: keys."a b": cannot name a key'),
         (f'[keys.launch]\nkey = "{SECRET}"\n', "x.toml:1: keys.launch: is reserved for the key of the command line"),
+        (f'[keys.a]\nkey = "{MISTYPED}"\n', "x.toml:2: keys.a.key: has a wrong checksum"),
+        (f'[keys.a]\nhash = ["{HASH}", "{OTHER_HASH}"]\n', "x.toml:1: keys.a: has two digests and no owner"),
+        (f'[keys.a]\nhash = ["{HASH}", "{HASH}"]\n', "x.toml:2: keys.a.hash: expected one digest, or two different"),
+        (
+            f'[keys.a]\nhash = "{HASH}"\n[keys.b]\nhash = "{OTHER_HASH}"\nowner = "{HASH}"\n',
+            "x.toml:3: keys.b: is the same key as keys.a",
+        ),
+        (f'[keys.a]\nhash = "{HASH}"\nrole = "root"\n', "x.toml:3: keys.a.role: expected one of client, viewer, admin"),
+        (f'[keys.a]\nhash = "{HASH}"\nmodels = "a**"\n', "x.toml:3: keys.a.models: expected a pattern of model names"),
+        (f'[keys.a]\nhash = "{HASH}"\nmodels = []\n', "x.toml:3: keys.a.models: expected at least one string"),
+        (f'[keys.a]\nhash = "{HASH}"\naddresses = "10.0.0.1/8"\n', "x.toml:3: keys.a.addresses: expected a network"),
+        (
+            f'[keys.a]\nhash = "{HASH}"\npaths = "embedding"\n',
+            'x.toml:3: keys.a.paths: there is no path family "embedding" (did you mean embeddings?)',
+        ),
+        (
+            f'[keys.a]\nhash = "{HASH}"\npaths = "files:write"\n',
+            "x.toml:3: keys.a.paths: expected files: and one of create, read, delete, cancel",
+        ),
+        (
+            f'[keys.a]\nhash = "{HASH}"\ntags = {{ team = "a b" }}\n',
+            "x.toml:3: keys.a.tags: expected a name",
+        ),
+        (f'[keys.a]\nhash = "{HASH}"\nexpires = "soon"\n', "x.toml:3: keys.a.expires: expected a date or a date-time"),
         (f'[keys.a]\nkay = "{SECRET}"\n', "x.toml:2: keys.a.kay: is not a known key (did you mean key?)"),
         (
             f'[keys.a]\nkey = "{SECRET}"\nconcurrency = 0\n',

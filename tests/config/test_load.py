@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import file_schema
-from dragoman.config.keys import digest_of
 from dragoman.config.load import read_settings
-from dragoman.config.settings import Key, Limits, RouteConfig, Routing, Server, Settings, Storage, Timeouts
+from dragoman.config.settings import Limits, RouteConfig, Routing, Server, Settings, Storage, Timeouts
 from dragoman.errors import ConfigError, ConfigErrors
+from dragoman.identities.key_text import digest_of
 from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.providers.catalogue import catalogue
 from dragoman.routing.policies import POLICIES
 from tests.config.support import CATALOGUE, SECRET, A, C, named, problems_of, settings_of
+from tests.identities.holders import holder
 
 WHOLE = """\
 # dragoman.toml
@@ -65,7 +66,7 @@ def test_a_file_as_people_write_it(tmp_path: Path) -> None:
         RouteConfig(pattern="local/*", targets=("local/*",)),
     )
     assert [route.pattern for route in settings.defaults] == ["gpt-*", "o1", "claude-*"]
-    assert settings.keys == (Key(name="laptop", digest=digest_of("dgm_0123456789abcdef")),)
+    assert settings.keys == (holder("laptop", digest_of("dgm_0123456789abcdef")),)
     assert settings.timeouts == Timeouts(total=1800.0)
     assert settings.limits == Limits(request_body=16 * 1024 * 1024)
     assert settings.warnings == ()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.keys import hash_text
 from dragoman.config.load import read_settings
 from dragoman.config.starter_file import UsableProvider, render_starter_file, with_keys
+from dragoman.identities.key_text import hash_text
 from dragoman.providers.catalogue import catalogue
 from tests.config.support import SECRET, named
 

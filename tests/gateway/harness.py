@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key, Limits, RouteConfig, Server, Settings, Timeouts
+from dragoman.config.settings import Limits, RouteConfig, Server, Settings, Timeouts
 from dragoman.gateway.app import App
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
@@ -34,6 +34,7 @@ from dragoman.http.server import HttpServer as HttpServer
 from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
+from tests.identities.holders import holder
 from tests.ports import bound_socket
 from tests.waiting import LIMIT, reporting_state, wait_until_async
 
@@ -411,7 +412,7 @@ def settings_for(
         # Among providers that lists tell of, echo would step back.
         echo_table=True,
         routes=(RouteConfig(pattern="claude-*", targets=("messages/*",)),),
-        keys=tuple(Key(name=f"key{count}", digest=sha256(key.encode()).digest()) for count, key in enumerate(keys)),
+        keys=tuple(holder(f"key{count}", sha256(key.encode()).digest()) for count, key in enumerate(keys)),
         timeouts=timeouts or Timeouts(),
         limits=limits or Limits(),
     )

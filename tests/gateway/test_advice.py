@@ -12,8 +12,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.config.keys import COMMAND_LINE_KEY, digest_of
-from dragoman.config.settings import Key, RouteConfig, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.errors import (
     ConfigError,
     Exhausted,
@@ -32,6 +31,8 @@ from dragoman.errors import (
 )
 from dragoman.gateway import advice as module
 from dragoman.gateway.advice import Advice, Called, of_error, of_refusal, printable, redirected, without_key
+from dragoman.identities.identity import COMMAND_LINE_KEY
+from dragoman.identities.key_text import digest_of
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.attempt_outcome import AttemptOutcome
 from tests.gateway.harness import (
@@ -49,6 +50,7 @@ from tests.gateway.harness import (
     whole,
 )
 from tests.gateway.says import log_lines, message_of, question, refusal
+from tests.identities.holders import holder
 
 GATEWAY_KEY = "dgm_0123456789abcdefghijklmnop"
 # A client's protocol and the provider's: translated, and relayed.
@@ -73,7 +75,7 @@ def nobody() -> Iterator[int]:
 
 def keyed(settings: Settings) -> Settings:
     """The same gateway with a key."""
-    return replace(settings, keys=(Key(name="laptop", digest=digest_of(GATEWAY_KEY)),), keys_table=True)
+    return replace(settings, keys=(holder("laptop", digest_of(GATEWAY_KEY)),), keys_table=True)
 
 
 def named_keys(settings: Settings, *names: str) -> Settings:
@@ -240,7 +242,7 @@ def test_the_client_of_a_launch_is_the_operators(
     headers: dict[str, str], name: str, table: bool, operator: bool, nobody: int
 ) -> None:
     def settings(_: int) -> Settings:
-        key = Key(name=name, digest=digest_of(GATEWAY_KEY))
+        key = holder(name, digest_of(GATEWAY_KEY))
         return replace(settings_for(nobody), keys=(key,), keys_table=table)
 
     with running(settings=settings) as house:

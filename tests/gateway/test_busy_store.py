@@ -76,7 +76,7 @@ def test_an_id_that_was_told_is_noted_though_its_client_is_gone(tmp_path: Path, 
         holder.let_go()
         named = re.search(rb'"id": ?"(resp_\w+)"', heard)
         assert named is not None
-        owner = house.app.runtime.settings.keys[0].digest
+        owner = house.app.runtime.settings.keys[0].owner
 
         def noted(tables: Tables) -> bool:
             return tables.responses.find(owner, named[1].decode()) is not None

@@ -371,7 +371,7 @@ def test_whose_a_providers_response_is_gets_noted_before_its_end_is_told(tmp_pat
             holder.let_go()
             answer = told.result(PATIENCE)
         assert _is_complete(answer, streaming=True)
-        owner = house.app.runtime.settings.keys[0].digest
+        owner = house.app.runtime.settings.keys[0].owner
         noted = in_store(house, lambda tables: tables.responses.find(owner, _id_in(answer)))
         assert noted is not None and not noted.body
 

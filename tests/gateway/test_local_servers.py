@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.discovery import echo_provider
-from dragoman.config.settings import Key, Server, Settings
+from dragoman.config.settings import Server, Settings
 from dragoman.gateway import model_list_fetch
 from dragoman.gateway import runtime as service_module
 from dragoman.gateway.workers.protection import judged, protection_at_start, with_local
@@ -16,6 +16,7 @@ from dragoman.launching.local_servers import TIMEOUT as LOCAL_PATIENCE
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, House, Received, Reply, passing, running, whole
 from tests.gateway.says import tells
+from tests.identities.holders import holder
 from tests.ports import CLOSED_PORT
 from tests.waiting import LIMIT
 
@@ -103,7 +104,7 @@ def test_files_go_to_nobody_who_was_not_set_up() -> None:
 
 
 NONE = Settings(file="dragoman.toml", local={"ollama": local("ollama", 11434), "llamacpp": local("llamacpp", 8080)})
-GIVEN = Key(name="command-line", digest=b"1", owner=b"")
+GIVEN = holder("command-line", b"1", owner=b"")
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.keys import COMMAND_LINE_KEY, digest_of
-from dragoman.config.settings import Key, RouteConfig, Settings
+from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway import route_preflight
 from dragoman.gateway.check_cache import MAX_AGE_SECONDS
 from dragoman.http.address import Origin
+from dragoman.identities.identity import COMMAND_LINE_KEY
+from dragoman.identities.key_text import digest_of
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, passing, running, settings_for, whole
+from tests.identities.holders import holder
 from tests.ports import CLOSED_PORT
 
 KEY = "sesame-open-the-gate"
@@ -117,7 +119,7 @@ AWAY = Origin("https", "api.example.com", 443)
 
 def test_addresses_are_told_to_who_started_the_gateway_and_not_to_every_key() -> None:
     port = CLOSED_PORT
-    started = Key(name=COMMAND_LINE_KEY, digest=digest_of("started-it-for-myself"), owner=b"")
+    started = holder(COMMAND_LINE_KEY, digest_of("started-it-for-myself"), owner=b"")
 
     def settings(_: int) -> Settings:
         found = settings_for(port, keys=(KEY,))

@@ -21,7 +21,7 @@ CALLED = {
     '[prices."PROVIDER/MODEL"]': ("override", "rates"),
     "[[models.NAME.rules]]": ("rule",),
     "when": ("when",),
-    "[keys.NAME]": ("key",),
+    "[keys.NAME]": ("key", "rights", "identity", "maker"),
     "[timeouts]": ("timeouts",),
     "[routing]": ("routing",),
     "[limits]": ("limits",),

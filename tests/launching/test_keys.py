@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.keys import digest_of
-from dragoman.config.settings import Key, Settings
+from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
+from dragoman.identities.key_text import digest_of
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
+from tests.identities.holders import holder
 
 SECRET = "sk-dragoman-0123456789abcdef"
 OPEN = Settings()
-CLOSED = Settings(keys=(Key(name="me", digest=digest_of(SECRET)),))
+CLOSED = Settings(keys=(holder("me", digest_of(SECRET)),))
 
 
 def test_a_gateway_without_keys_gets_a_word_that_is_none() -> None:

@@ -8,11 +8,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key, Limits, RouteConfig, Routing, Settings, Storage, Timeouts
+from dragoman.config.settings import Limits, RouteConfig, Routing, Settings, Storage, Timeouts
 from dragoman.prices.book import Override
 from dragoman.providers.provider import Endpoint, Provider
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES
 from tests.gateway.says import NAMES, PAIRS
+from tests.identities.holders import holder
 from tests.playbooks.bodies import brief, parts, question
 from tests.playbooks.steps import CLIENT_KEY, EVENTS, JSON, OTHER_KEY, Step, answers, asks, ends, says
 
@@ -67,7 +68,7 @@ class Setup(Struct, frozen=True, kw_only=True):
             for name, base in bases.items()
         }
         known = {"client": CLIENT_KEY, "other": OTHER_KEY} if self.keyed else {}
-        keys = tuple(Key(name=name, digest=sha256(key.encode()).digest()) for name, key in known.items())
+        keys = tuple(holder(name, sha256(key.encode()).digest()) for name, key in known.items())
         return Settings(
             providers=providers,
             routes=self.lines,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.keys import hash_text, new_key
+from dragoman.identities.key_text import hash_text, new_key
 from tests.cli.machine import put_trusted
 from tests.ports import free_port
 from tests.server.process import PATIENCE, Process, clean_environment

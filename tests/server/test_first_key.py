@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
-from dragoman.config.keys import hash_text, new_key
+from dragoman.identities.key_text import hash_text, new_key
 from tests.cli.machine import clean
 from tests.server.process import PATIENCE, ROOT, Process, clean_environment
 from tests.store.other_users import unwritable_folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dragoman.config.keys import hash_text, new_key
+from dragoman.identities.key_text import hash_text, new_key
 from dragoman.model.jsonvalue import JsonObject
 from tests.cli.screens import piped
 from tests.gateway.harness import CHAT, MESSAGES, Received, Reply

@@ -14,9 +14,9 @@ from dragoman.cli.terminal import printable
 from dragoman.config.config_file import FILE_NAME, FILE_VARIABLE, config_directory
 from dragoman.config.container import HOST, in_container
 from dragoman.config.discovery import LOCAL
-from dragoman.config.keys import hash_text, new_key
 from dragoman.config.starter_file import UsableProvider, render_starter_file, with_keys
 from dragoman.errors import DragomanError
+from dragoman.identities.key_text import hash_text, new_key
 from dragoman.launching.local_servers import find_local_models
 from dragoman.providers.catalogue import CatalogueEntry, catalogue
 

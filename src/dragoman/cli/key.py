@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from dragoman.cli import documents
-from dragoman.config.keys import hash_text, new_key
 from dragoman.config.toml_lines import dotted
 from dragoman.config.values import is_name
 from dragoman.errors import UsageError
+from dragoman.identities.key_text import hash_text, new_key
 from dragoman.wire.json import encode_text
 
 

@@ -27,9 +27,9 @@ from dragoman.cli.env import (
 )
 from dragoman.cli.parser import refuse_windows
 from dragoman.config.config_file import state_directory
-from dragoman.config.keys import hash_text
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError, UsageError
+from dragoman.identities.key_text import hash_text
 from dragoman.launching.client_process import ClientRun, environment_of, program_of
 from dragoman.launching.clients import CLAUDE_SUFFIX, CLIENTS, LaunchableClient, LaunchPlan
 from dragoman.launching.gateway import (

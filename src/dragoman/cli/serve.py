@@ -23,13 +23,14 @@ from dragoman.config.config_file import ConfigFile, FileOrigin
 from dragoman.config.effective_settings import list_effective_settings
 from dragoman.config.env_file import read_env_file
 from dragoman.config.file_schema import SERVER
-from dragoman.config.keys import COMMAND_LINE_KEY, read_hash
 from dragoman.config.load import read_settings
-from dragoman.config.settings import Key, Settings
+from dragoman.config.settings import Settings
 from dragoman.config.trust import fingerprint_of
 from dragoman.config.trust_summary import describe_route
 from dragoman.config.values import ValueType, address_to_call, is_loopback
 from dragoman.errors import ConfigError, DragomanError, UsageError
+from dragoman.identities.identity import COMMAND_LINE, COMMAND_LINE_KEY, LOCAL_OWNER, AcceptedDigest, Identity
+from dragoman.identities.key_text import read_hash
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.catalogue import catalogue
 from dragoman.terminal import screen_of
@@ -239,7 +240,7 @@ def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
     return replace(settings, server=replace(settings.server, **overrides), keys=keys)
 
 
-def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ...]:
+def _command_line_keys(settings: Settings, written: str | None) -> tuple[Identity, ...]:
     """The key of `--key-hash`: it is there whatever the file says, and its holder is whoever started the gateway."""
     if written is None:
         return ()
@@ -247,8 +248,10 @@ def _command_line_keys(settings: Settings, written: str | None) -> tuple[Key, ..
         digest = read_hash(written)
     except ConfigError as error:
         raise UsageError(f"--key-hash: {error.problem} ({error.remedy})") from None
-    is_configured = any(key.digest == digest for key in settings.keys)
-    return () if is_configured else (Key(name=COMMAND_LINE_KEY, digest=digest, owner=b""),)
+    accepted = AcceptedDigest(digest=digest)
+    if any(accepted in key.digests for key in settings.keys):
+        return ()
+    return (Identity(name=COMMAND_LINE_KEY, owner=LOCAL_OWNER, digests=(accepted,), source=COMMAND_LINE),)
 
 
 def _greet(

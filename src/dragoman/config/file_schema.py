@@ -4,6 +4,7 @@ value."""
 
 from __future__ import annotations
 
+import datetime
 from functools import partial
 from typing import TypeAlias
 
@@ -14,6 +15,9 @@ from dragoman.config.environment import is_literal
 from dragoman.config.tables import did_you_mean
 from dragoman.config.values import ValueType
 from dragoman.errors import ConfigError
+from dragoman.identities.identity import CLIENT, MAX_TAGS, ROLES, is_tag
+from dragoman.identities.path_families import ACTIONS, OPEN_ACTIONS, is_path_right
+from dragoman.identities.permissions import MAX_PATTERN_LENGTH, MAX_PATTERN_STARS, is_pattern
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.losses import Strict
 from dragoman.protocols.registry import PROTOCOL_NAMES
@@ -147,14 +151,88 @@ class KeyTable(Struct, frozen=True, kw_only=True):
 
     # The key itself; `$NAME` reads the environment.
     key: str | None = None
-    # The SHA-256 digest of the key, so that the file holds no secret.
-    hash: str | None = None
+    # The SHA-256 digest of the key, so that the file holds no secret; during a rotation an array of two.
+    hash: tuple[str, ...] | None = None
+    # The digest that stored responses and records are found by, which stays the same through rotations; left out, the
+    # key's own. Two digests need it.
+    owner: str | None = None
+    # What it may do: a `client` calls models and reads its own records, a `viewer` reads all records and calls no
+    # model, an `admin` does both and changes keys.
+    role: str = CLIENT
+    # The models that it may request, as patterns of the names that clients write. `*` stands for any text within a
+    # segment between slashes; as the last segment, for everything below. Left out, all.
+    models: tuple[str, ...] | None = None
+    # The providers that its requests may reach, whatever name leads there. Left out, all.
+    providers: tuple[str, ...] | None = None
+    # The addresses and networks that its requests may come from. Left out, all.
+    addresses: tuple[str, ...] | None = None
+    # The families of paths that it may use, with an action or without. Left
+    # out, everything that is open by default.
+    paths: tuple[str, ...] | None = None
+    # Names and values that are copied into records, for `dragoman usage --by tag`.
+    tags: dict[str, str] | None = None
+    # When it ends: a date-time, or a date, which is included, in the zone of `storage.time_zone`. Left out, never.
+    expires: datetime.date | None = None
     # Refuse a request whose translation would change the response, for those who use this key; `"all"` also refuses
     # losses that are bookkeeping ([which is which](losses.md)).
     strict: Strict = False
     # How many requests it may have at a time that a model works for, responses in the background included; one more is
     # refused at once with a rate-limit error. Divided among the workers, rounded up; left out, any number.
     concurrency: int | None = None
+
+
+def _hashes(value: object) -> tuple[str, ...]:
+    hashes = values.read_strings(value)
+    if len(hashes) > 2 or len({*hashes}) < len(hashes):
+        raise values.invalid("expected one digest, or two different ones")
+    return hashes
+
+
+def _model_pattern(value: object) -> str:
+    text = values.read_string(value)
+    if not is_pattern(text):
+        raise values.unexpected(
+            text,
+            f"a pattern of model names with at most {MAX_PATTERN_LENGTH} characters and {MAX_PATTERN_STARS} single `*`",
+        )
+    return text
+
+
+def _provider_name(value: object) -> str:
+    text = values.read_string(value)
+    if not values.is_name(text):
+        raise values.unexpected(text, "the name of a provider")
+    return text
+
+
+def _path_right(value: object) -> str:
+    text = values.read_string(value)
+    if not is_path_right(text):
+        family, colon, _ = text.partition(":")
+        if colon and family in OPEN_ACTIONS:
+            raise values.unexpected(text, f"{family}: and one of {', '.join(ACTIONS)}")
+        raise values.invalid(f"there is no path family {values.quoted(text)}", did_you_mean(family, OPEN_ACTIONS))
+    return text
+
+
+def _tags(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise values.mismatch(value, "a table of strings")
+    if len(value) > MAX_TAGS:
+        raise values.invalid(f"expected at most {MAX_TAGS} tags, got {len(value)}")
+    for name, text in value.items():
+        if not isinstance(text, str) or not (is_tag(name) and is_tag(text)):
+            raise values.invalid(
+                f"expected a name and a value of 1 to 64 letters, digits, dots, hyphens and underscores for the tag "
+                f"{values.quoted(name)}"
+            )
+    return value
+
+
+def _moment(value: object) -> datetime.date:
+    if not isinstance(value, datetime.date):
+        raise values.mismatch(value, "a date or a date-time")
+    return value
 
 
 def _protocols(value: object) -> tuple[str, ...]:
@@ -424,8 +502,30 @@ WHEN: dict[str, ValueType[object]] = {
 KEY: dict[str, ValueType[object]] = {
     "key": ValueType(type_name="string", example='"$LAPTOP_KEY"', read=values.read_string),
     "hash": ValueType(
+        type_name="string: `sha256:` and 64 hexadecimal digits, or an array of two",
+        example='"sha256:…"',
+        read=_hashes,
+    ),
+    "owner": ValueType(
         type_name="string: `sha256:` and 64 hexadecimal digits", example='"sha256:…"', read=values.read_string
     ),
+    "role": _choice(*ROLES),
+    "models": ValueType(
+        type_name="string or array of strings", example='["claude-*", "fast"]', read=values.some_of(_model_pattern)
+    ),
+    "providers": ValueType(
+        type_name="string or array of strings", example='["anthropic"]', read=values.some_of(_provider_name)
+    ),
+    "addresses": ValueType(
+        type_name="address or network, or an array of them",
+        example='["10.0.0.0/8"]',
+        read=values.some_of(values.read_network),
+    ),
+    "paths": ValueType(
+        type_name="string or array of strings", example='["embeddings", "files:read"]', read=values.some_of(_path_right)
+    ),
+    "tags": ValueType(type_name="table of strings", example='{ team = "web" }', read=_tags),
+    "expires": ValueType(type_name="date or date-time", example="2027-01-31", read=_moment),
     "strict": _STRICT,
     "concurrency": _count(16, 100_000),
 }

@@ -1,96 +1,125 @@
-"""Keys of the gateway itself: making one, knowing one by its digest, and reading `[keys]`."""
+"""Gateway keys of the file: reading `[keys]`."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import secrets
-import string
+import datetime
 from collections.abc import Mapping
+
+from msgspec import Struct
 
 from dragoman.config import file_schema
 from dragoman.config.environment import secret
-from dragoman.config.settings import Key
 from dragoman.config.tables import ConfigTable
-from dragoman.config.values import invalid, is_name
+from dragoman.config.values import is_name
 from dragoman.errors import ConfigError
-
-PREFIX = "dgm_"
-# What a key of the command line is called in the log.
-COMMAND_LINE_KEY = "launch"
-_ALPHABET = string.digits + string.ascii_letters
-# 43 characters of 62 hold 256 bits.
-_LENGTH = 43
-_HASH = re.compile(r"sha256:([0-9A-Fa-f]{64})")
-# Shorter keys can be guessed: the server answers thousands of tries in a second.
-MIN_KEY_LENGTH = 16
+from dragoman.identities.identity import COMMAND_LINE_KEY, AcceptedDigest, Identity, Rights
+from dragoman.identities.key_text import MIN_KEY_LENGTH, digest_of, is_mistyped, read_hash
 
 
-def new_key() -> str:
-    """A key that nobody can guess."""
-    return PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
+class FileKeys(Struct, frozen=True, kw_only=True):
+    """The keys of a file, and what should be known about them, in sentences."""
+
+    identities: tuple[Identity, ...]
+    # Names of keys that are too short to be safe.
+    short: tuple[str, ...]
 
 
-def digest_of(key: str | bytes) -> bytes:
-    """The digest that a key is known by."""
-    return hashlib.sha256(key.encode() if isinstance(key, str) else key).digest()
-
-
-def hash_text(key: str | bytes) -> str:
-    """The digest as it is written in the file."""
-    return f"sha256:{digest_of(key).hex()}"
-
-
-def read_hash(text: str) -> bytes:
-    """The digest that was written; a text that is none may be the key itself, and is not repeated."""
-    match = _HASH.fullmatch(text)
-    if match is None:
-        raise invalid("expected sha256: and 64 hexadecimal digits, got another string", "run dragoman key new")
-    return bytes.fromhex(match[1])
-
-
-def read_keys(table: ConfigTable, environ: Mapping[str, str]) -> tuple[tuple[Key, ...], tuple[str, ...]]:
-    """The keys of `[keys]`, and the names of those that are too short to be safe."""
-    keys: dict[bytes, Key] = {}
+def read_keys(table: ConfigTable, environ: Mapping[str, str], time_zone: str) -> FileKeys:
+    """The keys of `[keys]`; a date as the end of one is a date in the zone of this name."""
+    identities: list[Identity] = []
     short: list[str] = []
+    names: dict[bytes, str] = {}
     for name, member in table.tables().items():
         if not is_name(name):
             table.complain(name, "cannot name a key", "use letters, digits, hyphens, dots and underscores")
         elif name == COMMAND_LINE_KEY:
-            # What is counted and told by a key's name would be told to both.
+            # Records and counters go by the name of a key.
             table.complain(name, "is reserved for the key of the command line", "choose another name")
         member.refuse_others(file_schema.KEY)
         entry = member.fill(file_schema.KeyTable, file_schema.KEY)
-        digest, length = _digest(member, entry, environ)
-        if digest is None:
+        digests = _digests(member, entry, environ, name, short)
+        owner = _owner(member, entry, digests)
+        if not digests or owner is None:
             continue
-        if length is not None and length < MIN_KEY_LENGTH:
-            short.append(name)
-        if digest in keys:
-            table.complain(name, f"is the same key as keys.{keys[digest].name}", "make another: dragoman key new")
-        else:
-            keys[digest] = Key(name=name, digest=digest, strict=entry.strict, concurrency=entry.concurrency)
-    return tuple(keys.values()), tuple(short)
+        same = next((names[digest] for digest in (*digests, owner) if digest in names), None)
+        if same is not None:
+            table.complain(name, f"is the same key as keys.{same}", "make another: dragoman key new")
+            continue
+        names |= dict.fromkeys((*digests, owner), name)
+        identities.append(
+            Identity(
+                name=name,
+                owner=owner,
+                digests=tuple(AcceptedDigest(digest=digest) for digest in digests),
+                rights=_rights(entry),
+                tags=tuple(sorted((entry.tags or {}).items())),
+                expires=None if entry.expires is None else _end_of(entry.expires, time_zone),
+            )
+        )
+    return FileKeys(identities=tuple(identities), short=tuple(short))
 
 
-def _digest(
-    member: ConfigTable, entry: file_schema.KeyTable, environ: Mapping[str, str]
-) -> tuple[bytes | None, int | None]:
-    """The digest of one key, and the key's length where it is known."""
+def _rights(entry: file_schema.KeyTable) -> Rights:
+    return Rights(
+        role=entry.role,
+        models=entry.models,
+        providers=entry.providers,
+        addresses=entry.addresses,
+        paths=entry.paths,
+        strict=entry.strict,
+        concurrency=entry.concurrency,
+    )
+
+
+def _end_of(moment: datetime.date, time_zone: str) -> float:
+    """When a key ends: at a date-time, or with the last second of a date."""
+    # Most files have no such key: time zones take long to import.
+    from dragoman.records.time_range import zone_of
+
+    zone = zone_of(time_zone)
+    if isinstance(moment, datetime.datetime):
+        return moment.timestamp() if moment.tzinfo is not None else zone.moment(moment)
+    return zone.begin(moment + datetime.timedelta(days=1))
+
+
+def _owner(member: ConfigTable, entry: file_schema.KeyTable, digests: tuple[bytes, ...]) -> bytes | None:
+    """The digest that the rows of a key are found by; None if there is a problem with it, which is noted."""
+    if entry.owner is not None:
+        return _read_hash(member, "owner", entry.owner)
+    if len(digests) > 1:
+        remedy = "add owner with the digest that the key had first: what it stored is found by that"
+        member.problems.add(member.path, "has two digests and no owner", remedy)
+        return None
+    return digests[0] if digests else None
+
+
+def _digests(
+    member: ConfigTable, entry: file_schema.KeyTable, environ: Mapping[str, str], name: str, short: list[str]
+) -> tuple[bytes, ...]:
+    """The digests of one key; none if there is a problem with it, which is noted."""
     if member.has("key") == member.has("hash"):
         problem = "has both key and hash" if member.has("key") else "has neither key nor hash"
         member.problems.add(member.path, problem, "keep one of them; dragoman key new prints both")
-        return None, None
+        return ()
     if entry.key is not None:
         try:
             key = secret(entry.key, environ)
         except ConfigError as error:
             member.complain("key", error.problem, error.remedy)
-            return None, None
-        return digest_of(key), len(key)
-    if entry.hash is not None:
-        try:
-            return read_hash(entry.hash), None
-        except ConfigError as error:
-            member.complain("hash", error.problem, error.remedy)
-    return None, None
+            return ()
+        if is_mistyped(key.encode()):
+            member.complain("key", "has a wrong checksum: a character is missing or mistyped", "copy the key again")
+            return ()
+        if len(key) < MIN_KEY_LENGTH:
+            short.append(name)
+        return (digest_of(key),)
+    digests = [_read_hash(member, "hash", text) for text in entry.hash or ()]
+    return tuple(digest for digest in digests if digest is not None)
+
+
+def _read_hash(member: ConfigTable, name: str, text: str) -> bytes | None:
+    try:
+        return read_hash(text)
+    except ConfigError as error:
+        member.complain(name, error.problem, error.remedy)
+        return None

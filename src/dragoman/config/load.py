@@ -14,7 +14,7 @@ from dragoman.config import file_schema
 from dragoman.config.config_file import ConfigFile, FileOrigin, state_directory
 from dragoman.config.discovery import ECHO, default_routes, discover_providers, echo_provider, local_servers
 from dragoman.config.environment import is_literal
-from dragoman.config.keys import COMMAND_LINE_KEY, MIN_KEY_LENGTH, read_keys
+from dragoman.config.keys import read_keys
 from dragoman.config.parsing import parse
 from dragoman.config.prices import PRICE_BOOK_NAME, read_overrides
 from dragoman.config.providers import has_credentials, read_provider
@@ -26,6 +26,8 @@ from dragoman.config.toml_lines import dotted
 from dragoman.config.trust import check_trust
 from dragoman.config.values import ValueType, is_loopback
 from dragoman.errors import ConfigError
+from dragoman.identities.identity import COMMAND_LINE_KEY
+from dragoman.identities.key_text import MIN_KEY_LENGTH
 from dragoman.providers.catalogue import CatalogueEntry
 from dragoman.providers.provider import Provider
 
@@ -74,7 +76,7 @@ def read_settings(
     )
     absent = {**read.absent, **models.absent}
     prices = read_overrides(root.table("prices"), provider_names, catalogue, local)
-    keys, short = read_keys(own, environ)
+    keys = read_keys(own, environ, storage.time_zone)
     missing = (*read.missing, *models.absent.values(), *telemetry.missing)
     problems.add_missing(missing)
     problems.raise_if_any()
@@ -90,7 +92,7 @@ def read_settings(
         defaults=default_routes((*providers, *absent), catalogue),
         prices=prices,
         price_book_path=_in_state(PRICE_BOOK_NAME, environ),
-        keys=keys,
+        keys=keys.identities,
         keys_table=root.has("keys"),
         empty=file is not None and not values,
         timeouts=timeouts,
@@ -99,7 +101,7 @@ def read_settings(
         storage=msgspec.structs.replace(storage, path=_store_path(storage.path, file, environ)),
         telemetry=telemetry.telemetry,
     )
-    warnings = (*read.warnings, *map(str, missing), *_warnings(settings, tables, short), *_exposed(file, root))
+    warnings = (*read.warnings, *map(str, missing), *_warnings(settings, tables, keys.short), *_exposed(file, root))
     return msgspec.structs.replace(settings, warnings=warnings)
 
 

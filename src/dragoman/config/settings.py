@@ -8,6 +8,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
+from dragoman.identities.identity import Identity
 from dragoman.model.losses import Strict
 from dragoman.prices.book import Override
 from dragoman.providers.provider import Provider
@@ -79,18 +80,6 @@ class RouteConfig(Struct, frozen=True, kw_only=True):
     # In nano-dollars.
     max_cost: int | None = None
     fallback_on_refusal: bool | None = None
-
-
-class Key(Struct, frozen=True, kw_only=True):
-    """A gateway key, known by the SHA-256 digest of its text alone."""
-
-    name: str
-    digest: bytes
-    strict: Strict = False
-    # How many exchanges it may have at a time; None is any number.
-    concurrency: int | None = None
-    # Whom what is stored under it belongs to, if that is not the key itself; b"" is whoever is there without keys.
-    owner: bytes | None = None
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
@@ -278,7 +267,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     # What the file says of prices, by `provider/model`, and where an updated book of prices may be; "" if nowhere.
     prices: dict[str, Override] = {}
     price_book_path: str = ""
-    keys: tuple[Key, ...] = ()
+    keys: tuple[Identity, ...] = ()
     # Whether the file has `[keys]`, with anything in it or not; and whether it has nothing at all.
     keys_table: bool = False
     empty: bool = False

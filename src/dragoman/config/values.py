@@ -95,6 +95,17 @@ def each_of(read: Callable[[object], str]) -> Callable[[object], tuple[str, ...]
     return lambda value: tuple(read(item) for item in (value if isinstance(value, list) else [value]))
 
 
+def some_of(read: Callable[[object], str]) -> Callable[[object], tuple[str, ...]]:
+    """Reads one value, or an array of at least one."""
+
+    def read_some(value: object) -> tuple[str, ...]:
+        if value == []:
+            raise invalid("expected at least one string, got an empty array")
+        return each_of(read)(value)
+
+    return read_some
+
+
 def read_time_zone(value: object) -> str:
     """The name of a time zone that this machine knows."""
     from zoneinfo import ZoneInfo

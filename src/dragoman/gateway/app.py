@@ -9,7 +9,6 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, OffloadBusy, Overloaded
 from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.key_concurrency import KeySlot
@@ -47,6 +46,7 @@ from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import Identity
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.records.ids import new_id
@@ -150,7 +150,7 @@ class App:
             if runtime.usage_recorder.refuses and _makes_work(request, api_path):
                 self._send_error(runtime, request, builder, Overloaded(_NOT_WRITTEN, waited=0.0, retry_after=_FULL_FOR))
                 return
-            if key is not None and key.concurrency is not None and _makes_work(request, api_path):
+            if key is not None and key.rights.concurrency is not None and _makes_work(request, api_path):
                 try:
                     key_slot = runtime.key_calls.take(key, runtime.settings.server.workers)
                 except KeyBusy as error:
@@ -190,7 +190,7 @@ class App:
         if synced is not None:
             request.hold(synced)
 
-    async def _own(self, runtime: Runtime, request: ServerRequest, api_path: ApiPath, key: Key | None) -> bool:
+    async def _own(self, runtime: Runtime, request: ServerRequest, api_path: ApiPath, key: Identity | None) -> bool:
         """Answer what the gateway is asked about itself; False if this is something else."""
         kind = api_path.kind
         page = self._pages.get(kind)
@@ -224,7 +224,7 @@ class App:
                 unreadable(error, runtime.log) if isinstance(error, StoreError) else error,
             )
 
-    async def _explain(self, request: ServerRequest, key: Key | None) -> None:
+    async def _explain(self, request: ServerRequest, key: Identity | None) -> None:
         """Say where a request would go; who has them asked takes a place among the exchanges of its key."""
         runtime = self.runtime
         try:

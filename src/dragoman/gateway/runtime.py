@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.config.prices import price_book_of
-from dragoman.config.settings import Key, Settings
+from dragoman.config.settings import Settings
 from dragoman.errors import Unconfigured, Unconnected
 from dragoman.gateway.access.client_address import networks
 from dragoman.gateway.access.guard import Guard
@@ -40,6 +40,7 @@ from dragoman.gateway.timers import Timers
 from dragoman.http.client import HttpClient
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, UpstreamRequest
+from dragoman.identities.identity import Identity
 from dragoman.launching.local_servers import foreign_user_at, port_of
 from dragoman.mint import system_mint
 from dragoman.mock.echo_call import EchoCall
@@ -340,7 +341,7 @@ class Incoming(Struct, frozen=True):
     request: ServerRequest
     api_path: ApiPath
     builder: RecordBuilder
-    key: Key | None
+    key: Identity | None
 
     def headers(self) -> HeaderList:
         """The headers of a JSON response."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.config.keys import digest_of, new_key
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
+from dragoman.identities.key_text import digest_of, new_key
 from dragoman.launching.clients import KEY_VARIABLE
 
 # Clients insist on some key; a gateway without keys looks at none.
@@ -48,7 +48,9 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
                 "--key-file; `dragoman key new NAME` makes one"
             )
         return GivenKey(text=PLACEHOLDER)
-    if settings.keys and digest_of(given.text) not in {key.digest for key in settings.keys}:
+    if settings.keys and digest_of(given.text) not in {
+        accepted.digest for key in settings.keys for accepted in key.digests
+    }:
         names = ", ".join(key.name for key in settings.keys)
         raise DragomanError(
             f"the key in {file or KEY_VARIABLE} is none of those in {settings.file or 'the configuration'} ({names}); "

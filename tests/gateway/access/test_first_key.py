@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config.keys import digest_of, hash_text
-from dragoman.config.settings import Key, Settings
+from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.first_key import FirstKey, is_wanted, take_first_key, with_first_key
+from dragoman.identities.key_text import digest_of, hash_text
+from tests.identities.holders import holder
 from tests.store.other_users import as_nobody, unwritable_folder
 
 FIRST = FirstKey(digest=digest_of("first"))
-OTHER = Key(name="laptop", digest=digest_of("other"))
+OTHER = holder("laptop", digest_of("other"))
 
 
 def test_pitfall_629_it_is_made_once_and_only_its_hash_is_kept(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from dragoman.config.settings import Key, Server, Settings
+from dragoman.config.settings import Server, Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.access import guard as access
 from dragoman.gateway.access.guard import Guard, credential, hostname
@@ -15,6 +15,7 @@ from dragoman.gateway.workers.protection import Protection
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.body import Body
 from dragoman.http.request import ServerRequest
+from tests.identities.holders import holder
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
 OURS = "localhost:8484"
@@ -62,7 +63,7 @@ def asked(*headers: tuple[str, str], host: str = OURS) -> ServerRequest:
 
 def guard(*keys: str, server: Server | None = None) -> Guard:
     """What stands at the door of a gateway with these keys."""
-    known = tuple(Key(name=f"of {key}", digest=sha256(key.encode()).digest()) for key in keys)
+    known = tuple(holder(f"of {key}", sha256(key.encode()).digest()) for key in keys)
     return Guard(Settings(server=server or Server(), keys=known))
 
 

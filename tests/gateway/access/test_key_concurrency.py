@@ -9,12 +9,14 @@ from contextlib import contextmanager
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key, Settings
+from dragoman.config.settings import Settings
 from dragoman.errors import KeyBusy
 from dragoman.gateway.access.key_concurrency import KeyCalls, KeySlot
+from dragoman.identities.identity import Identity, Rights
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, House, running, settings_for
 from tests.gateway.keeping_house import ALICE, BOB, ECHO, SLOW, create
 from tests.gateway.says import question, tells
+from tests.identities.holders import holder
 from tests.sdk.digging import dig_text
 
 
@@ -28,8 +30,8 @@ class Clock:
         return self.now
 
 
-def key_of(most: int | None, name: str = "laptop") -> Key:
-    return Key(name=name, digest=name.encode(), concurrency=most)
+def key_of(most: int | None, name: str = "laptop") -> Identity:
+    return holder(name, name.encode(), rights=Rights(concurrency=most))
 
 
 def test_who_has_no_limit_is_not_counted() -> None:
@@ -122,13 +124,13 @@ def gateway(most: int) -> Iterator[House]:
     def settings(port: int) -> Settings:
         made = settings_for(port, keys=(ALICE, BOB))
         alice, bob = made.keys
-        return replace(made, keys=(replace(alice, concurrency=most), bob))
+        return replace(made, keys=(replace(alice, rights=Rights(concurrency=most)), bob))
 
     with running(lambda received: tells(CHAT), settings) as house:
         yield house
 
 
-def alices(house: House) -> Key:
+def alices(house: House) -> Identity:
     return house.app.runtime.settings.keys[0]
 
 

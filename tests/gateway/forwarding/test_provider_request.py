@@ -13,8 +13,9 @@ import pytest
 import zstandard
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key, Limits, RouteConfig, Server, Settings
+from dragoman.config.settings import Limits, RouteConfig, Server, Settings
 from dragoman.gateway.forwarding.provider_request import DECISIVE, able
+from dragoman.identities.identity import Rights
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.target import Target
 from dragoman.wire.duplicate_keys import OBJECT
@@ -48,6 +49,7 @@ from tests.gateway.says import (
     with_provider,
     with_settings,
 )
+from tests.identities.holders import holder
 from tests.sdk.digging import dig_objects, dig_text
 from tests.sdk.providers import answer
 
@@ -271,7 +273,7 @@ def test_pitfall_208_nothing_of_the_query_goes_on_but_beta_on_its_own_protocol()
 
 def by_key(settings: Settings) -> Settings:
     """Strict for one key."""
-    return replace(settings, keys=(Key(name="strict", digest=sha256(b"strict-key-1").digest(), strict=True),))
+    return replace(settings, keys=(holder("strict", sha256(b"strict-key-1").digest(), rights=Rights(strict=True)),))
 
 
 def by_route(settings: Settings) -> Settings:
@@ -308,7 +310,7 @@ def test_pitfall_212_a_loss_is_refused_before_the_provider_is_called(client: str
 
 def by_key_all(settings: Settings) -> Settings:
     """Strict about every loss for one key."""
-    return replace(settings, keys=(Key(name="strict", digest=sha256(b"strict-key-1").digest(), strict="all"),))
+    return replace(settings, keys=(holder("strict", sha256(b"strict-key-1").digest(), rights=Rights(strict="all")),))
 
 
 def by_route_all(settings: Settings) -> Settings:

@@ -9,16 +9,17 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dragoman.config.config_file import fingerprint
-from dragoman.config.settings import Key, Server, Settings
+from dragoman.config.settings import Server, Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.processes.config_reload import Configuration, WorkerSettings
 from dragoman.gateway.workers.protection import protection_of
 from dragoman.gateway.workers.shared_memory import SharedMemory
+from tests.identities.holders import holder
 
 NONE = Settings(file="dragoman.toml")
-KEYED = replace(NONE, keys_table=True, keys=(Key(name="a", digest=b"a"),))
-OTHER = replace(NONE, keys_table=True, keys=(Key(name="b", digest=b"b"),))
+KEYED = replace(NONE, keys_table=True, keys=(holder("a", b"a"),))
+OTHER = replace(NONE, keys_table=True, keys=(holder("b", b"b"),))
 
 
 class Followed:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key, Settings, Storage
+from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ClientError, ConfigError
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.stored_responses.references import references_in
@@ -27,6 +27,7 @@ from dragoman.routing.target import Target
 from dragoman.store import Store, StoreError
 from dragoman.wire.duplicate_keys import OBJECT
 from tests.gateway.harness import CHAT, RESPONSES, settings_for
+from tests.identities.holders import holder
 from tests.store.opened import kept
 
 
@@ -59,9 +60,9 @@ def test_a_file_that_cannot_be_opened_is_a_mistake_in_the_configuration(tmp_path
 
 
 def test_what_is_made_with_a_key_belongs_to_its_digest_and_without_one_to_everybody() -> None:
-    assert owner_of(Key(name="a", digest=b"digest")) == b"digest"
+    assert owner_of(holder("a", b"digest")) == b"digest"
     assert owner_of(None) == b""
-    assert owner_of(Key(name="a", digest=b"digest", owner=b"")) == b""
+    assert owner_of(holder("a", b"digest", owner=b"")) == b""
 
 
 def test_a_store_that_fails_is_told_without_its_words() -> None:
@@ -91,7 +92,7 @@ def test_ids_are_noted_where_keys_are_in_use_or_several_providers_have_them(
     assert must_record_owners(settings) is noted
     assert several_owners(settings) is (keys > 1)
     # One of the command line belongs to nobody else.
-    ours = Key(name="launch", digest=b"digest", owner=b"")
+    ours = holder("launch", b"digest", owner=b"")
     assert several_owners(replace(settings, keys=(*settings.keys, ours))) is (keys > 1)
     # Once there were several, there always are.
     assert several_owners(replace(settings, several_owners=True))
@@ -117,7 +118,7 @@ def test_a_reference_is_looked_up_where_it_is_kept() -> None:
             said = references_in(OBJECT.decode(body))
             assert await look_up_references(state, settings, None, said, body, target) is not None
             with pytest.raises(ClientError):
-                key = Key(name="b", digest=b"b")
+                key = holder("b", b"b")
                 await look_up_references(state, settings_for(1, keys=["a", "b"]), key, said, body, target)
         await state.close(0.0)
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key, RouteConfig, Server, Settings, Storage
+from dragoman.config.settings import RouteConfig, Server, Settings, Storage
 from dragoman.errors import ConfigError
 from dragoman.gateway.processes.listen_socket import bind
 from dragoman.gateway.workers.protection import (
@@ -18,6 +18,7 @@ from dragoman.gateway.workers.protection import (
     protection_of,
     tightened,
 )
+from tests.identities.holders import holder
 
 LOOPBACK = ["127.0.0.1", "127.0.0.2", "127.255.255.254", "::1", "localhost", "dragoman.localhost"]
 # What is not certainly loopback is not: better asked for a key once too often.
@@ -40,7 +41,7 @@ OPEN = [
 ]
 
 
-ONE, OTHER = Key(name="one", digest=b"1"), Key(name="other", digest=b"2")
+ONE, OTHER = holder("one", b"1"), holder("other", b"2")
 NONE = Settings(file="dragoman.toml")
 REVOKED = replace(NONE, keys_table=True)
 KEYED = replace(REVOKED, keys=(ONE,))

@@ -10,8 +10,8 @@ from typing import Protocol, TypeAlias
 
 from dragoman.config.values import is_loopback
 from dragoman.http.server import ServerRequest
+from dragoman.identities.permissions import IPAddress
 
-IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FORWARDED = b"x-forwarded-for"

@@ -10,14 +10,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.config.keys import hash_text, new_key, read_hash
-from dragoman.config.settings import Key, Settings
+from dragoman.config.settings import Settings
 from dragoman.errors import ConfigError
+from dragoman.identities.identity import ADMIN, COMMAND_LINE, FIRST_KEY, AcceptedDigest, Identity, Rights
+from dragoman.identities.key_text import hash_text, new_key, read_hash
 from dragoman.store import not_writable
 
 OPTION = "--first-key"
-# What it is called in the log.
-NAME = "first"
 # A hash and the end of its line; nobody writes more.
 _MAX_FILE_BYTES = 1024
 
@@ -38,7 +37,14 @@ def with_first_key(settings: Settings, first: FirstKey | None) -> Settings:
     """The settings, and the key beside what they say, unless they have keys of their own by now."""
     if first is None or settings.keys_table:
         return settings
-    return replace(settings, keys=(*settings.keys, Key(name=NAME, digest=first.digest)))
+    identity = Identity(
+        name=FIRST_KEY,
+        owner=first.digest,
+        digests=(AcceptedDigest(digest=first.digest),),
+        rights=Rights(role=ADMIN),
+        source=COMMAND_LINE,
+    )
+    return replace(settings, keys=(*settings.keys, identity))
 
 
 def take_first_key(path: Path) -> FirstKey:

@@ -7,8 +7,7 @@ from __future__ import annotations
 import ipaddress
 from hashlib import sha256
 
-from dragoman.config.keys import COMMAND_LINE_KEY
-from dragoman.config.settings import Key, Settings
+from dragoman.config.settings import Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.access.client_address import Headed, is_local_client
 from dragoman.gateway.paths import MESSAGES
@@ -16,6 +15,7 @@ from dragoman.gateway.workers.protection import Protection, protection_of
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import COMMAND_LINE_KEY, Identity
 
 _BEARER = b"bearer "
 _LOCAL_SITES = (b"same-origin", b"none")
@@ -36,9 +36,9 @@ class Guard:
         self._requires_keys = (protection or protection_of(settings)).requires_keys
         # Where a process beside this one may have noted that keys are asked for.
         self._page = page
-        self._keys = {key.digest: key for key in settings.keys}
+        self._keys = {accepted.digest: key for key in settings.keys for accepted in key.digests}
         # Identified keys by their text: most requests bring the same ones.
-        self._identified: dict[bytes, Key] = {}
+        self._identified: dict[bytes, Identity] = {}
         self._keys_table = settings.keys_table
         self._hosts = frozenset({"localhost", server.host.lower(), *(name.lower() for name in server.allowed_hosts)})
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in server.allowed_origins)
@@ -66,7 +66,7 @@ class Guard:
         elif (site := header(b"sec-fetch-site")) is not None and site.lower() not in _LOCAL_SITES:
             raise ClientError(403, "requests from another site's web page are not allowed")
 
-    def identify(self, request: ServerRequest, protocol: str) -> Key | None:
+    def identify(self, request: ServerRequest, protocol: str) -> Identity | None:
         """The gateway key that the request carries; None if none is asked for."""
         if not self._requires_keys and self.open:
             return None

@@ -1,6 +1,6 @@
 """Key concurrency: the limit of simultaneous exchanges per gateway key. An exchange over the limit is refused at once,
 before its body is read. An exchange has its slot until it ends, over all attempts, and hands it on if it continues in
-the background. Counts are by the key's digest and outlive a reload, which may change limits."""
+the background. Counts are by the key's owner and outlive a reload, which may change limits, and a rotation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import math
 import random
 from collections.abc import Callable
 
-from dragoman.config.settings import Key
 from dragoman.errors import KeyBusy
+from dragoman.identities.identity import Identity
 
 # The share of the latest exchange in the mean of how long they take.
 _LATEST = 0.1
@@ -71,21 +71,22 @@ class KeyCalls:
         self._rng = rng
         self._counted: dict[bytes, _Counted] = {}
 
-    def take(self, key: Key | None, workers: int = 1) -> KeySlot | None:
+    def take(self, key: Identity | None, workers: int = 1) -> KeySlot | None:
         """A slot of this worker's part (rounded up) of a key's limit, or `KeyBusy`; None without a limit."""
-        if key is None or key.concurrency is None:
+        concurrency = None if key is None else key.rights.concurrency
+        if key is None or concurrency is None:
             return None
-        limit = -(-key.concurrency // workers)
-        counted = self._counted.get(key.digest)
+        limit = -(-concurrency // workers)
+        counted = self._counted.get(key.owner)
         if counted is None:
-            counted = self._counted[key.digest] = _Counted(self._clock)
+            counted = self._counted[key.owner] = _Counted(self._clock)
         if counted.taken >= limit:
             wait = max(1, math.ceil(counted.wait(limit) * (1 + self._rng() / 4)))
-            calls = "1 call at a time, which is" if key.concurrency == 1 else f"{key.concurrency} calls at a time, all"
+            calls = "1 call at a time, which is" if concurrency == 1 else f"{concurrency} calls at a time, all"
             raise KeyBusy(f"this gateway key has {calls} taken", retry_after=wait)
         return counted.take()
 
-    def taken(self, key: Key) -> int:
+    def taken(self, key: Identity) -> int:
         """How many exchanges of a key run that are counted."""
-        counted = self._counted.get(key.digest)
+        counted = self._counted.get(key.owner)
         return 0 if counted is None else counted.taken

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.config.settings import Key, Settings, Storage
+from dragoman.config.settings import Settings, Storage
 from dragoman.errors import ClientError, DragomanError, OffloadBusy, WireError
 from dragoman.gateway.access.client_address import client_address
 from dragoman.gateway.exchange.routing_inputs import (
@@ -39,6 +39,7 @@ from dragoman.gateway.stored_responses.stored_state import StoredState, locate_p
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import Identity
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import RequestFeatures
 from dragoman.protocols.registry import recognise
@@ -72,7 +73,7 @@ class Question(Struct, frozen=True, kw_only=True):
     check: bool = False
 
 
-async def explain_route(runtime: Runtime, request: ServerRequest, key: Key | None) -> None:
+async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity | None) -> None:
     """Answer `POST /route`."""
     body = await receive(runtime, request, name_of(key))
     query = parse_qs(request.query)
@@ -112,7 +113,7 @@ async def planned(settings: Settings, body: bytes, question: Question) -> JsonOb
 
 
 async def explained(
-    runtime: Runtime, body: bytes, question: Question, own: Key | None, *, is_operator: bool = True
+    runtime: Runtime, body: bytes, question: Question, own: Identity | None, *, is_operator: bool = True
 ) -> JsonObject:
     """How a request is routed now, and why; `own` is the key of who wants to know."""
     asker = name_of(own)

@@ -51,7 +51,7 @@ async def compaction_targets(
     if route.only is not None or is_stored:
         return target
     settings, record = runtime.settings, builder.record
-    strict = settings.server.strict or (client_request.key is not None and client_request.key.strict)
+    strict = settings.server.strict or (client_request.key is not None and client_request.key.rights.strict)
     requirements = requirements_of(
         client_request, len(body), seen, record.program, record.key, strict or requested_strictness(client_request)
     )

@@ -8,11 +8,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.paths import ApiPath
 from dragoman.http.body import ByteCharge
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import Identity
 from dragoman.routing.target import Target
 
 
@@ -24,7 +24,7 @@ class ClientRequest(Struct, frozen=True):
     # The same by their names: of several the first.
     table: dict[bytes, bytes]
     query: str = ""
-    key: Key | None = None
+    key: Identity | None = None
     # Whom it goes to, where that was decided before.
     target: Target | None = None
     # Its place among the exchanges of its key, where those are counted.

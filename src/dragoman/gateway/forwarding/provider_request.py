@@ -235,7 +235,8 @@ def requested_strictness(request: ClientRequest) -> Strict:
 def strict_mode(server: Server, request: ClientRequest) -> Strict:
     """Strict mode as the server, the client's key and its header state it."""
     key = request.key
-    configured = strictest(server.strict, key.strict) if key is not None and key.strict else server.strict
+    stated = False if key is None else key.rights.strict
+    configured = strictest(server.strict, stated) if stated else server.strict
     return strictest(configured, requested_strictness(request)) if _STRICT_HEADER in request.table else configured
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.config.settings import Key
 from dragoman.errors import ClientError
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.forwarding.client import Client, ClientRequest
@@ -43,6 +42,7 @@ from dragoman.gateway.stored_responses.stream_following import follow
 from dragoman.gateway.stored_responses.turn_lookup import TurnLookup
 from dragoman.gateway.thread_offload import INLINE, offload
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import Identity
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure
 from dragoman.model.jsonvalue import JsonObject
@@ -116,7 +116,7 @@ class ExchangeStorage:
         """Expedites the writes of this exchange."""
         return Expedite()
 
-    def needs_lookup(self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target) -> bool:
+    def needs_lookup(self, key: Identity | None, body: bytes, looked: ParsedRequest, target: Target) -> bool:
         """Whether anything may have to be looked up for a request."""
         if looked.references is not None:
             return True
@@ -142,7 +142,7 @@ class ExchangeStorage:
         return turns is not None and turns.watches(prepared)
 
     async def resolve(
-        self, key: Key | None, body: bytes, looked: ParsedRequest, target: Target
+        self, key: Identity | None, body: bytes, looked: ParsedRequest, target: Target
     ) -> ResolvedReferences | None:
         """What a request refers to, as far as that is kept here."""
         state, settings = self._runtime.state, self._runtime.settings
@@ -198,7 +198,7 @@ class ExchangeStorage:
         looked.glance.forget()
         return prepared
 
-    async def begin(self, key: Key | None, prepared: ProviderRequest) -> ProviderRequest:
+    async def begin(self, key: Identity | None, prepared: ProviderRequest) -> ProviderRequest:
         """The request, as one whose answer says that it is kept, if it is."""
         self._task = task = self._storage_task(key, prepared)
         if task is None:
@@ -233,7 +233,7 @@ class ExchangeStorage:
         if self._shared_writer is not None:
             self._shared_writer.anew()
 
-    def _storage_task(self, key: Key | None, prepared: ProviderRequest) -> Task | None:
+    def _storage_task(self, key: Identity | None, prepared: ProviderRequest) -> Task | None:
         """What is to be kept of the answer, if anything is."""
         runtime = self._runtime
         store, native = runtime.state.store, prepared.target.stores_at_provider
@@ -332,7 +332,7 @@ class ExchangeStorage:
                 self.gave_up = True
                 raise
 
-    def cache_turn(self, key: Key | None, prepared: ProviderRequest, response: Response) -> None:
+    def cache_turn(self, key: Identity | None, prepared: ProviderRequest, response: Response) -> None:
         """Have an answer kept that its client may send back without its reasoning; nobody waits for that."""
         turns = self._turns_for(prepared.target)
         if turns is not None:

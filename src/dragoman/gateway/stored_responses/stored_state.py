@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from dragoman.config.settings import Key, Settings, Storage
+from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.forwarding.provider_request import check_plain_references
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.paths import RESPONSES
@@ -26,6 +26,7 @@ from dragoman.gateway.stored_responses.reference_resolver import (
 )
 from dragoman.gateway.stored_responses.references import References
 from dragoman.gateway.thread_offload import offload
+from dragoman.identities.identity import LOCAL_OWNER, Identity
 from dragoman.routing.target import Target
 from dragoman.store import MEMORY, Store, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.worker_thread import Alarm
@@ -97,26 +98,28 @@ class StoredState:
             await self.store.close()
 
 
-def owner_of(key: Key | None) -> bytes:
-    """Whom what is made with a key belongs to; where no key is asked for, everybody is one."""
-    if key is None:
-        return b""
-    return key.digest if key.owner is None else key.owner
+def owner_of(key: Identity | None) -> bytes:
+    """The owner of what is made with a key; all clients without a key are one owner."""
+    return LOCAL_OWNER if key is None else key.owner
 
 
-def name_of(key: Key | None) -> str:
+def name_of(key: Identity | None) -> str:
     """The name of a key, as records have it; "" if none is asked for."""
     return "" if key is None else key.name
 
 
 def several_owners(settings: Settings) -> bool:
     """Whether a provider's own state has to be told apart by the keys that made it: once it has, it always has."""
-    # Those of the command line belong to whoever started the gateway, and are nobody else.
-    return settings.several_owners or sum(key.owner is None for key in settings.keys) > 1
+    return settings.several_owners or len({key.owner for key in settings.keys} - {LOCAL_OWNER}) > 1
 
 
 async def look_up_references(
-    state: StoredState, settings: Settings, key: Key | None, references: References | None, body: bytes, target: Target
+    state: StoredState,
+    settings: Settings,
+    key: Identity | None,
+    references: References | None,
+    body: bytes,
+    target: Target,
 ) -> ResolvedReferences | None:
     """What a Responses request refers to, as far as it is kept here and may be this key's."""
     shared, native, limit = several_owners(settings), target.stores_at_provider, settings.limits.request_body
@@ -142,7 +145,7 @@ async def look_up_references(
 
 
 async def locate_provider(
-    state: StoredState, key: Key | None, references: References, *, owners_recorded: bool
+    state: StoredState, key: Identity | None, references: References, *, owners_recorded: bool
 ) -> str | None:
     """The provider that stores what a request refers to, as `storing_provider_of` gives it."""
     if state.store is None:
@@ -153,7 +156,12 @@ async def locate_provider(
 
 
 async def check_references(
-    state: StoredState, settings: Settings, key: Key | None, references: References | None, body: bytes, target: Target
+    state: StoredState,
+    settings: Settings,
+    key: Identity | None,
+    references: References | None,
+    body: bytes,
+    target: Target,
 ) -> None:
     """Refuse what may be another key's in a Responses request for which nothing is looked up here."""
     if references is None or not target.stores_at_provider:

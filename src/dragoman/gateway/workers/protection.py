@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import Settings
 from dragoman.config.values import is_loopback
 from dragoman.errors import ConfigError
+from dragoman.identities.identity import LOCAL_OWNER
 from dragoman.launching.local_servers import port_of
 
 
@@ -22,7 +23,7 @@ class Protection(Struct, frozen=True, kw_only=True):
     keys_in_file: bool = False
     # Whether `--no-auth` passed over a table without keys at the start.
     passed_over: bool = False
-    # Digests of all keys that were known since the start, and whether those of another process were several.
+    # The owners of all keys that were known since the start, and whether those of another process were several.
     owners: frozenset[bytes] = frozenset()
     several_elsewhere: bool = False
     # Whether servers of this machine are there without a table, and the port that is our own.
@@ -75,8 +76,7 @@ def tightened(protection: Protection, settings: Settings) -> Protection:
         keys_in_file=protection.keys_in_file or settings.keys_table,
         # The key of the command line does not count: whoever has it started the gateway.
         local=protection.local and not settings.keys_table,
-        # Whoever holds a key of the command line started the gateway, and is nobody else.
-        owners=protection.owners | {key.digest for key in settings.keys if key.owner is None},
+        owners=protection.owners | ({key.owner for key in settings.keys} - {LOCAL_OWNER}),
     )
 
 

@@ -1,0 +1,70 @@
+"""Key text: what a client sends. `dgm_`, 43 random characters, which hold 256 bits, and 6 with their CRC-32, so that a
+typing error is found without a look-up. Only the SHA-256 digest of a text is stored. It needs no salt: 256
+random bits cannot be tried out."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import string
+from hashlib import sha256
+from zlib import crc32
+
+from dragoman.errors import ConfigError
+
+PREFIX = "dgm_"
+_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_RANDOM, _CHECKSUM = 43, 6
+_LENGTH = len(PREFIX) + _RANDOM + _CHECKSUM
+_FORM = re.compile(rb"dgm_[0-9A-Za-z]{49}")
+_HASH = re.compile(r"sha256:([0-9A-Fa-f]{64})")
+# Shorter keys can be guessed: the server answers thousands of tries in a second.
+MIN_KEY_LENGTH = 16
+
+
+def new_key() -> str:
+    """A new key text."""
+    text = PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM))
+    return text + _checksum(text.encode())
+
+
+def is_mistyped(text: bytes) -> bool:
+    """Whether a text has the form of a key and the wrong checksum. Keys of other forms have none."""
+    if len(text) != _LENGTH or _FORM.fullmatch(text) is None:
+        return False
+    return text[-_CHECKSUM:] != _checksum(text[:-_CHECKSUM]).encode()
+
+
+def digest_of(key: str | bytes) -> bytes:
+    """The digest of a key text."""
+    return sha256(key.encode() if isinstance(key, str) else key).digest()
+
+
+def hash_text(key: str | bytes) -> str:
+    """The digest of a key text as the configuration file has it."""
+    return format_hash(digest_of(key))
+
+
+def format_hash(digest: bytes) -> str:
+    """A digest as the configuration file has it."""
+    return f"sha256:{digest.hex()}"
+
+
+def read_hash(text: str) -> bytes:
+    """The digest in a text of the configuration file. Any other text may be a key by mistake: no error repeats it."""
+    match = _HASH.fullmatch(text)
+    if match is None:
+        raise ConfigError(
+            key="",
+            problem="expected sha256: and 64 hexadecimal digits, got another string",
+            remedy="run dragoman key new",
+        )
+    return bytes.fromhex(match[1])
+
+
+def _checksum(text: bytes) -> str:
+    number, letters = crc32(text[len(PREFIX) :]), ""
+    for _ in range(_CHECKSUM):
+        number, letter = divmod(number, len(_ALPHABET))
+        letters = _ALPHABET[letter] + letters
+    return letters

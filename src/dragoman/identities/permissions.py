@@ -1,0 +1,162 @@
+"""Permissions: whether rights permit a model, a provider, an address or a path, and whether one key's rights cover
+another's. Pure; an absent list permits everything.
+
+Patterns of models: `*` stands for any text within a segment (between two `/`), `*` as the last segment for everything
+below, `*` alone for every name. So `bedrock/*` permits `bedrock/a/b`, and neither `bedrock` nor `bedrockz/a`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+from dragoman.identities.identity import ADMIN, Identity, Rights, Tags
+from dragoman.identities.path_families import OPEN_ACTIONS
+from dragoman.model.losses import strictest
+
+IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# Bounds of one pattern. Each `*` multiplies the work of a comparison at worst.
+MAX_PATTERN_LENGTH, MAX_PATTERN_STARS = 128, 4
+# Lists of keys that are compiled at a time; more keys than lists share them.
+_COMPILED = 4096
+
+
+def permits_model(rights: Rights, name: str) -> bool:
+    """Whether a model may be requested by this name."""
+    return rights.models is None or _models(rights.models).fullmatch(name) is not None
+
+
+def permits_provider(rights: Rights, name: str) -> bool:
+    """Whether requests may reach a provider."""
+    return rights.providers is None or name in rights.providers
+
+
+def permits_address(rights: Rights, address: IPAddress | None) -> bool:
+    """Whether requests may come from an address; None is an unknown one, which no list permits."""
+    if rights.addresses is None:
+        return True
+    return address is not None and any(address in network for network in _networks(rights.addresses))
+
+
+def permits_path(rights: Rights, family: str, action: str, *, is_open: bool) -> bool:
+    """Whether requests may take an action in a family of paths; `is_open` says that keys without a list may."""
+    if rights.paths is None:
+        return is_open
+    return f"{family}:{action}" in rights.paths or (is_open and family in rights.paths)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text can be a pattern of model names."""
+    return (
+        0 < len(text) <= MAX_PATTERN_LENGTH
+        and text.isprintable()
+        and " " not in text
+        and "**" not in text
+        and text.count("*") <= MAX_PATTERN_STARS
+    )
+
+
+def uncovered(maker: Identity, rights: Rights, tags: Tags, expires: float | None) -> str | None:
+    """The first member of a key that exceeds its maker's rights; None if the maker may make such a key."""
+    if maker.rights.role != ADMIN:
+        return "role"
+    for name, covers in _COVERS.items():
+        if not covers(maker.rights, rights):
+            return name
+    if maker.expires is not None and (expires is None or expires > maker.expires):
+        return "expires"
+    return None if {*maker.tags} <= {*tags} else "tags"
+
+
+def _covers_models(maker: Rights, rights: Rights) -> bool:
+    # A pattern is compared as a text: its `*` can only be matched by a `*` of the maker's.
+    return maker.models is None or (
+        rights.models is not None and all(permits_model(maker, pattern) for pattern in rights.models)
+    )
+
+
+def _covers_providers(maker: Rights, rights: Rights) -> bool:
+    return maker.providers is None or (rights.providers is not None and {*rights.providers} <= {*maker.providers})
+
+
+def _covers_addresses(maker: Rights, rights: Rights) -> bool:
+    if maker.addresses is None:
+        return True
+    if rights.addresses is None:
+        return False
+    outer = _networks(maker.addresses)
+    return all(_is_within(inner, outer) for inner in _networks(rights.addresses))
+
+
+def _is_within(inner: _Network, outer: Iterable[_Network]) -> bool:
+    for network in outer:
+        if isinstance(inner, ipaddress.IPv4Network) and isinstance(network, ipaddress.IPv4Network):
+            if inner.subnet_of(network):
+                return True
+        elif (
+            isinstance(inner, ipaddress.IPv6Network)
+            and isinstance(network, ipaddress.IPv6Network)
+            and inner.subnet_of(network)
+        ):
+            return True
+    return False
+
+
+def _covers_paths(maker: Rights, rights: Rights) -> bool:
+    # Families without an action, and actions that are closed by default, must be the maker's own.
+    if rights.paths is None:
+        return maker.paths is None
+    held = {*(OPEN_ACTIONS if maker.paths is None else maker.paths)}
+    return all(path in held or _is_open_action(path, held) for path in rights.paths)
+
+
+def _is_open_action(path: str, held: set[str]) -> bool:
+    family, _, action = path.partition(":")
+    return family in held and action in OPEN_ACTIONS[family]
+
+
+def _covers_strict(maker: Rights, rights: Rights) -> bool:
+    return strictest(maker.strict, rights.strict) == rights.strict
+
+
+def _covers_concurrency(maker: Rights, rights: Rights) -> bool:
+    return maker.concurrency is None or (rights.concurrency is not None and rights.concurrency <= maker.concurrency)
+
+
+_COVERS: Mapping[str, Callable[[Rights, Rights], bool]] = {
+    "models": _covers_models,
+    "providers": _covers_providers,
+    "addresses": _covers_addresses,
+    "paths": _covers_paths,
+    "strict": _covers_strict,
+    "concurrency": _covers_concurrency,
+}
+
+_Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@lru_cache(_COMPILED)
+def _models(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(_expression, patterns)), re.DOTALL)
+
+
+def _expression(pattern: str) -> str:
+    if pattern == "*":
+        return ".*"
+    *parents, last = pattern.split("/")
+    below = parents and last == "*"
+    segments = [_segment(part) for part in (parents if below else (*parents, last))]
+    return "/".join([*segments, ".+"] if below else segments)
+
+
+def _segment(text: str) -> str:
+    return "[^/]*".join(map(re.escape, text.split("*")))
+
+
+@lru_cache(_COMPILED)
+def _networks(texts: tuple[str, ...]) -> tuple[_Network, ...]:
+    return tuple(map(ipaddress.ip_network, texts))
