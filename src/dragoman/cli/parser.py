@@ -15,15 +15,15 @@ from dragoman.errors import DragomanError
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-# What the command line promises to whoever calls it from a script; docs/cli.md says the same. Whoever raises
-# `UsageError` ends with 2, as what argparse refuses does, and with 1 whatever else goes wrong.
+# Exit statuses, on which scripts rely; docs/cli.md has the same table. `UsageError` and errors of argparse end with 2,
+# all other errors with 1.
 STATUSES = (
     (0, "done"),
-    (1, "refused, or found to be wrong: the reason is on standard error"),
+    (1, "failed, or found a problem: the reason is on standard error"),
     (2, "wrong usage of the command line: nothing was done"),
-    (3, "strict translation would have lost something"),
+    (3, "strict mode rejected a loss"),
     (130, "interrupted"),
-    (141, "whoever read the output has gone"),
+    (141, "output pipe closed (SIGPIPE)"),
 )
 DONE, REFUSED, USAGE, LOST, INTERRUPTED, UNREAD = (status for status, _ in STATUSES)
 
