@@ -19,7 +19,7 @@ _NAMED = re.compile(r"<!-- (test_\w+) -->")
 HELD = [(page.relative_to(ROOT).as_posix(), name) for page in PAGES for name in _NAMED.findall(page.read_text("utf-8"))]
 # Pages with statements about behaviour that no command of theirs shows.
 STATING = ("api.md", "deploy.md", "local-models.md", "monitoring.md", "responses-state.md", "routing.md", "security.md")
-# Kept responses, and between how many bytes a thousand of them may come to where a page says "some 6 MB".
+# Kept responses, and between how many bytes a thousand of them may come to where a page says "about 6 MB".
 RESPONSES = 60
 LEAST, MOST = 3_000_000, 12_000_000
 
@@ -42,7 +42,7 @@ def test_pitfall_673_pages_name_the_tests_that_hold_them(page: str) -> None:
 
 def test_pitfall_674_what_is_kept_comes_to_as_much_as_the_page_says(tmp_path: Path) -> None:
     page = (ROOT / "docs/responses-state.md").read_text(encoding="utf-8")
-    assert "a thousand short responses take some 6 MB" in page
+    assert "a thousand short responses take about 6 MB" in page
     with gateway(tmp_path) as address:
         for number in range(RESPONSES):
             body = json.dumps({"model": "echo/text", "input": f"Hello {number}"}).encode()
