@@ -16,6 +16,8 @@ from tests.docs.pages import PAGES
 _TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 # What stands in a page behind a statement: the test that would fail if it were wrong.
 _NAMED = re.compile(r"<!-- (test_\w+) -->")
+# A comment at the beginning of a line ends the paragraph there: what goes on after it is rendered apart.
+_SPLITS = re.compile(r"^ *<!-- test_\w+ -->(?:[ \t]*\S.*|\n *(?!\d+\. )\w.*)$", re.MULTILINE)
 HELD = [(page.relative_to(ROOT).as_posix(), name) for page in PAGES for name in _NAMED.findall(page.read_text("utf-8"))]
 # Pages with statements about behaviour that no command of theirs shows.
 STATING = ("api.md", "deploy.md", "local-models.md", "monitoring.md", "responses-state.md", "routing.md", "security.md")
@@ -33,6 +35,11 @@ def _tests() -> frozenset[str]:
 @pytest.mark.parametrize(("page", "test"), HELD)
 def test_pitfall_673_what_a_page_says_has_a_test(page: str, test: str) -> None:
     assert test in _tests(), f"{page} names a test that is not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_comments_that_name_tests_do_not_split_paragraphs(page: Path) -> None:
+    assert _SPLITS.findall(page.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("page", STATING)
