@@ -249,7 +249,7 @@ def _section(section: Section) -> list[str]:
     lines = [f"## `{section.heading}`", "", intro, "", "```toml", section.example.rstrip(), "```", ""]
     lines += ["| Key | Value | Default | Meaning | Example |", "| --- | --- | --- | --- | --- |"]
     for name, kind in section.kinds.items():
-        cells = (f"`{name}`", kind.type_name, defaults[name], comments[name], f"`{name} = {kind.example}`")
+        cells = (f"`{name}`", kind.type_name, defaults[name], comments[name], f"`{kind.example}`")
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return [*lines, ""]
 
@@ -273,7 +273,7 @@ def _when() -> list[str]:
     lines = ["### When", "", "What `when` may name. What is left out is not looked at.", ""]
     lines += ["| Key | Value | Meaning | Example |", "| --- | --- | --- | --- |"]
     for name, kind in file_schema.WHEN.items():
-        cells = (f"`{name}`", kind.type_name, comments[name], f"`{name} = {kind.example}`")
+        cells = (f"`{name}`", kind.type_name, comments[name], f"`{kind.example}`")
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return [*lines, ""]
 

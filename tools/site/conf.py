@@ -31,6 +31,8 @@ html_copy_source = False
 html_show_copyright = False
 html_additional_pages = {"index": "redirect.html"}
 templates_path = ["templates"]
+html_static_path = ["static"]
+html_css_files = ["dragoman.css"]
 
 
 class Generator(Protocol):
