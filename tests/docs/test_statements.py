@@ -17,10 +17,20 @@ _TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 # What stands in a page behind a statement: the test that would fail if it were wrong.
 _NAMED = re.compile(r"<!-- (test_\w+) -->")
 # A comment at the beginning of a line ends the paragraph there: what goes on after it is rendered apart.
-_SPLITS = re.compile(r"^ *<!-- test_\w+ -->(?:[ \t]*\S.*|\n *(?!\d+\. )\w.*)$", re.MULTILINE)
+_SPLITS = re.compile(r"^ *(?:<!-- test_\w+ --> ?)+(?:[^\n<]+|\n *(?!\d+\. )\w.*)$", re.MULTILINE)
 HELD = [(page.relative_to(ROOT).as_posix(), name) for page in PAGES for name in _NAMED.findall(page.read_text("utf-8"))]
 # Pages with statements about behaviour that no command of theirs shows.
-STATING = ("api.md", "deploy.md", "local-models.md", "monitoring.md", "responses-state.md", "routing.md", "security.md")
+STATING = (
+    "api.md",
+    "cli.md",
+    "deploy.md",
+    "local-models.md",
+    "monitoring.md",
+    "responses-state.md",
+    "routing.md",
+    "security.md",
+    "usage-and-cost.md",
+)
 # Kept responses, and between how many bytes a thousand of them may come to where a page says "about 6 MB".
 RESPONSES = 60
 LEAST, MOST = 3_000_000, 12_000_000
