@@ -251,7 +251,11 @@ def _responses_of(kind: bytes, member: bytes = b"") -> Callable[[bytes, int], by
 
 
 def _also(
-    name: str, start: list[bytes], write: Callable[[bytes, int], bytes], strings: st.SearchStrategy[bytes]
+    name: str,
+    start: list[bytes],
+    write: Callable[[bytes, int], bytes],
+    strings: st.SearchStrategy[bytes],
+    others: Sequence[bytes] = (),
 ) -> Shape:
     """The shape of a protocol for other deltas than text."""
     shape = SHAPES[name]
@@ -259,7 +263,7 @@ def _also(
         start=start,
         deltas=_one(write),
         plain=lambda number: write(b" a", number),
-        others=shape.others,
+        others=[*shape.others, *others],
         ends=shape.ends,
         strings=strings,
     )
@@ -310,6 +314,8 @@ CALL_SHAPES = {
         ],
         _INPUT,
         ARGUMENTS,
+        # In another shape: such arguments may end the run of those before.
+        [_messages(piece, 0, (b"input_json_delta", b"partial_json"), b'},"new":1}') for piece in (b"c", b"b ")],
     ),
     CHAT: _also(
         CHAT,
@@ -433,6 +439,14 @@ def test_a_stream_is_the_same_with_runs_and_without(client: str, provider: str, 
     for chunks in ([stream], frames, cut(stream, cuts)):
         with_runs = play(client, provider, chunks, collect=collect, limit=limit, lessons=32)
         assert with_runs == play(client, provider, chunks, collect=collect, limit=limit, lessons=0)
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+def test_a_delta_of_another_shape_ends_the_run_of_arguments(client: str) -> None:
+    shape = CALL_SHAPES[MESSAGES]
+    chunks = [*shape.start, _INPUT(b"b", 0), _INPUT(b"c", 0), *shape.others[-2:], _INPUT(b"d", 0), _INPUT(b"e", 0)]
+    with_runs = play(client, MESSAGES, chunks, collect=False, limit=1 << 20, lessons=32)
+    assert with_runs == play(client, MESSAGES, chunks, collect=False, limit=1 << 20, lessons=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

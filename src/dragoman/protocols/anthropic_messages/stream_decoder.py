@@ -115,12 +115,17 @@ class MessagesStreamDecoder:
             try:
                 grew = _read_growth(frame.data)
             except (DecodeError, UnicodeError):
-                return self._read(frame)
+                return self._read_other(frame)
             block = self._by_index.get(grew.index)
             if block is not None and type(grew.delta) is block.grown:
                 return self._grow(frame, grew, block)
+        return self._read_other(frame)
+
+    def _read_other(self, frame: Frame) -> list[Event]:
+        """A frame that is not more of a block in the usual shape; after it the block that grew may run no more."""
         events = self._read(frame)
-        if self._by_index.get(self._growing) is not self._growing_block:
+        block = self._by_index.get(self._growing)
+        if block is None or block is not self._growing_block or not block.runs:
             self.text_frames.is_ready = False
         return events
 
