@@ -168,6 +168,20 @@ def test_a_cleared_cache_has_nothing() -> None:
     assert agent.ask(body(history(4))) == "miss"
 
 
+def test_a_history_is_not_stored_though_its_custom_call_is_written_with_escapes() -> None:
+    # What follows must know that the call was one of free text.
+    call: JsonObject = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "now"}}
+    results: JsonObject = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+    asked: JsonList = [{"role": "user", "content": LONG}, {"role": "assistant", "tool_calls": [call]}]
+    prefixes = PrefixCache()
+    for messages in (asked, [*asked, results], [*asked, results, results]):
+        request = encode({"model": "alias", "messages": messages}).replace(b"custom", rb"c\u0075stom")
+        cache = CacheOfTests(prefixes, "openai-chat")
+        cached = translate_request(request, source="openai-chat", target=SOURCE, model="claude", cache=cache)
+        check_same(cached, translate_request(request, source="openai-chat", target=SOURCE, model="claude"))
+        assert cache.results == {"miss": 1}
+
+
 def refused(request: bytes, cache: CacheOfTests | None) -> str:
     with pytest.raises(DragomanError) as caught:
         translate_request(request, source=SOURCE, target=TARGET, model="gpt-5.4", cache=cache)

@@ -7,6 +7,7 @@ translation from scratch, which is also what remains wherever this is not certai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from operator import attrgetter
 
@@ -39,6 +40,8 @@ HIT, MISS, DISCARDED = "hit", "miss", "discarded"
 # Members that declare tools beside `tools`.
 _OTHER_TOOLS = frozenset({"mcp_servers", "functions", "web_search_options"})
 _NO_UPDATES = Updates()
+# A letter as an escape, which no client needs: blockers are looked for as they are usually written.
+_find_escaped_letter = re.compile(rb"\\u00[4-7]").search
 # How many boundaries are tried: an edited message may be no beginning of a turn.
 _TRIES = 3
 
@@ -150,8 +153,12 @@ class _Translator:
 
     def _is_blocked(self) -> bool:
         """Whether an array has something that messages after it would have to know of."""
+        blockers = self._inner.history_blockers
         tail = self._match.tail(self._boundaries[-1].count if self._boundaries else 0).written
-        return any(word in tail or word in self._tools_raw for word in self._inner.history_blockers)
+        return any(
+            (blockers and _find_escaped_letter(text) is not None) or any(word in text for word in blockers)
+            for text in (tail, self._tools_raw)
+        )
 
     def _store(self, request: Request, reuse: ReusedParts) -> None:
         history = reuse.history
