@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -17,9 +18,12 @@ from dragoman.model.response import Usage
 from dragoman.rules import text_runs
 from dragoman.streaming import StreamPipeline, Tap
 from dragoman.translate import LossLine
+from tests.golden.printing import stream_bytes
+from tests.golden.story import read
 from tests.laws.journey import asked, counting
 from tests.laws.strategies import CHAT, MESSAGES, RESPONSES
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 # The inside of JSON strings as servers write them: ordinary text and every kind of escape; and what is no string.
 STRINGS = st.sampled_from(
     [
@@ -424,11 +428,8 @@ def _with_returns(frames: list[bytes]) -> list[bytes]:
     return [frame.replace(b"\n", b"\r\n") for frame in frames]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
-@pytest.mark.parametrize("provider", [CHAT, MESSAGES, RESPONSES])
-@given(st.data())
-def test_a_stream_is_the_same_with_runs_and_without(client: str, provider: str, kind: str, data: st.DataObject) -> None:
+def check_same(client: str, provider: str, kind: str, data: st.DataObject) -> None:
+    """Compare a stream with runs to one without, cut in several ways."""
     frames = data.draw(streams(KINDS[kind][provider]))
     if data.draw(st.sampled_from([False, False, False, False, True])):
         frames = frames[: len(frames) // 2] + _with_returns(frames[len(frames) // 2 :])
@@ -439,6 +440,45 @@ def test_a_stream_is_the_same_with_runs_and_without(client: str, provider: str, 
     for chunks in ([stream], frames, cut(stream, cuts)):
         with_runs = play(client, provider, chunks, collect=collect, limit=limit, lessons=32)
         assert with_runs == play(client, provider, chunks, collect=collect, limit=limit, lessons=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("provider", [CHAT, MESSAGES, RESPONSES])
+@given(st.data())
+def test_a_stream_is_the_same_with_runs_and_without(client: str, provider: str, kind: str, data: st.DataObject) -> None:
+    check_same(client, provider, kind, data)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("provider", [CHAT, MESSAGES, RESPONSES])
+@settings(max_examples=1250)
+@given(st.data())
+def test_100_000_streams_are_the_same(client: str, provider: str, kind: str, data: st.DataObject) -> None:
+    # Three ways to cut each, 27 parameters.
+    check_same(client, provider, kind, data)
+
+
+def golden_streams() -> Iterator[tuple[str, bytes]]:
+    """The streams of all golden stories, with their protocols."""
+    for path in sorted(GOLDEN.glob("*.txtar")):
+        for section in read(path).inputs:
+            if section.words[:2] == ["in", "stream"]:
+                yield section.words[2], stream_bytes(section.text, section.words[2])
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+def test_golden_streams_are_the_same_with_runs_and_without(client: str) -> None:
+    told = 0
+    for provider, stream in golden_streams():
+        frames = [frame + b"\n\n" for frame in stream.split(b"\n\n") if frame]
+        for chunks in ([stream], frames, cut(stream, [*range(0, len(stream), 37)])):
+            with_runs = play(client, provider, chunks, collect=False, limit=1 << 20, lessons=32)
+            assert with_runs == play(client, provider, chunks, collect=False, limit=1 << 20, lessons=0)
+            told += len(with_runs.events)
+    assert told > 1000
 
 
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])

@@ -102,8 +102,8 @@ def assign_some(dice: random.Random, tables: RecordTables) -> None:
     assigner.assign_rows(tables.unassigned.newest(scope, dice.randrange(1, 9)))
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_any_order_gives_what_assignment_during_ingestion_gives(tables: RecordTables, seed: int) -> None:
+def check_any_order(tables: RecordTables, seed: int) -> None:
+    """Compare assignment in any order to that during ingestion."""
     entries, dice = traffic(seed, 200), random.Random(-seed)
     for batch in batches(dice, entries):
         ingest(tables, batch)
@@ -122,6 +122,19 @@ def test_any_order_gives_what_assignment_during_ingestion_gives(tables: RecordTa
         if rows == alone[name] or name == "records":
             assert found[name] == rows, name
     assert tables.connection.execute("SELECT count(*) FROM unassigned_relations").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_order_gives_what_assignment_during_ingestion_gives(tables: RecordTables, seed: int) -> None:
+    check_any_order(tables, seed)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("block", range(20))
+def test_any_order_of_100_000_exchanges_gives_the_same(block: int) -> None:
+    for seed in range(1000 + 25 * block, 1000 + 25 * (block + 1)):
+        with closing(open_record_tables(":memory:")) as tables:
+            check_any_order(tables, seed)
 
 
 def some(*numbers: int, key: str = "alice", session: str = "") -> list[JournalEntry]:
