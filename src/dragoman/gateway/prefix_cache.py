@@ -59,10 +59,9 @@ class PrefixState(Protocol):
 class _Entry:
     """An array with its states, each with the number of leading elements that it is made of at most."""
 
-    __slots__ = ("array", "hash_keys", "scope", "size", "states")
+    __slots__ = ("array", "hash_keys", "size", "states")
 
-    def __init__(self, scope: Scope, array: IndexedArray, hash_keys: tuple[_HashKey, ...]) -> None:
-        self.scope = scope
+    def __init__(self, array: IndexedArray, hash_keys: tuple[_HashKey, ...]) -> None:
         self.array = array
         self.hash_keys = hash_keys
         self.states: dict[Hashable, tuple[int, PrefixState]] = {}
@@ -146,18 +145,12 @@ class PrefixCache:
         with self._lock:
             entry = match.stored
             if entry is None or entry not in self._entries:
-                entry = match.stored = _Entry(match.scope, array, hash_keys)
+                entry = match.stored = _Entry(array, hash_keys)
                 self._take_over(entry, match)
                 self._add(entry)
             entry.states[slot] = (array.count, state)
             self._resize(entry)
             self._evict()
-
-    def forget_key(self, key: str) -> None:
-        """Remove all arrays of a gateway key."""
-        with self._lock:
-            for entry in [entry for entry in self._entries if entry.scope.key == key]:
-                self._remove(entry)
 
     def clear(self) -> None:
         """Remove all arrays."""
