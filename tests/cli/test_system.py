@@ -58,9 +58,11 @@ def call(words):
         status = main(words)
     except SystemExit as ended:
         status = ended.code
-    for target, descriptor in zip((1, 2), saved):
-        os.dup2(descriptor, target)
-        os.close(descriptor)
+    finally:
+        # An exception is printed where the test's own output goes.
+        for target, descriptor in zip((1, 2), saved):
+            os.dup2(descriptor, target)
+            os.close(descriptor)
     for file in files:
         file.seek(0)
     return [status, *(file.read().decode() for file in files)]
@@ -88,11 +90,14 @@ class Ended(Struct, frozen=True):
 def on_windows(tmp_path_factory: pytest.TempPathFactory) -> dict[Words, Ended]:
     """What all commands wrote and how they ended, one after the other in one process."""
     folder = tmp_path_factory.mktemp("windows")
+    # A gateway at the usual port of this machine is none of the test's; nothing listens at this one.
+    config = folder / "named.toml"
+    config.write_text("[server]\nport = 1\n", encoding="utf-8")
     commands = (*SERVING, *OTHERS)
     done = subprocess.run(
         [sys.executable, "-c", WINDOWS],
         cwd=folder,
-        env=clean_environment(folder),
+        env=clean_environment(folder) | {"DRAGOMAN_CONFIG": str(config)},
         input=json.dumps(commands),
         stdout=subprocess.PIPE,
         text=True,
