@@ -1,6 +1,7 @@
 """The load: clients that ask, verify the answer and ask again, until a given number of answers was heard.
 
-A closed loop: as many questions are open as there are clients. Each client keeps its connection.
+A closed loop: as many questions are open as there are clients. Each client keeps its connection, unless the server
+closes it after a response: then it opens another one.
 """
 
 from __future__ import annotations
@@ -36,6 +37,39 @@ class Clients:
         self.latencies: list[float] = []
         self.reads = 0
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.connections: list[Connection] = []
+        self._port = 0
+        self._opening: set[asyncio.Task[None]] = set()
+
+    async def connect(self, port: int) -> Connection:
+        """Open the connection of one more client."""
+        self._port = port
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(lambda: Connection(self), "127.0.0.1", port)
+        self.connections.append(connection)
+        return connection
+
+    def connect_again(self, closed: Connection) -> None:
+        """Give a client whose server closes each connection another one, and ask on it."""
+        self.connections.remove(closed)
+        task = asyncio.get_running_loop().create_task(self._ask_anew())
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _ask_anew(self) -> None:
+        try:
+            connection = await self.connect(self._port)
+        except OSError as error:
+            self.failed(f"no other connection: {error}")
+            return
+        connection.ask()
+
+    def close(self) -> None:
+        """Hang up, and open no other connection."""
+        for task in self._opening:
+            task.cancel()
+        for connection in self.connections:
+            connection.close()
 
     def expect(self, answers: int) -> None:
         """Begin a round of that many answers."""
@@ -43,6 +77,10 @@ class Clients:
         self.latencies = []
         self.reads = 0
         self.done = asyncio.get_running_loop().create_future()
+
+    def has_questions(self) -> bool:
+        """Whether a question is left to ask."""
+        return self._unasked > 0
 
     def next_mark(self) -> bytes | None:
         """The mark of the next question, None if all were asked."""
@@ -112,7 +150,12 @@ class Connection(asyncio.Protocol):
         self._body.clear()
         mark, self._mark = self._mark, None
         self._clients.heard(mark, self._parser.get_status_code(), body, took)
-        self.ask()
+        if self._parser.should_keep_alive():
+            self.ask()
+            return
+        self.close()
+        if self._clients.has_questions():
+            self._clients.connect_again(self)
 
     def has_begun(self) -> bool:
         """Whether a part of an answer was heard."""
@@ -138,20 +181,17 @@ class Crowd:
 
     def __init__(self, asked: Question) -> None:
         self._clients = Clients(asked)
-        self._connections: list[Connection] = []
 
     async def connect(self, port: int, concurrent: int) -> None:
         """Open the connection of each client."""
-        loop = asyncio.get_running_loop()
         for _ in range(concurrent):
-            _, connection = await loop.create_connection(lambda: Connection(self._clients), "127.0.0.1", port)
-            self._connections.append(connection)
+            await self._clients.connect(port)
 
     async def ask(self, answers: int) -> Outcome:
         """Ask until that many answers were heard and verified."""
         clients = self._clients
         clients.expect(answers)
-        for connection in self._connections:
+        for connection in self._clients.connections:
             connection.ask()
         await clients.done
         return Outcome(answers=len(clients.latencies), latencies=clients.latencies, reads=clients.reads)
@@ -164,12 +204,11 @@ class Crowd:
     @property
     def begun(self) -> int:
         """How many clients have heard a part of an answer."""
-        return sum(map(Connection.has_begun, self._connections))
+        return sum(map(Connection.has_begun, self._clients.connections))
 
     def close(self) -> None:
         """Hang up."""
-        for connection in self._connections:
-            connection.close()
+        self._clients.close()
         if not self._clients.done.done():
             self._clients.done.cancel()
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 50, 44
 # Inside of the drawing, since a page shows it as an image: an image does not get the styles of its page.
-_STYLE = """<style>
+STYLE = """<style>
 svg { --paper: #ffffff; --ink: #1b1b1b; --grid: #dddddd; --line0: #0b6fc2; --line1: #c2410b; --line2: #2a8a4a; }
 @media (prefers-color-scheme: dark) {
   svg { --paper: #14171a; --ink: #e6e6e6; --grid: #3a3f44; --line0: #6db5f5; --line1: #f59a6d; --line2: #7fd09a; }
@@ -65,7 +65,7 @@ def drawn(title: str, across: str, up: str, lines: Sequence[Line]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'font-family="sans-serif" font-size="12" role="img" aria-label="{escape(title)}">',
-        _STYLE,
+        STYLE,
         f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
         f'<text x="{LEFT}" y="18" font-weight="bold">{escape(title)}</text>',
         f'<text x="{LEFT}" y="36">{escape(up)}</text>',

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,7 @@ READY = 30.0
 ENDED = 15.0
 # Looks at a process that make it idle, and the seconds between two: together longer than its log thread gathers lines.
 _LOOKS, _BETWEEN_LOOKS = 10, 0.03
-_HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+_HEALTH = b"GET %b HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 
 
 class ProcessError(Exception):
@@ -43,8 +44,10 @@ class Served:
         *,
         core: int,
         variables: Mapping[str, str] | None = None,
+        health: bytes = b"/healthz",
     ) -> None:
         self.port = port
+        self._health = health
         self.log = log
         self._started = time.perf_counter()
         with on_core(core), log.open("ab") as output:
@@ -69,9 +72,20 @@ class Served:
         return self._process.pid
 
     def wait_ready(self, within: float | None = None) -> float:
-        """Wait for the first 200 on /healthz, `READY` seconds by default; the seconds since the start."""
+        """Wait for the first 200 on the health path, `READY` seconds by default; the seconds since the start."""
+        return self._wait(lambda: _healthy(self.port, self._health), within)
+
+    def wait_listening(self, address: re.Pattern[bytes], within: float | None = None) -> float:
+        """Wait until the output names the address, whose group is the port of the process; the seconds since the
+        start."""
+        taken = self._wait(lambda: address.search(self.log.read_bytes()) is not None, within)
+        for match in address.finditer(self.log.read_bytes()):
+            self.port = int(match[1])
+        return taken
+
+    def _wait(self, is_ready: Callable[[], bool], within: float | None) -> float:
         limit = READY if within is None else within
-        while not _healthy(self.port):
+        while not is_ready():
             if self._process.poll() is not None:
                 raise ProcessError(f"ended with status {self._process.returncode}: {self._last_words()}")
             if time.perf_counter() - self._started > limit:
@@ -163,10 +177,10 @@ def free_port() -> int:
         return port
 
 
-def _healthy(port: int) -> bool:
+def _healthy(port: int, path: bytes) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
-            connection.sendall(_HEALTH)
+            connection.sendall(_HEALTH % path)
             return connection.recv(64).startswith(b"HTTP/1.1 200")
     except OSError:
         return False

@@ -58,17 +58,17 @@ def find_mark(body: bytes) -> bytes | None:
 
 
 @cache
-def question(case: Case, port: int) -> Question:
-    """The request of a case, to the gateway on that port."""
-    return cut(case, port, body(case))
+def question(case: Case, port: int, base: bytes = b"", prefix: str = "") -> Question:
+    """The request of a case, to the gateway on that port; `base` comes before its path, `prefix` before its model."""
+    return cut(case, port, body(case, prefix), base)
 
 
-def cut(case: Case, port: int, content: bytes) -> Question:
+def cut(case: Case, port: int, content: bytes, base: bytes = b"") -> Question:
     """The request with this body, which has the sign where the mark belongs."""
     head, _, tail = content.partition(SIGN)
     length = len(head) + MARK_LENGTH + len(tail)
     lines = (
-        b"POST %b HTTP/1.1\r\n" % PATHS[case.client],
+        b"POST %b%b HTTP/1.1\r\n" % (base, PATHS[case.client]),
         b"host: 127.0.0.1:%d\r\n" % port,
         b"accept: application/json\r\ncontent-type: application/json\r\nuser-agent: bench\r\n",
         _KEY_HEADERS[case.client] % GATEWAY_KEY.encode(),
@@ -77,11 +77,11 @@ def cut(case: Case, port: int, content: bytes) -> Question:
     return Question(client=case.client, mode=case.mode, head=b"".join(lines) + head, tail=tail)
 
 
-def body(case: Case) -> bytes:
+def body(case: Case, prefix: str = "") -> bytes:
     """The body of a case's request, with the sign where the mark belongs: in the user's first words, or in one more
     message at the end if requests repeat their history."""
     said: JsonObject = json.decode(request(case.workload, case.client))
-    said["model"] = model(case)
+    said["model"] = prefix + model(case)
     if case.mode == WHOLE:
         said.pop("stream")
         said.pop("stream_options", None)

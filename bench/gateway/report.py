@@ -62,12 +62,12 @@ def tables(result: Result) -> str:
 
 def write(result: Result) -> None:
     """Put the run into its sections of both pages, and keep it for programs."""
-    _replace(PAGE, BEGIN, END, tables(result))
-    _replace(SUMMARY, SUMMARY_BEGIN, SUMMARY_END, summary(result))
+    replace_section(PAGE, BEGIN, END, tables(result))
+    replace_section(SUMMARY, SUMMARY_BEGIN, SUMMARY_END, summary(result))
     RESULTS.write_bytes(json.format(json.encode(result), indent=2) + b"\n")
 
 
-def _replace(page: Path, begin: str, end: str, section: str) -> None:
+def replace_section(page: Path, begin: str, end: str, section: str) -> None:
     """Put a section between its marks on a page."""
     before, first, rest = page.read_text(encoding="utf-8").partition(begin)
     _, last, after = rest.partition(end)
@@ -87,13 +87,13 @@ def summary(result: Result) -> str:
             first, _, rest = cost.case.title.partition(" ")
             title = f"{titles[first]} {rest}" if first in titles else cost.case.title
             mode = cost.case.label.removeprefix(cost.case.name)
-            lines.append([f"{title},{mode}" if mode else title, cost.case.unit, _number(cost.gateway.median), nginx])
+            lines.append([f"{title},{mode}" if mode else title, cost.case.unit, number(cost.gateway.median), nginx])
     once = result.standing
     figures = [("memory when idle, MB", once.idle), ("memory after the load, MB", once.loaded)]
     figures += [("installation, MB", once.install)] if once.install is not None else []
     figures += [("start to the first response, s", once.cold_start)] if once.cold_start is not None else []
     return "\n\n".join(
-        [_table(lines), _table([["once", "measured"], *([name, _number(value)] for name, value in figures)])]
+        [table(lines), table([["once", "measured"], *([name, number(value)] for name, value in figures)])]
     )
 
 
@@ -114,9 +114,9 @@ def _costs(costs: Sequence[Cost], pace: float) -> str:
             [
                 f"{case.label}: {case.title}",
                 case.unit,
-                _number(value),
-                _spread(cost.gateway),
-                _number(scaled),
+                number(value),
+                spread(cost.gateway),
+                number(scaled),
                 f"{case.must:g}",
                 f"{case.aim:g}",
                 verdict(value, case.must, case.aim),
@@ -124,7 +124,7 @@ def _costs(costs: Sequence[Cost], pace: float) -> str:
                 *_beside(cost),
             ]
         )
-    return _table(lines)
+    return table(lines)
 
 
 def _beside(cost: Cost) -> tuple[str, str]:
@@ -133,7 +133,7 @@ def _beside(cost: Cost) -> tuple[str, str]:
         return "–", "–"
     if cost.nginx is None:
         return "not installed", "–"
-    return _number(cost.nginx.median), f"{cost.gateway.median / cost.nginx.median:.1f}"
+    return number(cost.nginx.median), f"{cost.gateway.median / cost.nginx.median:.1f}"
 
 
 def _standing(result: Result) -> str:
@@ -149,12 +149,12 @@ def _standing(result: Result) -> str:
         if value is None:
             lines.append([name, "not measured", "", f"{must:g}", f"{aim:g}", "", ""])
         elif not must:
-            lines.append([name, _number(value), "", "", "", "", ""])
+            lines.append([name, number(value), "", "", "", "", ""])
         else:
             scaled = value / result.pace if paced else value
             verdicts = [verdict(value, must, aim), verdict(scaled, must, aim)]
-            lines.append([name, _number(value), _number(scaled) if paced else "", f"{must:g}", f"{aim:g}", *verdicts])
-    return _table(lines)
+            lines.append([name, number(value), number(scaled) if paced else "", f"{must:g}", f"{aim:g}", *verdicts])
+    return table(lines)
 
 
 def _delays(delays: Sequence[Delay]) -> str:
@@ -167,7 +167,7 @@ def _delays(delays: Sequence[Delay]) -> str:
         ]
         added = f"{through.median - direct.median:,.0f} / {through.p95 - direct.p95:,.0f}"
         lines.append([f"{delay.case.label}: {delay.case.title}", str(delay.concurrent), *shown, added])
-    return _table(lines)
+    return table(lines)
 
 
 def _notes(result: Result) -> str:
@@ -191,15 +191,18 @@ def _notes(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A figure with three digits, or in whole numbers."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _spread(taken: Sample) -> str:
-    return f"{_number(taken.least)}–{_number(taken.most)}"
+def spread(taken: Sample) -> str:
+    """The least and the most of a sample."""
+    return f"{number(taken.least)}–{number(taken.most)}"
 
 
-def _table(lines: list[list[str]]) -> str:
+def table(lines: list[list[str]]) -> str:
+    """A table in Markdown: a first column of names, and columns of figures."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     written = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines

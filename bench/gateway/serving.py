@@ -195,6 +195,13 @@ def nginx_program() -> str | None:
     return shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
+def nginx_version() -> str:
+    """The version of nginx, which must be installed."""
+    told = subprocess.run([str(nginx_program()), "-v"], capture_output=True, text=True, check=True, timeout=10)
+    # "nginx version: nginx/1.22.1"
+    return told.stderr.strip().rpartition("/")[2]
+
+
 def nginx(place: Path, core: int, provider_port: int) -> Served | None:
     """The program nginx, started, or None if it is not there."""
     program = nginx_program()

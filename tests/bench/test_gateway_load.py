@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,12 +19,14 @@ import uvloop
 from msgspec import structs
 
 from bench.gateway import process, run, serving
+from bench.gateway.answers import whole
 from bench.gateway.cases import CASES, PACED, Case
 from bench.gateway.load import LoadError, drive
 from bench.gateway.metronome import TURNS, Metronome
 from bench.gateway.process import ProcessError, Served, cores, free_port
-from bench.gateway.questions import question
+from bench.gateway.questions import find_mark, question
 from bench.gateway.rounds import TOGETHER
+from bench.workloads import CHAT
 from tests.waiting import LIMIT, wait_until
 
 
@@ -69,6 +72,31 @@ def test_the_load_gives_up_in_time(provider: Served) -> None:
     paced = next(case for case in CASES if case.mode == PACED)
     with pytest.raises(LoadError, match="answers after"):
         uvloop.run(drive(question(paced, provider.port), provider.port, answers=50, concurrent=1, limit=0.3))
+
+
+def test_clients_connect_again_to_a_server_that_closes_connections() -> None:
+    connections = 0
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        mark = find_mark(await reader.readexactly(length))
+        assert mark is not None
+        for write in whole(CHAT).filled(mark):
+            writer.write(write.replace(b"server: mock", b"connection: close"))
+        await writer.drain()
+        writer.close()
+
+    async def ask() -> int:
+        server = await asyncio.start_server(respond, "127.0.0.1", 0)
+        async with server:
+            port: int = server.sockets[0].getsockname()[1]
+            return (await drive(question(CASES[0], port), port, answers=7, concurrent=2, limit=LIMIT)).answers
+
+    assert uvloop.run(ask()) == 7
+    assert connections >= 7
 
 
 def test_the_metronome_gives_each_stream_its_own_turn() -> None:
@@ -126,6 +154,13 @@ def test_a_process_that_does_not_start_says_its_last_words(tmp_path: Path) -> No
         pytest.raises(ProcessError, match="status 1: no such luck"),
     ):
         served.wait_ready()
+
+
+def test_a_process_may_choose_its_port(tmp_path: Path) -> None:
+    words = "import time; print('on 127.0.0.1:4711', flush=True); time.sleep(60)"
+    with Served([sys.executable, "-c", words], 0, tmp_path / "log", core=cores().measured) as served:
+        assert served.wait_listening(re.compile(rb"on 127\.0\.0\.1:(\d+)"), LIMIT) > 0
+        assert served.port == 4711
 
 
 def test_a_quick_look_at_the_gateway_prints_a_table(
