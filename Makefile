@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test $(CLIENTS) quick nightly test-times coverage mutations golden playbooks docs pictures prices clients attack dist site first-hour bench bench-gateway bench-check bench-growth trace simulate clean
+.PHONY: help setup run test $(CLIENTS) quick nightly test-times coverage mutations golden playbooks docs pictures prices clients attack dist site first-hour bench bench-gateway bench-check bench-growth bench-peers trace simulate clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -147,6 +147,9 @@ bench-check: $(STAMP) ## count instructions per exchange with callgrind, fail if
 
 bench-growth: $(STAMP) ## how costs grow with size, messages, tools, events, streams, records: plots, some minutes
 	$(BIN)/python -m bench.gateway.growth --write
+
+bench-peers: $(STAMP) ## measure TensorZero, LLM-Rosetta and LiteLLM beside Dragoman and nginx, and write tables and plots
+	$(BIN)/python -m bench.peers.run --write
 
 trace: $(STAMP) ## Python calls of one exchange; ARGUMENTS='--exchange S1 --calls' lists them
 	@$(BIN)/python -m tools.exchange_trace $(ARGUMENTS)

@@ -35,6 +35,7 @@ NOT_RUN = {
     "dragoman service ": "it changes what systemd or launchd of this user run; tests/cli/test_service.py does it apart",
     ".venv/bin/python tools/replay.py": "the recordings are not a part of the project",
     "python -m bench.gateway.": "it measures for minutes, and needs a quiet machine",
+    "python -m bench.peers.": "it installs other gateways and measures for minutes",
     "dragoman launch claude --model smart --gateway http://gateway.example.org": "nobody is there",
     "curl http://gateway.example.org": "nobody is there",
 }
