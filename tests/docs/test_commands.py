@@ -19,6 +19,7 @@ from tests.docs.bare import ROOT, bare_environ, gateway
 from tests.docs.pages import Block, blocks
 from tests.docs.warm import warm_program
 from tests.mock.asking import mock_running
+from tests.server.process import with_constants
 
 SHELL = blocks("sh")
 CONSOLE = blocks("console")
@@ -42,6 +43,8 @@ NOT_RUN = {
 KEYS = ("OPENAI_API_KEY", "OPENAI_SECOND_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY")
 CLIENTS = ("claude", "codex", "opencode", "aider", "llm")
 PROVIDERS = ("openai", "anthropic", "openrouter", "deepseek", "ollama")
+# The provider on this machine may be late on a busy one.
+PATIENT = {"dragoman.gateway.model_list_fetch._TIMEOUT": 60.0}
 LINES = '[models]\n"smart" = ["anthropic/claude-opus-5", "openai/gpt-5.1"]\n'
 
 
@@ -104,13 +107,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     _examples(folder / "examples")
     environ = {name: f"sk-of-{name.lower()}" for name in KEYS}
     # Gateways of the pages end as soon as they serve.
-    with mock_running() as mock, warm_program(programs / "dragoman", shortly=True):
+    with mock_running() as mock, warm_program(programs / "dragoman", shortly=True, constants=PATIENT):
         tables = [f'[providers.{name}]\nbase_url = "http://{mock.address}/v1"\n' for name in PROVIDERS]
         # The mock wants to see a key, whoever it is.
         tables.append('api_key = "any"\nauth = "bearer"')
         config = "\n".join([*tables, LINES])
         _own_file(home, config)
-        with gateway(home, environ=environ) as address:
+        with gateway(home, environ=with_constants({**environ, "PYTHONPATH": str(ROOT / "src")}, PATIENT)) as address:
             _own_file(home, f"[server]\nport = {address.rpartition(':')[2]}\n{config}")
             bare = bare_environ(home, environ)
             paths = f"{programs}:{Path(sys.executable).parent}:{bare['PATH']}"

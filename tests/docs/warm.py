@@ -23,6 +23,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from tests.server.process import NO_CONSTANTS, Constants, with_constants
+
 ROOT = Path(__file__).parents[2]
 # Modules that a command imports when it runs.
 _LATER = ("dragoman.gateway.processes.supervisor", "dragoman.gateway.access.first_key")
@@ -62,8 +64,9 @@ class Command(Struct, frozen=True, array_like=True):
 
 
 @contextmanager
-def warm_program(program: Path, *, shortly: bool = False) -> Iterator[Path]:
-    """Write a program that stands for `dragoman`; the warm process behind it runs as long as this block."""
+def warm_program(program: Path, *, shortly: bool = False, constants: Constants = NO_CONSTANTS) -> Iterator[Path]:
+    """Write a program that stands for `dragoman`; the warm process behind it runs as long as this block, with these
+    constants."""
     address = program.with_name("warm.socket")
     text = _CLIENT.format(python=sys.executable, address=str(address), length=_LENGTH, shortly=shortly)
     program.write_text(text, encoding="utf-8")
@@ -71,7 +74,10 @@ def warm_program(program: Path, *, shortly: bool = False) -> Iterator[Path]:
     paths = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
     command = [sys.executable, "-m", "tests.docs.warm", str(address)]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env={**os.environ, **paths}
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=with_constants({**os.environ, **paths}, constants),
     ) as warm:
         try:
             assert warm.stdout is not None
