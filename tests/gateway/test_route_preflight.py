@@ -11,7 +11,7 @@ from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway import route_preflight
 from dragoman.gateway.check_cache import MAX_AGE_SECONDS
 from dragoman.http.address import Origin
-from dragoman.identities.identity import COMMAND_LINE_KEY
+from dragoman.identities.identity import COMMAND_LINE_KEY, Rights
 from dragoman.identities.key_text import digest_of
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, passing, running, settings_for, whole
 from tests.identities.holders import holder
@@ -144,7 +144,7 @@ def test_nobody_is_asked_unless_that_is_wished() -> None:
 def test_a_check_takes_a_place_among_the_exchanges_of_its_key() -> None:
     def settings(port: int) -> Settings:
         found = settings_for(port, keys=(KEY,))
-        return replace(found, keys=(replace(found.keys[0], concurrency=1),))
+        return replace(found, keys=(replace(found.keys[0], rights=Rights(concurrency=1)),))
 
     with running(lambda _: LIST, settings) as house:
         service = house.app.runtime
