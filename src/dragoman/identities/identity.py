@@ -47,14 +47,18 @@ class Rights(Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
 
 
-class AcceptedDigest(Struct, frozen=True, kw_only=True):
+# What a revoked identity has.
+NO_RIGHTS = Rights(models=(), providers=(), addresses=(), paths=())
+
+
+class AcceptedDigest(Struct, frozen=True, kw_only=True, gc=False):
     """The SHA-256 digest of a key text, and when it stops being accepted, in seconds since 1970; None is never."""
 
     digest: bytes
     until: float | None = None
 
 
-class Identity(Struct, frozen=True, kw_only=True):
+class Identity(Struct, frozen=True, kw_only=True, gc=False):
     """The holder of a gateway key. A name belongs to one owner for ever. `owner` finds the identity's rows in the
     database: it is the digest that the identity had first, so a rotation moves no row."""
 
@@ -67,3 +71,17 @@ class Identity(Struct, frozen=True, kw_only=True):
     # Seconds since 1970; None is never.
     expires: float | None = None
     source: str = FILE
+
+
+class StoredIdentity(Struct, frozen=True, kw_only=True, gc=False):
+    """An identity of the database with the data of its row. A revoked one has no rights left, and its digests, so that
+    its key texts are not unknown ones."""
+
+    identity: Identity
+    # The number of the last change of this identity.
+    generation: int
+    # Seconds since 1970, and the name of the key that created it.
+    created: float
+    created_by: str
+    # Seconds since 1970, or None while it is not revoked.
+    revoked: float | None = None

@@ -13,6 +13,7 @@ from msgspec import Struct
 from dragoman.errors import ConfigError
 from dragoman.store.conversations import Conversations
 from dragoman.store.cooldowns import Cooldowns
+from dragoman.store.identities import Identities
 from dragoman.store.migrations import migrate, remedy_of
 from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.responses import Events, Responses
@@ -59,6 +60,7 @@ class Tables:
         self.events = Events(db)
         self.turns = Turns(db, self._now, recent_turn_owners=recent_turn_owners)
         self.cooldowns = Cooldowns(db, clock)
+        self.identities = Identities(db)
 
     def sweep(self) -> int:
         """Remove some of what is out of date, if it is time to look; give how many."""

@@ -370,6 +370,59 @@ def m010_assign_on_demand(db: sqlite3.Connection) -> None:
     )
 
 
+def m011_store_identities(db: sqlite3.Connection) -> None:
+    """Gateway keys of the database, the number of the last change, and the audit log (decision 46)."""
+    db.execute(
+        """
+        CREATE TABLE identities (
+            id INTEGER PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            -- The digest that the identity had first.
+            owner BLOB NOT NULL UNIQUE,
+            rights TEXT NOT NULL,
+            tags TEXT NOT NULL,
+            -- Seconds since 1970; NULL is never.
+            expires REAL,
+            created REAL NOT NULL,
+            created_by TEXT NOT NULL,
+            revoked REAL,
+            -- Of the last change of this row.
+            generation INTEGER NOT NULL
+        )
+        """
+    )
+    db.execute("CREATE INDEX identities_by_generation ON identities (generation)")
+    db.execute(
+        """
+        CREATE TABLE digests (
+            digest BLOB PRIMARY KEY,
+            identity INTEGER NOT NULL,
+            -- Until when it is accepted: NULL has no end; 0 is retired, and stays, so that nothing else gets it.
+            until REAL
+        ) WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX digests_by_identity ON digests (identity)")
+    # Names of keys of the file, too: a name belongs to one owner for ever.
+    db.execute("CREATE TABLE key_names (name TEXT PRIMARY KEY, owner BLOB NOT NULL) WITHOUT ROWID")
+    db.execute("CREATE TABLE generation (number INTEGER NOT NULL)")
+    db.execute("INSERT INTO generation (number) VALUES (0)")
+    db.execute(
+        """
+        CREATE TABLE audit (
+            id INTEGER PRIMARY KEY,
+            time REAL NOT NULL,
+            actor TEXT NOT NULL,
+            action TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            -- The identity before and after the change, as JSON without digests; NULL if there was none.
+            before TEXT,
+            after TEXT
+        )
+        """
+    )
+
+
 # What sums are kept by beside the time.
 _NAMES = ("key", "client", "provider", "model")
 # What has totals, and the expression of its number for a thread.
@@ -408,7 +461,10 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m008_count_bookkeeping,
     m009_index_copies,
     m010_assign_on_demand,
+    m011_store_identities,
 )
+# The first version of a file with identities.
+IDENTITIES_VERSION = 1 + STEPS.index(m011_store_identities)
 
 
 class NewerFile(sqlite3.DatabaseError):

@@ -1,0 +1,111 @@
+"""Identity reader: reads identities of a file from another thread, and never writes. A gateway asks twice a second for
+the number of the last change, which takes microseconds while the file is unchanged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from dragoman.identities.identity import StoredIdentity
+from dragoman.store.database import MEMORY
+from dragoman.store.errors import StoreError, store_error
+from dragoman.store.identities import Identities
+from dragoman.store.migrations import IDENTITIES_VERSION, STEPS
+
+T = TypeVar("T")
+# How long, in seconds, a process that has the file for itself is waited for.
+_LOCK_TIMEOUT = 1.0
+
+
+class IdentityReader:
+    """The identities of the file at a path, which may be missing, replaced or restored at any time. One thread at a
+    time may use it, whichever that is."""
+
+    def __init__(self, path: str, timeout: float = _LOCK_TIMEOUT) -> None:
+        self._path = None if path == MEMORY else Path(path).absolute()
+        self._timeout = timeout
+        self._db: sqlite3.Connection | None = None
+        self._has_tables = False
+        # How SQLite numbers commits of other connections, and the generation that was read after that.
+        self._version = -1
+        self._generation = 0
+        # Device and inode of the file that was read last. Another value means that nothing read before holds: a
+        # restored file can have the same generation.
+        self.file = (0, 0)
+
+    def generation(self) -> int | None:
+        """The number of the last change, None if there is no file, and `StoreError` if the file cannot be read."""
+        return self._guarded(self._read_generation)
+
+    def changes_since(self, generation: int) -> list[StoredIdentity]:
+        """The identities that were changed after a generation, revoked ones included; none if there is no file."""
+        return self._guarded(lambda: self._read_changes(generation))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _read_generation(self) -> int | None:
+        db = self._opened()
+        if db is None:
+            return None
+        # The number of the commits first: a commit between the two is then seen the next time.
+        (version,) = db.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._has_tables = _has_tables(db)
+            self._generation = Identities(db).generation() if self._has_tables else 0
+            self._version = version
+        return self._generation
+
+    def _read_changes(self, generation: int) -> list[StoredIdentity]:
+        db = self._opened()
+        if db is None or not (self._has_tables or _has_tables(db)):
+            return []
+        return Identities(db).changes_since(generation)
+
+    def _opened(self) -> sqlite3.Connection | None:
+        """The connection to the file that is at the path now."""
+        if self._path is None:
+            return None
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            self.close()
+            return None
+        file = (status.st_dev, status.st_ino)
+        if self._db is not None and file == self.file:
+            return self._db
+        self.close()
+        self._version, self._has_tables = -1, False
+        db = sqlite3.connect(
+            f"{self._path.as_uri()}?mode=ro",
+            uri=True,
+            timeout=self._timeout,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        db.execute("PRAGMA query_only = ON")
+        self._db, self.file = db, file
+        return db
+
+    def _guarded(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except (OSError, sqlite3.Error, StoreError) as error:
+            # A connection that failed is opened again: the file may be repaired or restored by then.
+            with suppress(sqlite3.Error):
+                self.close()
+            raise store_error(error) from None
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    """Whether the file is of a version with identities; an older one has none."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > len(STEPS):
+        raise StoreError("the file was written by a newer version")
+    return bool(version >= IDENTITIES_VERSION)
