@@ -247,7 +247,7 @@ def test_pitfall_416_programs_are_told_all_that_they_may_rely_on(tables: RecordT
     total, rows = told["total"], told["rows"]
     assert isinstance(total, dict)
     assert isinstance(rows, list)
-    assert list(told) == ["since", "until", "zone", "by", "rows", "total"]
+    assert list(told) == ["since", "until", "zone", "widened", "by", "rows", "total"]
     assert members <= set(total)
     for row in rows:
         assert isinstance(row, dict)

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, OffloadBusy, Overloaded
 from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.key_concurrency import KeySlot
+from dragoman.gateway.admin.api import AdminApi
+from dragoman.gateway.admin.framework import send_error
 from dragoman.gateway.advice import Advice, Called, of_error
 from dragoman.gateway.endpoints.compact import compact
 from dragoman.gateway.endpoints.conversations import serve_conversation
@@ -56,6 +58,8 @@ from dragoman.store import StoreError
 from dragoman.telemetry.trace_context import PARENT, read_trace_context
 from dragoman.wire.json import encode
 
+# What goes with a 401.
+_BEARER, _NO_RETRY = (b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 # https://prometheus.io/docs/instrumenting/exposition_formats/
 _METRICS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
@@ -65,6 +69,7 @@ _MAX_PROGRAM_LENGTH = 120
 _WORKING_KINDS = frozenset({EndpointKind.CONVERSATION, EndpointKind.COUNT, EndpointKind.COMPACT, EndpointKind.OTHER})
 # Members of an enumeration are slow to find, and this is asked of every request.
 _CONVERSATION = EndpointKind.CONVERSATION
+_ADMIN = EndpointKind.ADMIN
 _OPEN_KINDS = frozenset({EndpointKind.INDEX, EndpointKind.HELLO, EndpointKind.HEALTH, EndpointKind.READY})
 # What the accounts call an exchange; what is not here is none of theirs.
 _RECORD_KINDS: dict[EndpointKind, str] = {
@@ -105,6 +110,7 @@ class App:
         self._others = others
         # Whether it will stop soon. All are served on, and told to come back on another connection.
         self.lame_duck = False
+        self.admin = AdminApi(self._snapshots)
         self._pages: dict[EndpointKind, Callable[[ServerRequest], Awaitable[None]]] = {
             EndpointKind.INDEX: self._index_page,
             EndpointKind.HELLO: self._hello,
@@ -120,6 +126,10 @@ class App:
         given = request.table.get
         if self.lame_duck:
             request.closes = True
+        is_talk = api_path.kind is _CONVERSATION
+        if not is_talk and api_path.kind is _ADMIN:
+            await self._administer(runtime, request, api_path)
+            return
         try:
             runtime.guard.admit(request)
             if request.method == "OPTIONS" and given(b"access-control-request-method") is not None:
@@ -130,7 +140,6 @@ class App:
                 raise ClientError(426, "WebSockets are not spoken here; the same path answers over HTTP")
             if api_path.methods and request.method not in api_path.methods:
                 raise ClientError(405, f"this path takes {' or '.join(api_path.methods)}, not {request.method}")
-            is_talk = api_path.kind is _CONVERSATION
             is_open = not is_talk and api_path.kind in _OPEN_KINDS
             key = None if is_open else runtime.guard.identify(request, api_path.protocol)
             if not is_talk and await self._own(runtime, request, api_path, key):
@@ -209,6 +218,17 @@ class App:
         else:
             return False
         return True
+
+    async def _administer(self, runtime: Runtime, request: ServerRequest, api_path: ApiPath) -> None:
+        """Serve the admin API, whose refusals have an envelope of their own."""
+        try:
+            runtime.guard.admit(request)
+            identity = runtime.guard.identify(request, api_path.protocol)
+        except ClientError as error:
+            _refused(runtime.builder_of_unauthenticated(self._record(request, api_path)), error)
+            send_error(request, error, [_BEARER, _NO_RETRY] if error.status == 401 else [])
+            return
+        await self.admin.serve(runtime, request, identity)
 
     async def _aside(self, incoming: Incoming) -> None:
         """Serve a request beside conversations."""
@@ -305,7 +325,7 @@ class App:
             headers.append((b"allow", ", ".join(api_path.methods).encode()))
         elif error.status == 401:
             # Agents try for minutes with a key that will not become a good one.
-            headers += [(b"www-authenticate", b"Bearer"), (b"x-should-retry", b"false")]
+            headers += [_BEARER, _NO_RETRY]
         body = _refused(builder, error)
         request.respond(builder.record.status, headers, body)
 

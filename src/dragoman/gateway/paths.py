@@ -39,6 +39,7 @@ class EndpointKind(Enum):
     STATUS = "status"
     ROUTE = "route"
     LAUNCH = "launch"
+    ADMIN = "admin"
     # A path of some provider's API that is not ours, and one of nobody's.
     OTHER = "other"
     NOWHERE = "nowhere"
@@ -76,6 +77,8 @@ _ENDPOINTS: dict[str, tuple[EndpointKind, str, tuple[str, ...]]] = {
 _FAMILIES = {"anthropic": MESSAGES, "openai": CHAT}
 _MODELS = "/models/"
 LAUNCHES = "/launches/"
+# The admin API has no prefixes and no second spelling: an allow-list of a proxy in front sees the path that is served.
+ADMIN = "/admin/"
 _BELOW = {"/responses/": EndpointKind.STORED, "/conversations/": EndpointKind.CONVERSATIONS}
 _OTHERS = frozenset(
     {
@@ -109,6 +112,7 @@ _MANY = frozenset(
         EndpointKind.STORED,
         EndpointKind.CONVERSATIONS,
         EndpointKind.LAUNCH,
+        EndpointKind.ADMIN,
     }
 )
 
@@ -132,6 +136,8 @@ def conversation_path(protocol: str) -> ApiPath | None:
 
 
 def _read(path: str) -> ApiPath:
+    if path.startswith(ADMIN):
+        return ApiPath(kind=EndpointKind.ADMIN, protocol="", rest=path)
     segments = [_plain(segment) for segment in path.split("/") if segment]
     depth = len(segments)
     family = ""
@@ -145,6 +151,8 @@ def _read(path: str) -> ApiPath:
     if endpoint is not None:
         kind, protocol, methods = endpoint
         return ApiPath(kind=kind, protocol=protocol or family, rest=rest, methods=methods)
+    if f"{rest}/".lower().startswith(ADMIN):
+        return ApiPath(kind=EndpointKind.NOWHERE, protocol=family, rest=rest)
     if rest.startswith(_MODELS):
         return ApiPath(kind=EndpointKind.MODEL, protocol=family, rest=rest, methods=("GET", "HEAD"))
     if rest.startswith(LAUNCHES):

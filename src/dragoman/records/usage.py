@@ -100,6 +100,7 @@ class UsageReport(Struct, frozen=True, kw_only=True):
             "since": local(self.period.since).isoformat(),
             "until": local(self.period.until).isoformat(),
             "zone": self.period.zone.name,
+            "widened": self.period.is_widened,
             "by": self.by,
             "rows": [row(*each) for each in self.rows],
         }
@@ -148,15 +149,15 @@ def usage(queries: UsageQueries, by: Sequence[str], period: Period, most: int | 
         rest = OtherGroups(grouped.count - len(shown), UsageFigures(*_without(grouped.total, shown)))
     if DAY in by:
         shown.sort(key=itemgetter(0))
-    return UsageReport(period=period, by=tuple(by), names=_names_of(by), rows=shown, total=grouped.total, rest=rest)
+    return UsageReport(period=period, by=tuple(by), names=names_of(by), rows=shown, total=grouped.total, rest=rest)
 
 
 def nothing(by: Sequence[str], period: Period) -> UsageReport:
     """Usage where nothing was ever recorded."""
-    return UsageReport(period=period, by=tuple(by), names=_names_of(by), rows=(), total=UsageFigures())
+    return UsageReport(period=period, by=tuple(by), names=names_of(by), rows=(), total=UsageFigures())
 
 
-def _names_of(by: Sequence[str]) -> tuple[str, ...]:
+def names_of(by: Sequence[str]) -> tuple[str, ...]:
     """What groups are called by: days first."""
     others = (name for word in by if word != DAY for name in _NAME_COLUMNS.get(word, (word,)))
     return (*((DAY,) if DAY in by else ()), *others)
@@ -201,6 +202,12 @@ def _by_session_or_thread(queries: UsageQueries, of: str, start: int, end: int, 
     named_usage = (queries.by_session if of == SESSION else queries.by_thread)(start, end, most)
     rows, count, names = named_usage.rows, named_usage.count, _NAME_COLUMNS[of]
     total = figures_of(queries.total(start, end))
+    if queries.scope is not None:
+        # Rollups of threads have no key: what belongs to none of its sessions is what is left.
+        left = _without(total, rows)
+        if any(left):
+            rows.append((*(_NONE.get(name, "") for name in names), *left))
+        return _GroupedUsage(rows, len(rows), total)
     none = queries.without_thread(start, end)
     if none is not None:
         rows.append((*(_NONE.get(name, "") for name in names), *_figures(none)))

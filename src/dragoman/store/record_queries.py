@@ -18,6 +18,14 @@ _COLUMNS = ", ".join(RecordRow.__struct_fields__)
 _AT_ONCE = 500
 
 
+class KeyScope(Struct, frozen=True):
+    """Rows with a key's name, since the name is its owner's, in microseconds. A condition of every query of a key that
+    may read its own records alone."""
+
+    key: str
+    since: int = 0
+
+
 class RecordFilter(Struct, frozen=True, kw_only=True):
     """Which exchanges are asked for: times are microseconds, and None is any."""
 

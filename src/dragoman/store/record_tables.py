@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -78,6 +78,10 @@ class RecordTables:
     def connection(self) -> sqlite3.Connection:
         """What they are read and written by, for the tables of this package."""
         return self._db
+
+    def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
+        """Have statements ask, each time after so many steps of the database, whether they must end, with an error."""
+        self._db.set_progress_handler(must_end, steps)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

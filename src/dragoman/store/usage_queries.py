@@ -4,6 +4,7 @@ have totals; buckets are added up only for those across its edges."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from msgspec import Struct
 
 from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
+from dragoman.store.record_queries import KeyScope
+from dragoman.store.records import BUCKET_MICROSECONDS
 
 # What sums are kept by beside the time.
 NAMES = ("key", "client", "provider", "model")
@@ -77,15 +80,32 @@ _SESSIONS = _UsageGroup(
 
 
 class UsageQueries(Queries):
-    """Queries of rollups, by a connection that may only read."""
+    """Queries of rollups, by a connection that may only read: of all keys, or of one scope."""
+
+    def __init__(self, db: sqlite3.Connection, scope: KeyScope | None = None) -> None:
+        super().__init__(db)
+        self.scope = scope
+        # The 15-minute bucket in which the scope begins counts as a whole.
+        self._since = 0 if scope is None else scope.since // BUCKET_MICROSECONDS
 
     def first(self) -> int | None:
         """The first quarter in which there was anything; None if there never was."""
-        bucket: int | None = self._rows("SELECT min(quarter) FROM quarter_sums")[0][0]
+        if self.scope is None:
+            bucket: int | None = self._rows("SELECT min(quarter) FROM quarter_sums")[0][0]
+        else:
+            statement = "SELECT min(quarter) FROM sums WHERE key = ? AND quarter >= ?"
+            bucket = self._rows(statement, (self.scope.key, self._since))[0][0]
         return bucket
 
     def by_bucket(self, start: int, end: int) -> list[tuple[int, Measures]]:
-        """What everybody came to in each quarter, in their order."""
+        """The measures of each 15-minute bucket, in their order."""
+        if self.scope is not None:
+            rows = self._rows(
+                f"SELECT quarter, {_SUMS} FROM sums WHERE quarter >= ? AND quarter < ? AND key = ?"
+                " GROUP BY quarter ORDER BY quarter",
+                (max(start, self._since), end, self.scope.key),
+            )
+            return [(row[0], row[1:]) for row in rows]
         rows = self._rows(
             f"SELECT quarter, {_COLUMNS} FROM quarter_sums WHERE quarter >= ? AND quarter < ? ORDER BY quarter",
             (start, end),
@@ -96,12 +116,13 @@ class UsageQueries(Queries):
         """What was added up under each combination of some of `NAMES`."""
         assert names and set(names) <= set(NAMES)
         listed, count = ", ".join(names), len(names)
+        owned, key = ("", ()) if self.scope is None else (" AND key = ?", (self.scope.key,))
         measures_by_group: dict[tuple[str, ...], Measures] = {}
-        for span, low, high in split_spans(start, end):
+        for span, low, high in split_spans(max(start, self._since), end):
             where = "sums WHERE quarter" if span == 1 else f"long_sums WHERE span = {span} AND start"
             time = "quarter" if span == 1 else "start"
             for row in self._rows(
-                f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ? GROUP BY {listed}", (low, high)
+                f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ?{owned} GROUP BY {listed}", (low, high, *key)
             ):
                 group, measures = row[:count], row[count:]
                 before = measures_by_group.get(group)
@@ -110,25 +131,30 @@ class UsageQueries(Queries):
 
     def total(self, start: int, end: int) -> Measures:
         """What everybody came to together."""
+        if self.scope is not None:
+            return self.by_names(("key",), start, end).get((self.scope.key,), (0,) * len(MEASURES))
         statement = f"SELECT {_SUMS} FROM quarter_sums WHERE quarter >= ? AND quarter < ?"
         measures: Measures = self._rows(statement, (start, end))[0]
         return measures if measures[0] is not None else (0,) * len(MEASURES)
 
     def by_thread(self, start: int, end: int, most: int | None = None) -> NamedUsage:
         """What each thread came to; of more than `most`, the dearest are among those that are given."""
+        most = None if self.scope is not None else most
         if end - start > _SHORT:
             return self._long(_THREADS, start, end, most)
         return self._short(_THREADS, f"thread_sums q WHERE {_WITHIN} AND q.thread <> 0 GROUP BY q.thread", start, end)
 
     def by_session(self, start: int, end: int, most: int | None = None) -> NamedUsage:
         """What each session came to; likewise."""
+        most = None if self.scope is not None else most
         if end - start > _SHORT:
             return self._long(_SESSIONS, start, end, most)
         joined = "thread_sums q LEFT JOIN threads t ON t.id = q.thread"
         return self._short(_SESSIONS, f"{joined} WHERE {_WITHIN} AND q.thread <> 0 GROUP BY t.session", start, end)
 
     def without_thread(self, start: int, end: int) -> Measures | None:
-        """What belongs to no thread; None if nothing does."""
+        """What belongs to no thread; None if nothing does. Not of one key: rollups of threads have none."""
+        assert self.scope is None
         statement = f"SELECT {_SUMS} FROM thread_sums q INDEXED BY thread_sums_by_thread WHERE thread = 0 AND {_WITHIN}"
         measures: Measures = self._named(statement, start, end)[0]
         return measures if measures[0] is not None else None
@@ -147,11 +173,8 @@ class UsageQueries(Queries):
         return measures if measures[0] is not None else None
 
     def _short(self, group: _UsageGroup, buckets: str, start: int, end: int) -> NamedUsage:
-        rows = self._named(
-            f"SELECT {group.names}, {_FIGURES} FROM (SELECT {group.number}, {_SUMMED} FROM {buckets}) g {group.named}",
-            start,
-            end,
-        )
+        grouped = f"(SELECT {group.number}, {_SUMMED} FROM {buckets}) g"
+        rows = self._named(f"SELECT {group.names}, {_FIGURES} FROM {grouped} {self._owned(group)}", start, end)
         return NamedUsage(rows, len(rows))
 
     def _long(self, group: _UsageGroup, start: int, end: int, most: int | None) -> NamedUsage:
@@ -162,13 +185,13 @@ class UsageQueries(Queries):
         not_forgotten = " AND NOT o.is_forgotten" if self._has_forgotten(start, end) else ""
         across = self._named(
             f"{select} (SELECT o.{of}, {_SUMMED} FROM {totals} {group.buckets} WHERE {_MET} AND {_ACROSS}"
-            f"{not_forgotten} GROUP BY o.{of}) g {group.named}",
+            f"{not_forgotten} GROUP BY o.{of}) g {self._owned(group)}",
             start,
             end,
         )
         within = f"FROM {totals} WHERE {_INSIDE}{not_forgotten}"
         if most is None:
-            inside = self._named(f"{select} (SELECT o.* {within}) g {group.named}", start, end)
+            inside = self._named(f"{select} (SELECT o.* {within}) g {self._owned(group)}", start, end)
             count = len(inside)
         else:
             # To choose among many, no more of each is read than it is chosen by.
@@ -185,8 +208,15 @@ class UsageQueries(Queries):
         rows = self._named(f"SELECT EXISTS (SELECT 1 FROM {totals} WHERE {_MET} AND o.is_forgotten)", start, end)
         return bool(rows[0][0])
 
+    def _owned(self, group: _UsageGroup) -> str:
+        """What leads to names, of the scope's sessions alone."""
+        return group.named if self.scope is None else f"{group.named} WHERE s.key = :key AND s.started >= :owned"
+
     def _named(self, statement: str, start: int, end: int) -> list[Any]:
-        return self._rows(statement, {"start": start, "end": end})
+        given: dict[str, int | str] = {"start": max(start, self._since), "end": end}
+        if self.scope is not None:
+            given |= {"key": self.scope.key, "owned": self.scope.since}
+        return self._rows(statement, given)
 
 
 def split_spans(start: int, end: int, spans: Sequence[int] = (_DAY, _HOUR, 1)) -> Iterator[tuple[int, int, int]]:

@@ -4,6 +4,8 @@ alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from urllib.parse import parse_qs
 
 import msgspec
@@ -15,6 +17,7 @@ from dragoman.gateway.model_list_fetch import models_of, refresh_lists
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
+from dragoman.routing.model_description import DescribedName
 
 # So many names may be asked for at once.
 _MAX_NAMES = 200
@@ -29,17 +32,19 @@ async def send_names(runtime: Runtime, request: ServerRequest, protocol: str, ke
     except ValueError:
         raise ClientError(400, f"no more than {_MAX_NAMES} names can be asked for at once") from None
     names, match = query.get("name", []), "".join(query.get("match", [])[:1])
-    providers = runtime.settings.callable.values()
+    described = await described_names(runtime, protocol, key, match=match, names=names)
+    body = await offload(lambda: msgspec.json.encode({"names": described}), len(described) * _BYTES, key)
+    request.respond(200, [JSON, *runtime.guard.greeting(request)], body)
+
+
+async def described_names(
+    runtime: Runtime, protocol: str, key: str, *, match: str = "", names: Sequence[str] = ()
+) -> list[DescribedName]:
+    """What is known of some names, or of all that match."""
     if names:
         await refresh_lists_for(runtime, protocol, names)
-        size = len(names)
-    else:
-        await refresh_lists(runtime, providers)
-        size = sum(len(models_of(runtime, provider)) for provider in providers)
-
-    def build_body() -> bytes:
-        described = look_up(runtime, protocol, names) if names else search(runtime, protocol, match)
-        return msgspec.json.encode({"names": described})
-
-    body = await offload(build_body, size * _BYTES, key)
-    request.respond(200, [JSON, *runtime.guard.greeting(request)], body)
+        return await offload(partial(look_up, runtime, protocol, names), len(names) * _BYTES, key)
+    providers = runtime.settings.callable.values()
+    await refresh_lists(runtime, providers)
+    size = sum(len(models_of(runtime, provider)) for provider in providers)
+    return await offload(partial(search, runtime, protocol, match), size * _BYTES, key)

@@ -1,0 +1,62 @@
+"""Admin API: serves `/admin/v1/…` by the table of `endpoints.py`. Requests are neither recorded nor logged, unless
+access control refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from dragoman.errors import ClientError, OffloadBusy
+from dragoman.gateway.access.client_address import client_address, is_local_client
+from dragoman.gateway.admin.endpoints import find_endpoint
+from dragoman.gateway.admin.framework import AdminCall, AdminError, AdminServices, require_role, send_error
+from dragoman.gateway.admin.query_runner import QueryRunner
+from dragoman.gateway.admin.record_endpoints import now_in_micro
+from dragoman.gateway.observability.metrics import Snapshot
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.stored_state import name_of
+from dragoman.http.server import ServerRequest
+from dragoman.identities.identity import VIEWER, Identity
+
+
+class AdminApi:
+    """The admin API of one worker; it outlives changes of the configuration."""
+
+    def __init__(
+        self,
+        snapshots: Callable[[], Awaitable[list[Snapshot]]],
+        queries: QueryRunner | None = None,
+        now: Callable[[], int] = now_in_micro,
+    ) -> None:
+        self.services = AdminServices(queries=queries or QueryRunner(), now=now, snapshots=snapshots)
+
+    async def serve(self, runtime: Runtime, request: ServerRequest, identity: Identity | None) -> None:
+        """Serve one request of a client that access control has admitted."""
+        try:
+            endpoint, values = find_endpoint(request.method, request.path)
+            role = role_of(runtime, request, identity)
+            require_role(role, endpoint.role)
+            call = AdminCall(
+                runtime=runtime,
+                services=self.services,
+                request=request,
+                identity=identity,
+                role=role,
+                path=values,
+                headers=[],
+            )
+            await endpoint.serve(call)
+        except (AdminError, ClientError) as error:
+            send_error(request, error, [])
+        except OffloadBusy as error:
+            send_error(request, ClientError(503, str(error)), [(b"retry-after", str(error.retry_after).encode())])
+
+
+def role_of(runtime: Runtime, request: ServerRequest, identity: Identity | None) -> str:
+    """The role of a request: that of its key. The operator, who needs none on this machine, reads everything."""
+    if identity is not None:
+        address = client_address(request, runtime.proxies)
+        return VIEWER if runtime.guard.is_operator(request, address, name_of(identity)) else identity.rights.role
+    if not is_local_client(request, client_address(request, ())):
+        remedy = "make a key on the gateway's machine with dragoman key new"
+        raise AdminError(403, "without keys, only clients of the gateway's own machine read records", remedy)
+    return VIEWER

@@ -1,0 +1,56 @@
+"""Endpoints of the admin API: the table that dispatch, parsing, `openapi.json` and `docs/admin-api.md` follow from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dragoman.gateway.admin.framework import PREFIX, AdminEndpoint, AdminError, Nothing, endpoint
+from dragoman.gateway.admin.gateway_state import (
+    ModelParameters,
+    ModelsView,
+    PermissionsView,
+    StatusView,
+    me,
+    models,
+    status,
+)
+from dragoman.gateway.admin.record_endpoints import UsageParameters, show_usage
+from dragoman.identities.identity import CLIENT, VIEWER
+from dragoman.records.views.usage import UsageView
+
+ENDPOINTS: tuple[AdminEndpoint, ...] = (
+    endpoint("GET", "/me", CLIENT, "the key that asks: its permissions", me, Nothing, PermissionsView),
+    endpoint("GET", "/usage", CLIENT, "requests, tokens and cost in groups", show_usage, UsageParameters, UsageView),
+    endpoint("GET", "/models", CLIENT, "names of models that the key may use", models, ModelParameters, ModelsView),
+    endpoint("GET", "/status", VIEWER, "health of providers and targets", status, Nothing, StatusView),
+)
+
+
+def find_endpoint(method: str, path: str) -> tuple[AdminEndpoint, Mapping[str, str]]:
+    """The endpoint of a request, and the values of the names in its path. Paths are compared as they were sent."""
+    segments = path.removeprefix(PREFIX).split("/") if path.startswith(f"{PREFIX}/") else []
+    methods: list[str] = []
+    for each in ENDPOINTS:
+        values = _values(each.path.split("/"), segments)
+        if values is None:
+            continue
+        if each.method == method:
+            return each, values
+        methods.append(each.method)
+    if methods:
+        allowed = ", ".join(methods)
+        raise AdminError(405, f"this path takes {allowed}", "use this method", headers=[(b"allow", allowed.encode())])
+    raise AdminError(404, "there is nothing at this path", f"{PREFIX}/openapi.json lists what there is")
+
+
+def _values(pattern: list[str], segments: list[str]) -> Mapping[str, str] | None:
+    """The values of a pattern's names in a path; None if it does not match."""
+    if len(pattern) != len(segments):
+        return None
+    values: dict[str, str] = {}
+    for part, segment in zip(pattern, segments, strict=True):
+        if part.startswith("{") and segment:
+            values[part[1:-1]] = segment
+        elif part != segment:
+            return None
+    return values

@@ -1,0 +1,278 @@
+"""Admin framework: what an endpoint of the admin API is, and how parameters, bodies and errors are read and written.
+
+`endpoint` makes one row of the table in `endpoints.py`. Parameters and bodies are structs: unknown members are refused,
+`null` removes a value, and an absent member (`UNSET`) leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.errors import ClientError, DragomanError
+from dragoman.gateway.forwarding.error_responses import JSON
+from dragoman.gateway.forwarding.provider_request import receive
+from dragoman.gateway.observability.metrics import Snapshot
+from dragoman.gateway.runtime import Runtime
+from dragoman.gateway.stored_responses.stored_state import name_of
+from dragoman.http.server import ServerRequest
+from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import ADMIN, CLIENT, VIEWER, Identity
+
+if TYPE_CHECKING:
+    from dragoman.gateway.admin.query_runner import QueryRunner
+
+P = TypeVar("P", bound=Struct)
+B = TypeVar("B", bound=Struct)
+R = TypeVar("R", bound=Struct)
+
+PREFIX = "/admin/v1"
+NO_STORE = (b"cache-control", b"no-store")
+# Parameters of one request, and bytes of a body.
+_MAX_PARAMETERS = 32
+_MAX_BODY_BYTES = 256 * 1024
+_RANKS = {CLIENT: 0, VIEWER: 1, ADMIN: 2}
+# Roles by which errors name who may use an endpoint.
+_NEEDED = {VIEWER: f"a key with the role {VIEWER} or {ADMIN}", ADMIN: f"a key with the role {ADMIN}"}
+# The words for a status, for programs.
+_TYPES = {
+    400: "invalid_request",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "timeout",
+    409: "conflict",
+    412: "precondition_failed",
+    413: "too_large",
+    428: "precondition_required",
+    429: "busy",
+    503: "unavailable",
+    504: "query_too_long",
+}
+_INTERNAL = "internal"
+
+
+class AdminError(DragomanError):
+    """A request of the admin API that is refused: status, what is wrong, and what to do."""
+
+    def __init__(self, status: int, message: str, remedy: str = "", *, headers: HeaderList | None = None) -> None:
+        self.status = status
+        self.message = message
+        self.remedy = remedy
+        self.headers: HeaderList = headers or []
+        super().__init__(message)
+
+
+class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters, or no body."""
+
+
+class ErrorDetail(Struct, frozen=True, kw_only=True):
+    """What failed: a word for programs, a sentence, and what to do."""
+
+    type: str
+    message: str
+    remedy: str
+
+
+class ErrorBody(Struct, frozen=True, kw_only=True):
+    """The body of every response with a status from 400."""
+
+    error: ErrorDetail
+
+
+class AdminServices(Struct, frozen=True, kw_only=True):
+    """What endpoints use beside the runtime; it outlives changes of the configuration."""
+
+    queries: QueryRunner
+    # The time it is, in microseconds.
+    now: Callable[[], int]
+    # What all workers have counted, this one first.
+    snapshots: Callable[[], Awaitable[list[Snapshot]]]
+
+
+class AdminCall(Struct, frozen=True, kw_only=True):
+    """One request of the admin API, and who sent it. `role` is that of the key; a client of this machine, where the
+    gateway requires no keys, has the role `viewer`."""
+
+    runtime: Runtime
+    services: AdminServices
+    request: ServerRequest
+    identity: Identity | None
+    role: str
+    # The values of the path's names.
+    path: Mapping[str, str]
+    # Headers that the response has beside the usual ones.
+    headers: HeaderList
+
+    @property
+    def name(self) -> str:
+        """The name of the key; "" without one."""
+        return name_of(self.identity)
+
+    @property
+    def is_client(self) -> bool:
+        """Whether only the key's own records may be read."""
+        return self.role == CLIENT
+
+    def send(self, body: bytes, status: int = 200) -> None:
+        """Respond with a JSON document."""
+        self.request.respond(status, [JSON, NO_STORE, *self.headers], body)
+
+
+class AdminEndpoint(Struct, frozen=True, kw_only=True):
+    """One row of the table. `path` is behind `/admin/v1`; `{id}` in it is one segment."""
+
+    method: str
+    path: str
+    # The least role.
+    role: str
+    summary: str
+    parameters: type[Struct]
+    body: type[Struct] | None
+    # None for a stream of events.
+    result: type[Struct] | None
+    serve: Callable[[AdminCall], Awaitable[None]]
+    # The status of a response without error.
+    status: int = 200
+
+
+def endpoint(
+    method: str,
+    path: str,
+    role: str,
+    summary: str,
+    handler: Callable[[AdminCall, P], Awaitable[R | Raw]],
+    parameters: type[P],
+    result: type[R],
+) -> AdminEndpoint:
+    """An endpoint without a body."""
+
+    async def serve(call: AdminCall) -> None:
+        answer = await handler(call, read_parameters(call.request.query, parameters))
+        call.send(_encode(answer))
+
+    return AdminEndpoint(
+        method=method,
+        path=path,
+        role=role,
+        summary=summary,
+        parameters=parameters,
+        body=None,
+        result=result,
+        serve=serve,
+    )
+
+
+def endpoint_with_body(
+    method: str,
+    path: str,
+    role: str,
+    summary: str,
+    handler: Callable[[AdminCall, B], Awaitable[R]],
+    body: type[B],
+    result: type[R],
+    *,
+    status: int = 200,
+) -> AdminEndpoint:
+    """An endpoint that reads a body and has no parameters."""
+
+    async def serve(call: AdminCall) -> None:
+        read_parameters(call.request.query, Nothing)
+        answer = await handler(call, await read_body(call, body))
+        call.send(_encode(answer), status)
+
+    return AdminEndpoint(
+        method=method,
+        path=path,
+        role=role,
+        summary=summary,
+        parameters=Nothing,
+        body=body,
+        result=result,
+        serve=serve,
+        status=status,
+    )
+
+
+def event_stream(
+    path: str,
+    role: str,
+    summary: str,
+    handler: Callable[[AdminCall, P], Awaitable[None]],
+    parameters: type[P],
+) -> AdminEndpoint:
+    """An endpoint whose response is a stream of server-sent events."""
+
+    async def serve(call: AdminCall) -> None:
+        await handler(call, read_parameters(call.request.query, parameters))
+
+    return AdminEndpoint(
+        method="GET", path=path, role=role, summary=summary, parameters=parameters, body=None, result=None, serve=serve
+    )
+
+
+def read_parameters(query: str, kind: type[P]) -> P:
+    """The parameters of a query; unknown, repeated and empty-named ones are refused."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=_MAX_PARAMETERS)
+    except ValueError:
+        raise AdminError(400, "the query is not a list of name=value", "separate parameters with &") from None
+    values: dict[str, str] = {}
+    fields = kind.__struct_encode_fields__
+    for name, value in pairs:
+        if name not in fields:
+            raise AdminError(400, "the query has a parameter that this path does not know", _known(fields))
+        if name in values:
+            raise AdminError(400, f"the parameter {name} is given twice", "give it once")
+        values[name] = value
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise AdminError(400, _invalid("the query", error), "see /admin/v1/openapi.json") from None
+
+
+async def read_body(call: AdminCall, kind: type[B]) -> B:
+    """The body of a request, as a JSON object without unknown members."""
+    assert kind.__struct_config__.forbid_unknown_fields, kind
+    try:
+        body = await receive(call.runtime, call.request, call.name, _MAX_BODY_BYTES)
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise AdminError(400, _invalid("the body", error), "see /admin/v1/openapi.json") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise AdminError(400, "the body is not JSON", "send a JSON object") from None
+
+
+def require_role(role: str, needed: str) -> None:
+    """Refuse a role that may not use an endpoint."""
+    if _RANKS[role] < _RANKS[needed]:
+        raise AdminError(403, f"this path needs {_NEEDED[needed]}", "use another key; /admin/v1/me shows this one")
+
+
+def send_error(request: ServerRequest, error: AdminError | ClientError, headers: HeaderList) -> None:
+    """Respond with an error."""
+    remedy, own = (error.remedy, error.headers) if isinstance(error, AdminError) else ("", [])
+    detail = ErrorDetail(type=_TYPES.get(error.status, _INTERNAL), message=error.message, remedy=remedy)
+    request.respond(error.status, [JSON, NO_STORE, *own, *headers], _encode(ErrorBody(error=detail)))
+
+
+def _encode(value: Struct | Raw) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _known(fields: Sequence[str]) -> str:
+    return f"known parameters: {', '.join(fields)}" if fields else "this path has no parameters"
+
+
+def _invalid(where: str, error: msgspec.ValidationError) -> str:
+    """What is wrong with a member: its pointer, and no value, which may be a secret."""
+    problem, _, place = str(error).partition(" - at `$")
+    problem = problem.partition(" '")[0] if problem.startswith("Invalid enum value") else problem
+    pointer = place.rstrip("`").replace("[", ".").replace("]", "").replace(".", "/")
+    return f"{where}{f' at {pointer}' if pointer else ''}: {problem[:1].lower()}{problem[1:]}"

@@ -1,0 +1,129 @@
+"""`status`, `models` and `me`: health of providers, names of models, and the permissions of the key that asks."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.gateway.admin.framework import AdminCall, Nothing
+from dragoman.gateway.endpoints.model_names import described_names
+from dragoman.gateway.endpoints.status import status_of
+from dragoman.identities.identity import Rights
+from dragoman.protocols.registry import PROTOCOL_NAMES
+from dragoman.routing.model_description import DescribedName
+from dragoman.rules.timestamps import format_instant
+
+
+class KeyCooldownView(Struct, frozen=True, kw_only=True):
+    """A provider key in cooldown, by its position from 0; `model` is null for all models."""
+
+    key: int
+    model: str | None
+    seconds: float
+    since: float
+    why: str
+    hint: float | None
+
+
+class CheckView(Struct, frozen=True, kw_only=True):
+    """Active health checks of a provider: seconds between them, and the last result."""
+
+    every: float
+    found: str | None
+    ago: float | None
+
+
+class ProviderStatusView(Struct, frozen=True, kw_only=True):
+    """One provider: its calls in flight, their limit (null is none), and its keys."""
+
+    name: str
+    protocols: list[str]
+    keys: int
+    keys_in_cooldown: list[KeyCooldownView]
+    calls: int
+    concurrency: int | None
+    queued: int
+    check: CheckView | None
+
+
+class TargetStatusView(Struct, frozen=True, kw_only=True):
+    """The health of one target; times are seconds."""
+
+    target: str
+    health: str
+    seconds: float
+    since: float
+    last: str
+    failed: float | None
+    consecutive_failures: int
+    cooldowns: int
+
+
+class StatusView(Struct, frozen=True, kw_only=True):
+    """What `dragoman status --json` prints. `unnamed` counts targets by health whose names only their callers know."""
+
+    version: str
+    workers: int
+    in_flight: int
+    providers: list[ProviderStatusView]
+    targets: list[TargetStatusView]
+    unnamed: dict[str, int]
+
+
+class ModelParameters(Struct, frozen=True, kw_only=True):
+    """`match` is a part of the name, or a shell pattern."""
+
+    match: str = ""
+
+
+class ModelsView(Struct, frozen=True, kw_only=True):
+    """Names of models with what is known of each, as `dragoman models --json` prints them."""
+
+    names: list[DescribedName]
+
+
+async def status(call: AdminCall, _: Nothing) -> StatusView:
+    """The health of providers and targets."""
+    return msgspec.convert(status_of(call.runtime, await call.services.snapshots()), StatusView)
+
+
+async def models(call: AdminCall, parameters: ModelParameters) -> ModelsView:
+    """The names that the key may use."""
+    found = await described_names(call.runtime, PROTOCOL_NAMES[0], call.name, match=parameters.match)
+    return ModelsView(names=found)
+
+
+class PermissionsView(Struct, frozen=True, kw_only=True):
+    """A key and what it permits; a list that is null permits everything. Without a key the name is empty."""
+
+    name: str
+    role: str
+    models: tuple[str, ...] | None
+    providers: tuple[str, ...] | None
+    addresses: tuple[str, ...] | None
+    paths: tuple[str, ...] | None
+    strict: bool | str
+    concurrency: int | None
+    tags: dict[str, str]
+    expires: str | None
+    source: str
+
+
+async def me(call: AdminCall, _: Nothing) -> PermissionsView:
+    """The permissions of the key that asks."""
+    identity = call.identity
+    rights = Rights() if identity is None else identity.rights
+    expires = None if identity is None else identity.expires
+    return PermissionsView(
+        name=call.name,
+        role=call.role,
+        models=rights.models,
+        providers=rights.providers,
+        addresses=rights.addresses,
+        paths=rights.paths,
+        strict=rights.strict,
+        concurrency=rights.concurrency,
+        tags={} if identity is None else dict(identity.tags),
+        expires=None if expires is None else format_instant(int(expires)),
+        source="" if identity is None else identity.source,
+    )

@@ -1,0 +1,1 @@
+"""Views: the results of record queries as programs get them, by `--json` and by the admin API alike."""
