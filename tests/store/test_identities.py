@@ -72,3 +72,18 @@ def test_a_name_belongs_to_the_owner_that_had_it_first() -> None:
         assert store.identities.bind_names({"ann": ALICE, "bob": ALICE}) == ["bob"]
         rows = store.connection.execute("SELECT name, owner FROM key_names ORDER BY name").fetchall()
         assert rows == [("ann", ALICE), ("bob", BOB)]
+
+
+def test_pitfall_739_pages_and_changes_are_read_by_an_index() -> None:
+    with opened() as store:
+        statements: list[str] = []
+        store.connection.set_trace_callback(statements.append)
+        store.identities.page("ann", 3)
+        store.identities.changes_since(5)
+        store.identities.audit(7, 3)
+        store.identities.get("ann")
+        store.connection.set_trace_callback(None)
+        assert len(statements) == 4
+        for statement in statements:
+            plan = [row[3] for row in store.connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+            assert not [step for step in plan if step.startswith("SCAN") and " i" not in step], (statement, plan)

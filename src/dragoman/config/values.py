@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
+from dragoman.identities.members import is_name as is_name
 from dragoman.model.losses import Strict
 from dragoman.prices.money import NANO
 
@@ -384,11 +385,3 @@ def read_headers(value: object) -> dict[str, str]:
             raise mismatch(text, f"a string for {name}")
         headers[name.lower()] = text
     return headers
-
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-def is_name(text: str) -> bool:
-    """Whether it can name a provider or a key: it stands in model names, header values and logs."""
-    return _NAME.fullmatch(text) is not None

@@ -14,6 +14,7 @@ from dragoman.errors import ConfigError
 from dragoman.store.conversations import Conversations
 from dragoman.store.cooldowns import Cooldowns
 from dragoman.store.identities import Identities
+from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.migrations import migrate, remedy_of
 from dragoman.store.recent_turn_owners import RecentTurnOwners
 from dragoman.store.responses import Events, Responses
@@ -61,6 +62,7 @@ class Tables:
         self.turns = Turns(db, self._now, recent_turn_owners=recent_turn_owners)
         self.cooldowns = Cooldowns(db, clock)
         self.identities = Identities(db)
+        self.identity_changes = IdentityChanges(db, clock)
 
     def sweep(self) -> int:
         """Remove some of what is out of date, if it is time to look; give how many."""

@@ -13,15 +13,16 @@ from msgspec import Struct
 from dragoman.identities.identity import DATABASE, AcceptedDigest, Identity, Rights, StoredIdentity, Tags
 from dragoman.store.transaction import Transaction, exists
 
-# Who changes keys on the gateway's machine.
-LOCAL_ACTOR = "dragoman key"
 _COLUMNS = (
     "i.id, i.name, i.owner, i.rights, i.tags, i.expires, i.created, i.created_by, i.revoked, i.generation,"
     " d.digest, d.until"
 )
 # A digest without an end is the present one, and comes first. Retired ones are left out.
 _ORDER = "d.until IS NOT NULL, d.until DESC, d.digest"
-_RETIRED = 0
+# The end of a digest that is accepted no more, and never given to another identity.
+RETIRED = 0
+# Beyond every id of a row.
+_ANY = (1 << 63) - 1
 _read_rights = msgspec.json.Decoder(Rights).decode
 _read_tags = msgspec.json.Decoder(dict[str, str]).decode
 _Row = tuple[
@@ -35,7 +36,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     id: int
     # Seconds since 1970.
     time: float
-    # The name of the administrator's key, or `LOCAL_ACTOR`.
+    # The name of the administrator's key, or "dragoman key" for a change on the machine.
     actor: str
     action: str
     # The name of the changed identity.
@@ -74,9 +75,8 @@ class Identities:
     def audit(self, before: int | None = None, limit: int = 100) -> list[AuditEntry]:
         """Some changes, the latest first, from before the id of one."""
         rows = self._db.execute(
-            "SELECT id, time, actor, action, subject, before, after FROM audit WHERE ? IS NULL OR id < ?"
-            " ORDER BY id DESC LIMIT ?",
-            (before, before, limit),
+            "SELECT id, time, actor, action, subject, before, after FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?",
+            (_ANY if before is None else before, limit),
         )
         return [
             AuditEntry(
@@ -101,7 +101,7 @@ class Identities:
     def _select(self, which: str, order: str, given: tuple[object, ...]) -> list[StoredIdentity]:
         rows = self._db.execute(
             f"SELECT {_COLUMNS} FROM (SELECT * FROM identities WHERE {which}) i"
-            f" LEFT JOIN digests d ON d.identity = i.id AND d.until IS NOT {_RETIRED} ORDER BY {order}, {_ORDER}",
+            f" LEFT JOIN digests d ON d.identity = i.id AND d.until IS NOT {RETIRED} ORDER BY {order}, {_ORDER}",
             given,
         )
         return list(_stored(rows))

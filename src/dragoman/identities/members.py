@@ -1,0 +1,207 @@
+"""Members of a key: what a change may set, and which values are valid."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Annotated, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from dragoman.identities.errors import InvalidMember
+from dragoman.identities.identity import CLIENT, MAX_TAGS, ROLES, Rights, Tags, is_tag
+from dragoman.identities.path_families import ACTIONS, OPEN_ACTIONS, is_path_right
+from dragoman.identities.permissions import MAX_PATTERN_LENGTH, MAX_PATTERN_STARS, is_pattern
+from dragoman.model.losses import Strict
+
+T = TypeVar("T")
+TextList: TypeAlias = tuple[str, ...] | UnsetType | None
+MAX_CONCURRENCY = 1_000_000
+# More entries than these are no list that a person reads, and slow to match.
+MAX_LIST = 256
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# Later moments are beyond what calendars of some systems show.
+_LAST_MOMENT = 253_370_764_800
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name a key or a provider: it stands in model names, header values and logs."""
+    return _NAME.fullmatch(text) is not None
+
+
+class KeyMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Members of a key to set. A member that is UNSET stays as it is; None removes it."""
+
+    role: str | UnsetType | None = UNSET
+    models: TextList = UNSET
+    providers: TextList = UNSET
+    addresses: TextList = UNSET
+    paths: TextList = UNSET
+    tags: dict[str, str] | UnsetType | None = UNSET
+    expires: Annotated[datetime, Meta(tz=True)] | UnsetType | None = UNSET
+    strict: Strict | UnsetType | None = UNSET
+    concurrency: int | UnsetType | None = UNSET
+
+
+class KeyTerms(Struct, frozen=True, kw_only=True):
+    """What an identity permits and how it is labelled: everything that a change may set."""
+
+    rights: Rights = Rights()
+    tags: Tags = ()
+    # Seconds since 1970; None is never.
+    expires: float | None = None
+
+
+def applied(members: KeyMembers, before: KeyTerms, now: float) -> KeyTerms:
+    """The terms after members were set. Raises `InvalidMember` for the first value that cannot be used."""
+    for problem in member_problems(members, now):
+        raise problem
+    rights = before.rights
+    return KeyTerms(
+        rights=Rights(
+            role=_set(CLIENT if members.role is None else members.role, rights.role),
+            models=_set(members.models, rights.models),
+            providers=_set(members.providers, rights.providers),
+            addresses=_set(_networks(members.addresses), rights.addresses),
+            paths=_set(members.paths, rights.paths),
+            strict=_set(False if members.strict is None else members.strict, rights.strict),
+            concurrency=_set(members.concurrency, rights.concurrency),
+        ),
+        tags=_set(_sorted(members.tags), before.tags),
+        expires=_set(_seconds(members.expires), before.expires),
+    )
+
+
+def member_problems(members: KeyMembers, now: float) -> Iterator[InvalidMember]:
+    """What is wrong with values, at most one problem for each member."""
+    if isinstance(members.role, str) and members.role not in ROLES:
+        yield InvalidMember("role", f"there is no role {quoted(members.role)}", f"use one of {', '.join(ROLES)}")
+    for name, check in _CHECKS.items():
+        texts = _LISTS[name](members)
+        if isinstance(texts, tuple):
+            problem = _list_problem(name, texts, check)
+            if problem is not None:
+                yield problem
+    if isinstance(members.tags, dict):
+        yield from _tag_problems(members.tags)
+    if isinstance(members.expires, datetime):
+        moment = members.expires.timestamp()
+        if moment <= now:
+            yield InvalidMember("expires", "the time is in the past", "choose a later one, or revoke the key")
+        elif moment >= _LAST_MOMENT:
+            yield InvalidMember("expires", "the time is too far in the future", "leave it out for a key without an end")
+    concurrency = members.concurrency
+    if isinstance(concurrency, int) and not 1 <= concurrency <= MAX_CONCURRENCY:
+        yield InvalidMember(
+            "concurrency",
+            f"expected an integer from 1 to {MAX_CONCURRENCY}, got {concurrency}",
+            "choose another number",
+        )
+
+
+def name_problem(name: str) -> InvalidMember | None:
+    """What is wrong with the form of a name of a key."""
+    if is_name(name):
+        return None
+    return InvalidMember(
+        "name",
+        f"{quoted(name)} cannot name a key",
+        "use up to 64 letters, digits, hyphens, dots and underscores, the first a letter or a digit",
+    )
+
+
+def quoted(text: str) -> str:
+    """A text in quotes, short, and harmless to a terminal."""
+    short = text if len(text) <= 60 else f"{text[:59]}…"
+    return '"' + "".join(char if char.isprintable() else "�" for char in short) + '"'
+
+
+def _list_problem(name: str, texts: tuple[str, ...], check: Callable[[str], str | None]) -> InvalidMember | None:
+    if not texts:
+        return InvalidMember(name, "the list is empty", "remove the member to permit everything, or revoke the key")
+    if len(texts) > MAX_LIST:
+        return InvalidMember(name, f"the list has {len(texts)} entries", f"use at most {MAX_LIST}")
+    for text in texts:
+        remedy = check(text)
+        if remedy is not None:
+            return InvalidMember(name, f"{quoted(text)} cannot be used", remedy)
+    return None
+
+
+def _check_model(text: str) -> str | None:
+    if is_pattern(text):
+        return None
+    return f"a pattern has at most {MAX_PATTERN_LENGTH} characters, {MAX_PATTERN_STARS} single *, and no blanks"
+
+
+def _check_provider(text: str) -> str | None:
+    return None if is_name(text) else "use the name of a provider"
+
+
+def _check_address(text: str) -> str | None:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        pass
+    else:
+        return None
+    try:
+        return f'write "{ipaddress.ip_network(text, strict=False)}"'
+    except ValueError:
+        return "use an IP address, or a network as 10.0.0.0/8"
+
+
+def _check_path(text: str) -> str | None:
+    if is_path_right(text):
+        return None
+    family, colon, _ = text.partition(":")
+    if colon and family in OPEN_ACTIONS:
+        return f"use one of the actions {', '.join(ACTIONS)}"
+    return f"use one of the families {', '.join(OPEN_ACTIONS)}"
+
+
+_CHECKS: Mapping[str, Callable[[str], str | None]] = {
+    "models": _check_model,
+    "providers": _check_provider,
+    "addresses": _check_address,
+    "paths": _check_path,
+}
+_LISTS: Mapping[str, Callable[[KeyMembers], TextList]] = {
+    "models": lambda members: members.models,
+    "providers": lambda members: members.providers,
+    "addresses": lambda members: members.addresses,
+    "paths": lambda members: members.paths,
+}
+
+
+def _tag_problems(tags: Mapping[str, str]) -> Iterator[InvalidMember]:
+    if len(tags) > MAX_TAGS:
+        yield InvalidMember("tags", f"there are {len(tags)} tags", f"use at most {MAX_TAGS}")
+        return
+    for name, text in tags.items():
+        if not (is_tag(name) and is_tag(text)):
+            yield InvalidMember(
+                "tags",
+                f"the tag {quoted(name)} cannot be used with {quoted(text)}",
+                "a name and a value have 1 to 64 letters, digits, dots, hyphens and underscores",
+            )
+            return
+
+
+def _networks(texts: TextList) -> TextList:
+    """Addresses in one spelling."""
+    return tuple(str(ipaddress.ip_network(text)) for text in texts) if isinstance(texts, tuple) else texts
+
+
+def _sorted(tags: dict[str, str] | UnsetType | None) -> Tags | UnsetType:
+    return tags if isinstance(tags, UnsetType) else tuple(sorted((tags or {}).items()))
+
+
+def _seconds(moment: datetime | UnsetType | None) -> float | UnsetType | None:
+    return moment.timestamp() if isinstance(moment, datetime) else moment
+
+
+def _set(value: T | UnsetType, before: T) -> T:
+    return before if isinstance(value, UnsetType) else value
