@@ -402,7 +402,7 @@ def test_pitfall_560_one_setting_is_the_zone_of_days(tmp_path: Path, capfd: pyte
 
 
 WRONG = {
-    "a group": (["--by", "keys"], "--by: there is no group 'keys'; there are key, model, provider, client, session, "),
+    "a group": (["--by", "keys"], "--by: there is no group 'keys'; there are key, model, provider, client, tag, "),
     "groups that do not go together": (["--by", "thread,model"], "--by: sums of a thread are kept by day alone"),
     "a time": (["--since", "last tuesday"], "--since: 'last tuesday' is no time; it may be 7d, 24h, 90m, today, "),
     "a day": (["--until", "2026-02-30"], "--until: '2026-02-30' is no time"),

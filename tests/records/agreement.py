@@ -35,5 +35,16 @@ def sums_and_rows(path: str) -> tuple[Sums, Sums, Sums]:
         )
 
 
+def tagged_sums_and_rows(path: str) -> tuple[Sums, Sums]:
+    """What each set of tags comes to, by its number: by the sums of tagged exchanges, by their rows."""
+    added = ", ".join(f"sum({name})" for name in MEASURES)
+    of_rows = ", ".join(f"sum(coalesce({_OF_A_ROW.get(name, name)}, 0))" for name in MEASURES)
+    with closing(sqlite3.connect(path)) as db:
+        return (
+            _by_quarter(db, f"SELECT tags, {added} FROM tag_sums GROUP BY tags"),
+            _by_quarter(db, f"SELECT tags, {of_rows} FROM records WHERE tags <> 0 GROUP BY tags"),
+        )
+
+
 def _by_quarter(db: sqlite3.Connection, question: str) -> Sums:
     return {int(row[0]): tuple(map(int, row[1:])) for row in db.execute(question)}

@@ -37,9 +37,8 @@ def fill(tables: RecordTables, placed: Iterable[tuple[JournalEntry, AssignedThre
     for entry, place in placed:
         batch.add(entry, place)
     with tables.transaction():
-        tables.records.add(batch.rows)
-        tables.rollups.add(batch.rollups())
-        tables.rollups.add_to_threads(batch.thread_rollups())
+        batch.write_rows(tables)
+        batch.write_rollups(tables)
 
 
 def speak(tables: RecordTables, sessions: Sequence[tuple[int, str, str]], threads: Sequence[tuple[int, int]]) -> None:
@@ -99,12 +98,18 @@ def _entry(dice: random.Random, number: int, begin: int, length: int) -> Journal
     failed = CallEntry(
         provider, model, "openai-chat", status=529, provider_request_id=f"up_{number}_before" if provider else ""
     )
+    time = begin + dice.randrange(length)
+    outcome = dice.choice((ANSWERED,) * 6 + (REFUSED, FAILED, CANCELLED, CRASHED))
+    kind = dice.choice((CONVERSATION,) * 6 + (COUNT, LIST, OTHER))
+    key = dice.choice(("alice", "bob", "Zoë's", ""))
     return JournalEntry(
         id=f"req_{number:024d}",
-        time=begin + dice.randrange(length),
-        outcome=dice.choice((ANSWERED,) * 6 + (REFUSED, FAILED, CANCELLED, CRASHED)),
-        kind=dice.choice((CONVERSATION,) * 6 + (COUNT, LIST, OTHER)),
-        key=dice.choice(("alice", "bob", "Zoë's", "")),
+        time=time,
+        outcome=outcome,
+        kind=kind,
+        key=key,
+        # The tags of one key changed.
+        tags={"alice": "team=web,zone=eu", "bob": ("team=web", "")[number % 2]}.get(key, ""),
         client=dice.choice(("claude-cli", "codex_exec", "")),
         provider=provider,
         model=model,

@@ -21,11 +21,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dragoman.identities.key_text import hash_text
 from dragoman.records.journal_directory import directory_of, journals_in
 from dragoman.records.journal_ingest import ingest_all
 from dragoman.store import StoreError
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, RESPONSES
-from tests.records.agreement import sums_and_rows
+from tests.records.agreement import sums_and_rows, tagged_sums_and_rows
 from tests.server.process import ROOT, Process, clean_environment
 from tests.waiting import LIMIT, wait_until
 
@@ -33,6 +34,9 @@ CLIENTS = 4
 # The frame by which a client knows that a stream was whole.
 _LAST = {MESSAGES: b"event: message_stop", CHAT: b"data: [DONE]", RESPONSES: b"event: response.completed"}
 _MODEL = "echo/text"
+# Gateway keys of clients: one with tags, one without.
+_KEYS = {"tagged": "a-key-for-the-test-tagged", "plain": "a-key-for-the-test-plain"}
+_TAGS = {"tagged": 'tags = {team = "web", zone = "eu"}'}
 _DRAIN = "import sys; from dragoman.records.journal_ingest import ingest_all; ingest_all(sys.argv[1], now=0)"
 
 
@@ -90,7 +94,9 @@ class Clients:
 
     def _ask_once(self, connection: http.client.HTTPConnection, protocol: str, stream: bool) -> None:
         body = json.dumps({**_question(protocol), "stream": stream})
-        connection.request("POST", PATHS[protocol], body, {"content-type": "application/json"})
+        key = _KEYS["tagged" if len(self.complete) % 2 else "plain"]
+        headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
+        connection.request("POST", PATHS[protocol], body, headers)
         answer = connection.getresponse()
         try:
             said = answer.read()
@@ -119,7 +125,8 @@ def kill_under_load(folder: Path, *, rounds: int, seed: int, workers: int, kill_
     """Start a gateway, load it, kill it; as often as asked for. What is wrong then is an assertion."""
     chance = random.Random(seed)
     file, path = folder / "dragoman.toml", str(folder / "state.db")
-    file.write_text(f'[server]\nport = 0\nworkers = {workers}\n[storage]\npath = "state.db"\n')
+    keys = "".join(f'[keys.{name}]\nhash = "{hash_text(key)}"\n{_TAGS.get(name, "")}\n' for name, key in _KEYS.items())
+    file.write_text(f'[server]\nport = 0\nworkers = {workers}\n[storage]\npath = "state.db"\n{keys}')
     clients = Clients(seed)
     over = threading.Event()
     drains = threading.Thread(target=_drain_now_and_then, args=(folder, path, over, kill_drains, seed))
@@ -176,6 +183,9 @@ def _checked(path: str, clients: Clients, kills: int) -> Outcome:
     assert len(clients.complete) == len(set(clients.complete))
     by_group, by_thread, by_row = sums_and_rows(path)
     assert by_group == by_thread == by_row, "sums are not those of the rows"
+    by_tags, by_tagged_row = tagged_sums_and_rows(path)
+    assert by_tags == by_tagged_row, "sums of tagged exchanges are not those of their rows"
+    assert 0 < sum(sums[0] for sums in by_tags.values()) < sum(sums[0] for sums in by_group.values())
     crashed = sum(outcome == "crashed" for _, outcome in found)
     assert crashed <= kills * CLIENTS
     assert set(outcomes.values()) <= {"answered", "crashed", "cancelled"}

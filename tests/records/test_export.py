@@ -47,7 +47,11 @@ def as_named(value: TokenCounts | CostBreakdown | None) -> object:
 
 def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
     known = replace(
-        entry(1), losses=(LossEntry("sampling", "dropped", "sampling.seed"),), refusal="no room", stream=True
+        entry(1),
+        losses=(LossEntry("sampling", "dropped", "sampling.seed"),),
+        refusal="no room",
+        stream=True,
+        tags="team=web,zone=eu",
     )
     with closing(open_record_tables(":memory:")) as tables:
         fill(tables, [(known, AssignedThread(1, 2))])
@@ -55,6 +59,7 @@ def test_pitfall_555_an_exchange_is_told_with_all_that_is_known_of_it() -> None:
         (told,) = exchanges(Exports(tables.connection), 0, EVER)
     assert told["time"] == "2027-01-15T08:00:00.000000Z"
     assert (told["session"], told["thread"], told["thread_class"]) == ("first", "thread-2", "main")
+    assert told["tags"] == {"team": "web", "zone": "eu"}
     assert (told["input_tokens"], told["uncached_input_tokens"], told["cache_read_tokens"]) == (100, 40, 60)
     assert (told["cost_nano_usd"], told["unpriced"], told["stream"]) == (1500, False, True)
     details = told["details"]

@@ -17,7 +17,7 @@ from dragoman.records.journal_entry import CRASHED, OPEN, JournalEntry
 from dragoman.records.journal_ingest import Ingested, Ingester, ingest_all
 from dragoman.store import StoreBusy
 from dragoman.store.record_tables import JournalOffsets, RecordTables, open_record_tables
-from tests.records.agreement import sums_and_rows
+from tests.records.agreement import sums_and_rows, tagged_sums_and_rows
 from tests.records.filled import DAY
 from tests.records.invented import NOON, entry
 
@@ -38,6 +38,8 @@ def rows(path: str) -> list[tuple[int, str]]:
         found = db.execute("SELECT id, outcome FROM records ORDER BY number").fetchall()
     by_group, by_thread, by_row = sums_and_rows(path)
     assert by_group == by_thread == by_row
+    by_tags, by_tagged_row = tagged_sums_and_rows(path)
+    assert by_tags == by_tagged_row
     return [(int(name[4:]), outcome) for name, outcome in found]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from msgspec.structs import replace
 
@@ -25,6 +27,7 @@ from dragoman.records.journal_entry import (
 from dragoman.records.rows import Batch, details_of, is_unpriced
 from dragoman.records.thread_assignment import AssignedThread
 from dragoman.store.migrations import MEASURES
+from dragoman.store.record_tables import open_record_tables
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_COLUMNS
 from tests.records.invented import NOON, entry, measures_of, row_of
 
@@ -44,7 +47,7 @@ OTHER_NAMES = {
 def test_a_row_has_what_the_entry_says_and_the_rest_of_it_in_its_details() -> None:
     said = entry(1)
     row = dict(zip(ROW_COLUMNS, row_of(said, AssignedThread(3, 7)), strict=True))
-    members = {name: OTHER_NAMES.get(name, name) for name in ROW_COLUMNS if name not in ("losses", "cost")}
+    members = {name: OTHER_NAMES.get(name, name) for name in ROW_COLUMNS if name not in ("losses", "cost", "tags")}
     same = {name: getattr(said, member) for name, member in members.items() if hasattr(said, member)}
     assert {name: row[name] for name in same} == same
     assert set(OTHER_NAMES) <= set(same)
@@ -157,3 +160,56 @@ def test_a_batch_adds_up_by_group_and_by_thread_in_order() -> None:
     cost = 5 + MEASURES.index("cost")
     assert [row[cost] for row in sums] == [3000, 1500, 1500]
     assert [row[cost - 3] for row in threads] == [1500, 3000, 1500]
+
+
+def test_tagged_exchanges_are_added_up_by_their_tags_beside_all_exchanges() -> None:
+    with closing(open_record_tables(":memory:")) as tables:
+        for time in (NOON, NOON + BUCKET_MICROSECONDS):
+            batch = Batch()
+            for number, tags in enumerate(("team=web", "", "team=api", "team=web")):
+                batch.add(replace(entry(number, time=time), tags=tags))
+            with tables.transaction():
+                batch.write_rows(tables)
+                batch.write_rollups(tables)
+        db = tables.connection
+        assert db.execute("SELECT id, tags FROM tag_sets ORDER BY id").fetchall() == [(1, "team=web"), (2, "team=api")]
+        assert db.execute("SELECT tags FROM records ORDER BY number").fetchall() == [(1,), (0,), (2,), (1,)] * 2
+        assert db.execute("SELECT quarter, requests, cost FROM sums").fetchall() == [
+            (NOON // BUCKET_MICROSECONDS + at, 4, 6000) for at in (0, 1)
+        ]
+        assert db.execute("SELECT tags, requests, cost FROM tag_sums").fetchall() == [(1, 2, 3000), (2, 1, 1500)] * 2
+        assert db.execute("SELECT tags, requests, cost FROM long_tag_sums WHERE span = 96").fetchall() == [
+            (1, 4, 6000),
+            (2, 2, 3000),
+        ]
+
+
+def test_an_exchange_without_tags_writes_nothing_for_them() -> None:
+    with closing(open_record_tables(":memory:")) as tables:
+        statements: list[str] = []
+        tables.connection.set_trace_callback(statements.append)
+        batch = Batch()
+        batch.add(entry(1))
+        with tables.transaction():
+            batch.write_rows(tables)
+            batch.write_rollups(tables)
+        assert any("INTO records" in statement for statement in statements)
+        assert not [statement for statement in statements if "tag_" in statement]
+
+
+def test_a_set_of_a_transaction_that_failed_is_added_again() -> None:
+    with closing(open_record_tables(":memory:")) as tables:
+        for fails in (True, False):
+            batch = Batch()
+            batch.add(replace(entry(1), tags="team=web"))
+            try:
+                with tables.transaction():
+                    batch.write_rows(tables)
+                    batch.write_rollups(tables)
+                    if fails:
+                        raise InterruptedError
+            except InterruptedError:
+                assert tables.connection.execute("SELECT * FROM tag_sets").fetchall() == []
+        assert tables.connection.execute(
+            "SELECT r.id, g.tags FROM records r JOIN tag_sets g ON g.id = r.tags"
+        ).fetchall() == [("req_000000000000000000000001", "team=web")]

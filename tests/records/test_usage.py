@@ -27,6 +27,7 @@ from dragoman.records.time_range import Period, period_of, zone_of
 from dragoman.records.usage import GROUPS, UsageFigures, UsageReport, figures_of, nothing, read_groups, usage
 from dragoman.store.erasure import Erasure
 from dragoman.store.migrations import MEASURES
+from dragoman.store.record_queries import KeyScope
 from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.usage_queries import UsageQueries
 from tests.records.filled import DAY, SECOND, fill, some_entries, speak
@@ -34,7 +35,11 @@ from tests.records.invented import NOON
 
 NOW = (NOON + 50 * DAY) // SECOND
 ZONES = ["UTC", "Asia/Kolkata", "Asia/Kathmandu", "Europe/Berlin", "America/New_York", "+12:45"]
-BY = [*((group,) for group in GROUPS), ("provider", "model"), ("day", "key", "client"), ("session", "day")]
+BY = [
+    *((group,) for group in GROUPS),
+    *(("provider", "model"), ("day", "key", "client"), ("session", "day")),
+    *(("tag:team",), ("tag:zone", "model"), ("tag", "key", "tag:team"), ("client", "day", "tag:absent")),
+]
 ENTRIES = [some_entries(seed, 300) for seed in range(3)]
 
 
@@ -254,6 +259,31 @@ def test_pitfall_416_programs_are_told_all_that_they_may_rely_on(tables: RecordT
         assert set(row) == {"provider", "model"} | set(total)
 
 
+def test_tags_group_by_set_and_by_the_value_of_one(tables: RecordTables) -> None:
+    sets = {group.names["tag"]: group.figures for group in _asked(tables, ("tag",), _period()).groups}
+    assert set(sets) == {"", "team=web", "team=web,zone=eu"}
+    entries = [placed for entries in ENTRIES for placed in entries]
+    for tags, figures in sets.items():
+        expected = _expected([placed for placed in entries if placed[0].tags == tags])
+        assert msgspec.structs.replace(figures, unpriced_requests=0) == expected
+    teams = {group.names["tag:team"]: group.figures for group in _asked(tables, ("tag:team",), _period()).groups}
+    assert teams == {"": sets[""], "web": _sum([sets["team=web"], sets["team=web,zone=eu"]])}
+    told = decoded(_asked(tables, ("day", "tag:zone", "key"), _period()).encoded())["rows"]
+    assert isinstance(told, list)
+    assert {(row["tags"]["zone"], row["key"]) for row in told} == {
+        ("eu", "alice"),
+        *(("", key) for key in ("bob", "Zoë's", "")),
+    }
+
+
+def test_a_key_sees_the_tags_of_its_own_exchanges(tables: RecordTables) -> None:
+    for key, sets in (("alice", {"team=web,zone=eu"}), ("bob", {"", "team=web"})):
+        found = usage(UsageQueries(tables.connection, KeyScope(key)), ("tag",), _period())
+        assert {group.names["tag"] for group in found.groups} == sets
+        mine = [group for group in _asked(tables, ("key", "tag"), _period()).groups if group.names["key"] == key]
+        assert _sum([group.figures for group in mine]) == found.total == _sum([each.figures for each in found.groups])
+
+
 def test_every_measure_has_its_place() -> None:
     told = msgspec.to_builtins(figures_of(tuple(10**at for at in range(len(MEASURES)))))
     assert told.pop("uncached_input_tokens") == 10**4 - 10**5 - 10**6
@@ -271,6 +301,7 @@ def test_where_nothing_was_written_there_are_zero_totals() -> None:
         (["provider,model"], ("provider", "model")),
         (["provider", "model", "provider"], ("provider", "model")),
         (["day, session"], ("day", "session")),
+        (["tag:team,tag,tag:team"], ("tag:team", "tag")),
     ],
 )
 def test_groups_are_said_once_or_several_times(said: list[str], found: tuple[str, ...]) -> None:
@@ -280,7 +311,13 @@ def test_groups_are_said_once_or_several_times(said: list[str], found: tuple[str
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        (["keys"], "there is no group 'keys'; there are key, model, provider, client, session, thread, day"),
+        (
+            ["keys"],
+            "there is no group 'keys'; there are key, model, provider, client, tag, session, thread, day, tag:NAME",
+        ),
+        (["tag:"], "there is no group"),
+        (["tag:a b"], "there is no group"),
+        (["tag:team,session"], "sums of a session are kept by day alone, and not by tag:team"),
         (["key; DROP TABLE sums"], "there is no group"),
         ([","], "says no group"),
         (["session,thread"], "a thread is in one session"),

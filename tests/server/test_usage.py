@@ -12,7 +12,8 @@ from tests.gateway.says import question, tells
 from tests.server.process import Served, serving
 
 ALICE, BOB = new_key(), new_key()
-KEYS = f'[keys.alice]\nhash = "{hash_text(ALICE)}"\n[keys.bob]\nhash = "{hash_text(BOB)}"\n'
+TAGS = 'tags = { zone = "eu", team = "web" }'
+KEYS = f'[keys.alice]\nhash = "{hash_text(ALICE)}"\n{TAGS}\n[keys.bob]\nhash = "{hash_text(BOB)}"\n'
 
 
 def _script(received: Received) -> Reply:
@@ -47,13 +48,25 @@ def test_usage_sees_all_that_was_answered_while_the_gateway_runs_and_after() -> 
         rows = running["rows"]
         assert isinstance(rows, list)
         assert {row["key"]: row["requests"] for row in rows if isinstance(row, dict)} == {"alice": 2, "bob": 1}
-        for by in ("model", "provider", "client", "session", "thread", "day"):
+        for by in ("model", "provider", "client", "session", "thread", "day", "tag", "day,tag:team,key"):
             assert used(house, by)["total"] == running["total"]
         assert house.stop() == 0
         assert used(house, "key")["total"] == running["total"]
         assert "wrong" not in said(house, "db", "check")
         lines = [json.loads(line) for line in said(house, "db", "export").splitlines()]
         assert [line["key"] for line in lines] == ["alice", "alice", "bob"]
+        tags = {"team": "web", "zone": "eu"}
+        assert [line["tags"] for line in lines] == [tags, tags, {}]
+        assert [json.loads(line)["tags"] for line in said(house, "logs", "--json").splitlines()] == [tags, tags, {}]
+        assert "tags team=web,zone=eu" in said(house, "logs", lines[0]["id"])
+        teams = used(house, "tag:team")["rows"]
+        assert isinstance(teams, list)
+        assert [(row["tags"], row["requests"]) for row in teams if isinstance(row, dict)] == [
+            ({"team": "web"}, 2),
+            ({"team": ""}, 1),
+        ]
+        shown = said(house, "usage", "--by", "tag")
+        assert "team=web,zone=eu" in shown
 
 
 def test_pitfall_658_a_gateway_that_runs_gives_up_the_journals_of_who_is_forgotten() -> None:

@@ -37,8 +37,11 @@ def test_what_was_written_by_the_drain_agrees(tables: RecordTables) -> None:
     assert examination.problems() == []
     assert examination.version() == len(STEPS)
     assert wrong(tables) == (0, [], [])
-    groups = tables.connection.execute("SELECT count(*) FROM sums").fetchone()[0]
-    assert examination.agreement() == Agreement(matching=groups)
+    groups = [
+        tables.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("sums", "tag_sums")
+    ]
+    assert all(groups)
+    assert examination.agreement() == Agreement(matching=sum(groups))
     counts = examination.counts()
     assert tuple(counts) == TABLES
     assert (counts["records"], counts["sessions"], counts["threads"]) == (300, 3, 5)
@@ -50,12 +53,12 @@ def test_rows_that_were_removed_are_no_disagreement(tables: RecordTables) -> Non
     assert IntegrityCheck(tables.connection).agreement().without_row == removed
 
 
-# What is done to the file, and what is found.
+# What is done to the file, and what is found. Row 7 has tags, and so a group among those of tags, too.
 BROKEN = {
-    "UPDATE records SET cost = cost + 1 WHERE number = 7": (1, [], []),
-    "UPDATE records SET input = coalesce(input, 0) + 1 WHERE number = 7": (1, [], []),
-    f"INSERT INTO records SELECT 1000, {', '.join(COLUMNS)} FROM records WHERE number = 7": (1, [], []),
-    "UPDATE records SET model = 'another' WHERE number = 7": (1, [], []),
+    "UPDATE records SET cost = cost + 1 WHERE number = 7": (2, [], []),
+    "UPDATE records SET input = coalesce(input, 0) + 1 WHERE number = 7": (2, [], []),
+    f"INSERT INTO records SELECT 1000, {', '.join(COLUMNS)} FROM records WHERE number = 7": (2, [], []),
+    "UPDATE records SET model = 'another' WHERE number = 7": (2, [], []),
     "UPDATE quarter_sums SET cost = cost + 1 WHERE quarter = (SELECT min(quarter) FROM quarter_sums)": (
         0,
         ["quarter_sums"],
@@ -63,6 +66,18 @@ BROKEN = {
     ),
     "DELETE FROM long_sums WHERE span = 96": (0, ["long_sums of 96 quarters"], []),
     "UPDATE long_sums SET losses = losses + 1 WHERE span = 4": (0, ["long_sums of 4 quarters"], []),
+    "DELETE FROM long_tag_sums WHERE span = 96": (0, ["long_tag_sums of 96 quarters"], []),
+    "UPDATE long_tag_sums SET losses = losses + 1 WHERE span = 4": (0, ["long_tag_sums of 4 quarters"], []),
+    "UPDATE tag_sums SET others = others + 9 WHERE quarter = (SELECT min(quarter) FROM tag_sums)": (
+        0,
+        ["tag_sums"],
+        [],
+    ),
+    "DELETE FROM tag_sets WHERE id = 1": (
+        0,
+        [],
+        ["exchanges of a set of tags that is not there", "sums of a set of tags that is not there"],
+    ),
     "DELETE FROM sessions WHERE id = 1": (
         0,
         [],

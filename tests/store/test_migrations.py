@@ -36,8 +36,8 @@ def test_an_empty_file_gets_every_step_and_then_none() -> None:
         known = {"responses", "items", "conversations", "events", "promises", "turns", "turns_total", "rests"}
         known |= {"records", "sums", "thread_sums", "sessions", "threads", "tips", "journals"}
         known |= {"long_sums", "quarter_sums", "thread_totals", "session_totals", "stored_bytes"}
-        known |= {"unassigned", "unassigned_relations"}
         known |= {"identities", "digests", "key_names", "generation", "audit"}
+        known |= {"unassigned", "unassigned_relations", "tag_sets", "tag_sums", "long_tag_sums"}
         assert tables == known
         migrate(db)
 
@@ -83,7 +83,7 @@ def test_a_file_of_the_release_before_records_keeps_all_that_it_had(
 
 
 def _fill_as_before(tables: RecordTables, placed: Iterable[tuple[JournalEntry, AssignedThread]]) -> None:
-    """Write exchanges down as a release before `bookkeeping`, the last column of each table."""
+    """Write exchanges down as a release before `bookkeeping` and tags."""
     batch = Batch()
     for told, place in placed:
         batch.add(told, place)
@@ -92,10 +92,11 @@ def _fill_as_before(tables: RecordTables, placed: Iterable[tuple[JournalEntry, A
         ("sums", (*KEY, *MEASURES), batch.rollups()),
         ("thread_sums", (*THREAD_KEY, *MEASURES), batch.thread_rollups()),
     ):
-        assert columns[-1] == "bookkeeping"
-        marks = ", ".join("?" * (len(columns) - 1))
-        statement = f"INSERT INTO {table} ({', '.join(columns[:-1])}) VALUES ({marks})"
-        tables.connection.executemany(statement, [row[:-1] for row in rows])
+        count = columns.index("bookkeeping")
+        assert {*columns[count:]} <= {"bookkeeping", "tags"}
+        marks = ", ".join("?" * count)
+        statement = f"INSERT INTO {table} ({', '.join(columns[:count])}) VALUES ({marks})"
+        tables.connection.executemany(statement, [row[:count] for row in rows])
 
 
 def _totals(before: int, monkeypatch: pytest.MonkeyPatch, *done: str) -> list[list[tuple[int, ...]]]:

@@ -99,6 +99,12 @@ def test_an_exchange_is_told_with_all_that_is_known() -> None:
     assert (whole.failed, call.failed) == (False, False)
 
 
+def test_tags_of_the_key_are_attributes_of_the_exchange() -> None:
+    whole, call = told(replace(WHOLE, tags="team=web,zone=eu"))
+    assert whole.attributes == {**told(WHOLE)[0].attributes, "dragoman.tag.team": "web", "dragoman.tag.zone": "eu"}
+    assert call.attributes == told(WHOLE)[1].attributes
+
+
 def test_times_are_those_of_the_entry() -> None:
     whole, call = told(WHOLE)
     assert (whole.started, whole.ended) == (NOON * 1000, NOON * 1000 + 2_500_000_000)

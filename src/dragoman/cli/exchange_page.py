@@ -109,6 +109,7 @@ def _facts(exchange: RecordedExchange, record_file: RecordFile, exact: bool) -> 
     yield "queue full", ", ".join(map(quoted, details.queue_full))
     who = (
         ("key", row.key),
+        ("tags", row.tags),
         ("client", row.client),
         ("user agent", row.program),
         ("from", row.address),

@@ -73,7 +73,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--by",
         action="append",
         metavar="GROUP",
-        help="key, model, provider, client, session, thread or day; several with commas (default: model)",
+        help="key, model, provider, client, tag, tag:NAME, session, thread or day; several with commas (default: "
+        "model)",
     )
     add_times(parser, "7d")
     parser.add_argument(
@@ -216,7 +217,9 @@ def as_text(report: UsageReport, screen: OutputScreen, *, all_losses: bool = Fal
     """The groups and their total as a table; for people with the time that it is of, and what the columns mean."""
     wide = not screen.terminal or screen.width >= _WIDE
     # A thread has its session beside it.
-    headings = [name.upper() for word in report.by for name in (("session", word) if word == "thread" else (word,))]
+    words = [name for word in report.by for name in (("session", word) if word == "thread" else (word,))]
+    # The name of a tag is what it is.
+    headings = [f"TAG:{word[4:]}" if word.startswith("tag:") else word.upper() for word in words]
     least = max(6, (_FOR_NAMES + 2) // len(headings) - 2)
     columns = [
         *(Column(heading=heading, least=10 if heading == "DAY" else least) for heading in headings),

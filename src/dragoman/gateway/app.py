@@ -48,7 +48,7 @@ from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import Identity
+from dragoman.identities.identity import Identity, format_tags
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.records.ids import new_id
@@ -149,7 +149,7 @@ class App:
             return
         named_launch = given(LAUNCH)
         launch = "" if named_launch is None else launch_name(named_launch)
-        record = self._record(request, api_path, key.name if key is not None else "", launch)
+        record = self._record(request, api_path, key, launch)
         builder = RecordBuilder(record, runtime.clock, runtime.finish)
         if runtime.usage_recorder.waits:
             builder.on_finalized = partial(self._hold, runtime, request)
@@ -329,7 +329,9 @@ class App:
         body = _refused(builder, error)
         request.respond(builder.record.status, headers, body)
 
-    def _record(self, request: ServerRequest, api_path: ApiPath, key: str = "", launch: str = "") -> Record:
+    def _record(
+        self, request: ServerRequest, api_path: ApiPath, key: Identity | None = None, launch: str = ""
+    ) -> Record:
         """The record of a request that begins."""
         runtime, headers, now = self.runtime, request.table, time.time_ns() // 1000
         trace, trace_state = read_trace_context(request.headers) if PARENT in headers else ("", "")
@@ -343,11 +345,12 @@ class App:
             CONVERSATION if api_path.kind is _CONVERSATION else _RECORD_KINDS.get(api_path.kind, ""),
             client_address(request, runtime.proxies),
             _program(headers.get(b"user-agent", b"")[:_MAX_PROGRAM_LENGTH]),
-            key,
+            "" if key is None else key.name,
             launch,
             facts_in(headers),
             trace,
             trace_state,
+            format_tags(key.tags) if key is not None and key.tags else "",
         )
 
     async def _index_page(self, request: ServerRequest) -> None:

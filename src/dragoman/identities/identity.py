@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -28,6 +29,19 @@ _TAG = re.compile(r"[A-Za-z0-9._-]{1,64}")
 def is_tag(text: str) -> bool:
     """Whether a text can be the name or the value of a tag."""
     return _TAG.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def format_tags(tags: Tags) -> str:
+    """Tags as one text, as records have them: "team=web,zone=eu". Neither names nor values contain the separators."""
+    return ",".join([f"{name}={value}" for name, value in tags])
+
+
+@lru_cache(maxsize=4096)
+def read_tags(text: str) -> Tags:
+    """The tags in such a text."""
+    pairs = (pair.partition("=") for pair in text.split(",") if pair)
+    return tuple((name, value) for name, _, value in pairs)
 
 
 class Rights(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
 from dragoman.errors import DragomanError
+from dragoman.identities.identity import read_tags
 from dragoman.model.features import weight_of
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.digest_key import NAME as SECRET
@@ -175,6 +176,7 @@ def as_json(exchange: RecordedExchange) -> JsonObject:
         "outcome": row.outcome,
         "kind": row.kind,
         "key": row.key,
+        "tags": dict(read_tags(row.tags)),
         "client": row.client,
         "user_agent": row.program,
         "address": row.address,

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
+from dragoman.identities.identity import read_tags
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.exchanges import instant
 from dragoman.records.journal_entry import AMOUNTS, CostBreakdown, known_cost
@@ -23,6 +24,7 @@ _BEFORE = {
     "thread": {"thread": "thread_name"},
     "dialect": {"thread_class": "thread_class"},
     "upstream_id": {"bookkeeping_losses": "bookkeeping"},
+    "client": {"tags": "tags"},
 }
 # The columns of a line, by the names that it calls them, in its order.
 FIELDS: dict[str, str] = {}
@@ -50,6 +52,7 @@ def exchanges(exports: Exports, since: int, until: int) -> Iterator[JsonObject]:
         for name in _YES_OR_NO:
             record[name] = bool(record[name])
         record["cost_nano_usd"] = known_cost(row[names.index("cost_nano_usd")], unpriced=record["unpriced"] is True)
+        record["tags"] = dict(read_tags(row[names.index("tags")]))
         record["details"] = details_as_json(row[-1])
         yield _with_uncached(record)
 

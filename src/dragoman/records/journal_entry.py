@@ -157,3 +157,5 @@ class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     # Candidates of a ranked request: in order, then those left out; and how many more there were, if any.
     candidates: tuple[CandidateEntry, ...] = ()
     candidates_more: int | None = None
+    # The tags of the gateway key, as one text (`identities/identity.py`).
+    tags: str = ""

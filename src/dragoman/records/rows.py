@@ -46,6 +46,7 @@ _UNKNOWN = (None,) * 7
 _NO_TOKENS = (0,) * 6
 
 Key = tuple[int, str, str, str, str]
+TagKey = tuple[int, int, str, str, str, str]
 ThreadIds = tuple[int, int]
 
 
@@ -151,6 +152,8 @@ def _row(entry: JournalEntry, session: int, thread: int, cost: int, unpriced: in
         "" if breakdown is None else breakdown.version,
         len(losses) - bookkeeping,
         bookkeeping,
+        # The number of its set, which `Batch` looks up.
+        0,
     )
 
 
@@ -170,7 +173,7 @@ def _measures(entry: JournalEntry, cost: int, unpriced: int) -> tuple[int, ...]:
 class Batch:
     """Rows of one transaction, and what they come to."""
 
-    __slots__ = ("_by_key", "_by_thread", "_listed", "_unassigned", "rows")
+    __slots__ = ("_by_key", "_by_tags", "_by_thread", "_listed", "_numbers", "_tagged", "_unassigned", "rows")
     # Rows are written at the latest when there are so many.
     FULL = 256
 
@@ -178,6 +181,12 @@ class Batch:
         self.rows: list[tuple[object, ...]] = []
         self._by_key: defaultdict[Key, list[tuple[int, ...]]] = defaultdict(list)
         self._by_thread: defaultdict[ThreadIds, list[tuple[int, ...]]] = defaultdict(list)
+        # Measures of tagged exchanges, by their tags and their key in `_by_key`.
+        self._by_tags: defaultdict[tuple[str, Key], list[tuple[int, ...]]] = defaultdict(list)
+        # Positions in `rows` of tagged rows, each with its tags.
+        self._tagged: list[tuple[int, str]] = []
+        # Numbers of sets of tags, in this transaction.
+        self._numbers: dict[str, int] = {}
         # Positions in `rows` of rows that are to be assigned, each with its time and its relations.
         self._unassigned: list[tuple[int, int, tuple[int, ...]]] = []
         # Named sessions: client, and times of the first and the last exchange, by key and name.
@@ -208,14 +217,20 @@ class Batch:
         cost, unpriced = 0 if entry.cost is None else entry.cost.total, +is_unpriced(entry)
         self.rows.append(_row(entry, assigned.session, assigned.thread, cost, unpriced))
         measures = _measures(entry, cost, unpriced)
-        bucket = entry.time // BUCKET_MICROSECONDS
-        self._by_key[bucket, entry.key, entry.client, entry.provider, entry.model].append(measures)
+        key = entry.time // BUCKET_MICROSECONDS, entry.key, entry.client, entry.provider, entry.model
+        self._by_key[key].append(measures)
+        if tags := entry.tags:
+            self._tagged.append((len(self.rows) - 1, tags))
+            self._by_tags[tags, key].append(measures)
         return measures
 
     def write_rows(self, tables: RecordTables) -> int:
         """Write the rows that were added since this was last called; give how many."""
         rows, self.rows = self.rows, []
         unassigned, self._unassigned = self._unassigned, []
+        tagged, self._tagged = self._tagged, []
+        for at, tags in tagged:
+            rows[at] = (*rows[at][:-1], self._number_of(tables, tags))
         first = tables.records.add(rows)
         relations = [(relation, first + at) for at, _, relations in unassigned for relation in relations]
         tables.unassigned.add([(first + at, time) for at, time, _ in unassigned], sorted(relations))
@@ -225,11 +240,25 @@ class Batch:
         """Write what all rows come to, and list the sessions that they name."""
         tables.rollups.add(self.rollups())
         tables.rollups.add_to_threads(self.thread_rollups() if self._by_thread else _without_thread(self._by_key))
+        if self._by_tags:
+            tables.rollups.add_to_tags(self._tag_rollups(tables))
         tables.sessions.add_listed([(*name, *known) for name, known in sorted(self._listed.items())])
 
     def rollups(self) -> list[tuple[object, ...]]:
         """What they come to by quarter, key, client, provider and model, in the order of their keys."""
         return _added(self._by_key)
+
+    def _tag_rollups(self, tables: RecordTables) -> list[tuple[object, ...]]:
+        """What tagged exchanges come to by quarter, set of tags, key, client, provider and model, likewise."""
+        return _added(
+            {(key[0], self._number_of(tables, tags), *key[1:]): rows for (tags, key), rows in self._by_tags.items()}
+        )
+
+    def _number_of(self, tables: RecordTables, tags: str) -> int:
+        number = self._numbers.get(tags)
+        if number is None:
+            number = self._numbers[tags] = tables.tag_sets.number_of(tags)
+        return number
 
     def thread_rollups(self) -> list[tuple[object, ...]]:
         """What they come to by quarter and thread, likewise."""
@@ -245,7 +274,9 @@ def _without_thread(groups: Mapping[Key, list[tuple[int, ...]]]) -> list[tuple[o
 
 
 def _added(
-    groups: Mapping[Key, list[tuple[int, ...]]] | Mapping[ThreadIds, list[tuple[int, ...]]],
+    groups: Mapping[Key, list[tuple[int, ...]]]
+    | Mapping[TagKey, list[tuple[int, ...]]]
+    | Mapping[ThreadIds, list[tuple[int, ...]]],
 ) -> list[tuple[object, ...]]:
     # Sorted, so that writers of the same sums come to them in the same order.
     return [

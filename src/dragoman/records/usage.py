@@ -4,20 +4,32 @@ Programs rely on these names (`dragoman usage --json`): members are added, and n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter, sub
+from operator import itemgetter, neg, sub
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
 from dragoman.errors import UsageError
+from dragoman.identities.identity import is_tag, read_tags
 from dragoman.records.time_range import Period
-from dragoman.store.usage_queries import NAMES, SESSION_NAMES, THREAD_NAMES, Measures, NamedRow, UsageQueries
+from dragoman.store.usage_queries import (
+    NAMES,
+    SESSION_NAMES,
+    THREAD_NAMES,
+    Measures,
+    NamedRow,
+    UsageQueries,
+    add_measures,
+)
 
-SESSION, THREAD, DAY = "session", "thread", "day"
+SESSION, THREAD, DAY, TAG = "session", "thread", "day", "tag"
+# The beginning of a group by the value of one tag.
+ONE_TAG = "tag:"
 # What may be asked for.
-GROUPS = ("key", "model", "provider", "client", SESSION, THREAD, DAY)
+GROUPS = ("key", "model", "provider", "client", TAG, SESSION, THREAD, DAY)
 # How sessions and threads are called, and what is without any.
+_LISTED_GROUPS = f"{', '.join(GROUPS)}, tag:NAME"
 _NAME_COLUMNS = {SESSION: SESSION_NAMES, THREAD: THREAD_NAMES}
 _NONE: dict[str, str | int] = {"session_id": 0, "thread_id": 0}
 _encode = msgspec.json.Encoder().encode
@@ -95,14 +107,26 @@ class UsageReport(Struct, frozen=True, kw_only=True):
     def encoded(self) -> bytes:
         """As programs are told, in JSON."""
         local = self.period.zone.local
-        row = msgspec.defstruct("Row", (*self.names, *_FIGURES))
+        # Names of tags are members of one object: there may be any.
+        tags = {name: at for at, name in enumerate(self.names) if name.startswith(ONE_TAG)}
+        plain = [at for at, name in enumerate(self.names) if name not in tags]
+        row = msgspec.defstruct("Row", (*(self.names[at] for at in plain), *(("tags",) if tags else ()), *_FIGURES))
         document: dict[str, object] = {
             "since": local(self.period.since).isoformat(),
             "until": local(self.period.until).isoformat(),
             "zone": self.period.zone.name,
             "widened": self.period.is_widened,
             "by": self.by,
-            "rows": [row(*each) for each in self.rows],
+            "rows": [row(*each) for each in self.rows]
+            if not tags
+            else [
+                row(
+                    *(each[at] for at in plain),
+                    {name.removeprefix(ONE_TAG): each[at] for name, at in tags.items()},
+                    *each[-_COUNT:],
+                )
+                for each in self.rows
+            ],
         }
         if self.rest is not None:
             document["rest"] = {"groups": self.rest.groups, **asdict(self.rest.figures)}
@@ -120,12 +144,12 @@ def read_groups(values: Sequence[str]) -> tuple[str, ...]:
     """What to group by, as a person says it: once or several times, and with commas."""
     groups = tuple(dict.fromkeys(word.strip() for words in values for word in words.split(",") if word.strip()))
     for word in groups:
-        if word not in GROUPS:
-            raise UsageError(f"--by: there is no group {word!r}; there are {', '.join(GROUPS)}")
+        if word not in GROUPS and not (word.startswith(ONE_TAG) and is_tag(word.removeprefix(ONE_TAG))):
+            raise UsageError(f"--by: there is no group {word!r}; there are {_LISTED_GROUPS}")
     if not groups:
-        raise UsageError(f"--by: says no group; there are {', '.join(GROUPS)}")
+        raise UsageError(f"--by: says no group; there are {_LISTED_GROUPS}")
     both = [word for word in groups if word in (SESSION, THREAD)]
-    others = [word for word in groups if word in NAMES]
+    others = [word for word in groups if word in NAMES or _is_by_tags(word)]
     if len(both) > 1:
         raise UsageError("--by: a thread is in one session; say session or thread")
     if both and others:
@@ -192,9 +216,36 @@ def _by_day(queries: UsageQueries, others: Sequence[str], period: Period) -> _Gr
 def _at_once(queries: UsageQueries, by: Sequence[str], start: int, end: int, most: int | None) -> _GroupedUsage:
     if by[0] in _NAME_COLUMNS:
         return _by_session_or_thread(queries, by[0], start, end, most)
-    groups = sorted(queries.by_names(by, start, end).items())
+    find = _by_tags if any(map(_is_by_tags, by)) else UsageQueries.by_names
+    groups = sorted(find(queries, by, start, end).items())
     rows: list[NamedRow] = [(*group, *_figures(measures)) for group, measures in groups]
     return _GroupedUsage(rows, len(rows), _added(rows))
+
+
+def _is_by_tags(word: str) -> bool:
+    return word == TAG or word.startswith(ONE_TAG)
+
+
+def _by_tags(queries: UsageQueries, by: Sequence[str], start: int, end: int) -> dict[tuple[str, ...], Measures]:
+    """The sums of exchanges by tags and names. Rollups by tags have tagged exchanges alone: what is left of the
+    rollups of all exchanges has no tags."""
+    names = [word for word in by if word in NAMES]
+    tagged = queries.by_tags(names, start, end)
+    untagged = queries.by_names(names, start, end) if names else _all(queries.total(start, end))
+    for (_, *group), measures in tagged.items():
+        add_measures(untagged, tuple(group), tuple(map(neg, measures)))
+    grouped: dict[tuple[str, ...], Measures] = {}
+    for (tags, *group), measures in (*tagged.items(), *((("", *group), rest) for group, rest in untagged.items())):
+        if any(measures):
+            values, named = dict(read_tags(tags)), dict(zip(names, group, strict=True)) | {TAG: tags}
+            words = tuple(named[word] if word in named else values.get(word.removeprefix(ONE_TAG), "") for word in by)
+            add_measures(grouped, words, measures)
+    return grouped
+
+
+def _all(total: Measures) -> dict[tuple[str, ...], Measures]:
+    """The total as the only group."""
+    return {(): total}
 
 
 def _by_session_or_thread(queries: UsageQueries, of: str, start: int, end: int, most: int | None) -> _GroupedUsage:

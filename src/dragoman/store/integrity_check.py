@@ -13,12 +13,17 @@ from dragoman.store.records import BUCKET_MICROSECONDS, ROW_MEASURES
 # Tables of exchanges, and of whoever spoke.
 TABLES = (
     *("records", "sums", "thread_sums", "long_sums", "quarter_sums", "thread_totals", "session_totals"),
-    *("sessions", "threads", "tips", "unassigned", "journals"),
+    *("tag_sets", "tag_sums", "long_tag_sums", "sessions", "threads", "tips", "unassigned", "journals"),
 )
 _MAX_PROBLEMS = 20
 _NAMES = "key, client, provider, model"
+_TAG_NAMES = f"tags, {_NAMES}"
+# Rollups of rows: the table, what it groups by beside the time, and which rows it adds up.
+_ROLLUPS = (("sums", _NAMES, ""), ("tag_sums", _TAG_NAMES, "WHERE tags <> 0"))
 _ADDED = ", ".join(f"sum({name})" for name in MEASURES)
 _COLUMNS = ", ".join(MEASURES)
+# What is never negative.
+_COUNTED = MEASURES[:4]
 # What refers to what, and how such rows are called.
 _REFERENCES = {
     "exchanges of a session that is not there": "records r WHERE session <> 0 AND NOT EXISTS"
@@ -31,6 +36,10 @@ _REFERENCES = {
     " (SELECT 1 FROM threads o WHERE o.id = t.parent)",
     "sessions that go on from one which is not there": "sessions s WHERE origin <> 0 AND NOT EXISTS"
     " (SELECT 1 FROM sessions o WHERE o.id = s.origin)",
+    "exchanges of a set of tags that is not there": "records r WHERE tags <> 0 AND NOT EXISTS"
+    " (SELECT 1 FROM tag_sets g WHERE g.id = r.tags)",
+    "sums of a set of tags that is not there": "tag_sums q WHERE NOT EXISTS"
+    " (SELECT 1 FROM tag_sets g WHERE g.id = q.tags)",
     "unassigned exchanges that are not there": "unassigned u WHERE NOT EXISTS"
     " (SELECT 1 FROM records r WHERE r.number = u.number)",
     "unassigned exchanges that have a session": "unassigned u JOIN records r USING (number)"
@@ -50,10 +59,11 @@ _PAIRS = (
     ("quarter_sums", _BY_BUCKET, f"SELECT quarter, {_COLUMNS} FROM quarter_sums"),
     *(
         (
-            f"long_sums of {span} quarters",
-            f"SELECT quarter / {span} * {span} AS begins, {_NAMES}, {_ADDED} FROM sums GROUP BY begins, {_NAMES}",
-            f"SELECT start, {_NAMES}, {_COLUMNS} FROM long_sums WHERE span = {span}",
+            f"long_{table} of {span} quarters",
+            f"SELECT quarter / {span} * {span} AS begins, {names}, {_ADDED} FROM {table} GROUP BY begins, {names}",
+            f"SELECT start, {names}, {_COLUMNS} FROM long_{table} WHERE span = {span}",
         )
+        for table, names in (("sums", _NAMES), ("tag_sums", _TAG_NAMES))
         for span in (4, 96)
     ),
     (
@@ -112,19 +122,27 @@ class IntegrityCheck(Queries):
 
     def agreement(self) -> Agreement:
         """Whether sums are those of their rows, where all rows are there."""
+        matching = wrong = 0
+        for table, names, where in _ROLLUPS:
+            row = self._agreement_of(table, names, where)
+            matching, wrong = matching + row[0], wrong + row[1]
+        added = self._number("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")
+        there = self._number("SELECT count(*) FROM records")
+        return Agreement(matching=matching, wrong=wrong, without_row=max(added - there, 0))
+
+    def _agreement_of(self, table: str, names: str, where: str) -> tuple[int, int]:
+        """How many groups of a rollup are those of their rows, and how many are not."""
         measured = ", ".join(f"sum({ROW_MEASURES[name]}) AS {name}" for name in MEASURES)
         same = " AND ".join(f"r.{name} = s.{name}" for name in MEASURES)
         rows = self._rows(
-            "SELECT count(*), coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
+            "SELECT coalesce(sum(is_whole), 0), coalesce(sum(is_wrong), 0) FROM (SELECT"
             f" coalesce(r.n = s.requests + s.cancelled + s.others AND {same}, 0) AS is_whole,"
             f" coalesce(r.n > s.requests + s.cancelled + s.others"
             f" OR (r.n = s.requests + s.cancelled + s.others AND NOT ({same})), 1) AS is_wrong"
-            f" FROM (SELECT time / {BUCKET_MICROSECONDS} AS quarter, {_NAMES}, count(*) AS n, {measured} FROM records"
-            f" GROUP BY time / {BUCKET_MICROSECONDS}, {_NAMES}) r LEFT JOIN sums s USING (quarter, {_NAMES}))",
+            f" FROM (SELECT time / {BUCKET_MICROSECONDS} AS quarter, {names}, count(*) AS n, {measured} FROM records"
+            f" {where} GROUP BY time / {BUCKET_MICROSECONDS}, {names}) r LEFT JOIN {table} s USING (quarter, {names}))",
         )
-        added = self._number("SELECT coalesce(sum(requests + cancelled + others), 0) FROM quarter_sums")
-        there = self._number("SELECT count(*) FROM records")
-        return Agreement(matching=rows[0][1], wrong=rows[0][2], without_row=max(added - there, 0))
+        return int(rows[0][0]), int(rows[0][1])
 
     def mismatched_rollups(self) -> Iterator[tuple[str, int]]:
         """Tables of sums, and in how many places they do not come to the same as others."""
@@ -134,6 +152,12 @@ class IntegrityCheck(Queries):
                 for these, those in ((one, other), (other, one))
             ]
             yield table, max(counts)
+        # Tagged exchanges are a part of all exchanges.
+        counted = ", ".join(f"sum({name}) AS {name}" for name in _COUNTED)
+        tagged = f"SELECT quarter, {_NAMES}, {counted} FROM tag_sums GROUP BY quarter, {_NAMES}"
+        excess = " OR ".join(f"q.{name} > coalesce(s.{name}, 0)" for name in _COUNTED)
+        joined = f"({tagged}) q LEFT JOIN sums s USING (quarter, {_NAMES})"
+        yield "tag_sums", self._number(f"SELECT count(*) FROM {joined} WHERE {excess}")
 
     def orphans(self) -> Iterator[tuple[str, int]]:
         """What refers to something that is not there, and how many such rows there are."""

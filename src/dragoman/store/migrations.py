@@ -423,6 +423,37 @@ def m011_store_identities(db: sqlite3.Connection) -> None:
     )
 
 
+def m012_tag_exchanges(db: sqlite3.Connection) -> None:
+    """Tags of exchanges, and rollups of tagged exchanges by their set of tags, which `sums` has too (decision 46)."""
+    # No row of an earlier release has tags, so none is written: `sums` with another key would be a copy of all of it.
+    db.execute("ALTER TABLE records ADD COLUMN tags INTEGER NOT NULL DEFAULT 0")
+    db.execute("CREATE TABLE tag_sets (id INTEGER PRIMARY KEY, tags TEXT NOT NULL UNIQUE)")
+    texts = ", ".join(f"{name} TEXT NOT NULL" for name in _NAMES)
+    measures = ", ".join(f"{name} INTEGER NOT NULL DEFAULT 0" for name in (*_FIRST_MEASURES, "bookkeeping"))
+    for table, time in (("tag_sums", ("quarter",)), ("long_tag_sums", ("span", "start"))):
+        columns = ", ".join(f"{name} INTEGER NOT NULL" for name in (*time, "tags"))
+        db.execute(
+            f"CREATE TABLE {table} ({columns}, {texts}, {measures},"
+            f" PRIMARY KEY ({', '.join((*time, 'tags', *_NAMES))})) WITHOUT ROWID"
+        )
+    _create_tag_triggers(db, (*_FIRST_MEASURES, "bookkeeping"))
+
+
+def _create_tag_triggers(db: sqlite3.Connection, measures: Sequence[str]) -> None:
+    """Create the triggers by which `tag_sums` adds to `long_tag_sums`."""
+    names = ("tags", *_NAMES)
+    columns = ", ".join(("span", "start", *names, *measures))
+    grown = ", ".join(f"{name} = {name} + excluded.{name}" for name in measures)
+    for event, added in (("INSERT", "NEW.{0}"), ("UPDATE", "NEW.{0} - OLD.{0}")):
+        values = ", ".join((*(f"NEW.{name}" for name in names), *(added.format(name) for name in measures)))
+        spans = " ".join(
+            f"INSERT INTO long_tag_sums ({columns}) VALUES ({span}, NEW.quarter / {span} * {span}, {values})"
+            f" ON CONFLICT (span, start, {', '.join(names)}) DO UPDATE SET {grown};"
+            for span in (4, 96)
+        )
+        db.execute(f"CREATE TRIGGER tag_sums_{event.lower()} AFTER {event} ON tag_sums BEGIN {spans} END")
+
+
 # What sums are kept by beside the time.
 _NAMES = ("key", "client", "provider", "model")
 # What has totals, and the expression of its number for a thread.
@@ -462,6 +493,7 @@ STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (
     m009_index_copies,
     m010_assign_on_demand,
     m011_store_identities,
+    m012_tag_exchanges,
 )
 # The first version of a file with identities.
 IDENTITIES_VERSION = 1 + STEPS.index(m011_store_identities)

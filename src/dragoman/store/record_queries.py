@@ -9,12 +9,12 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.store.errors import Queries
-from dragoman.store.records import COLUMNS, RecordRow
+from dragoman.store.records import COLUMNS, RecordRow, tags_of
 
 # Outcomes of exchanges that went wrong.
 WRONG = ("refused", "failed", "crashed")
 _LATEST_TIME = (1 << 63) - 1
-_COLUMNS = ", ".join(RecordRow.__struct_fields__)
+_COLUMNS = ", ".join(tags_of("records") if name == "tags" else name for name in RecordRow.__struct_fields__)
 _AT_ONCE = 500
 
 
@@ -120,7 +120,7 @@ def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
 
 # What is known of a row beside its own columns.
 NAMES = ("session_name", "thread_name", "thread_class")
-_NAMED = {"session_name": "s.name", "thread_name": "t.name", "thread_class": "t.class"}
+_NAMED = {"session_name": "s.name", "thread_name": "t.name", "thread_class": "t.class", "tags": tags_of("r")}
 
 
 class Exports(Queries):

@@ -14,7 +14,7 @@ from dragoman.errors import ConfigError
 from dragoman.store.database import MEMORY, write_ahead
 from dragoman.store.errors import is_busy, store_error
 from dragoman.store.migrations import STEPS, NewerFile, migrate, remedy_of
-from dragoman.store.records import Records, UsageRollups
+from dragoman.store.records import Records, TagSets, UsageRollups
 from dragoman.store.session_tables import SessionTables
 from dragoman.store.transaction import StoreConnection, Transaction
 from dragoman.store.unassigned import UnassignedRows
@@ -70,6 +70,7 @@ class RecordTables:
         self._db = db
         self.records = Records(db)
         self.rollups = UsageRollups(db)
+        self.tag_sets = TagSets(db)
         self.offsets = JournalOffsets(db)
         self.sessions = SessionTables(db)
         self.unassigned = UnassignedRows(db)

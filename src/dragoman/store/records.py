@@ -59,6 +59,8 @@ class RecordRow(Struct, frozen=True):
     response_id: str
     details: bytes
     bookkeeping: int = field(name="bookkeeping_losses")
+    # The text of its set of tags; the column has the number of the set.
+    tags: str
 
 
 # All but `number`, which is the file's own.
@@ -73,6 +75,7 @@ _SHARED = (
     *("outcome", "kind", "key", "client", "program", "address", "launch", "dialect", "path", "stream", "asked"),
     *("provider", "model", "served", "answered_by", "route", "policy", "reason", "status", "failure", "stop"),
     *("session", "thread", "estimated", "unpriced", "said_cost", "price", "losses", "bookkeeping"),
+    "tags",
 )
 # The order in which rows are handed in; 0 stands for no `first`.
 ROW_COLUMNS = (*_OWN, *_SHARED)
@@ -126,9 +129,11 @@ def _upsert(table: str, key: tuple[str, ...]) -> BulkInsert:
 
 
 KEY = ("quarter", "key", "client", "provider", "model")
+TAG_KEY = ("quarter", "tags", *KEY[1:])
 THREAD_KEY = ("quarter", "thread")
 _ADD_SUMS = _upsert("sums", KEY)
 _ADD_TO_THREADS = _upsert("thread_sums", THREAD_KEY)
+_ADD_TO_TAGS = _upsert("tag_sums", TAG_KEY)
 
 
 class UsageRollups:
@@ -144,3 +149,28 @@ class UsageRollups:
     def add_to_threads(self, rows: Sequence[tuple[object, ...]]) -> None:
         """Add to the sums of threads: `THREAD_KEY`, then `MEASURES`; sorted."""
         _ADD_TO_THREADS.run(self._db, rows)
+
+    def add_to_tags(self, rows: Sequence[tuple[object, ...]]) -> None:
+        """Add to the sums of tagged exchanges: `TAG_KEY`, then `MEASURES`; sorted."""
+        _ADD_TO_TAGS.run(self._db, rows)
+
+
+class TagSets:
+    """The table of sets of tags; 0 is the number of the empty one, which has no row."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def number_of(self, tags: str) -> int:
+        """The number of a set, which is added in this transaction if it is absent."""
+        row = self._db.execute("SELECT id FROM tag_sets WHERE tags = ?", (tags,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        number = self._db.execute("INSERT INTO tag_sets (tags) VALUES (?)", (tags,)).lastrowid
+        assert number is not None
+        return number
+
+
+def tags_of(table: str) -> str:
+    """The expression of the text of the tags that a row of a table has."""
+    return f"coalesce((SELECT g.tags FROM tag_sets g WHERE g.id = {table}.tags), '')"

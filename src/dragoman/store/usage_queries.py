@@ -13,7 +13,7 @@ from msgspec import Struct
 from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
 from dragoman.store.record_queries import KeyScope
-from dragoman.store.records import BUCKET_MICROSECONDS
+from dragoman.store.records import BUCKET_MICROSECONDS, tags_of
 
 # What sums are kept by beside the time.
 NAMES = ("key", "client", "provider", "model")
@@ -23,6 +23,7 @@ Measures = tuple[int, ...]
 _DAY, _HOUR = 96, 4
 _SUMS = ", ".join(f"sum({name})" for name in MEASURES)
 _COLUMNS = ", ".join(MEASURES)
+_SUMMED_ALONE = ", ".join(f"sum({name}) AS {name}" for name in MEASURES)
 _SUMMED = ", ".join(f"sum(q.{name}) AS {name}" for name in MEASURES)
 
 # What a session and a thread are called, and where that stands.
@@ -124,9 +125,22 @@ class UsageQueries(Queries):
             for row in self._rows(
                 f"SELECT {listed}, {_SUMS} FROM {where} >= ? AND {time} < ?{owned} GROUP BY {listed}", (low, high, *key)
             ):
-                group, measures = row[:count], row[count:]
-                before = measures_by_group.get(group)
-                measures_by_group[group] = measures if before is None else tuple(map(int.__add__, before, measures))
+                add_measures(measures_by_group, row[:count], row[count:])
+        return measures_by_group
+
+    def by_tags(self, names: Sequence[str], start: int, end: int) -> dict[tuple[str, ...], Measures]:
+        """The sums of tagged exchanges under each set of tags, and combination of some of `NAMES`."""
+        assert set(names) <= set(NAMES)
+        listed, count = ", ".join(("tags", *names)), len(names) + 1
+        owned, key = ("", ()) if self.scope is None else (" AND key = ?", (self.scope.key,))
+        measures_by_group: dict[tuple[str, ...], Measures] = {}
+        for span, low, high in split_spans(max(start, self._since), end):
+            where = "tag_sums WHERE quarter" if span == 1 else f"long_tag_sums WHERE span = {span} AND start"
+            time = "quarter" if span == 1 else "start"
+            added = f"SELECT {listed}, {_SUMMED_ALONE} FROM {where} >= ? AND {time} < ?{owned} GROUP BY {listed}"
+            selected = ", ".join((tags_of("q"), *(f"q.{name}" for name in names), _BUCKET_COLUMNS))
+            for row in self._rows(f"SELECT {selected} FROM ({added}) q", (low, high, *key)):
+                add_measures(measures_by_group, row[:count], row[count:])
         return measures_by_group
 
     def total(self, start: int, end: int) -> Measures:
@@ -217,6 +231,12 @@ class UsageQueries(Queries):
         if self.scope is not None:
             given |= {"key": self.scope.key, "owned": self.scope.since}
         return self._rows(statement, given)
+
+
+def add_measures(groups: dict[tuple[str, ...], Measures], group: tuple[str, ...], measures: Measures) -> None:
+    """Add measures to those of a group."""
+    before = groups.get(group)
+    groups[group] = measures if before is None else tuple(map(int.__add__, before, measures))
 
 
 def split_spans(start: int, end: int, spans: Sequence[int] = (_DAY, _HOUR, 1)) -> Iterator[tuple[int, int, int]]:

@@ -64,6 +64,8 @@ POLICY = "dragoman.policy"
 CANDIDATES = "dragoman.candidates"
 CANDIDATES_MORE = "dragoman.candidates_more"
 KEY = "dragoman.key"
+# Followed by the name of a tag of the key.
+TAG = "dragoman.tag."
 CLIENT = "dragoman.client"
 CALLS = "dragoman.calls"
 LOSSES = "dragoman.losses"

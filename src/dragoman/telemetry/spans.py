@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from dragoman.identities.identity import read_tags
 from dragoman.model.features import weight_of
 from dragoman.records.journal_entry import (
     CANCELLED,
@@ -148,6 +149,8 @@ def _of_exchange(entry: JournalEntry, places: Mapping[str, ProviderPlace]) -> It
         (names.CALL_PROVIDER, entry.provider),
         (names.CALL_PROTOCOL, entry.provider_protocol),
     )
+    for name, value in read_tags(entry.tags):
+        yield f"{names.TAG}{name}", value
     if entry.outcome in (REFUSED, FAILED, CRASHED):
         yield names.ERROR_TYPE, _error(entry)
     if entry.status:

@@ -53,6 +53,36 @@ def test_pitfall_416_money_is_counted_and_what_has_no_price_is_too() -> None:
     assert not [name for name, _ in found if "said" in name]
 
 
+def test_cost_is_counted_in_dollars_and_by_key() -> None:
+    spent = replace(record(), cost=CostBreakdown(input=1_500_000_000, output=7), key="ann")
+    found = counted(spent, spent, replace(spent, key="bob"), record())
+    assert total(found, "dragoman_cost_usd_total", key="ann") == 3.000000014
+    assert total(found, "dragoman_cost_usd_total", key="bob") == 1.500000007
+    assert total(found, "dragoman_cost_nano_usd_total", key="ann") == 3_000_000_014
+    assert total(found, "dragoman_requests_total", key="ann") == 2
+    assert [labels for name, labels in found if name == "dragoman_requests_total" and "key" not in dict(labels)] == [
+        (
+            *(("client_protocol", "anthropic-messages"), ("provider", "openai"), ("provider_protocol", "openai-chat")),
+            *(("model", "gpt-5.1"), ("status", "200")),
+        )
+    ]
+
+
+def test_keys_without_number_are_other_and_leave_the_labels_of_models() -> None:
+    metrics = Metrics()
+    for key in range(300):
+        for model in range(60):
+            count_in(metrics, replace(record(f"m{model}"), key=f"key{key}"))
+    found = read(render([metrics.snapshot()]))
+    series = [dict(labels) for name, labels in found if name == "dragoman_requests_total"]
+    assert {labels["model"] for labels in series} == {f"m{model}" for model in range(60)}
+    assert len(series) <= module._KEY_CELLS_LIMIT + 60
+    assert len({labels["key"] for labels in series}) <= module._KEYS_LIMIT + 1
+    assert total(found, "dragoman_requests_total", key=OTHER) >= 60 * 200
+    assert total(found, "dragoman_requests_total", key="key0") == 60
+    assert total(found, "dragoman_requests_total") == 300 * 60
+
+
 def test_pitfall_417_how_far_a_provider_is_from_our_prices_is_told() -> None:
     more = replace(record(provider="router"), cost=CostBreakdown(input=100, reported=130))
     less = replace(record(provider="router"), cost=CostBreakdown(input=100, reported=90))

@@ -25,7 +25,19 @@ def tables() -> Iterator[RecordTables]:
         yield tables
 
 
-@pytest.mark.parametrize("by", [("model",), ("key", "model"), ("day",), ("day", "key"), ("session",), ("thread",)])
+@pytest.mark.parametrize(
+    "by",
+    [
+        ("model",),
+        ("key", "model"),
+        ("day",),
+        ("day", "key"),
+        ("session",),
+        ("thread",),
+        ("tag",),
+        ("tag:zone", "key", "tag:team"),
+    ],
+)
 @pytest.mark.parametrize("most", [None, 1, 3])
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 def test_a_report_comes_back_from_its_view(

@@ -21,9 +21,9 @@ MAX_GROUPS = 10_000
 
 
 class UsageParameters(Struct, frozen=True, kw_only=True):
-    """`by` is key, model, provider, client, session, thread or day, several with commas. `since` and `until` are 7d,
-    24h, 90m, today, a date, or a date and time; `since` also `all`. `n` is the number of groups, the most expensive
-    first; the others are one."""
+    """`by` is key, model, provider, client, tag, tag:NAME, session, thread or day, several with commas. `since` and
+    `until` are 7d, 24h, 90m, today, a date, or a date and time; `since` also `all`. `n` is the number of groups, the
+    most expensive first; the others are one."""
 
     by: str = "model"
     since: str = "7d"

@@ -89,6 +89,7 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.trace,
         record.candidates,
         record.candidates_more,
+        record.tags,
     )
 
 
@@ -124,6 +125,7 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
         trace=record.trace,
         candidates=record.candidates,
         candidates_more=record.candidates_more,
+        tags=record.tags,
     )
 
 

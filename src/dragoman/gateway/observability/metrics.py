@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +25,10 @@ DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0
 _BUCKETS = [round(bound * 1_000_000) for bound in DURATIONS]
 _MODELS_LIMIT = 200
 _TARGETS_LIMIT = 200
-# Routes and outcomes together: a provider may invent statuses, too.
+_KEYS_LIMIT = 100
+# Keys, routes and outcomes together: a provider may invent statuses, too. Above the first limit, further cells have no
+# key of their own, so that those of models remain.
+_KEY_CELLS_LIMIT = 4000
 _CELLS_LIMIT = 5000
 _LABEL_LENGTH = 120
 OTHER = "other"
@@ -59,6 +63,8 @@ class MetricCell(Struct):
     provider_protocol: str
     model: str
     status: int
+    # The name of the gateway key; "" if there was none.
+    key: str = ""
     requests: int = 0
     tokens: list[int] = msgspec.field(default_factory=lambda: [0] * len(TOKENS))
     duration: Histogram = msgspec.field(default_factory=Histogram)
@@ -67,6 +73,10 @@ class MetricCell(Struct):
     cost: int = 0
     unpriced: int = 0
     estimated: int = 0
+
+
+# Client protocol, provider, provider protocol, model, status, gateway key.
+CellKey: TypeAlias = tuple[str, str, str, str, int, str]
 
 
 class _Counters:
@@ -89,7 +99,7 @@ class _Counters:
         "unpriced",
     )
 
-    def __init__(self, key: tuple[str, str, str, str, int]) -> None:
+    def __init__(self, key: CellKey) -> None:
         self.key = key
         self.requests = self.cost = self.unpriced = self.estimated = 0
         self.input = self.output = self.cache_read = self.cache_write = self.thinking = 0
@@ -164,7 +174,7 @@ class Metrics:
     def __init__(self) -> None:
         # Held while something is counted, or read.
         self.lock = threading.RLock()
-        self._cells: dict[tuple[str, str, str, str, int], _Counters] = {}
+        self._cells: dict[CellKey, _Counters] = {}
         self._losses: dict[tuple[str, str, str, str], int] = {}
         self._failures: dict[tuple[str, str, str], int] = {}
         self._attempts: dict[tuple[str, str], int] = {}
@@ -178,6 +188,7 @@ class Metrics:
         self._unpriced = 0
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
+        self._keys: set[str] = set()
         # What launches came to: no counters, but of this process, and gathered as they are.
         self._launches = LaunchCounters()
         self.in_flight = 0
@@ -207,7 +218,7 @@ class Metrics:
         for loss in entry.losses:
             named = (client_protocol, provider_protocol, loss.feature, loss.fate)
             self._losses[named] = self._losses.get(named, 0) + 1
-        counters = self._cells.get((client_protocol, provider, provider_protocol, entry.model, entry.status))
+        counters = self._cells.get((client_protocol, provider, provider_protocol, entry.model, entry.status, entry.key))
         if counters is None:
             counters = self._counters_of(entry)
         counters.requests += 1
@@ -261,10 +272,13 @@ class Metrics:
 
     def _counters_of(self, entry: JournalEntry) -> _Counters:
         """The counters of an exchange whose model has none under its own name, or another label."""
-        key = (entry.client_protocol, entry.provider, entry.provider_protocol, self._bounded(entry), entry.status)
+        route = (entry.client_protocol, entry.provider, entry.provider_protocol, self._bounded(entry), entry.status)
+        key = (*route, self._bounded_key(entry.key))
+        if key not in self._cells and entry.key and len(self._cells) >= _KEY_CELLS_LIMIT:
+            key = (*route, OTHER)
         if key not in self._cells and len(self._cells) >= _CELLS_LIMIT:
             # By its class alone, and of no model: of these there are few.
-            key = (*key[:3], OTHER, 100 * (entry.status // 100))
+            key = (*route[:3], OTHER, 100 * (entry.status // 100), OTHER if entry.key else "")
         return self._cells.setdefault(key, _Counters(key))
 
     def launch_count(self, key: str, name: str) -> WorkerLaunchCount:
@@ -316,6 +330,15 @@ class Metrics:
             self._targets.add(label)
             labelled[label] = worse(labelled.get(label), level)
         return labelled, unnamed
+
+    def _bounded_key(self, name: str) -> str:
+        """The label for a gateway key."""
+        label = printable(name)
+        if label and label not in self._keys:
+            if len(self._keys) >= _KEYS_LIMIT:
+                return OTHER
+            self._keys.add(label)
+        return label
 
     def _bounded(self, entry: JournalEntry) -> str:
         """The label for a model; what would be shown alike is the same label, so that no series stands there twice."""

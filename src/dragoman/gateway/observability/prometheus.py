@@ -10,6 +10,7 @@ from dragoman.gateway.observability.metrics import (
     DURATIONS,
     OTHER,
     TOKENS,
+    CellKey,
     Histogram,
     MetricCell,
     Snapshot,
@@ -18,19 +19,20 @@ from dragoman.gateway.observability.metrics import (
 )
 from dragoman.gateway.observability.usage_recorder import RecordingStatus
 from dragoman.model.features import weight_of
+from dragoman.prices.money import NANO, in_units
 from dragoman.routing.health_state import HealthLevel
 
 
 def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> bytes:
     """Prometheus text of all processes together; `stored_bytes` is what the store that they share holds, if known."""
-    cells: dict[tuple[str, str, str, str, int], MetricCell] = {}
+    cells: dict[CellKey, MetricCell] = {}
     for snapshot in snapshots:
         for cell in snapshot.cells:
             _add(cells, cell)
     lines: list[str] = []
     _family(lines, "requests_total", "counter", "Finished requests, by status.")
     for cell in cells.values():
-        lines.append(f'dragoman_requests_total{{{_labels(cell)},status="{cell.status}"}} {cell.requests}')
+        lines.append(f"dragoman_requests_total{{{_labels(cell)}}} {cell.requests}")
     _family(
         lines,
         "tokens_total",
@@ -40,8 +42,7 @@ def render(snapshots: Sequence[Snapshot], stored_bytes: int | None = None) -> by
     for cell in cells.values():
         for name, count in zip(TOKENS, cell.tokens, strict=True):
             if count:
-                labels = f'{_labels(cell)},status="{cell.status}",type="{name}"'
-                lines.append(f"dragoman_tokens_total{{{labels}}} {count}")
+                lines.append(f'dragoman_tokens_total{{{_labels(cell)},type="{name}"}} {count}')
     _costs(lines, list(cells.values()), snapshots)
     _histograms(
         lines,
@@ -117,14 +118,11 @@ def _cached_translations(lines: list[str], snapshots: Sequence[Snapshot]) -> Non
     lines.append(f"dragoman_prefix_cache_bytes {sum(snapshot.prefix_bytes for snapshot in snapshots)}")
 
 
-def _add(cells: dict[tuple[str, str, str, str, int], MetricCell], cell: MetricCell) -> None:
-    key = (cell.client_protocol, cell.provider, cell.provider_protocol, cell.model, cell.status)
+def _add(cells: dict[CellKey, MetricCell], cell: MetricCell) -> None:
+    key = (cell.client_protocol, cell.provider, cell.provider_protocol, cell.model, cell.status, cell.key)
     total = cells.get(key)
     if total is None:
-        total = MetricCell(
-            client_protocol=key[0], provider=key[1], provider_protocol=key[2], model=key[3], status=key[4]
-        )
-        cells[key] = total
+        total = cells[key] = MetricCell(*key)
     total.requests += cell.requests
     total.cost += cell.cost
     total.unpriced += cell.unpriced
@@ -148,9 +146,15 @@ def _summed(rows: Iterable[Iterable[tuple[str | int, ...]]], width: int) -> dict
 
 
 def _costs(lines: list[str], cells: Sequence[MetricCell], snapshots: Sequence[Snapshot]) -> None:
-    """Costs in nano-dollars, which a counter adds up exactly, and requests whose cost is not fully known."""
-    families = (
-        ("cost_nano_usd_total", "Cost of requests, as far as it is known.", [cell.cost for cell in cells]),
+    """Costs in dollars and in nano-dollars, which a counter adds up exactly, and requests whose cost is not fully
+    known."""
+    families: tuple[tuple[str, str, Sequence[int | str]], ...] = (
+        (
+            "cost_usd_total",
+            "Cost of requests in US dollars, as far as it is known.",
+            [cell.cost and in_units(cell.cost, NANO) for cell in cells],
+        ),
+        ("cost_nano_usd_total", "The same in nano-dollars.", [cell.cost for cell in cells]),
         ("unpriced_requests_total", "Requests with parts that have no price.", [cell.unpriced for cell in cells]),
         ("estimated_requests_total", "Requests whose tokens the gateway counted.", [cell.estimated for cell in cells]),
     )
@@ -158,7 +162,7 @@ def _costs(lines: list[str], cells: Sequence[MetricCell], snapshots: Sequence[Sn
         _family(lines, name, "counter", words)
         for cell, amount in zip(cells, amounts, strict=True):
             if amount:
-                lines.append(f'dragoman_{name}{{{_labels(cell)},status="{cell.status}"}} {amount}')
+                lines.append(f"dragoman_{name}{{{_labels(cell)}}} {amount}")
     reported = _summed([snapshot.reported_costs for snapshot in snapshots], 1)
     if not reported:
         return
@@ -274,7 +278,9 @@ def _family(lines: list[str], name: str, kind: str, words: str) -> None:
 def _labels(cell: MetricCell) -> str:
     return (
         f'client_protocol="{cell.client_protocol}",provider="{_escaped(cell.provider)}",'
-        f'provider_protocol="{cell.provider_protocol}",model="{_escaped(cell.model)}"'
+        f'provider_protocol="{cell.provider_protocol}",model="{_escaped(cell.model)}",status="{cell.status}"'
+        # A gateway without keys has no such label.
+        + (f',key="{_escaped(cell.key)}"' if cell.key else "")
     )
 
 

@@ -43,6 +43,8 @@ class Record(Struct):
     # The client's `traceparent` and `tracestate`, where it sent any that may be used.
     trace: str = ""
     trace_state: str = ""
+    # The tags of its key, as one text.
+    tags: str = ""
     # The model's name as the client said it, and whom it led to.
     requested_model: str = ""
     provider: str = ""

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from dragoman.records.time_range import Period, Zone, zone_of
-from dragoman.records.usage import OtherGroups, UsageFigures, UsageReport, names_of
+from dragoman.records.usage import ONE_TAG, OtherGroups, UsageFigures, UsageReport, names_of
 
 _LOCAL = "local"
 
@@ -22,6 +22,9 @@ class UsageRow(UsageFigures, frozen=True, kw_only=True):
     model: str | UnsetType = UNSET
     provider: str | UnsetType = UNSET
     client: str | UnsetType | None = UNSET
+    # All tags as one text, and the values of the tags that it is grouped by.
+    tag: str | UnsetType = UNSET
+    tags: dict[str, str] | UnsetType = UNSET
     session: str | UnsetType | None = UNSET
     session_id: int | UnsetType | None = UNSET
     thread: str | UnsetType | None = UNSET
@@ -56,7 +59,7 @@ def report_of(view: UsageView) -> UsageReport:
     since, until = (int(datetime.fromisoformat(text).timestamp()) for text in (view.since, view.until))
     names = names_of(view.by)
     figures = UsageFigures.__struct_fields__
-    rows = [asdict(row) for row in view.rows]
+    rows = [_named(row) for row in view.rows]
     rest = view.rest
     return UsageReport(
         period=Period(
@@ -72,3 +75,9 @@ def report_of(view: UsageView) -> UsageReport:
         total=view.total,
         rest=None if rest is UNSET else OtherGroups(rest.groups, msgspec.convert(asdict(rest), UsageFigures)),
     )
+
+
+def _named(row: UsageRow) -> dict[str, str | int | None]:
+    """The members of a row by the names of the groups."""
+    tags = {} if row.tags is UNSET else row.tags
+    return {**asdict(row), **{f"{ONE_TAG}{name}": value for name, value in tags.items()}}
