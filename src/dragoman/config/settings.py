@@ -36,7 +36,7 @@ class Server(Struct, frozen=True, kw_only=True):
     # Web pages whose scripts may call it, as `https://example.org`.
     allowed_origins: tuple[str, ...] = ()
     # Proxies in front of it, as addresses or networks, that are believed about the client's address
-    # (`X-Forwarded-For`); it is in the log and decides nothing.
+    # (`X-Forwarded-For`): for the log, and for `addresses` of keys.
     trusted_proxies: tuple[str, ...] = ()
     # Further paths of providers that are relayed with their key, as `GET /files/*`: a method or `*`, and a path
     # without `/v1`, in which `*` is one segment, and at the end everything below. Open without this: what a model

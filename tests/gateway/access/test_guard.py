@@ -6,6 +6,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.config.settings import Server, Settings
 from dragoman.errors import ClientError
@@ -15,6 +16,7 @@ from dragoman.gateway.workers.protection import Protection
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.body import Body
 from dragoman.http.request import ServerRequest
+from dragoman.identities.identity import Rights
 from tests.identities.holders import holder
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
@@ -329,3 +331,71 @@ def test_a_key_is_asked_for_although_there_is_none() -> None:
         with pytest.raises(ClientError) as caught:
             door.identify(asked(("x-api-key", "anything")), CHAT)
         assert caught.value.status == 401
+
+
+# Ends and addresses.
+
+LISTED = Rights(addresses=("10.0.0.0/8", "2001:db8::/32"))
+
+
+def limited(rights: Rights, *proxies: str, expires: float | None = None, now: float = 0.0) -> Guard:
+    """What stands at the door of a gateway with one key, "key", which is limited."""
+    key = replace(holder("limited", sha256(b"key").digest(), rights=rights), expires=expires)
+    return Guard(Settings(server=Server(trusted_proxies=proxies), keys=(key,)), now=lambda: now)
+
+
+def from_peer(peer: str, *headers: tuple[str, str]) -> ServerRequest:
+    request = asked(("x-api-key", "key"), *headers)
+    request.peer = peer
+    return request
+
+
+@pytest.mark.parametrize(("now", "is_accepted"), [(99.9, True), (100.0, False), (1e9, False)])
+def test_a_key_is_accepted_until_its_end(now: float, is_accepted: bool) -> None:
+    door = limited(Rights(), expires=100.0, now=now)
+    # Twice: a key whose text was found before ends, too.
+    for _ in range(2):
+        if is_accepted:
+            assert door.identify(from_peer("127.0.0.1"), CHAT) is not None
+        else:
+            with pytest.raises(ClientError, match="is expired") as caught:
+                door.identify(from_peer("127.0.0.1"), CHAT)
+            assert caught.value.status == 401
+
+
+ADDRESSES: dict[str, tuple[str, list[tuple[str, str]], bool]] = {
+    "a peer of the list": ("10.1.2.3", [], True),
+    "a peer of the list, as IPv6 writes it": ("::ffff:10.1.2.3", [], True),
+    "IPv6": ("2001:db8::1", [], True),
+    "another peer": ("192.0.2.1", [], False),
+    "another peer that claims to be one": ("192.0.2.1", [("x-forwarded-for", "10.1.2.3")], False),
+    "another peer that claims it elsewhere": ("192.0.2.1", [("cf-connecting-ip", "10.1.2.3")], False),
+    "a peer of the list that passes on another's": ("10.1.2.3", [("x-forwarded-for", "10.9.9.9")], False),
+    "a peer of the list that is a proxy": ("10.1.2.3", [("via", "1.1 proxy")], False),
+    "a trusted proxy": ("127.0.0.1", [("x-forwarded-for", "10.1.2.3")], True),
+    "a trusted proxy, and an invented address": ("127.0.0.1", [("x-forwarded-for", "10.1.2.3, 192.0.2.1")], False),
+    "two trusted proxies": ("127.0.0.1", [("x-forwarded-for", "10.1.2.3, 127.0.0.2")], True),
+    "a trusted proxy that names nothing": ("127.0.0.1", [], False),
+    "a trusted proxy of the list that names nothing": ("10.0.0.1", [], False),
+    "a trusted proxy that names trusted ones alone": ("10.0.0.1", [("x-forwarded-for", "127.0.0.2")], False),
+    "a trusted proxy that names no address": ("127.0.0.1", [("x-forwarded-for", "10.1.2.3, unknown")], False),
+    "a socket without an address": ("", [], False),
+}
+
+
+@pytest.mark.parametrize("case", ADDRESSES)
+def test_pitfall_738_a_list_of_addresses_lets_in(case: str) -> None:
+    peer, headers, is_accepted = ADDRESSES[case]
+    door = limited(LISTED, "127.0.0.0/8", "10.0.0.1")
+    for _ in range(2):
+        if is_accepted:
+            assert door.identify(from_peer(peer, *headers), CHAT) is not None
+        else:
+            with pytest.raises(ClientError, match="from this address") as caught:
+                door.identify(from_peer(peer, *headers), CHAT)
+            assert caught.value.status == 403
+
+
+def test_a_key_without_a_list_of_addresses_is_used_from_everywhere() -> None:
+    for peer in ("", "192.0.2.1"):
+        assert limited(Rights()).identify(from_peer(peer, ("x-forwarded-for", "x")), CHAT) is not None

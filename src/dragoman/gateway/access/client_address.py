@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 from dragoman.config.values import is_loopback
@@ -19,16 +20,20 @@ _FORWARDED = b"x-forwarded-for"
 _MAX_FORWARDED_BYTES = 1024
 _MAPPED = "::ffff:"
 # By which a proxy says that somebody else asks, of whom nothing is known for sure.
-_PROXIED = (
-    b"x-forwarded-for",
-    b"forwarded",
-    b"via",
-    b"x-real-ip",
-    b"x-forwarded-host",
-    b"x-forwarded-proto",
-    b"cf-connecting-ip",
-    b"true-client-ip",
+_PROXIED = frozenset(
+    {
+        b"x-forwarded-for",
+        b"forwarded",
+        b"via",
+        b"x-real-ip",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+        b"cf-connecting-ip",
+        b"true-client-ip",
+    }
 )
+# Peers whose addresses are parsed once.
+_PEERS = 4096
 
 
 class Headed(Protocol):
@@ -52,16 +57,30 @@ def client_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     address = _address(request.peer.partition("%")[0])
     if address is None:
         return ""
-    forwarded = b",".join(value for name, value in request.headers if name == _FORWARDED)
-    # The first of what is cut off may be half an address.
-    hops = forwarded[-_MAX_FORWARDED_BYTES:].split(b",")[len(forwarded) > _MAX_FORWARDED_BYTES :]
+    hops = _forwarded_hops(request)
     while hops and any(address in network for network in proxies):
-        hop = _address(hops.pop().decode("latin-1").strip())
+        hop = _address(hops.pop())
         if hop is None:
             # Nobody knows who said what stands left of it.
             break
         address = hop
     return str(address)
+
+
+def certain_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
+    """Client address for lists of addresses, which a forged header must not pass; "" unless it is certain. It is not if
+    a trusted proxy names no client, or if any other peer sends a header of proxies."""
+    peer = _peer_address(request.peer)
+    if peer is None:
+        return ""
+    address, text = peer
+    if not any(address in network for network in proxies):
+        return text if _PROXIED.isdisjoint(request.table) else ""
+    for written in reversed(_forwarded_hops(request)):
+        hop = _address(written)
+        if hop is None or not any(hop in network for network in proxies):
+            return "" if hop is None else str(hop)
+    return ""
 
 
 def peer_address(peer: str, proxies: Sequence[Network]) -> str:
@@ -73,6 +92,21 @@ def peer_address(peer: str, proxies: Sequence[Network]) -> str:
 def is_local_client(request: Headed, address: str) -> bool:
     """Whether a request comes from this machine, and is nobody else's that a proxy here passes on."""
     return is_loopback(address) and all(request.header(name) is None for name in _PROXIED)
+
+
+def _forwarded_hops(request: ServerRequest) -> list[str]:
+    """The addresses in `X-Forwarded-For`, the client's end first."""
+    forwarded = b",".join(value for name, value in request.headers if name == _FORWARDED)
+    # The first of what is cut off may be half an address.
+    hops = forwarded[-_MAX_FORWARDED_BYTES:].split(b",")[len(forwarded) > _MAX_FORWARDED_BYTES :]
+    return [hop.decode("latin-1").strip() for hop in hops]
+
+
+@lru_cache(_PEERS)
+def _peer_address(peer: str) -> tuple[IPAddress, str] | None:
+    """The address of a connection, and its usual form; None for a socket without one."""
+    address = _address(peer.partition("%")[0])
+    return None if address is None else (address, str(address))
 
 
 def _address(text: str) -> IPAddress | None:

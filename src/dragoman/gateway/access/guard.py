@@ -5,21 +5,27 @@ rebinds its name to this address still sends that name as `Host`."""
 from __future__ import annotations
 
 import ipaddress
+import time
+from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 
 from dragoman.config.settings import Settings
 from dragoman.errors import ClientError
-from dragoman.gateway.access.client_address import Headed, is_local_client
+from dragoman.gateway.access.client_address import Headed, certain_address, is_local_client, networks
 from dragoman.gateway.paths import MESSAGES
 from dragoman.gateway.workers.protection import Protection, protection_of
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import COMMAND_LINE_KEY, Identity
+from dragoman.identities.identity import COMMAND_LINE_KEY, Identity, Rights
+from dragoman.identities.permissions import permits_address
 
 _BEARER = b"bearer "
 _LOCAL_SITES = (b"same-origin", b"none")
 _HOSTS_LIMIT = 256
+# Pairs of a list and an address that were compared.
+_LISTED = 4096
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 _CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dragoman-losses, x-dragoman-advice"
@@ -29,7 +35,11 @@ class Guard:
     """What one configuration says about access."""
 
     def __init__(
-        self, settings: Settings, protection: Protection | None = None, page: SharedMemory | None = None
+        self,
+        settings: Settings,
+        protection: Protection | None = None,
+        page: SharedMemory | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         server = settings.server
         # Whether a key is asked for is not a matter of how many there are: all of them may have been revoked.
@@ -40,6 +50,9 @@ class Guard:
         # Identified keys by their text: most requests bring the same ones.
         self._identified: dict[bytes, Identity] = {}
         self._keys_table = settings.keys_table
+        self._proxies = networks(server.trusted_proxies)
+        # Seconds since 1970.
+        self._now = now
         self._hosts = frozenset({"localhost", server.host.lower(), *(name.lower() for name in server.allowed_hosts)})
         self._origins = frozenset(origin.lower().rstrip("/").encode() for origin in server.allowed_origins)
         # Host values that were found good: nearly every request brings the same one.
@@ -79,6 +92,11 @@ class Guard:
             if key is None:
                 raise ClientError(401, "this gateway key is not known here")
             self._identified[given] = key
+        if key.expires is not None and key.expires <= self._now():
+            raise ClientError(401, "this gateway key is expired")
+        addresses = key.rights.addresses
+        if addresses is not None and not _is_listed(addresses, certain_address(request, self._proxies)):
+            raise ClientError(403, "this gateway key may not be used from this address")
         return key
 
     def is_operator(self, request: Headed, address: str, key: str) -> bool:
@@ -122,6 +140,12 @@ class Guard:
     def _is_allowed(self, origin: bytes, host: bytes) -> bool:
         origin = origin.lower().rstrip(b"/")
         return origin in self._origins or origin in (b"http://" + host.lower(), b"https://" + host.lower())
+
+
+@lru_cache(_LISTED)
+def _is_listed(addresses: tuple[str, ...], address: str) -> bool:
+    """Whether a list of addresses and networks contains an address; "" is an unknown one, which is in no list."""
+    return permits_address(Rights(addresses=addresses), ipaddress.ip_address(address) if address else None)
 
 
 def hostname(host: bytes) -> str:
