@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman.identities.audit import CHANGE, AuditedIdentity, AuditEntry
 from dragoman.identities.identity import ADMIN, DATABASE, NO_RIGHTS, AcceptedDigest, Identity, Rights, StoredIdentity
 from dragoman.identities.key_text import digest_of, new_key
-from dragoman.identities.views import IssuedKey, configured_view_of, view_of
+from dragoman.identities.views import IssuedKey, audit_view_of, configured_view_of, keys_view_of, view_of
 
 NOW = 1_800_000_000.0
 TEXT = new_key()
@@ -62,3 +63,63 @@ def test_pitfall_733_no_view_has_a_digest_and_the_text_stands_beside_the_key_onc
     assert TEXT.encode() not in msgspec.json.encode(view)
     for digest in (ANN.owner, *(accepted.digest for accepted in ANN.digests)):
         assert digest.hex().encode() not in encoded
+
+
+def _stored(name: str) -> StoredIdentity:
+    return msgspec.structs.replace(STORED, identity=msgspec.structs.replace(ANN, name=name))
+
+
+def test_pages_of_keys_go_through_both_sources_in_the_order_of_names() -> None:
+    configured = [msgspec.structs.replace(ANN, name=name, source="file") for name in ("bob", "eve")]
+    stored = [_stored(name) for name in ("ann", "bob", "cid", "dan")]
+    seen: list[tuple[str, str]] = []
+    after, pages = "", 0
+    while True:
+        behind = [each for each in stored if each.identity.name > after][:3]
+        page = keys_view_of(configured, behind, NOW, after=after, limit=2)
+        assert len(page.keys) <= 2
+        seen += [(key.name, key.source) for key in page.keys]
+        pages += 1
+        if page.next is None:
+            break
+        after = page.next
+    # The key of the file is in force where both have a name.
+    assert seen == [("ann", "database"), ("bob", "file"), ("cid", "database"), ("dan", "database"), ("eve", "file")]
+    assert pages == 3
+
+
+def test_a_page_of_the_audit_log_ends_with_the_id_to_go_on_before() -> None:
+    before = AuditedIdentity(rights=Rights(models=("fast",)), tags={"team": "web"}, expires=NOW)
+    entries = [
+        AuditEntry(
+            id=number,
+            time=NOW,
+            actor="ada",
+            action=CHANGE,
+            subject="ann",
+            before=before if number == 3 else None,
+            after=AuditedIdentity(former_until=NOW + 60, revoked=NOW),
+        )
+        for number in (3, 2)
+    ]
+    page = audit_view_of(entries, 1)
+    assert (page.next, audit_view_of(entries, 2).next, audit_view_of([], 2).next) == (3, None, None)
+    (change,) = page.changes
+    assert (change.id, change.time, change.actor, change.action, change.subject) == (
+        3,
+        "2027-01-15T08:00:00Z",
+        "ada",
+        "change",
+        "ann",
+    )
+    assert change.before is not None
+    assert (change.before.models, change.before.tags, change.before.expires) == (
+        ("fast",),
+        {"team": "web"},
+        "2027-01-15T08:00:00Z",
+    )
+    assert (change.after.models, change.after.former_until, change.after.revoked) == (
+        None,
+        "2027-01-15T08:01:00Z",
+        "2027-01-15T08:00:00Z",
+    )

@@ -35,6 +35,11 @@ def is_mistyped(text: bytes) -> bool:
     return text[-_CHECKSUM:] != _checksum(text[:-_CHECKSUM]).encode()
 
 
+def has_key_text(data: bytes) -> bool:
+    """Whether anything in some bytes has the form of a key text; what has must not be repeated."""
+    return _FORM.search(data) is not None
+
+
 def digest_of(key: str | bytes) -> bytes:
     """The digest of a key text."""
     return sha256(key.encode() if isinstance(key, str) else key).digest()

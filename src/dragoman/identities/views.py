@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from dragoman.identities.audit import AuditedIdentity, AuditEntry
 from dragoman.identities.changes import former_until, state_of
 from dragoman.identities.identity import Identity, StoredIdentity
 from dragoman.model.losses import Strict
@@ -53,6 +55,73 @@ class IssuedKey(Struct, frozen=True, kw_only=True):
     identity: KeyView
 
 
+class AuditedKeyView(Struct, frozen=True, kw_only=True):
+    """What a key permitted before or after a change."""
+
+    role: str
+    models: tuple[str, ...] | None
+    providers: tuple[str, ...] | None
+    addresses: tuple[str, ...] | None
+    paths: tuple[str, ...] | None
+    strict: Strict
+    concurrency: int | None
+    tags: dict[str, str]
+    expires: str | None
+    former_until: str | None
+    revoked: str | None
+
+
+class AuditEntryView(Struct, frozen=True, kw_only=True):
+    """One change of a key. `before` is null for a key that was new."""
+
+    id: int
+    time: str
+    # The name of the key that made the change, or "dragoman key" for the command on the gateway's machine.
+    actor: str
+    # create, change, rotate, revoke or import.
+    action: str
+    # The name of the changed key.
+    subject: str
+    before: AuditedKeyView | None
+    after: AuditedKeyView
+
+
+class AuditView(Struct, frozen=True, kw_only=True):
+    """Changes of keys, the latest first; `next` is the id to go on before, or null at the end."""
+
+    changes: list[AuditEntryView]
+    next: int | None = None
+
+
+def keys_view_of(
+    configured: Iterable[Identity], stored: Sequence[StoredIdentity], now: float, *, after: str, limit: int
+) -> KeysView:
+    """One page of keys with names behind `after`. `stored` are the next keys of the database, one more than the limit
+    if there are so many. Of a name that both have, the key of the configuration is in force."""
+    views = {each.identity.name: view_of(each, now) for each in stored}
+    views |= {each.name: configured_view_of(each, now) for each in configured if each.name > after}
+    names = sorted(views)
+    page = names[:limit]
+    return KeysView(keys=[views[name] for name in page], next=page[-1] if len(names) > limit else None)
+
+
+def audit_view_of(entries: Sequence[AuditEntry], limit: int) -> AuditView:
+    """One page of the audit log. `entries` are the next ones, one more than the limit if there are so many."""
+    page = [
+        AuditEntryView(
+            id=each.id,
+            time=format_instant(math.floor(each.time)),
+            actor=each.actor,
+            action=each.action,
+            subject=each.subject,
+            before=None if each.before is None else _audited(each.before),
+            after=_audited(each.after),
+        )
+        for each in entries[:limit]
+    ]
+    return AuditView(changes=page, next=page[-1].id if len(entries) > limit else None)
+
+
 def view_of(stored: StoredIdentity, now: float) -> KeyView:
     """A key of the database at a time."""
     return _view(
@@ -98,6 +167,23 @@ def _view(
         revoked=_instant(revoked),
         source=identity.source,
         generation=generation,
+    )
+
+
+def _audited(audited: AuditedIdentity) -> AuditedKeyView:
+    rights = audited.rights
+    return AuditedKeyView(
+        role=rights.role,
+        models=rights.models,
+        providers=rights.providers,
+        addresses=rights.addresses,
+        paths=rights.paths,
+        strict=rights.strict,
+        concurrency=rights.concurrency,
+        tags=dict(audited.tags),
+        expires=_instant(audited.expires),
+        former_until=_instant(audited.former_until),
+        revoked=_instant(audited.revoked),
     )
 
 

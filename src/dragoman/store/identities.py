@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 import msgspec
-from msgspec import Struct
 
+from dragoman.identities.audit import AuditedIdentity, AuditEntry
 from dragoman.identities.identity import DATABASE, AcceptedDigest, Identity, Rights, StoredIdentity, Tags
 from dragoman.store.transaction import Transaction, exists
 
@@ -25,24 +25,10 @@ RETIRED = 0
 _ANY = (1 << 63) - 1
 _read_rights = msgspec.json.Decoder(Rights).decode
 _read_tags = msgspec.json.Decoder(dict[str, str]).decode
+_read_audited = msgspec.json.Decoder(AuditedIdentity).decode
 _Row = tuple[
     int, str, bytes, str, str, float | None, float, str, float | None, int, bytes | None, float | None
 ]  # `_COLUMNS`
-
-
-class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One change of an identity: who changed what. Before and after are JSON objects without digests and key texts."""
-
-    id: int
-    # Seconds since 1970.
-    time: float
-    # The name of the administrator's key, or "dragoman key" for a change on the machine.
-    actor: str
-    action: str
-    # The name of the changed identity.
-    subject: str
-    before: msgspec.Raw | None
-    after: msgspec.Raw | None
 
 
 class Identities:
@@ -80,7 +66,13 @@ class Identities:
         )
         return [
             AuditEntry(
-                id=number, time=time, actor=actor, action=action, subject=subject, before=_raw(old), after=_raw(new)
+                id=number,
+                time=time,
+                actor=actor,
+                action=action,
+                subject=subject,
+                before=None if old is None else _read_audited(old),
+                after=_read_audited(new),
             )
             for number, time, actor, action, subject, old, new in rows
         ]
@@ -139,7 +131,3 @@ def _stored(rows: Iterable[_Row]) -> Iterator[StoredIdentity]:
             created_by=creators.setdefault(created_by, created_by),
             revoked=revoked,
         )
-
-
-def _raw(text: str | None) -> msgspec.Raw | None:
-    return None if text is None else msgspec.Raw(text.encode())

@@ -5,7 +5,7 @@ digests do, since a work item of the store may run twice."""
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -13,15 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.identities import changes
+from dragoman.identities.audit import CHANGE, CREATE, IMPORT, REVOKE, ROTATE, AuditedIdentity
 from dragoman.identities.changes import ChangeContext, ConfiguredNames, Maker, former_until
 from dragoman.identities.errors import BeyondMaker, ImportRefused, KeyChangeError, KeyExists, KeyMissing
-from dragoman.identities.identity import DATABASE, Rights, StoredIdentity
+from dragoman.identities.identity import DATABASE, StoredIdentity
 from dragoman.identities.members import KeyMembers
 from dragoman.store.identities import RETIRED, Identities
 from dragoman.store.transaction import Transaction, exists
 
 T = TypeVar("T")
-CREATE, CHANGE, ROTATE, REVOKE, IMPORT = "create", "change", "rotate", "revoke", "import"
 # Days have the fewest rows among the rollups.
 _ROLLUP_NAMES = "SELECT DISTINCT key FROM long_sums WHERE span = 96"
 _encode = msgspec.json.Encoder().encode
@@ -33,18 +33,6 @@ class ImportedKey(Struct, frozen=True, kw_only=True):
     name: str
     digest: bytes
     members: KeyMembers
-
-
-class AuditedIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the audit log stores of an identity: no digest, and no key text."""
-
-    rights: Rights
-    tags: Mapping[str, str] = {}
-    # Seconds since 1970, as all times here.
-    expires: float | None = None
-    # Until when the former text of a rotated key is accepted.
-    former_until: float | None = None
-    revoked: float | None = None
 
 
 class IdentityChanges:

@@ -9,6 +9,7 @@ from dragoman.errors import ClientError, OffloadBusy
 from dragoman.gateway.access.client_address import client_address, is_local_client
 from dragoman.gateway.admin.endpoints import find_endpoint
 from dragoman.gateway.admin.framework import AdminCall, AdminError, AdminServices, require_role, send_error
+from dragoman.gateway.admin.key_database import KeyDatabase
 from dragoman.gateway.admin.query_runner import QueryRunner
 from dragoman.gateway.admin.record_endpoints import now_in_micro
 from dragoman.gateway.observability.metrics import Snapshot
@@ -16,6 +17,7 @@ from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import name_of
 from dragoman.http.server import ServerRequest
 from dragoman.identities.identity import VIEWER, Identity
+from dragoman.identities.key_text import has_key_text
 
 
 class AdminApi:
@@ -26,12 +28,18 @@ class AdminApi:
         snapshots: Callable[[], Awaitable[list[Snapshot]]],
         queries: QueryRunner | None = None,
         now: Callable[[], int] = now_in_micro,
+        keys: KeyDatabase | None = None,
     ) -> None:
-        self.services = AdminServices(queries=queries or QueryRunner(), now=now, snapshots=snapshots)
+        self.services = AdminServices(
+            queries=queries or QueryRunner(), keys=keys or KeyDatabase(), now=now, snapshots=snapshots
+        )
 
     async def serve(self, runtime: Runtime, request: ServerRequest, identity: Identity | None) -> None:
         """Serve one request of a client that access control has admitted."""
         try:
+            if has_key_text(f"{request.path}?{request.query}".encode()):
+                remedy = "send it as Authorization: Bearer; an address is written to logs on its way"
+                raise AdminError(400, "the address has the text of a gateway key", remedy)
             endpoint, values = find_endpoint(request.method, request.path)
             role = role_of(runtime, request, identity)
             require_role(role, endpoint.role)

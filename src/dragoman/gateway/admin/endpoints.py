@@ -14,6 +14,7 @@ from dragoman.gateway.admin.gateway_state import (
     models,
     status,
 )
+from dragoman.gateway.admin.key_endpoints import KEY_ENDPOINTS
 from dragoman.gateway.admin.record_endpoints import UsageParameters, show_usage
 from dragoman.identities.identity import CLIENT, VIEWER
 from dragoman.records.views.usage import UsageView
@@ -23,6 +24,7 @@ ENDPOINTS: tuple[AdminEndpoint, ...] = (
     endpoint("GET", "/usage", CLIENT, "requests, tokens and cost in groups", show_usage, UsageParameters, UsageView),
     endpoint("GET", "/models", CLIENT, "names of models that the key may use", models, ModelParameters, ModelsView),
     endpoint("GET", "/status", VIEWER, "health of providers and targets", status, Nothing, StatusView),
+    *KEY_ENDPOINTS,
 )
 
 

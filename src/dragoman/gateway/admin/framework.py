@@ -22,8 +22,10 @@ from dragoman.gateway.stored_responses.stored_state import name_of
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.identities.identity import ADMIN, CLIENT, VIEWER, Identity
+from dragoman.identities.key_text import has_key_text
 
 if TYPE_CHECKING:
+    from dragoman.gateway.admin.key_database import KeyDatabase
     from dragoman.gateway.admin.query_runner import QueryRunner
 
 P = TypeVar("P", bound=Struct)
@@ -90,6 +92,7 @@ class AdminServices(Struct, frozen=True, kw_only=True):
     """What endpoints use beside the runtime; it outlives changes of the configuration."""
 
     queries: QueryRunner
+    keys: KeyDatabase
     # The time it is, in microseconds.
     now: Callable[[], int]
     # What all workers have counted, this one first.
@@ -140,6 +143,8 @@ class AdminEndpoint(Struct, frozen=True, kw_only=True):
     serve: Callable[[AdminCall], Awaitable[None]]
     # The status of a response without error.
     status: int = 200
+    # Whether the header `If-Match` is needed.
+    needs_match: bool = False
 
 
 def endpoint(
@@ -150,6 +155,8 @@ def endpoint(
     handler: Callable[[AdminCall, P], Awaitable[R | Raw]],
     parameters: type[P],
     result: type[R],
+    *,
+    needs_match: bool = False,
 ) -> AdminEndpoint:
     """An endpoint without a body."""
 
@@ -166,6 +173,7 @@ def endpoint(
         body=None,
         result=result,
         serve=serve,
+        needs_match=needs_match,
     )
 
 
@@ -179,6 +187,7 @@ def endpoint_with_body(
     result: type[R],
     *,
     status: int = 200,
+    needs_match: bool = False,
 ) -> AdminEndpoint:
     """An endpoint that reads a body and has no parameters."""
 
@@ -197,6 +206,7 @@ def endpoint_with_body(
         result=result,
         serve=serve,
         status=status,
+        needs_match=needs_match,
     )
 
 
@@ -242,6 +252,9 @@ async def read_body(call: AdminCall, kind: type[B]) -> B:
     assert kind.__struct_config__.forbid_unknown_fields, kind
     try:
         body = await receive(call.runtime, call.request, call.name, _MAX_BODY_BYTES)
+        if has_key_text(body):
+            # Errors and the audit log repeat parts of bodies.
+            raise AdminError(400, "the body has the text of a gateway key", "leave it out: only its holder sends it")
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise AdminError(400, _invalid("the body", error), "see /admin/v1/openapi.json") from None

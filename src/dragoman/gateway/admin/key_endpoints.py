@@ -1,0 +1,231 @@
+"""`keys` and `audit`: keys are listed, made, changed, rotated and revoked over HTTP, by administrators alone.
+
+A change of a key needs `If-Match` with its `ETag`, which is the number of its last change: no change of another
+administrator is lost. Rights of the maker are read in the transaction of the change. The text of a key stands in the
+response that makes it, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from dragoman.config.configured_keys import configured_names
+from dragoman.gateway.admin.framework import (
+    AdminCall,
+    AdminEndpoint,
+    AdminError,
+    Nothing,
+    endpoint,
+    endpoint_with_body,
+)
+from dragoman.identities.changes import DEFAULT_GRACE, MAX_GRACE, Maker
+from dragoman.identities.errors import KeyMissing
+from dragoman.identities.identity import ADMIN, Identity, StoredIdentity
+from dragoman.identities.key_text import digest_of, new_key
+from dragoman.identities.members import KeyMembers, is_name
+from dragoman.identities.views import (
+    AuditView,
+    IssuedKey,
+    KeysView,
+    KeyView,
+    audit_view_of,
+    configured_view_of,
+    keys_view_of,
+    view_of,
+)
+from dragoman.store import MEMORY
+from dragoman.store.identities import Identities
+from dragoman.store.identity_changes import IdentityChanges
+
+_MICRO = 1_000_000
+# Entries of one page, and unless stated.
+_MAX_PAGE, _PAGE = 1000, 100
+PageSize = Annotated[int, Meta(ge=1, le=_MAX_PAGE)]
+_LISTED = "GET /admin/v1/keys lists all keys"
+_ETAG = re.compile(r'"([0-9]{1,18})"')
+
+
+class KeysParameters(Struct, frozen=True, kw_only=True):
+    """`after` is the name to go on after, as `next` of the page before; `n` is the number of keys."""
+
+    after: str = ""
+    n: PageSize = _PAGE
+
+
+class AuditParameters(Struct, frozen=True, kw_only=True):
+    """`before` is the id to go on before, as `next` of the page before; `n` is the number of changes."""
+
+    before: Annotated[int, Meta(ge=1, le=(1 << 63) - 1)] | None = None
+    n: PageSize = _PAGE
+
+
+class NewKey(KeyMembers, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key to make: its name, which no key has or had, and its members. A list that is absent permits everything."""
+
+    name: str
+
+
+class KeyRotation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`grace` is how long the former text stays accepted, in seconds; 0 ends it at once."""
+
+    grace: Annotated[float, Meta(ge=0, le=MAX_GRACE)] = DEFAULT_GRACE
+
+
+async def list_keys(call: AdminCall, parameters: KeysParameters) -> KeysView:
+    """Keys of the configuration and of the database, in the order of their names."""
+    after, limit = parameters.after, parameters.n
+    stored = await call.services.keys.read(_file_of(call), lambda identities: identities.page(after, limit + 1))
+    return keys_view_of(call.runtime.settings.keys, stored, _now(call), after=after, limit=limit)
+
+
+async def show_key(call: AdminCall, _: Nothing) -> KeyView:
+    """One key."""
+    name = _name(call)
+    configured = _configured(call, name)
+    if configured is not None:
+        return configured_view_of(configured, _now(call))
+
+    def get(identities: Identities) -> StoredIdentity:
+        stored = identities.get(name)
+        if stored is None:
+            raise KeyMissing("", f"there is no key {name}", _LISTED)
+        return stored
+
+    return _tagged(call, await call.services.keys.read(_file_of(call), get))
+
+
+async def create_key(call: AdminCall, body: NewKey) -> IssuedKey:
+    """Make a key. Its text is in this response alone."""
+    settings, text, maker = call.runtime.settings, new_key(), _maker(call)
+    digest = digest_of(text)
+
+    def create(changes: IdentityChanges) -> StoredIdentity:
+        return changes.create(body.name, body, digest, maker=maker, configured=configured_names(settings))
+
+    return IssuedKey(key=text, identity=await _changed(call, create))
+
+
+async def change_key(call: AdminCall, body: KeyMembers) -> KeyView:
+    """Set members of a key: `null` removes one, and an absent one stays."""
+    name, expected, maker = _stored_name(call), expected_generation(call), _maker(call)
+    return await _changed(call, lambda changes: changes.change(name, body, maker=maker, expected=expected))
+
+
+async def rotate_key(call: AdminCall, body: KeyRotation) -> IssuedKey:
+    """Give a key a new text, which is in this response alone."""
+    name, expected, maker = _stored_name(call), expected_generation(call), _maker(call)
+    text = new_key()
+    digest = digest_of(text)
+    view = await _changed(
+        call, lambda changes: changes.rotate(name, digest, body.grace, maker=maker, expected=expected)
+    )
+    return IssuedKey(key=text, identity=view)
+
+
+async def revoke_key(call: AdminCall, _: Nothing) -> KeyView:
+    """End a key for ever."""
+    name, expected, maker = _stored_name(call), expected_generation(call), _maker(call)
+    return await _changed(call, lambda changes: changes.revoke(name, maker=maker, expected=expected))
+
+
+async def show_audit(call: AdminCall, parameters: AuditParameters) -> AuditView:
+    """Changes of keys, the latest first."""
+    before, limit = parameters.before, parameters.n
+    entries = await call.services.keys.read(_file_of(call), lambda identities: identities.audit(before, limit + 1))
+    return audit_view_of(entries, limit)
+
+
+KEY_ENDPOINTS: tuple[AdminEndpoint, ...] = (
+    endpoint("GET", "/keys", ADMIN, "keys, in the order of their names", list_keys, KeysParameters, KeysView),
+    endpoint_with_body("POST", "/keys", ADMIN, "makes a key", create_key, NewKey, IssuedKey, status=201),
+    endpoint("GET", "/keys/{name}", ADMIN, "one key, with its `ETag`", show_key, Nothing, KeyView),
+    endpoint_with_body(
+        "PATCH",
+        "/keys/{name}",
+        ADMIN,
+        "changes a key: `null` removes a member, and an absent one stays",
+        change_key,
+        KeyMembers,
+        KeyView,
+        needs_match=True,
+    ),
+    endpoint(
+        "DELETE", "/keys/{name}", ADMIN, "revokes a key, for ever", revoke_key, Nothing, KeyView, needs_match=True
+    ),
+    endpoint_with_body(
+        "POST",
+        "/keys/{name}/rotate",
+        ADMIN,
+        "gives a key a new text; the former one stays accepted for a time",
+        rotate_key,
+        KeyRotation,
+        IssuedKey,
+        needs_match=True,
+    ),
+    endpoint("GET", "/audit", ADMIN, "changes of keys, the latest first", show_audit, AuditParameters, AuditView),
+)
+
+
+def expected_generation(call: AdminCall) -> int:
+    """The number in `If-Match`: the last change of the key that the client has seen."""
+    given = [value.strip().decode("latin-1") for name, value in call.request.headers if name == b"if-match"]
+    remedy = f'GET {call.request.path.removesuffix("/rotate")} and send its ETag, as If-Match: "7"'
+    if not given:
+        raise AdminError(428, "a change needs the header If-Match", remedy)
+    match = _ETAG.fullmatch(given[0]) if len(given) == 1 else None
+    if match is None:
+        raise AdminError(400, "the header If-Match is not the ETag of a key", remedy)
+    return int(match[1])
+
+
+async def _changed(call: AdminCall, work: Callable[[IdentityChanges], StoredIdentity]) -> KeyView:
+    """Change a key of the file."""
+    path = _file_of(call)
+    if path == MEMORY:
+        problem = "storage.path names no file, which keys are stored in"
+        raise AdminError(409, problem, "name a file in storage.path, or add the key to the configuration")
+    return _tagged(call, await call.services.keys.change(path, lambda: _now(call), work))
+
+
+def _tagged(call: AdminCall, stored: StoredIdentity) -> KeyView:
+    """A key of the database, whose `ETag` the response has."""
+    call.headers.append((b"etag", f'"{stored.generation}"'.encode()))
+    return view_of(stored, _now(call))
+
+
+def _name(call: AdminCall) -> str:
+    """The name in the path."""
+    name = call.path["name"]
+    if not is_name(name):
+        raise AdminError(404, "the path has no name of a key", _LISTED)
+    return name
+
+
+def _stored_name(call: AdminCall) -> str:
+    """The name of the key to change, which the configuration must not have."""
+    name = _name(call)
+    if _configured(call, name) is not None:
+        raise AdminError(409, f"the key {name} is in the configuration", "change it there")
+    return name
+
+
+def _configured(call: AdminCall, name: str) -> Identity | None:
+    return next((key for key in call.runtime.settings.keys if key.name == name), None)
+
+
+def _maker(call: AdminCall) -> Maker:
+    """Who makes a change: the key that asks, whose rights the change may not exceed."""
+    # Without a key the role is at most viewer.
+    assert call.identity is not None
+    return Maker(name=call.identity.name, key=call.identity)
+
+
+def _file_of(call: AdminCall) -> str:
+    return call.runtime.settings.storage.path or MEMORY
+
+
+def _now(call: AdminCall) -> float:
+    return call.services.now() / _MICRO

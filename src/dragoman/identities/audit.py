@@ -1,0 +1,39 @@
+"""Audit log: what is stored of each change of a key. Nothing in it has a digest or a key text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from dragoman.identities.identity import Rights
+
+CREATE, CHANGE, ROTATE, REVOKE, IMPORT = "create", "change", "rotate", "revoke", "import"
+
+
+class AuditedIdentity(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An identity before or after a change."""
+
+    rights: Rights = Rights()
+    tags: Mapping[str, str] = {}
+    # Seconds since 1970, as all times here.
+    expires: float | None = None
+    # Until when the former text of a rotated key is accepted.
+    former_until: float | None = None
+    revoked: float | None = None
+
+
+class AuditEntry(Struct, frozen=True, kw_only=True):
+    """One change of an identity: who changed what."""
+
+    id: int
+    # Seconds since 1970.
+    time: float
+    # The name of the administrator's key, or "dragoman key" for a change on the machine.
+    actor: str
+    action: str
+    # The name of the changed identity.
+    subject: str
+    # None for an identity that was new.
+    before: AuditedIdentity | None
+    after: AuditedIdentity
