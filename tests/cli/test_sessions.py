@@ -115,7 +115,7 @@ def test_programs_get_one_object(place: Path) -> None:
     status, out, _ = records_piped(words(place, "--json", "--since", "2d"), place)
     told = json.loads(out)
     assert status == 0
-    assert sorted(told) == ["more", "no_session", "sessions", "since", "until"]
+    assert sorted(told) == ["more", "next", "no_session", "sessions", "since", "until"]
     assert [session["id"] for session in told["sessions"]] == [HOSTILE, NEXT, MAIN]
     last = told["sessions"][-1]
     assert (last["requests"], last["agents"], last["threads"], last["errors"], last["losses"]) == (8, 3, 7, 1, 1)

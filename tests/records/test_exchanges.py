@@ -13,7 +13,6 @@ from dragoman.errors import DragomanError
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.exchanges import (
     after,
-    as_json,
     classes_of,
     find,
     instant,
@@ -34,6 +33,7 @@ from dragoman.wire.history_digest import digest
 from tests.records.filled import fill
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
+from tests.records.viewed import as_json
 from tests.sdk.digging import dig_object, dig_objects
 
 SECOND = 1_000_000

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.records.exchanges import as_json, find, latest
+from dragoman.records.exchanges import find, latest
 from dragoman.records.export import as_csv, as_json_lines, csv_names, exchanges
 from dragoman.records.journal_directory import directory_of, journals_in, make_directory
 from dragoman.records.journal_ingest import ingest_all
@@ -27,6 +27,7 @@ from dragoman.store.record_tables import RecordTables, open_record_tables
 from dragoman.store.records import BUCKET_MICROSECONDS
 from tests.cli.recorded_file import config
 from tests.cli.screens import on_screen, piped
+from tests.records.viewed import as_json
 from tests.sdk.digging import dig_objects
 
 DATA = Path(__file__).parents[1] / "data/upgrade"

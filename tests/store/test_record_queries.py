@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.store.errors import StoreError
-from dragoman.store.record_queries import RecordFilter, RecordQueries
+from dragoman.store.record_queries import KeyScope, RecordFilter, RecordQueries
 from dragoman.store.record_tables import open_record_tables
 from tests.records.invented import NOON, entry
 from tests.records.kept_sessions import filling
@@ -24,6 +24,7 @@ LISTS = {
     "of a model": RecordFilter(model="small"),
     "that failed": RecordFilter(errors=True),
     "of everything": RecordFilter(since=NOON, key="alice", model="anthropic/lar*", errors=True),
+    "of a page": RecordFilter(before=(NOON, 7)),
 }
 
 
@@ -112,6 +113,41 @@ def test_nothing_is_found_in_an_empty_file_and_an_error_is_one_of_the_store(tmp_
         questions.newest()
 
 
+def test_pages_have_each_row_once(questions: RecordQueries) -> None:
+    seen, before = list[int](), None
+    while rows := questions.latest(RecordFilter(before=before), 2):
+        seen += [int(row.id.removeprefix("req_")) for row in rows]
+        before = rows[-1].time, rows[-1].number
+    assert seen == numbers(questions, ALL)
+
+
+@pytest.mark.parametrize("wanted", [*LISTS.values(), RecordFilter(session=7), RecordFilter(session=7, thread=71)])
+def test_a_scope_is_a_condition_of_every_query(tmp_path: Path, questions: RecordQueries, wanted: RecordFilter) -> None:
+    tables = open_record_tables(str(tmp_path / "state.db"), read_only=True)
+    bob, later = (RecordQueries(tables.connection, scope) for scope in (KeyScope("bob"), KeyScope("alice", NOON + 1)))
+    try:
+        for rows in (bob.latest(wanted, 50), bob.after(0, wanted, 50)):
+            assert {row.key for row in rows} <= {"bob"}
+        for rows in (later.latest(wanted, 50), later.after(0, wanted, 50)):
+            assert all(row.key == "alice" and row.time > NOON for row in rows)
+    finally:
+        tables.close()
+
+
+def test_an_id_outside_of_a_scope_is_found_by_none_of_its_names(tmp_path: Path, questions: RecordQueries) -> None:
+    tables = open_record_tables(str(tmp_path / "state.db"), read_only=True)
+    bob, late = (RecordQueries(tables.connection, scope) for scope in (KeyScope("bob"), KeyScope("alice", NOON + 1)))
+    name = f"req_{6:024d}"
+    try:
+        for scoped in (bob, late):
+            assert [scoped.anywhere(text, 5) for text in (name, "theirs", "msg_1")] == [[], [], []]
+            assert scoped.between(name, 0, NOON + 9 * SECOND, 5) == []
+            assert scoped.numbered([6]) == []
+        assert [row.number for row in bob.numbered([1, 4])] == [4]
+    finally:
+        tables.close()
+
+
 class Explained(sqlite3.Connection):
     """Says of every question how it would be answered, and whether that looks at each row of a large table."""
 
@@ -136,11 +172,11 @@ def test_lists_never_look_at_all_rows_nor_sort_them(tmp_path: Path, wanted: Reco
     with filling(tmp_path / "state.db"):
         pass
     db = explained(tmp_path / "state.db")
-    questions = RecordQueries(db)
-    for asked in (wanted, replace(wanted, session=7), replace(wanted, session=7, thread=70)):
-        questions.latest(asked, 50)
-        questions.after(3, asked, 50)
-    questions.between("req_0", 1, 2, 5)
+    for questions in (RecordQueries(db), RecordQueries(db, KeyScope("bob", 1))):
+        for asked in (wanted, replace(wanted, session=7), replace(wanted, session=7, thread=70)):
+            questions.latest(asked, 50)
+            questions.after(3, asked, 50)
+        questions.between("req_0", 1, 2, 5)
     assert [plan for plan in db.plans if plan.startswith("SCAN") or "TEMP B-TREE" in plan] == []
     assert any("records_by_time (time>" in plan for plan in db.plans)
     assert any("records_by_session (session=? AND time>" in plan for plan in db.plans)

@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.store.errors import StoreError
 from dragoman.store.migrations import MEASURES
+from dragoman.store.record_queries import KeyScope
 from dragoman.store.record_tables import open_record_tables
 from dragoman.store.session_queries import SessionFigures, SessionQueries
 from tests.records.invented import NOON, entry
@@ -56,6 +57,29 @@ def test_sessions_are_listed_by_when_they_were_last_heard_of(questions: SessionQ
     assert [row.id for row in questions.newest(NOON + 1, None, 50)] == [2, 1]
     assert [row.id for row in questions.newest(0, "bob", 50)] == [3]
     assert [row.id for row in questions.newest(0, None, 1)] == [2]
+
+
+def test_pages_have_each_session_once(questions: SessionQueries) -> None:
+    seen, before = list[int](), None
+    while rows := questions.newest(0, None, 2, before):
+        seen += [row.id for row in rows]
+        before = rows[-1].last, rows[-1].id
+    assert seen == [2, 1, 3]
+
+
+def test_a_scope_is_a_condition_of_every_query_of_sessions(path: Path) -> None:
+    tables = open_record_tables(str(path), read_only=True)
+    bob, late = (SessionQueries(tables.connection, scope) for scope in (KeyScope("bob"), KeyScope("alice", NOON + 1)))
+    try:
+        for questions, numbers in ((bob, [3]), (late, [])):
+            assert [row.id for row in questions.newest(0, None, 50)] == numbers
+            assert [row.id for row in questions.newest(0, "alice", 50)] == []
+            assert [row.id for row in questions.named("5f0c", None, 9)] == numbers
+            assert questions.named("5f0c", "alice", 9) == []
+            assert list(questions.of([1, 2, 3])) == numbers
+            assert questions.below([1, 2]) == {}
+    finally:
+        tables.close()
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from dragoman.cli.record_file import (
     now_in_micro,
     once,
     open_records,
-    write_json,
+    write_view,
 )
 from dragoman.cli.terminal import screen_of
 from dragoman.errors import UsageError
@@ -85,6 +85,7 @@ def _show(record_file: RecordFile, options: argparse.Namespace) -> int:
     from dragoman.records import exchanges
     from dragoman.records.ids import times_of
     from dragoman.records.journal_directory import directory_of
+    from dragoman.records.views.exchanges import exchange_view
 
     text = name_of(options.id) or ""
     times = times_of(text)
@@ -93,7 +94,7 @@ def _show(record_file: RecordFile, options: argparse.Namespace) -> int:
     with open_records(record_file, shown=shown) as (tables, status):
         exchange = exchanges.find(tables, text, directory_of(record_file.path))
     if options.json:
-        write_json(exchanges.as_json(exchange))
+        write_view(exchange_view(exchange))
     else:
         screen = screen_of(sys.stdout, options.color)
         documents.write_text("\n".join(as_page(exchange, record_file, screen, all_losses=options.all_losses)), screen)
@@ -174,9 +175,9 @@ def _is_unread() -> bool:
 def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Callable[[RecordedExchange], None]:
     """What tells one exchange."""
     if options.json:
-        from dragoman.records.exchanges import as_json
+        from dragoman.records.views.exchanges import exchange_view
 
-        return lambda exchange: write_json(as_json(exchange))
+        return lambda exchange: write_view(exchange_view(exchange))
     from dragoman import terminal
     from dragoman.gateway.observability.log_columns import LogColumns
     from dragoman.gateway.observability.record import LogDetails

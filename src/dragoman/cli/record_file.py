@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from dragoman.cli import documents, formatting
@@ -184,6 +185,11 @@ def as_cell(text: str, *, full: bool = False) -> str:
 def write_json(value: JsonValue) -> None:
     """One value on a line of the standard output, in which nothing is left that a terminal would obey."""
     documents.write(as_json(value) + b"\n")
+
+
+def write_view(view: Struct) -> None:
+    """One view on a line, likewise."""
+    documents.write(escaped(msgspec.json.encode(view)) + b"\n")
 
 
 def as_json(value: JsonValue) -> bytes:

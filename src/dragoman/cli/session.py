@@ -18,20 +18,17 @@ from dragoman.cli.record_file import (
     name_of,
     now_in_micro,
     open_records,
-    write_json,
+    write_view,
 )
 from dragoman.cli.sessions import (
     STATE,
     STATES,
-    figures_as_json,
     link_of,
-    session_members,
     state_of,
     troubles_of,
     with_all_losses,
 )
 from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table, wrapped
-from dragoman.model.jsonvalue import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from dragoman.records.sessions import SessionDetail
@@ -82,6 +79,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from dragoman.records import live_view, sessions
+    from dragoman.records.views.sessions import session_view
 
     record_file = find_record_file(options)
     now = now_in_micro()
@@ -95,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.all_losses and not options.json:
         detail = with_all_losses(detail)
     if options.json:
-        write_json(_as_json(detail))
+        write_view(session_view(detail))
     elif screen.terminal:
         documents.write_text("\n".join(_as_text(detail, record_file, screen, now)), screen)
     else:
@@ -211,42 +209,3 @@ def _full_row(node: ThreadNode, detail: SessionDetail, now: int) -> tuple[str, .
         *(node.own.losses, node.own.errors, thread.windows, thread.rule, thread.sure, node.parent_issue),
     )
     return tuple(map(str, cells))
-
-
-def _as_json(detail: SessionDetail) -> JsonObject:
-    members = session_members(detail.session, detail.origin, detail.status, detail.ended)
-    return members | {
-        "agents": detail.agents,
-        "wall_microseconds": detail.ended - detail.session.started,
-        "model_microseconds": detail.tree.total.took,
-        "total": figures_as_json(detail.tree.total),
-        "circles": detail.tree.circles,
-        "threads": threads_as_json(detail),
-    }
-
-
-def threads_as_json(detail: SessionDetail) -> JsonValue:
-    """The threads of a session, parents before children, none of them folded."""
-    from dragoman.records.exchanges import instant, thread_as_json
-
-    threads: list[JsonValue] = []
-    for node in detail.tree.nodes:
-        thread, status = node.thread, detail.statuses[node.thread.id]
-        threads.append(
-            {
-                **thread_as_json(thread),
-                "session_number": thread.session,
-                "model": thread.model,
-                "parent": thread.parent or None,
-                "depth": node.depth,
-                "mark": node.parent_issue,
-                "segments": thread.windows,
-                "started": instant(thread.started),
-                "last": instant(thread.last),
-                "state": status.state,
-                "state_since": instant(status.since) if status.since else None,
-                "own": figures_as_json(node.own),
-                "total": figures_as_json(node.total),
-            }
-        )
-    return threads

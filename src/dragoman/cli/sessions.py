@@ -23,11 +23,10 @@ from dragoman.cli.record_file import (
     name_of,
     now_in_micro,
     open_records,
-    write_json,
+    write_view,
 )
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, screen_of, table, wrapped
 from dragoman.errors import UsageError
-from dragoman.model.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
     from dragoman.records.sessions import SessionDetail, SessionLine, SessionList
@@ -89,6 +88,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from dragoman.records import live_view, sessions
+    from dragoman.records.views.sessions import sessions_view
 
     if options.most < 1:
         raise UsageError(f"-n: {options.most} is no number of sessions")
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
             if options.all
         }
     if options.json:
-        write_json(_as_json(listing, details, since, now))
+        write_view(sessions_view(listing, details, since, now))
         return status
     screen = screen_of(sys.stdout, options.color)
     if not listing.lines and screen.terminal:
@@ -259,49 +259,3 @@ def link_of(session: SessionRow, origin: SessionRow | None) -> str:
         return ""
     name = f"session {session.origin}, which is gone" if origin is None else as_cell(origin.name)
     return f"{_LINKS.get(session.link, as_cell(session.link))} {name}"
-
-
-def figures_as_json(figures: SessionFigures) -> JsonObject:
-    """What something came to, by the names that `dragoman usage` has."""
-    from dragoman.records.usage import figures_of
-
-    members: JsonObject = msgspec.to_builtins(figures_of(msgspec.structs.astuple(figures)))
-    return members
-
-
-def session_members(session: SessionRow, origin: SessionRow | None, status: ThreadStatus, last: int) -> JsonObject:
-    """What is known of a session beside its figures."""
-    from dragoman.records.exchanges import instant
-
-    return {
-        "id": session.name,
-        "number": session.id,
-        "key": session.key,
-        "client": session.client,
-        "started": instant(session.started),
-        "last": instant(last),
-        "state": status.state,
-        "state_since": instant(status.since) if status.since else None,
-        "link": session.link,
-        "origin": None if origin is None else origin.name,
-    }
-
-
-def _as_json(listing: SessionList, details: dict[int, SessionDetail], since: int, now: int) -> JsonObject:
-    from dragoman.cli.session import threads_as_json
-    from dragoman.records.exchanges import instant
-
-    lines: list[JsonObject] = []
-    for line in listing.lines:
-        members = session_members(line.session, line.origin, line.status, line.last)
-        members |= {"threads": line.threads, "agents": line.agents, **figures_as_json(line.figures)}
-        if line.session.id in details:
-            members["tree"] = threads_as_json(details[line.session.id])
-        lines.append(members)
-    return {
-        "since": instant(since),
-        "until": instant(now),
-        "sessions": list(lines),
-        "more": listing.more,
-        "no_session": figures_as_json(listing.without),
-    }

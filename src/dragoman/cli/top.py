@@ -20,11 +20,10 @@ from dragoman.cli.record_file import (
     find_record_file,
     now_in_micro,
     open_records,
-    write_json,
+    write_view,
 )
-from dragoman.cli.sessions import NARROW_STATE, figures_as_json, state_of
+from dragoman.cli.sessions import NARROW_STATE, state_of
 from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, table, wrapped
-from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.terminal import Choice, cut, is_dumb
 
 if TYPE_CHECKING:
@@ -68,13 +67,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from dragoman.records.live_view import LiveView
+    from dragoman.records.views.live import snapshot_view
 
     record_file = find_record_file(options)
     live_view = LiveView(record_file.path, by_model=options.by == MODEL)
     screen = screen_of(sys.stdout, options.color)
     if options.json:
         present, status = _snapshot(record_file, live_view)
-        write_json(_as_json(present))
+        write_view(snapshot_view(present))
         return status
     if options.once or not screen.terminal or is_dumb(os.environ):
         present, status = _snapshot(record_file, live_view)
@@ -171,33 +171,3 @@ def _numbers(activity: Activity, now: int, exact: bool) -> tuple[str, ...]:
         formatting.format_cost(figures.cost, figures.unpriced, exact=exact),
         str(figures.errors),
     )
-
-
-def _as_json(present: LiveSnapshot) -> JsonObject:
-    from dragoman.records.exchanges import instant
-
-    return {
-        "time": instant(present.now),
-        "seconds": 60,
-        "open": present.opened,
-        "total": figures_as_json(present.total),
-        "rows": [_activity_as_json(activity) for activity in present.activities],
-    }
-
-
-def _activity_as_json(activity: Activity) -> JsonValue:
-    from dragoman.records.exchanges import instant, session_as_json, thread_as_json
-
-    status, thread = activity.status, activity.place.thread
-    return {
-        "key": activity.key,
-        "client": activity.client,
-        "session": session_as_json(activity.place.session),
-        "thread": None if thread is None else thread_as_json(thread),
-        "requested_model": activity.requested_model,
-        "target": activity.target,
-        "state": status.state,
-        "state_since": instant(status.since) if status.since else None,
-        "open": activity.opened,
-        **figures_as_json(activity.figures),
-    }

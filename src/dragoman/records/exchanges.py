@@ -9,27 +9,18 @@ from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
 from dragoman.errors import DragomanError
-from dragoman.identities.identity import read_tags
-from dragoman.model.features import weight_of
-from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.records.digest_key import NAME as SECRET
 from dragoman.records.digest_key import key_of, secret_in
 from dragoman.records.ids import exchange_of, times_of
-from dragoman.records.journal_entry import (
-    CallEntry,
-    CostBreakdown,
-    JournalEntry,
-    TokenCounts,
-    known_cost,
-)
+from dragoman.records.journal_entry import CostBreakdown, JournalEntry, TokenCounts
 from dragoman.records.rows import RecordDetails, details_of, facts_of
 from dragoman.rules.ids import object_ids
 from dragoman.rules.timestamps import format_instant
 from dragoman.sessions.assign import response_of
 from dragoman.sessions.relations import response_relation
-from dragoman.store.record_queries import RecordFilter, RecordQueries
+from dragoman.store.record_queries import KeyScope, RecordFilter, RecordQueries
 from dragoman.store.record_tables import RecordTables
-from dragoman.store.records import COLUMNS, EXPORT_NAMES, RecordRow
+from dragoman.store.records import EXPORT_NAMES, RecordRow
 from dragoman.store.session_queries import SessionQueries
 from dragoman.store.session_tables import SessionRow, ThreadRow
 from dragoman.wire.history_digest import digest
@@ -38,6 +29,14 @@ from dragoman.wire.history_digest import digest
 _SEVERAL = 5
 _ANY = (1 << 63) - 1
 _MICRO = 1_000_000
+
+
+class NotRecorded(DragomanError):
+    """There is no record of this name, or none that may be read."""
+
+
+class AmbiguousName(DragomanError):
+    """Several records have this name, or names that begin so."""
 
 
 class RecordedExchange(Struct, frozen=True, kw_only=True):
@@ -93,9 +92,11 @@ def uncached_input_of(tokens: TokenCounts) -> int:
     return max(tokens.input - tokens.cache_read - tokens.cache_write, 0)
 
 
-def latest(tables: RecordTables, wanted: RecordFilter, most: int) -> list[RecordedExchange]:
+def latest(
+    tables: RecordTables, wanted: RecordFilter, most: int, scope: KeyScope | None = None
+) -> list[RecordedExchange]:
     """The latest exchanges of those that are wanted, in the order in which they began."""
-    return _build_exchanges(tables, reversed(RecordQueries(tables.connection).latest(wanted, most)))
+    return _build_exchanges(tables, reversed(RecordQueries(tables.connection, scope).latest(wanted, most)))
 
 
 def newest(tables: RecordTables) -> int:
@@ -103,16 +104,20 @@ def newest(tables: RecordTables) -> int:
     return RecordQueries(tables.connection).newest()
 
 
-def after(tables: RecordTables, number: int, wanted: RecordFilter, most: int) -> list[RecordedExchange]:
+def after(
+    tables: RecordTables, number: int, wanted: RecordFilter, most: int, scope: KeyScope | None = None
+) -> list[RecordedExchange]:
     """Those that were written down behind a number, in that order."""
-    return _build_exchanges(tables, RecordQueries(tables.connection).after(number, wanted, most))
+    return _build_exchanges(tables, RecordQueries(tables.connection, scope).after(number, wanted, most))
 
 
-def find(tables: RecordTables, text: str, directory: Path | None = None) -> RecordedExchange:
+def find(
+    tables: RecordTables, text: str, directory: Path | None = None, scope: KeyScope | None = None
+) -> RecordedExchange:
     """The exchange with this id or prefix of its id, or with this id of the provider's or of its response. A translated
     response has its provider's id with another prefix, or one made of the exchange's; a stored one has its own, found
     by a digest with the secret of `directory`."""
-    queries = RecordQueries(tables.connection)
+    queries = RecordQueries(tables.connection, scope)
     rows: list[RecordRow] = []
     for id_prefix in (text, exchange_of(text)):
         times = times_of(id_prefix)
@@ -121,17 +126,17 @@ def find(tables: RecordTables, text: str, directory: Path | None = None) -> Reco
     if not rows and text:
         rows = queries.anywhere(text, _SEVERAL + 1, object_ids(text))
     if not rows and text and directory is not None:
-        rows = _find_stored_response(tables, text, directory)
+        rows = _find_stored_response(tables, text, directory, scope)
     if not rows:
-        raise DragomanError(f"there is no exchange {text!r}; `dragoman logs` lists the latest")
+        raise NotRecorded(f"there is no exchange {text!r}; `dragoman logs` lists the latest")
     if len(rows) > 1:
         names = ", ".join(row.id for row in rows[:_SEVERAL])
         more = " and more" if len(rows) > _SEVERAL else ""
-        raise DragomanError(f"{text!r} means several exchanges: {names}{more}")
+        raise AmbiguousName(f"{text!r} means several exchanges: {names}{more}")
     return _build_exchanges(tables, rows)[0]
 
 
-def _find_stored_response(tables: RecordTables, text: str, directory: Path) -> list[RecordRow]:
+def _find_stored_response(tables: RecordTables, text: str, directory: Path, scope: KeyScope | None) -> list[RecordRow]:
     """The exchange whose answer is kept under an id; nothing of that is written but a digest, by which it goes on."""
     try:
         if not (directory / SECRET).exists():
@@ -139,8 +144,9 @@ def _find_stored_response(tables: RecordTables, text: str, directory: Path) -> l
         secret = secret_in(directory)
     except OSError as error:
         raise DragomanError(f"{text!r} cannot be looked for among answers that are kept: {error}") from None
-    queries, records = SessionQueries(tables.connection), RecordQueries(tables.connection)
-    for key in sorted({*queries.with_sessions(), *tables.unassigned.keys()}):
+    queries, records = SessionQueries(tables.connection), RecordQueries(tables.connection, scope)
+    keys = {*queries.with_sessions(), *tables.unassigned.keys()} if scope is None else {scope.key}
+    for key in sorted(keys):
         named = digest(key_of(secret, key), "response", text)
         rows = records.numbered(tables.unassigned.related([response_relation(named)], _SEVERAL))
         heads = tables.sessions.heads([response_of(named)])
@@ -166,108 +172,10 @@ def _build_exchanges(tables: RecordTables, rows: Iterable[RecordRow]) -> list[Re
     ]
 
 
-def as_json(exchange: RecordedExchange) -> JsonObject:
-    """All that is known of an exchange, for programs; members are added, and never renamed."""
-    row, details = exchange.row, exchange.details
-    return {
-        "id": row.id,
-        "time": instant(row.time),
-        "ended": instant(exchange.ended),
-        "outcome": row.outcome,
-        "kind": row.kind,
-        "key": row.key,
-        "tags": dict(read_tags(row.tags)),
-        "client": row.client,
-        "user_agent": row.program,
-        "address": row.address,
-        "launch": row.launch,
-        "session": session_as_json(exchange.session),
-        "thread": None if exchange.thread is None else thread_as_json(exchange.thread),
-        "client_protocol": row.dialect,
-        "path": row.path,
-        "stream": bool(row.stream),
-        "requested_model": row.asked,
-        "provider": row.provider,
-        "model": row.model,
-        "provider_protocol": row.served,
-        "response_model": row.answered_by,
-        "route": row.route,
-        "policy": row.policy,
-        "reason": row.reason,
-        "queue_full": list(details.queue_full),
-        "status": row.status,
-        "failure": row.failure,
-        "refusal": details.refusal,
-        "stop_reason": row.stop,
-        "first_token_microseconds": row.first,
-        "duration_microseconds": row.took,
-        "tokens_per_second": exchange.speed,
-        **_tokens(exchange.tokens),
-        "estimated": bool(row.estimated),
-        **_cost(details.cost),
-        "cost_nano_usd": known_cost(row.cost, unpriced=bool(row.unpriced)),
-        "unpriced": bool(row.unpriced),
-        "losses": [
-            {"feature": loss.feature, "fate": loss.fate, "weight": weight_of(loss.feature), "place": loss.place}
-            for loss in details.losses
-        ],
-        "attempts": [_attempt(call) for call in details.calls],
-        "provider_request_id": row.upstream_id,
-        "response_id": row.response_id,
-        "request_bytes": details.size,
-        "trace": details.trace,
-        "candidates": [dict(zip(_CANDIDATE, astuple(candidate), strict=True)) for candidate in details.candidates],
-        "candidates_more": details.candidates_more,
-    }
-
-
-def session_as_json(session: SessionRow | None) -> JsonValue:
-    """A session by its names; None if there is none."""
-    return None if session is None else {"id": session.name, "key": session.key, "client": session.client}
-
-
-def thread_as_json(thread: ThreadRow) -> JsonObject:
-    """A thread, what it is called, and by which rule it was placed."""
-    return {
-        "number": thread.id,
-        "name": thread.name,
-        "thread_class": thread.kind,
-        "label": thread.label,
-        "rule": thread.rule,
-        "sure": thread.sure,
-        "rules_version": thread.rules,
-    }
-
-
 def instant(micro: int) -> str:
     """A time in UTC, to the microsecond."""
     seconds, rest = divmod(micro, _MICRO)
     return f"{format_instant(seconds)[:-1]}.{rest:06d}Z"
-
-
-def _tokens(tokens: TokenCounts | None) -> JsonObject:
-    """Counts by the names that usage has; what is uncached, read and written is the input."""
-    if tokens is None:
-        return dict.fromkeys(_COUNTED)
-    counted, *rest = astuple(tokens)
-    return dict(zip(_COUNTED, (counted, uncached_input_of(tokens), *rest), strict=True))
-
-
-_counts = [EXPORT_NAMES[COLUMNS.index(name)] for name in TokenCounts.__struct_fields__]
-_COUNTED = (_counts[0], "uncached_input_tokens", *_counts[1:])
-
-
-def _cost(cost: CostBreakdown | None) -> JsonObject:
-    if cost is None:
-        return {"cost": None, "price_version": "", "price_entry": "", "tier": "", "reported_cost_nano_usd": None}
-    amounts: JsonObject = {name: None if cost.known_total is None else amount for name, amount in classes_of(cost)}
-    return {
-        "cost": {**amounts, "unpriced": list(cost.unpriced)},
-        "price_version": cost.version,
-        "price_entry": cost.entry,
-        "tier": cost.tier,
-        "reported_cost_nano_usd": cost.reported,
-    }
 
 
 def classes_of(cost: CostBreakdown) -> list[tuple[str, int]]:
@@ -276,27 +184,3 @@ def classes_of(cost: CostBreakdown) -> list[tuple[str, int]]:
 
 
 _CLASSES = ("input", "cache_read", "cache_write", "cache_write_1h", "output", "thinking", "search", "request")
-
-
-_CANDIDATE = ("target", "why", "cost_nano_usd", "losses", "first_token_microseconds", "tokens_per_second")
-
-
-def _attempt(call: CallEntry) -> JsonValue:
-    tokens, cost = call.tokens, call.cost
-    return {
-        "provider": call.provider,
-        "model": call.model,
-        "provider_protocol": call.protocol,
-        "outcome": call.kind,
-        "status": call.status,
-        "key": call.key,
-        "started_microseconds": call.started,
-        "first_token_microseconds": call.first_content or None,
-        "ended_microseconds": call.ended,
-        "provider_request_id": call.provider_request_id,
-        "maybe_billed": call.maybe_billed,
-        **_tokens(tokens),
-        "estimated": call.estimated,
-        **_cost(cost),
-        "cost_nano_usd": None if cost is None else cost.known_total,
-    }

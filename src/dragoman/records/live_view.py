@@ -15,7 +15,7 @@ from dragoman.records.journal_entry import ANSWERED, CANCELLED, CONVERSATION, Jo
 from dragoman.records.journal_reader import read_update
 from dragoman.records.thread_status import Opened, ThreadStatus, status_of
 from dragoman.store.migrations import MEASURES
-from dragoman.store.record_queries import WRONG, RecordFilter, RecordQueries
+from dragoman.store.record_queries import WRONG, KeyScope, RecordFilter, RecordQueries
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.records import RecordRow
 from dragoman.store.session_queries import LastExchange, SessionFigures, SessionQueries
@@ -91,9 +91,11 @@ class SessionPlace(Struct, frozen=True):
     thread: ThreadRow | None = None
 
 
-def places_of(tables: RecordTables, opened: Iterable[JournalEntry]) -> dict[str, SessionPlace]:
+def places_of(
+    tables: RecordTables, opened: Iterable[JournalEntry], scope: KeyScope | None = None
+) -> dict[str, SessionPlace]:
     """Sessions and threads of open exchanges, by their ids: those that their clients name, and that are known."""
-    queries = SessionQueries(tables.connection)
+    queries = SessionQueries(tables.connection, scope)
     # Many are open in few sessions.
     sessions: dict[tuple[str, str], SessionRow | None] = {}
     threads: dict[int, list[ThreadRow]] = {}
@@ -122,6 +124,13 @@ def places_of(tables: RecordTables, opened: Iterable[JournalEntry]) -> dict[str,
     return places
 
 
+def _owned(entries: list[JournalEntry], scope: KeyScope | None) -> list[JournalEntry]:
+    """The entries in a scope."""
+    if scope is None:
+        return entries
+    return [entry for entry in entries if entry.key == scope.key and entry.time >= scope.since]
+
+
 def latest_by(
     opened: Iterable[JournalEntry], places: Mapping[str, SessionPlace], number: Callable[[SessionPlace], int]
 ) -> dict[int, int]:
@@ -134,10 +143,10 @@ def latest_by(
     return latest
 
 
-def opened_now(tables: RecordTables, path: str) -> Opened:
+def opened_now(tables: RecordTables, path: str, scope: KeyScope | None = None) -> Opened:
     """Where something is open, and since when."""
-    entries = OpenExchanges(path).look()
-    places = places_of(tables, entries)
+    entries = _owned(OpenExchanges(path).look(), scope)
+    places = places_of(tables, entries, scope)
     return Opened(
         sessions=latest_by(entries, places, session_number), threads=latest_by(entries, places, thread_number)
     )
@@ -156,13 +165,14 @@ def thread_number(place: SessionPlace) -> int:
 class LastMinute:
     """The exchanges that were settled in the last minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, scope: KeyScope | None = None) -> None:
+        self._scope = scope
         self._rows: list[RecordRow] = []
         self._number: int | None = None
 
     def look(self, tables: RecordTables, now: int) -> list[RecordRow]:
         """Those that were settled in the minute before now, as far as they are in the file."""
-        queries = RecordQueries(tables.connection)
+        queries = RecordQueries(tables.connection, self._scope)
         if self._number is None:
             self._number = queries.newest()
             self._rows.extend(reversed(queries.latest(RecordFilter(since=now - _LOOKED_BACK), _AT_ONCE)))
@@ -209,16 +219,17 @@ class LiveSnapshot(Struct, frozen=True, kw_only=True):
 class LiveView:
     """Looks at what goes on, again and again: by thread, or by model."""
 
-    def __init__(self, path: str, *, by_model: bool = False) -> None:
+    def __init__(self, path: str, *, by_model: bool = False, scope: KeyScope | None = None) -> None:
         self._opened = OpenExchanges(path)
-        self._minute = LastMinute()
+        self._minute = LastMinute(scope)
         self._by_model = by_model
+        self._scope = scope
 
     def look(self, tables: RecordTables, now: int) -> LiveSnapshot:
-        opened = self._opened.look()
+        opened = _owned(self._opened.look(), self._scope)
         rows = self._minute.look(tables, now)
-        places = places_of(tables, opened)
-        queries = SessionQueries(tables.connection)
+        places = places_of(tables, opened, self._scope)
+        queries = SessionQueries(tables.connection, self._scope)
         sessions = queries.of(row.session for row in rows)
         threads = queries.thread_rows(row.thread for row in rows)
         groups: dict[Hashable, _Group] = {}

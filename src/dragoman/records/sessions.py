@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.errors import DragomanError
+from dragoman.records.exchanges import AmbiguousName, NotRecorded
 from dragoman.records.thread_status import Opened, ThreadStatus, status_of
 from dragoman.records.thread_tree import Tree, tree_of
+from dragoman.store.record_queries import KeyScope
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.records import BUCKET_MICROSECONDS
 from dragoman.store.session_queries import SessionFigures, SessionQueries
@@ -41,6 +43,8 @@ class SessionList(Struct, frozen=True, kw_only=True):
 
     lines: tuple[SessionLine, ...]
     more: bool
+    # The time and the number of the last one of this page; None if there is no other page.
+    next: tuple[int, int] | None
     without: SessionFigures
 
 
@@ -58,10 +62,20 @@ class SessionDetail(Struct, frozen=True, kw_only=True):
     agents: int
 
 
-def listing(tables: RecordTables, since: int, key: str | None, most: int, opened: Opened, now: int) -> SessionList:
-    """Sessions that were heard of since a time, the latest first."""
-    queries = SessionQueries(tables.connection)
-    rows = queries.newest(since, key, most + 1)
+def listing(
+    tables: RecordTables,
+    since: int,
+    key: str | None,
+    most: int,
+    opened: Opened,
+    now: int,
+    *,
+    before: tuple[int, int] | None = None,
+    scope: KeyScope | None = None,
+) -> SessionList:
+    """Sessions that were heard of since a time, the latest first, those before a page's last one."""
+    queries = SessionQueries(tables.connection, scope)
+    rows = queries.newest(since, key, most + 1, before)
     more, rows = len(rows) > most, rows[:most]
     numbers = [row.id for row in rows]
     below = queries.below(numbers)
@@ -80,7 +94,7 @@ def listing(tables: RecordTables, since: int, key: str | None, most: int, opened
     origins = queries.of(row.origin for row in rows if row.origin)
     lines = [
         SessionLine(
-            session=row,
+            session=_with_origin(row, origins, scope),
             origin=origins.get(row.origin),
             status=statuses[row.id],
             last=max([row.last, *(child.last for child in below.get(row.id, ()))]),
@@ -90,8 +104,15 @@ def listing(tables: RecordTables, since: int, key: str | None, most: int, opened
         )
         for row in rows
     ]
-    without = queries.without_session(since // BUCKET_MICROSECONDS) if key is None else SessionFigures()
-    return SessionList(lines=tuple(lines), more=more, without=without)
+    is_of_all = key is None and scope is None
+    without = queries.without_session(since // BUCKET_MICROSECONDS) if is_of_all else SessionFigures()
+    page_end = (rows[-1].last, rows[-1].id) if more else None
+    return SessionList(lines=tuple(lines), more=more, next=page_end, without=without)
+
+
+def _with_origin(row: SessionRow, origins: Mapping[int, SessionRow], scope: KeyScope | None) -> SessionRow:
+    """A session without the number of its origin if that is in no scope of its reader."""
+    return replace(row, origin=0) if scope is not None and row.origin not in origins else row
 
 
 def _statuses(queries: SessionQueries, root: Mapping[int, int], opened: Opened, now: int) -> dict[int, ThreadStatus]:
@@ -111,26 +132,32 @@ def _statuses(queries: SessionQueries, root: Mapping[int, int], opened: Opened, 
     return statuses
 
 
-def find(tables: RecordTables, text: str, key: str | None = None) -> SessionRow:
+def find(tables: RecordTables, text: str, key: str | None = None, scope: KeyScope | None = None) -> SessionRow:
     """The session that is called so, or the only one whose name begins so."""
-    rows = SessionQueries(tables.connection).named(text, key, _SEVERAL + 1) if text else []
+    rows = SessionQueries(tables.connection, scope).named(text, key, _SEVERAL + 1) if text else []
     if not rows:
-        raise DragomanError(f"there is no session {text!r}; `dragoman sessions` lists the latest")
+        raise NotRecorded(f"there is no session {text!r}; `dragoman sessions` lists the latest")
     if len(rows) == 1:
         return rows[0]
     if len({row.name for row in rows}) == 1:
         keys = ", ".join(row.key or '""' for row in rows[:_SEVERAL])
-        raise DragomanError(f"{len(rows)} keys have a session {text!r}: say whose with --key ({keys})")
+        raise AmbiguousName(f"{len(rows)} keys have a session {text!r}: say whose with --key ({keys})")
     names = ", ".join(row.name for row in rows[:_SEVERAL])
     more = " and more" if len(rows) > _SEVERAL else ""
-    raise DragomanError(f"{text!r} is the beginning of several sessions: {names}{more}")
+    raise AmbiguousName(f"{text!r} is the beginning of several sessions: {names}{more}")
 
 
 def session_detail(
-    tables: RecordTables, session: SessionRow, opened: Opened, now: int, *, fold: bool = True
+    tables: RecordTables,
+    session: SessionRow,
+    opened: Opened,
+    now: int,
+    *,
+    fold: bool = True,
+    scope: KeyScope | None = None,
 ) -> SessionDetail:
     """A session with all its threads and those of its agents."""
-    queries = SessionQueries(tables.connection)
+    queries = SessionQueries(tables.connection, scope)
     children = queries.below([session.id]).get(session.id, [])
     numbers = [session.id, *(child.id for child in children)]
     rows = queries.threads(*numbers)
@@ -138,9 +165,10 @@ def session_detail(
     elsewhere = queries.thread_rows(thread.parent for thread in threads if thread.parent)
     last = queries.last_exchanges(threads)
     ends = [each.time + each.took for each in last.values()]
+    origins = queries.of([session.origin])
     return SessionDetail(
-        session=session,
-        origin=queries.of([session.origin]).get(session.origin),
+        session=_with_origin(session, origins, scope),
+        origin=origins.get(session.origin),
         tree=tree_of(rows, fold=fold, elsewhere=elsewhere),
         status=_statuses(queries, dict.fromkeys(numbers, session.id), opened, now)[session.id],
         statuses={

@@ -36,18 +36,27 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
     errors: bool = False
     session: int | None = None
     thread: int | None = None
+    # Exchanges before one with this time and number, in the order of times.
+    before: tuple[int, int] | None = None
 
 
 class RecordQueries(Queries):
-    """Queries of records, by a connection that only reads."""
+    """Queries of records, by a connection that only reads: of all keys, or of one scope."""
+
+    def __init__(self, db: sqlite3.Connection, scope: KeyScope | None = None) -> None:
+        super().__init__(db)
+        # Conditions without an index, which every query of rows has.
+        self._owned = "" if scope is None else " AND +key = ? AND +time >= ?"
+        self._scope: tuple[object, ...] = () if scope is None else (scope.key, scope.since)
 
     def latest(self, record_filter: RecordFilter, most: int) -> list[RecordRow]:
         """The latest ones, the newest first."""
         index = "records_by_time" if record_filter.session is None else "records_by_session"
         where, given = _conditions(record_filter)
         return self._records(
-            f"FROM records INDEXED BY {index} WHERE {' AND '.join(where)} ORDER BY time DESC, number DESC LIMIT ?",
-            [*given, most],
+            f"FROM records INDEXED BY {index} WHERE {' AND '.join(where)}{self._owned}"
+            " ORDER BY time DESC, number DESC LIMIT ?",
+            [*given, *self._scope, most],
         )
 
     def after(self, number: int, record_filter: RecordFilter, most: int) -> list[RecordRow]:
@@ -56,7 +65,8 @@ class RecordQueries(Queries):
         # By their numbers, whatever else is asked of them: there are few.
         where = ["number > ?", *(f"+{each}" if each[0] != "(" else each for each in where)]
         return self._records(
-            f"FROM records WHERE {' AND '.join(where)} ORDER BY number LIMIT ?", [number, *given, most]
+            f"FROM records WHERE {' AND '.join(where)}{self._owned} ORDER BY number LIMIT ?",
+            [number, *given, *self._scope, most],
         )
 
     def newest(self) -> int:
@@ -76,23 +86,24 @@ class RecordQueries(Queries):
     def between(self, text: str, low: int, high: int, most: int) -> list[RecordRow]:
         """Those of a time whose id begins so."""
         return self._records(
-            "FROM records INDEXED BY records_by_time WHERE time BETWEEN ? AND ? AND substr(id, 1, ?) = ?"
+            f"FROM records INDEXED BY records_by_time WHERE time BETWEEN ? AND ? AND substr(id, 1, ?) = ?{self._owned}"
             " ORDER BY time LIMIT ?",
-            [low, high, len(text), text, most],
+            [low, high, len(text), text, *self._scope, most],
         )
 
     def anywhere(self, text: str, most: int, answers: Sequence[str] = ()) -> list[RecordRow]:
         """Exchanges with this id: ours, the provider's, or that of the response, translated or not. Scans all rows."""
         answers = (text, *answers)
         return self._records(
-            f"FROM records WHERE id = ? OR upstream_id = ? OR response_id IN ({', '.join('?' * len(answers))})"
-            " ORDER BY number DESC LIMIT ?",
-            [text, text, *answers, most],
+            f"FROM records WHERE (id = ? OR upstream_id = ? OR response_id IN ({', '.join('?' * len(answers))}))"
+            f"{self._owned} ORDER BY number DESC LIMIT ?",
+            [text, text, *answers, *self._scope, most],
         )
 
     def numbered(self, numbers: Sequence[int]) -> list[RecordRow]:
         """Exchanges by their numbers."""
-        return self._records(f"FROM records WHERE number IN ({', '.join('?' * len(numbers))})", numbers)
+        listed = ", ".join("?" * len(numbers))
+        return self._records(f"FROM records WHERE number IN ({listed}){self._owned}", [*numbers, *self._scope])
 
     def _records(self, rest: str, given: Sequence[object]) -> list[RecordRow]:
         return [RecordRow(*row) for row in self._rows(f"SELECT {_COLUMNS} {rest}", given)]
@@ -101,10 +112,12 @@ class RecordQueries(Queries):
 def _conditions(record_filter: RecordFilter) -> tuple[list[str], list[object]]:
     """What is asked of a row, and the values for it."""
     # In a pattern nothing but `*` means something else.
+    before = record_filter.before
     pattern = "".join(f"[{letter}]" if letter in "[?" else letter for letter in record_filter.model or "")
     conditions: tuple[tuple[str, bool, tuple[object, ...]], ...] = (
         ("session = ?", record_filter.session is not None, (record_filter.session,)),
-        ("time BETWEEN ? AND ?", True, (record_filter.since, _LATEST_TIME)),
+        ("time BETWEEN ? AND ?", True, (record_filter.since, _LATEST_TIME if before is None else before[0])),
+        ("(time, number) < (?, ?)", before is not None, before or ()),
         ("thread = ?", record_filter.thread is not None, (record_filter.thread,)),
         ("key = ?", record_filter.key is not None, (record_filter.key,)),
         (

@@ -3,6 +3,7 @@ indexes: sessions by time or name, the last exchange of a thread by session and 
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
+from dragoman.store.record_queries import KeyScope
 from dragoman.store.session_tables import SESSION_COLUMNS, THREAD_COLUMNS, SessionRow, ThreadRow
 
 # So many sessions are asked about in one question.
@@ -81,18 +83,36 @@ _LAST = (
 
 
 class SessionQueries(Queries):
-    """Queries of sessions and threads, by a connection that only reads."""
+    """Queries of sessions and threads, by a connection that only reads. With a scope, sessions are found if they began
+    in it; what belongs to a session that was found is in the scope, too."""
 
-    def newest(self, since: int, key: str | None, most: int) -> list[SessionRow]:
-        """Those that were heard of since a time, the latest first, but for those of agents of another one."""
+    def __init__(self, db: sqlite3.Connection, scope: KeyScope | None = None) -> None:
+        super().__init__(db)
+        self.scope = scope
+        # Conditions without an index, which every query of sessions has.
+        self._owned = "" if scope is None else " AND +key = ? AND +started >= ?"
+        self._given: tuple[object, ...] = () if scope is None else (scope.key, scope.since)
+
+    def newest(self, since: int, key: str | None, most: int, before: tuple[int, int] | None = None) -> list[SessionRow]:
+        """Those that were heard of since a time, the latest first, but for those of agents of another one; if given,
+        behind one with this time and number."""
         named = "" if key is None else " AND key = ?"
+        behind = "" if before is None else " AND last <= ? AND (last, id) < (?, ?)"
         return [
             SessionRow(*row)
             for row in self._rows(
-                f"SELECT {_SESSION} FROM sessions s INDEXED BY sessions_by_last WHERE last >= ?{named}"
+                f"SELECT {_SESSION} FROM sessions s INDEXED BY sessions_by_last WHERE last >= ?{named}{behind}"
+                f"{self._owned}"
                 " AND (link <> ? OR NOT EXISTS (SELECT 1 FROM sessions o WHERE o.id = s.origin))"
                 " ORDER BY last DESC, id DESC LIMIT ?",
-                [since, *([] if key is None else [key]), SPAWNED, most],
+                [
+                    since,
+                    *([] if key is None else [key]),
+                    *([] if before is None else [before[0], *before]),
+                    *self._given,
+                    SPAWNED,
+                    most,
+                ],
             )
         ]
 
@@ -105,8 +125,9 @@ class SessionQueries(Queries):
             next_level: list[int] = []
             for row in self._in(
                 f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_origin"
-                f" WHERE origin IN ({{}}) AND origin > 0 AND link = '{SPAWNED}'",
+                f" WHERE origin IN ({{}}) AND origin > 0 AND link = '{SPAWNED}'{self._owned}",
                 level,
+                self._given,
             ):
                 child = SessionRow(*row)
                 if child.id not in root:
@@ -118,13 +139,14 @@ class SessionQueries(Queries):
 
     def named(self, text: str, key: str | None, most: int) -> list[SessionRow]:
         """Those that are called so, under any key or under one; if none is, those whose names begin so."""
-        keys = [key] if key is not None else self.with_sessions()
+        keys = [key] if key is not None else self.with_sessions() if self.scope is None else [self.scope.key]
         matches = self._between(keys, text, text, most)
         return matches or self._between(keys, text, text + _BEYOND, most)
 
     def of(self, numbers: Iterable[int]) -> dict[int, SessionRow]:
         """Sessions by their numbers, as far as there are such."""
-        rows = self._in(f"SELECT {_SESSION} FROM sessions WHERE id IN ({{}})", sorted(set(numbers)))
+        wanted = sorted(set(numbers))
+        rows = self._in(f"SELECT {_SESSION} FROM sessions WHERE id IN ({{}}){self._owned}", wanted, self._given)
         return {row[0]: SessionRow(*row) for row in rows}
 
     def threads(self, *sessions: int) -> list[tuple[ThreadRow, SessionFigures]]:
@@ -183,16 +205,16 @@ class SessionQueries(Queries):
         for key in keys:
             rows = self._rows(
                 f"SELECT {_SESSION} FROM sessions INDEXED BY sessions_by_name"
-                " WHERE key = ? AND name BETWEEN ? AND ? ORDER BY name LIMIT ?",
-                [key, low, high, most - len(sessions)],
+                f" WHERE key = ? AND name BETWEEN ? AND ?{self._owned} ORDER BY name LIMIT ?",
+                [key, low, high, *self._given, most - len(sessions)],
             )
             sessions += [SessionRow(*row) for row in rows]
             if len(sessions) >= most:
                 break
         return sessions
 
-    def _in(self, statement: str, numbers: Sequence[int]) -> Iterator[Any]:
-        """The rows of a query with numbers in place of `{}`, some of them at a time."""
+    def _in(self, statement: str, numbers: Sequence[int], given: Sequence[object] = ()) -> Iterator[Any]:
+        """The rows of a query with numbers in place of `{}`, some of them at a time, and values behind them."""
         for at in range(0, len(numbers), _AT_ONCE):
             some = numbers[at : at + _AT_ONCE]
-            yield from self._rows(statement.format(", ".join("?" * len(some))), some)
+            yield from self._rows(statement.format(", ".join("?" * len(some))), [*some, *given])

@@ -23,7 +23,7 @@ from dragoman.errors import (
 from dragoman.gateway.observability.refusals import MAX_TEXT, refusal_of
 from dragoman.model.features import Feature
 from dragoman.model.losses import Ledger
-from dragoman.records.exchanges import as_json, latest
+from dragoman.records.exchanges import latest
 from dragoman.records.export import exchanges
 from dragoman.records.journal_directory import directory_of
 from dragoman.records.time_range import zone_of
@@ -32,6 +32,7 @@ from dragoman.store.record_tables import open_record_tables
 from tests.gateway.harness import CHAT, MESSAGES, PATHS, PROTOCOLS, RESPONSES, House, Received, Reply
 from tests.gateway.says import log_lines, message_of, question
 from tests.gateway.test_contents_kept_nowhere import KEY, found_in, kept, mark
+from tests.records.viewed import as_json
 
 SECRET = "sk-a-secret-of-somebody"
 

@@ -1,0 +1,423 @@
+"""Exchange view: `dragoman logs --json` and `/admin/v1/exchanges` as one document, and back to an exchange. Members are
+added, and never renamed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict, astuple
+
+from dragoman.identities.identity import format_tags, read_tags
+from dragoman.model.features import weight_of
+from dragoman.records.exchanges import RecordedExchange, instant, uncached_input_of
+from dragoman.records.journal_entry import (
+    AMOUNTS,
+    CallEntry,
+    CandidateEntry,
+    CostBreakdown,
+    LossEntry,
+    TokenCounts,
+    known_cost,
+)
+from dragoman.records.rows import RecordDetails
+from dragoman.store.records import RecordRow
+from dragoman.store.session_tables import SessionRow, ThreadRow
+
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class SessionNameView(Struct, frozen=True, kw_only=True):
+    """A session by its names."""
+
+    id: str
+    key: str
+    client: str
+
+
+class ThreadNameView(Struct, frozen=True):
+    """A thread, what it is called, and by which rule it was placed, with the certainty in percent."""
+
+    number: int
+    name: str
+    thread_class: str
+    label: str
+    rule: str
+    sure: int
+    rules_version: int
+
+
+class CostView(Struct, frozen=True, kw_only=True):
+    """Nano-dollars by class, null if nothing has a price; `unpriced` names what has none."""
+
+    input: int | None
+    cache_read: int | None
+    cache_write: int | None
+    cache_write_1h: int | None
+    output: int | None
+    thinking: int | None
+    search: int | None
+    request: int | None
+    unpriced: list[str]
+
+
+class BilledView(Struct, frozen=True, kw_only=True):
+    """Tokens and cost of an exchange or of one attempt. `input_tokens` are the uncached ones, those read from caches
+    and those written to them; null is not known."""
+
+    input_tokens: int | None
+    uncached_input_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    cache_write_1h_tokens: int | None
+    output_tokens: int | None
+    thinking_tokens: int | None
+    searches: int | None
+    estimated: bool
+    cost: CostView | None
+    price_version: str
+    price_entry: str
+    tier: str
+    reported_cost_nano_usd: int | None
+    cost_nano_usd: int | None
+
+
+class LossView(Struct, frozen=True, kw_only=True):
+    """One loss of the translation."""
+
+    feature: str
+    fate: str
+    weight: str
+    place: str
+
+
+class AttemptView(BilledView, frozen=True, kw_only=False):
+    """One call to a provider; times are microseconds since the exchange began. `key` is the position of the provider's
+    key, which clients do not get."""
+
+    provider: str
+    model: str
+    provider_protocol: str
+    outcome: str
+    status: int
+    key: int | UnsetType
+    started_microseconds: int
+    first_token_microseconds: int | None
+    ended_microseconds: int
+    provider_request_id: str
+    maybe_billed: bool
+
+
+class CandidateView(Struct, frozen=True):
+    """One target that the request might have gone to, as its plan saw it."""
+
+    target: str
+    why: str
+    cost_nano_usd: int | None
+    losses: int | None
+    first_token_microseconds: int | None
+    tokens_per_second: float | None
+
+
+class ExchangeView(BilledView, frozen=True, kw_only=False):
+    """All that is known of an exchange. Clients get no candidates."""
+
+    id: str
+    time: str
+    ended: str
+    outcome: str
+    kind: str
+    key: str
+    tags: dict[str, str]
+    client: str
+    user_agent: str
+    address: str
+    launch: str
+    session: SessionNameView | None
+    thread: ThreadNameView | None
+    client_protocol: str
+    path: str
+    stream: bool
+    requested_model: str
+    provider: str
+    model: str
+    provider_protocol: str
+    response_model: str
+    route: str
+    policy: str
+    reason: str
+    queue_full: list[str]
+    status: int
+    failure: str
+    refusal: str
+    stop_reason: str
+    first_token_microseconds: int | None
+    duration_microseconds: int
+    tokens_per_second: float | None
+    unpriced: bool
+    losses: list[LossView]
+    attempts: list[AttemptView]
+    provider_request_id: str
+    response_id: str
+    request_bytes: int
+    trace: str
+    candidates: list[CandidateView] | UnsetType
+    candidates_more: int | UnsetType | None
+
+
+class ExchangesView(Struct, frozen=True, kw_only=True):
+    """Exchanges in the order in which they began. `before` and `after` are the parameters for the page before this one,
+    null if there is none, and for what is recorded later."""
+
+    exchanges: list[ExchangeView]
+    before: str | None
+    after: int
+
+
+def exchange_view(exchange: RecordedExchange, *, for_client: bool = False) -> ExchangeView:
+    """An exchange as programs get it; a client gets no member that is for operators."""
+    row, details = exchange.row, exchange.details
+    return ExchangeView(
+        id=row.id,
+        time=instant(row.time),
+        ended=instant(exchange.ended),
+        outcome=row.outcome,
+        kind=row.kind,
+        key=row.key,
+        tags=dict(read_tags(row.tags)),
+        client=row.client,
+        user_agent=row.program,
+        address=row.address,
+        launch=row.launch,
+        session=session_name_view(exchange.session),
+        thread=thread_name_view(exchange.thread),
+        client_protocol=row.dialect,
+        path=row.path,
+        stream=bool(row.stream),
+        requested_model=row.asked,
+        provider=row.provider,
+        model=row.model,
+        provider_protocol=row.served,
+        response_model=row.answered_by,
+        route=row.route,
+        policy=row.policy,
+        reason=row.reason,
+        queue_full=list(details.queue_full),
+        status=row.status,
+        failure=row.failure,
+        refusal=details.refusal,
+        stop_reason=row.stop,
+        first_token_microseconds=row.first,
+        duration_microseconds=row.took,
+        tokens_per_second=exchange.speed,
+        unpriced=bool(row.unpriced),
+        losses=[
+            LossView(feature=loss.feature, fate=loss.fate, weight=weight_of(loss.feature), place=loss.place)
+            for loss in details.losses
+        ],
+        attempts=[_attempt_view(call, for_client=for_client) for call in details.calls],
+        provider_request_id=row.upstream_id,
+        response_id=row.response_id,
+        request_bytes=details.size,
+        trace=details.trace,
+        candidates=UNSET if for_client else [CandidateView(*astuple(each)) for each in details.candidates],
+        candidates_more=UNSET if for_client else details.candidates_more,
+        **asdict(
+            _billed(
+                exchange.tokens,
+                details.cost,
+                estimated=bool(row.estimated),
+                total=known_cost(row.cost, unpriced=bool(row.unpriced)),
+            )
+        ),
+    )
+
+
+def session_name_view(session: SessionRow | None) -> SessionNameView | None:
+    """A session by its names; None if there is none."""
+    return None if session is None else SessionNameView(id=session.name, key=session.key, client=session.client)
+
+
+def session_row(view: SessionNameView | None) -> SessionRow | None:
+    """The session that a view names, as far as that is known."""
+    if view is None:
+        return None
+    return SessionRow(id=0, key=view.key, name=view.id, client=view.client, origin=0, link="", started=0, last=0)
+
+
+def thread_name_view(thread: ThreadRow | None) -> ThreadNameView | None:
+    """What a thread is called; None if there is none."""
+    if thread is None:
+        return None
+    return ThreadNameView(
+        number=thread.id,
+        name=thread.name,
+        thread_class=thread.kind,
+        label=thread.label,
+        rule=thread.rule,
+        sure=thread.sure,
+        rules_version=thread.rules,
+    )
+
+
+def thread_row(view: ThreadNameView | None) -> ThreadRow | None:
+    """The thread that a view names, as far as that is known."""
+    if view is None:
+        return None
+    return ThreadRow(
+        id=view.number,
+        session=0,
+        name=view.name,
+        kind=view.thread_class,
+        label=view.label,
+        model="",
+        parent=0,
+        rule=view.rule,
+        sure=view.sure,
+        rules=view.rules_version,
+        windows=0,
+        started=0,
+        last=0,
+    )
+
+
+def micro_of(text: str) -> int:
+    """The microseconds of an instant."""
+    return (datetime.fromisoformat(text) - _BEGIN) // _MICROSECOND
+
+
+def exchange_of(view: ExchangeView) -> RecordedExchange:
+    """The exchange that a view was made of, but for the number of its row and what was hidden from a client."""
+    losses = tuple(LossEntry(loss.feature, loss.fate, loss.place) for loss in view.losses)
+    bookkeeping = sum(loss.weight == "bookkeeping" for loss in view.losses)
+    candidates = () if view.candidates is UNSET else view.candidates
+    # Columns have the same names in exports as here, but for these.
+    members = asdict(view) | {
+        "number": 0,
+        "time": micro_of(view.time),
+        "session_id": 0,
+        "thread_id": 0,
+        "stream": +view.stream,
+        "estimated": +view.estimated,
+        "cost_nano_usd": view.cost_nano_usd or 0,
+        "unpriced": +view.unpriced,
+        "losses": len(losses) - bookkeeping,
+        "details": b"",
+        "bookkeeping_losses": bookkeeping,
+        "tags": format_tags(tuple(view.tags.items())),
+    }
+    row = msgspec.convert({name: members[name] for name in RecordRow.__struct_encode_fields__}, RecordRow)
+    details = RecordDetails(
+        calls=tuple(map(_call_of, view.attempts)),
+        losses=losses,
+        cost=_breakdown_of(view),
+        refusal=view.refusal,
+        queue_full=tuple(view.queue_full),
+        size=view.request_bytes,
+        trace=view.trace,
+        candidates=tuple(CandidateEntry(*astuple(each)) for each in candidates),
+        candidates_more=None if view.candidates_more is UNSET else view.candidates_more,
+    )
+    return RecordedExchange(row=row, details=details, session=session_row(view.session), thread=thread_row(view.thread))
+
+
+def _attempt_view(call: CallEntry, *, for_client: bool) -> AttemptView:
+    return AttemptView(
+        provider=call.provider,
+        model=call.model,
+        provider_protocol=call.protocol,
+        outcome=call.kind,
+        status=call.status,
+        key=UNSET if for_client else call.key,
+        started_microseconds=call.started,
+        first_token_microseconds=call.first_content or None,
+        ended_microseconds=call.ended,
+        provider_request_id=call.provider_request_id,
+        maybe_billed=call.maybe_billed,
+        **asdict(
+            _billed(
+                call.tokens,
+                call.cost,
+                estimated=call.estimated,
+                total=None if call.cost is None else call.cost.known_total,
+            )
+        ),
+    )
+
+
+def _call_of(view: AttemptView) -> CallEntry:
+    return CallEntry(
+        view.provider,
+        view.model,
+        view.provider_protocol,
+        view.outcome,
+        view.status,
+        view.started_microseconds,
+        view.first_token_microseconds or 0,
+        view.ended_microseconds,
+        view.provider_request_id,
+        -1 if view.key is UNSET else view.key,
+        view.maybe_billed,
+        _tokens_of(view),
+        view.estimated,
+        _breakdown_of(view),
+    )
+
+
+def _billed(
+    tokens: TokenCounts | None, cost: CostBreakdown | None, *, estimated: bool, total: int | None
+) -> BilledView:
+    counts = (None,) * 7 if tokens is None else astuple(tokens)
+    return BilledView(
+        input_tokens=counts[0],
+        uncached_input_tokens=None if tokens is None else uncached_input_of(tokens),
+        cache_read_tokens=counts[1],
+        cache_write_tokens=counts[2],
+        cache_write_1h_tokens=counts[3],
+        output_tokens=counts[4],
+        thinking_tokens=counts[5],
+        searches=counts[6],
+        estimated=estimated,
+        cost=None if cost is None else _cost_view(cost),
+        price_version="" if cost is None else cost.version,
+        price_entry="" if cost is None else cost.entry,
+        tier="" if cost is None else cost.tier,
+        reported_cost_nano_usd=None if cost is None else cost.reported,
+        cost_nano_usd=total,
+    )
+
+
+def _tokens_of(view: BilledView) -> TokenCounts | None:
+    if view.input_tokens is None and view.output_tokens is None:
+        return None
+    counts = (
+        view.input_tokens,
+        view.cache_read_tokens,
+        view.cache_write_tokens,
+        view.cache_write_1h_tokens,
+        view.output_tokens,
+        view.thinking_tokens,
+        view.searches,
+    )
+    return TokenCounts(*(count or 0 for count in counts))
+
+
+def _cost_view(cost: CostBreakdown) -> CostView:
+    amounts = {name: None if cost.known_total is None else getattr(cost, name) for name in AMOUNTS}
+    return CostView(**amounts, unpriced=list(cost.unpriced))
+
+
+def _breakdown_of(view: BilledView) -> CostBreakdown | None:
+    if view.cost is None:
+        return None
+    amounts = {name: getattr(view.cost, name) or 0 for name in AMOUNTS}
+    return CostBreakdown(
+        **amounts,
+        unpriced=tuple(view.cost.unpriced),
+        version=view.price_version,
+        entry=view.price_entry,
+        tier=view.tier,
+        reported=view.reported_cost_nano_usd,
+    )
