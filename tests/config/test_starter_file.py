@@ -69,7 +69,7 @@ def test_it_reads_well() -> None:
         '# "fast" = "ollama/qwen3"',
         '# "smart" = ["ollama/MODEL", "openai/MODEL"]',
         "",
-        "# Only requests with the key of this hash are accepted; `dragoman key new` makes another.",
+        "# Only requests with the key of this hash are accepted; `dragoman key new --print` makes another.",
         "[keys.default]",
         f'hash = "{HASH}"',
     ]

@@ -56,11 +56,15 @@ class Place(Struct, frozen=True, kw_only=True):
     environ: dict[str, str]
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
-        """Run lines of a shell there; the first that fails ends it."""
+        """Run lines of a shell there; the first that fails ends it. Keys are stored apart: one would close the gateway
+        that the other pages call."""
+        environ = self.environ
+        if "dragoman key " in script:
+            environ = {**environ, "XDG_STATE_HOME": str(self.folder / "state-with-keys")}
         return subprocess.run(
             ["bash", "-eo", "pipefail", "-c", _filled(script).replace(ADDRESS, self.address)],
             cwd=self.folder,
-            env=self.environ,
+            env=environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

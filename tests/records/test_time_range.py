@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.records.time_range import BUCKET_SECONDS, Period, period_of, zone_of
+from dragoman.records.time_range import BUCKET_SECONDS, Period, duration_of, end_of, period_of, zone_of
 
 UTC = zone_of("UTC")
 # 2026-11-16 10:07:30 UTC.
@@ -176,3 +176,40 @@ def test_pitfall_560_the_zone_of_the_machine_is_used_if_none_is_named(monkeypatc
 def test_a_zone_that_nobody_knows_is_told(name: str) -> None:
     with pytest.raises(DragomanError, match="is not known on this machine; zones are named as Europe/Berlin"):
         zone_of(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90m", "2026-11-16T11:37:30+00:00"),
+        (" 24h ", "2026-11-17T10:07:30+00:00"),
+        ("90d", "2027-02-14T10:07:30+00:00"),
+        ("2027-01-31", "2027-01-31T23:00:00+00:00"),
+        ("today", "2026-11-16T23:00:00+00:00"),
+        ("2027-01-31T14:30", "2027-01-31T13:30:00+00:00"),
+        ("2027-01-31T14:30:15Z", "2027-01-31T14:30:15+00:00"),
+        # Of the past, which the caller refuses.
+        ("2020-01-31", "2020-01-31T23:00:00+00:00"),
+    ],
+)
+def test_an_end_is_ahead_or_with_the_last_second_of_a_date(text: str, expected: str) -> None:
+    assert end_of("--expires", text, zone_of("Europe/Berlin"), NOW) == at(expected)
+
+
+@pytest.mark.parametrize("text", ["", "90", "soon", "all", "2027-02-30", "999999999w", "9999-12-31", "-1d"])
+def test_what_is_no_end_is_refused_with_what_is_one(text: str) -> None:
+    with pytest.raises(DragomanError, match=r"--expires: .* is no end; it may be 90d, 24h"):
+        end_of("--expires", text, UTC, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0), ("90m", 5400), ("24h", 86400), ("7d", 604_800), ("2 w", 1_209_600)]
+)
+def test_a_duration_is_read(text: str, seconds: int) -> None:
+    assert duration_of("--grace", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "24", "1.5h", "-1h", "h", "1s", "today"])
+def test_what_is_no_duration_is_refused_with_what_is_one(text: str) -> None:
+    with pytest.raises(DragomanError, match=r"--grace: .* is no duration; it may be 0, 90m, 24h"):
+        duration_of("--grace", text)

@@ -1,43 +1,222 @@
-"""`dragoman key`: keys that open the gateway."""
+"""`dragoman key`: keys that open the gateway: made, listed, changed, rotated and revoked on its machine. A key text is
+printed once, as the first line of standard output; notes go to standard error."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from dragoman.cli import documents
-from dragoman.config.toml_lines import dotted
-from dragoman.config.values import is_name
+from dragoman.cli.key_options import MEMBERS, add_members, read_members
+from dragoman.cli.record_file import add_config, escaped, name_of
+from dragoman.cli.terminal import screen_of
+from dragoman.cli.trust import configured
 from dragoman.errors import UsageError
-from dragoman.identities.key_text import hash_text, new_key
-from dragoman.wire.json import encode_text
+from dragoman.identities.members import KeyMembers, KeyTerms, applied, name_problem
+
+if TYPE_CHECKING:
+    from dragoman.config.settings import Settings
+    from dragoman.identities.views import IssuedKey, KeyView
+
+_DEFAULT_NAME = "default"
+# Changes that are listed unless stated.
+_AUDITED = 50
+# More than any file has, and less than the largest number of a database.
+_MOST = 1 << 60
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
-        "key", help="make a key that opens the gateway", description="Keys that open the gateway."
+        "key",
+        help="make and manage keys that open the gateway",
+        description="Keys that open the gateway. They are in the file of storage.path, which holds their hashes alone; "
+        "a running gateway follows within a second.",
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    new = actions.add_parser(
-        "new",
-        help="make one",
-        description="Print a new key, once, and the lines for the configuration: they hold its hash alone.",
+    new = actions.add_parser("new", help="make one", description="Make a key and print it, once.")
+    new.add_argument(
+        "name", nargs="?", default=_DEFAULT_NAME, metavar="NAME", help=f"its name; {_DEFAULT_NAME} if left out"
     )
-    new.add_argument("name", nargs="?", default="default", metavar="NAME", help="what to call it; default if left out")
-    new.add_argument("--json", action="store_true", help="machine-readable (JSON)")
-    new.set_defaults(run=run)
+    add_members(new)
+    new.add_argument("--print", action="store_true", help="print lines for the configuration, and store nothing")
+    list_all = actions.add_parser("list", help="list all", description="List all keys, also of the configuration.")
+    show = actions.add_parser("show", help="show one", description="Show what a key permits.")
+    change = actions.add_parser(
+        "set", help="change one", description="Set members of a key; members that are left out stay as they are."
+    )
+    rotate = actions.add_parser(
+        "rotate",
+        help="replace its text",
+        description="Print a new text of a key, once; the former one ends later.",
+    )
+    revoke = actions.add_parser("revoke", help="end one", description="End a key for ever. Its name is not used again.")
+    for action in (show, change, rotate, revoke):
+        action.add_argument("name", metavar="NAME", help="the name of the key")
+    add_members(change)
+    change.add_argument(
+        "--remove", action="append", default=[], choices=MEMBERS, metavar="MEMBER", help=", ".join(MEMBERS)
+    )
+    rotate.add_argument(
+        "--grace", default="24h", metavar="TIME", help="how long the former text is accepted (default: 24h); 0 ends it"
+    )
+    audit = actions.add_parser("audit", help="list changes", description="List changes of keys, the latest first.")
+    audit.add_argument(
+        "-n", dest="most", type=int, default=_AUDITED, metavar="N", help=f"how many (default: {_AUDITED})"
+    )
+    runs = {
+        new: run_new,
+        list_all: run_list,
+        show: run_show,
+        change: run_set,
+        rotate: run_rotate,
+        revoke: run_revoke,
+        audit: run_audit,
+    }
+    for action, run in runs.items():
+        action.add_argument("--json", action="store_true", help="machine-readable (JSON)")
+        add_config(action)
+        action.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
-    if not is_name(options.name):
-        raise UsageError("a key's name has letters, digits, hyphens, dots and underscores, and at most 64 of them")
-    key = new_key()
-    digest = hash_text(key)
-    if options.json:
-        text = encode_text({"name": options.name, "key": key, "hash": digest})
-    else:
-        text = (
-            f"{key}\n\n# The key is shown this once. These lines go into dragoman.toml:\n"
-            f'[keys.{dotted((options.name,))}]\nhash = "{digest}"'
+def run_new(options: argparse.Namespace) -> int:
+    """Make a key, in the file or as lines of the configuration."""
+    from dragoman.cli.key_file import KeyFile, path_of
+
+    problem = name_problem(options.name)
+    if problem is not None:
+        raise UsageError(str(problem))
+    settings = configured(options.config)
+    members = _members(options, settings)
+    if options.print:
+        return _print_lines(options, members)
+    path_of(settings)
+    issued = KeyFile(settings).create(options.name, members)
+    _show_issued(options, issued)
+    documents.complain(f"{options.name} is in {settings.storage.path}; the key is shown this once")
+    if not settings.keys and not settings.keys_table:
+        documents.complain(
+            "note: if this file is deleted, the gateway is open again; an empty [keys] in the configuration prevents it"
         )
-    documents.write_text(text)
     return 0
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """List all keys."""
+    from dragoman.cli.key_file import KeyFile
+    from dragoman.cli.key_report import keys_as_text
+
+    keys = KeyFile(configured(options.config)).list_all()
+    if options.json:
+        documents.write_all(_as_json(keys))
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        documents.write_text(keys_as_text(keys, screen), screen)
+    return 0
+
+
+def run_show(options: argparse.Namespace) -> int:
+    """Show one key."""
+    from dragoman.cli.key_file import KeyFile
+
+    _show(options, KeyFile(configured(options.config)).get(_name(options)))
+    return 0
+
+
+def run_set(options: argparse.Namespace) -> int:
+    """Change a key."""
+    from dragoman.cli.key_file import KeyFile
+
+    settings = configured(options.config)
+    members = _members(options, settings, options.remove)
+    if members == KeyMembers():
+        raise UsageError("nothing to set: name a member, as in --models 'fast', or --remove MEMBER")
+    _show(options, KeyFile(settings).change(_name(options), members))
+    return 0
+
+
+def run_rotate(options: argparse.Namespace) -> int:
+    """Give a key another text."""
+    from dragoman.cli.key_file import KeyFile
+    from dragoman.records.time_range import duration_of
+
+    grace = duration_of("--grace", options.grace)
+    issued = KeyFile(configured(options.config)).rotate(_name(options), grace)
+    until = issued.identity.former_until
+    former = "ends now" if until is None else f"is accepted until {until}"
+    _show_issued(options, issued)
+    documents.complain(f"the key is shown this once; the former one {former}")
+    return 0
+
+
+def run_revoke(options: argparse.Namespace) -> int:
+    """End a key."""
+    from dragoman.cli.key_file import KeyFile
+
+    _show(options, KeyFile(configured(options.config)).revoke(_name(options)))
+    return 0
+
+
+def run_audit(options: argparse.Namespace) -> int:
+    """List changes of keys."""
+    from dragoman.cli.key_file import KeyFile
+    from dragoman.cli.key_report import audit_as_text
+
+    if options.most < 1:
+        raise UsageError(f"-n: {options.most} is no number of changes")
+    changes = KeyFile(configured(options.config)).audit(min(options.most, _MOST))
+    documents.show(options, msgspec.to_builtins(changes), lambda screen: audit_as_text(changes, screen))
+    return 0
+
+
+def _name(options: argparse.Namespace) -> str:
+    return name_of(options.name) or ""
+
+
+def _members(options: argparse.Namespace, settings: Settings, removed: Iterable[str] = ()) -> KeyMembers:
+    from dragoman.cli.key_file import clock
+    from dragoman.records.time_range import zone_of
+
+    return read_members(options, zone_of(settings.storage.time_zone), int(clock()), list(removed))
+
+
+def _print_lines(options: argparse.Namespace, members: KeyMembers) -> int:
+    from dragoman.cli.key_file import clock
+    from dragoman.config.key_lines import key_lines
+    from dragoman.identities.key_text import digest_of, format_hash, new_key
+
+    text = new_key()
+    digest = digest_of(text)
+    lines = key_lines(options.name, digest, applied(members, KeyTerms(), clock()))
+    printed = {"name": options.name, "key": text, "hash": format_hash(digest), "lines": lines}
+    documents.show(
+        options,
+        printed,
+        lambda _: f"{text}\n\n# The key is shown this once. These lines go into dragoman.toml:\n{lines}",
+    )
+    return 0
+
+
+def _show(options: argparse.Namespace, key: KeyView) -> None:
+    from dragoman.cli.key_report import key_as_text
+
+    documents.show(options, msgspec.to_builtins(key), lambda screen: key_as_text(key, screen))
+
+
+def _show_issued(options: argparse.Namespace, issued: IssuedKey) -> None:
+    from dragoman.cli.key_report import key_as_text
+
+    documents.show(
+        options, msgspec.to_builtins(issued), lambda screen: f"{issued.key}\n\n{key_as_text(issued.identity, screen)}"
+    )
+
+
+def _as_json(keys: Iterable[KeyView]) -> Iterator[bytes]:
+    """One document, which is written as keys are read: there may be 100,000."""
+    yield b'{"keys":['
+    for number, key in enumerate(keys):
+        yield (b"," if number else b"") + escaped(msgspec.json.encode(key))
+    yield b'],"next":null}\n'

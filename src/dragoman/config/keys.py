@@ -99,7 +99,7 @@ def _digests(
     """The digests of one key; none if there is a problem with it, which is noted."""
     if member.has("key") == member.has("hash"):
         problem = "has both key and hash" if member.has("key") else "has neither key nor hash"
-        member.problems.add(member.path, problem, "keep one of them; dragoman key new prints both")
+        member.problems.add(member.path, problem, "keep one of them; dragoman key new --print prints both")
         return ()
     if entry.key is not None:
         try:

@@ -33,31 +33,31 @@ _FREE = Override(rates=Rates(input=0, output=0, cache_read=0, cache_write=0, cac
 
 
 class PriceTable(Struct, frozen=True, kw_only=True):
-    """Price and limits of a model that is missing or wrong in the price book (`dragoman prices`). The name is
-    `provider/model`, with the provider's name in this file. `*` at the end matches any rest. Prices are in US dollars,
-    as numbers or strings. Missing keys have the value of the price book, and 0 is free. If the table has a price, only
-    the service tiers in `tiers` have prices."""
+    """What a model costs and takes, where the price book does not know it or is wrong: `dragoman prices` shows what it
+    knows. The name is `provider/model`, with the provider's name in this file; a `*` at its end stands for any rest.
+    Prices are in US dollars, as numbers or as strings; what is left out is as in the price book, and 0 is free. With a
+    price in it, service tiers have the prices that `tiers` says and no others."""
 
-    # Per million input tokens that were not read from a cache.
+    # For a million tokens of input that no cache had.
     input: int | None = None
-    # Per million output tokens, including reasoning.
+    # For a million tokens of output, thinking included.
     output: int | None = None
-    # Per million tokens read from a cache.
+    # For a million tokens that were read from a cache.
     cache_read: int | None = None
-    # Per million tokens written to a cache, for five minutes or the provider's usual time.
+    # For a million tokens that were written to a cache, for five minutes or for as long as is usual.
     cache_write: int | None = None
-    # Per million tokens written to a cache for one hour.
+    # For a million tokens that were written to a cache for an hour.
     cache_write_1h: int | None = None
-    # Per request, in addition to tokens.
+    # For each request, beside its tokens.
     per_request: int | None = None
-    # Per web search.
+    # For each search in the web.
     per_search: int | None = None
-    # Context window in tokens, input and output together.
+    # How many tokens the model takes, input and output together.
     context_window: int | None = None
-    # Maximum output tokens of a response.
+    # How many tokens it answers at most.
     max_output_tokens: int | None = None
-    # The same prices for service tiers, by name (`priority`, `flex`, `batch`, `speed-fast`, `geo-us`). Missing prices
-    # are those of the model.
+    # The same prices in service tiers, by their names (`priority`, `flex`, `batch`, `speed-fast`, `geo-us`); what a
+    # tier leaves out costs what it does without.
     tiers: dict[str, Rates] | None = None
 
 

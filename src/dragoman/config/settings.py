@@ -23,35 +23,34 @@ _DEFAULT_TOTAL = 1800.0
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """Address of the gateway, processes, and access by browsers and proxies."""
+    """Where the gateway listens and whom a browser may send to it."""
 
-    # Listen address. An address other than loopback needs `[keys]` or `--no-auth`.
+    # The address to listen on. Anything but a loopback address needs `[keys]`, or `--no-auth`.
     host: str = "127.0.0.1"
-    # Listen port. 0 selects a free port.
+    # The port to listen on; 0 takes a free one.
     port: int = 8484
-    # Number of worker processes.
+    # How many processes serve.
     workers: int = 1
-    # Accepted names in the `Host` header, in addition to loopback names, IP addresses and `host`. The check prevents
-    # DNS rebinding.
+    # Names under which it is reached beside loopback names, IP addresses and `host` (against DNS rebinding).
     allowed_hosts: tuple[str, ...] = ()
-    # Origins of web pages that may call the gateway, such as `https://example.org`.
+    # Web pages whose scripts may call it, as `https://example.org`.
     allowed_origins: tuple[str, ...] = ()
-    # Addresses or networks of reverse proxies whose `X-Forwarded-For` header is trusted, for the log and for
-    # `addresses` of keys.
+    # Proxies in front of it, as addresses or networks, that are believed about the client's address
+    # (`X-Forwarded-For`): for the log, and for `addresses` of keys.
     trusted_proxies: tuple[str, ...] = ()
-    # Additional provider paths that clients may call with the provider's key, such as `GET /files/*`: a method or `*`,
-    # and a path without `/v1`. `*` matches one segment, or the rest of the path at its end. Always open: paths on which
-    # a model computes (embeddings, images, audio, moderation, rerank), and uploads of files, batches and similar input.
+    # Further paths of providers that are relayed with their key, as `GET /files/*`: a method or `*`, and a path
+    # without `/v1`, in which `*` is one segment, and at the end everything below. Open without this: what a model
+    # computes (embeddings, images, audio, moderation, rerank), and files, batches and the like to be made, not read.
     passthrough_paths: tuple[str, ...] = ()
-    # Reject every request whose translation would change the response. `"all"` also rejects bookkeeping losses
-    # ([losses](losses.md)).
+    # Refuse a request whose translation would change the response, for everybody; `"all"` also refuses losses that are
+    # bookkeeping ([which is which](losses.md)).
     strict: Strict = False
-    # Forward the `x-ratelimit-*` headers of a provider with several keys.
+    # Whether x-ratelimit-* of a provider are passed on although several keys take turns.
     forward_pooled_rate_limits: bool = False
-    # Enable providers of the catalogue whose key is in the environment, without a table in the file. On a loopback
-    # address without `[keys]`, also enable Ollama, LM Studio, llama.cpp and vLLM on their default ports.
+    # Whether providers of the catalogue whose key is in the environment are there although the file leaves them out;
+    # and, on a loopback address and without `[keys]`, Ollama, LM Studio, llama.cpp and vLLM on their usual ports.
     discover: bool = True
-    # Enable the built-in provider `echo`, which needs no key and costs nothing.
+    # Whether the embedded `echo` is there, which answers without a key and without cost.
     echo: bool = True
 
 
@@ -84,32 +83,32 @@ class RouteConfig(Struct, frozen=True, kw_only=True):
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
-    """Time limits, in seconds."""
+    """Limits in time, in seconds."""
 
-    # Limit for a connection to a provider.
+    # Until a connection to a provider stands.
     connect: float = 10.0
-    # Limit from the request to the first content of a stream, or to the first byte of a full response.
+    # From the request to the first content of the answer; of a whole one, to its first byte.
     first_byte: float = 300.0
-    # Limit for silence within a response.
+    # Silence within an answer.
     idle: float = 120.0
-    # Limit for a stream without content. Text, reasoning and tool arguments are content. Pings, comments, blank lines
-    # and empty deltas are not.
+    # Time without content within a stream, whatever else comes: text, reasoning and arguments are content; pings,
+    # comments, blank lines and empty deltas are not.
     content: float = 900.0
-    # Limit from the request to the last byte of the response. The default is 30 minutes, and no limit for a stream
-    # after its first content.
+    # A whole exchange, from the request to the last byte of the answer. Left out, half an hour, but for streams: one
+    # that has begun to say something goes on for as long as it has more to say.
     total: float | None = None
-    # Silence after which a streaming client gets a heartbeat of its protocol.
+    # Silence after which a streaming client gets a keep-alive of its own protocol.
     heartbeat: float = 15.0
-    # Limit for the headers of a client's request.
+    # Until a client's headers are complete.
     client_headers: float = 30.0
-    # Limit for silence within a client's request body.
+    # Silence within a client's body.
     client_body: float = 60.0
-    # Lifetime of an idle client connection. It is longer than that of common load balancers, so that a balancer never
-    # sends a request on a connection that the gateway is closing.
+    # How long a client's connection is kept without a request. Longer than load balancers keep theirs, so that none
+    # of them sends a request into a connection that is being closed.
     client_idle: float = 650.0
-    # Time after SIGTERM during which the gateway serves requests while `/readyz` fails, so that load balancers notice.
+    # How long it serves on after SIGTERM while `/readyz` already fails, so that balancers take notice.
     lame_duck: float = 5.0
-    # Limit for running requests after a termination signal. 0 ends them at once.
+    # How long running exchanges may take after a termination signal; 0 ends them at once.
     drain: float = 30.0
 
     @cached_property
@@ -124,97 +123,101 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Routing(Struct, frozen=True, kw_only=True):
-    """Limits of retries and failover of one request. Failover is possible until the first content of the response was
-    sent. The route in `[models]` names the targets."""
+    """What may follow a failure, for one request, before anything of an answer was said: another try on the same
+    target or the next one, as the model's route in `[models]` says."""
 
-    # Maximum attempts of a request, over all targets.
+    # How many tries a request has, over all targets and names.
     max_attempts: int = 8
-    # Maximum retries after an attempt that the provider may bill: after a timeout or a broken stream.
+    # How often a request is sent once more although the provider may have worked on it, and may bill it: after silence,
+    # or a stream that broke.
     max_billed_retries: int = 1
-    # Silence after which a streaming client gets heartbeats, while a route with several targets is tried.
+    # How long nothing is told while targets are tried, on routes with several of them; then a streaming client gets
+    # heartbeats.
     heartbeat_after: float = 10.0
-    # Share of requests for which `fastest` calls the target with the oldest or missing measurements first.
+    # The share of requests with which `fastest` leads with the target whose figures are missing or the oldest.
     exploration_rate: float = 0.05
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Size limits, in bytes unless the name states another unit."""
+    """Limits in size, in bytes unless the name says otherwise."""
 
-    # A request body, decompressed.
+    # A request's body, decoded.
     request_body: int = 32 * MEBIBYTE
-    # Request line and headers of a request together.
+    # A request's line and headers together.
     header_bytes: int = 64 * 1024
-    # Number of headers of a request.
+    # How many headers a request may have.
     header_count: int = 128
-    # A provider's full response, decompressed.
+    # A provider's whole answer, decoded.
     response_body: int = 256 * MEBIBYTE
     # One event of a provider's stream.
     stream_event: int = 16 * MEBIBYTE
-    # Incomplete request bodies of all gateway keys, per process. The same limit holds for complete bodies and the
-    # stored items that they reference, until their requests end. The gateway pauses reading from a client whose key
-    # exceeds its share.
+    # Request bodies that have not come completely, of all gateway keys, in each process; and as many bytes of complete
+    # ones, with what they refer to, until their exchanges end. A client beyond its key's part is not read until there
+    # is room.
     unfinished_bytes: int = 256 * MEBIBYTE
-    # Full responses that are buffered for clients, and the part of each stream beyond 1 MiB, per process. The gateway
-    # pauses reading from a provider if a key exceeds its share. The same limit holds for buffered and stored responses
-    # that clients have not read.
+    # Answers that are read as a whole before the client gets them, and what each stream holds beyond 1 MiB, likewise: a
+    # provider beyond the part of a key is not read until there is room. And as many bytes of such answers, and of
+    # stored ones, that clients have not read.
     buffered_bytes: int = 256 * MEBIBYTE
     # Open connections to one address of a provider.
     connections_per_host: int = 1024
 
 
 class Storage(Struct, frozen=True, kw_only=True):
-    """Stored responses, conversations and background responses of Responses clients, and the records of all requests. A
-    provider that supports Responses stores its own responses. For Chat clients, signed reasoning of responses with tool
-    calls is cached for one hour."""
+    """What is kept for clients that refer back to it: stored responses and conversations, and what runs in the
+    background. A provider that speaks Responses keeps its own. Of answers with tool calls to Chat clients their sealed
+    reasoning is kept for an hour, for those that do not send it back."""
 
-    # Store responses and conversations. If `false`, requests that reference stored items are rejected.
+    # Whether anything is kept. Without it a reference to what was stored is refused.
     store_responses: bool = True
-    # The database file. A relative path starts at the directory of the configuration. `:memory:` stores data only while
-    # the process runs. The default is `dragoman/state.db` in `$XDG_STATE_HOME`, or in `~/.local/state`.
+    # The file to keep it in, a relative one beside the configuration, or `:memory:` to keep it as long as the process
+    # lives. Left out, it is `dragoman/state.db` in the user's state directory (`$XDG_STATE_HOME`, else
+    # `~/.local/state`).
     path: str = ""
-    # Days after the last addition until a response or conversation is deleted.
+    # How many days after something was last added to them responses and conversations are forgotten.
     response_days: int = 30
-    # Limit for responses, conversations, their items and events of background responses of all keys. Beyond it,
-    # requests that store something get 507. 0 means no limit. With `:memory:`, the limit is at most 256 MiB per
-    # process.
+    # How many bytes are stored for all keys together: responses, conversations, their items, and the events of
+    # background responses. Beyond that, requests that are to be stored get a 507 until something is deleted or out of
+    # date; 0 sets no limit. In memory it is 256 MiB at most, in each process.
     max_bytes: int = 8 * GIBIBYTE
-    # The same limit for one gateway key. 0 means no limit.
+    # How many bytes of those one key may store; 0 sets no limit.
     max_bytes_per_key: int = 2 * GIBIBYTE
-    # Maximum background responses that run at the same time, per process.
+    # How many responses may run in the background at once, in each process.
     max_background_responses: int = 64
-    # Record key, client, model, provider, tokens, cost and timing of each request, without prompts and responses.
-    # Records are in the same file, and in journals in the directory `state.db.records` until they are ingested. With
-    # `:memory:`, nothing is recorded.
+    # Whether every exchange is written down: who asked what of whom, what it took and what it cost, but nothing of what
+    # was said. It lies in the same file, and until it is there in journals in a directory beside it
+    # (`state.db.records`). In memory nothing is written down.
     record_requests: bool = True
-    # Days until the record of a single request is deleted. Totals are never deleted. A thousand records take about 1
-    # MB.
+    # How many days the rows of exchanges are kept; what they come to is kept for ever. A thousand exchanges take about
+    # a megabyte.
     record_days: int = 400
-    # When the client gets the end of its response: `process`, if the record survives a crash of the gateway; `machine`,
-    # if it also survives a crash of the machine, which takes a disk write.
+    # What a client waits for before it hears the end of its answer: `process`, that nothing is lost if the gateway is
+    # killed; `machine`, also if the machine fails, which takes a write to the disk.
     durability: str = "process"
-    # Behaviour if records cannot be written, as on a full disk: `serve` continues and reports it in `/readyz` and the
-    # log, `reject` rejects requests.
+    # What is done while exchanges cannot be written down, as on a full disk: `serve`, and say so in `/readyz` and the
+    # log, or `reject`.
     on_write_failure: str = "serve"
-    # Recorded part of a client's address: its `network` (/24 for IPv4, /48 for IPv6), the `full` address, or `off`.
+    # How much of a client's address is written down: its `network` (/24, of IPv6 /48), the `full` one, or `off`.
     client_addresses: str = "network"
-    # Time zone of days in totals, such as `Europe/Berlin`. The default is that of the machine.
+    # The time zone that days begin in where exchanges are added up by day, as `Europe/Berlin`; left out, the machine's.
     time_zone: str = ""
 
 
 class Telemetry(Struct, frozen=True, kw_only=True):
-    """OpenTelemetry export: the collector gets one span per request by OTLP over HTTP, with models, tokens, cost and
-    timing, without prompts and responses. Telemetry needs the extra `otel` and records (`[storage]`)."""
+    """Where exchanges are told to: a collector of OpenTelemetry gets a span for each, by OTLP over HTTP, with models,
+    tokens, costs and times, and nothing that was said. It needs the extra `otel`, and what is told are the records
+    (`[storage]`)."""
 
-    # Address of the collector. `/v1/traces` is appended if the address does not end in it. `$NAME` reads an environment
-    # variable. Without an address, nothing is exported.
+    # The collector; `/v1/traces` is added to an address that does not end in it. `$NAME` reads the environment. Left
+    # out, nobody is told anything.
     endpoint: str = ""
-    # Headers of each call to the collector. `$NAME` reads an environment variable.
+    # Sent with every call to it; `$NAME` reads the environment.
     headers: dict[str, str] = {}
-    # Exported share of requests without `traceparent`. For other requests, `traceparent` decides.
+    # The share of exchanges that is told, of those whose client does not say by `traceparent` whether it is.
     sample_ratio: float = 1.0
-    # `service.name` of this gateway.
+    # What this gateway is called there.
     service_name: str = "dragoman"
-    # Additional resource attributes, named by OpenTelemetry's conventions.
+    # What else tells it from others, by the names of OpenTelemetry's conventions.
     attributes: dict[str, str] = {}
 
     def __repr__(self) -> str:

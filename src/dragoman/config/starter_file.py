@@ -65,7 +65,7 @@ def _lines(chosen: Sequence[UsableProvider], others: Sequence[UsableProvider], k
         yield f'# "smart" = ["{example.name}/MODEL", "{second.name}/MODEL"]'
     if key_hash:
         yield ""
-        yield "# Only requests with the key of this hash are accepted; `dragoman key new` makes another."
+        yield "# Only requests with the key of this hash are accepted; `dragoman key new --print` makes another."
         yield "[keys.default]"
         yield f'hash = "{key_hash}"'
 

@@ -62,7 +62,7 @@ def read_hash(text: str) -> bytes:
         raise ConfigError(
             key="",
             problem="expected sha256: and 64 hexadecimal digits, got another string",
-            remedy="run dragoman key new",
+            remedy="run dragoman key new --print",
         )
     return bytes.fromhex(match[1])
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from dragoman.identities.errors import InvalidMember
 from dragoman.identities.identity import CLIENT, MAX_TAGS, ROLES, Rights, Tags, is_tag
+from dragoman.identities.key_text import PREFIX
 from dragoman.identities.path_families import ACTIONS, OPEN_ACTIONS, is_path_right
 from dragoman.identities.permissions import MAX_PATTERN_LENGTH, MAX_PATTERN_STARS, is_pattern
 from dragoman.model.losses import Strict
@@ -102,7 +103,9 @@ def member_problems(members: KeyMembers, now: float) -> Iterator[InvalidMember]:
 
 
 def name_problem(name: str) -> InvalidMember | None:
-    """What is wrong with the form of a name of a key."""
+    """What is wrong with the form of a name of a key. A key text is none: names are shown and logged."""
+    if name.startswith(PREFIX):
+        return InvalidMember("name", f"a name does not begin with {PREFIX}, as keys do", "choose another name")
     if is_name(name):
         return None
     return InvalidMember(

@@ -15,10 +15,12 @@ from dragoman.errors import UsageError
 BUCKET_SECONDS = 900
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _AGO = re.compile(r"([0-9]{1,9}) ?([mhdw])")
+_DURATIONS = "0, 90m, 24h, 7d or 2w"
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 ALL, TODAY, YESTERDAY = "all", "today", "yesterday"
+_ENDS = "90d, 24h, 90m, 2w, a date (2027-01-31), which is included, or a date and time (2027-01-31T14:30)"
 _FORMS = "7d, 24h, 90m, today, yesterday, all, a date (2026-01-31), or a date and time (2026-01-31T14:30)"
 # Times that every zone can tell.
 _EARLIEST, _LATEST = 86400, 253_370_764_800
@@ -118,21 +120,49 @@ def period_of(zone: Zone, now: int, *, since: str, until: str = "", first: int |
     )
 
 
+def end_of(option: str, text: str, zone: Zone, now: int) -> int:
+    """When something ends, in seconds: after a duration, at a time, or with the last second of a date."""
+    if ahead := _AGO.fullmatch(text.strip()):
+        moment: int | None = now + _seconds(ahead)
+    else:
+        moment = _valid_moment(text, zone, now, end=True)
+    if moment is None or moment >= _LATEST:
+        raise UsageError(f"{option}: {text!r} is no end; it may be {_ENDS}")
+    return moment
+
+
+def duration_of(option: str, text: str) -> int:
+    """A duration in seconds."""
+    match = _AGO.fullmatch(text.strip())
+    if match is None and text.strip() != "0":
+        raise UsageError(f"{option}: {text!r} is no duration; it may be {_DURATIONS}")
+    return 0 if match is None else _seconds(match)
+
+
+def _seconds(match: re.Match[str]) -> int:
+    return int(match[1]) * _UNITS[match[2]]
+
+
 def _read(option: str, text: str, zone: Zone, now: int, *, end: bool) -> int:
-    stripped = text.strip()
-    try:
-        moment = _moment(stripped, zone, now, end=end)
-    except (ValueError, OverflowError):
-        # There is no such day, or no calendar goes so far.
-        moment = None
-    if moment is None or not _EARLIEST <= moment < _LATEST:
+    moment = _valid_moment(text, zone, now, end=end)
+    if moment is None:
         raise UsageError(f"{option}: {text!r} is no time; it may be {_FORMS}")
     return moment
 
 
+def _valid_moment(text: str, zone: Zone, now: int, *, end: bool) -> int | None:
+    """The moment that a text names; None if it names none that every zone can tell."""
+    try:
+        moment = _moment(text.strip(), zone, now, end=end)
+    except (ValueError, OverflowError):
+        # There is no such day, or no calendar goes so far.
+        return None
+    return moment if moment is not None and _EARLIEST <= moment < _LATEST else None
+
+
 def _moment(text: str, zone: Zone, now: int, *, end: bool) -> int | None:
     if ago := _AGO.fullmatch(text):
-        return max(now - int(ago[1]) * _UNITS[ago[2]], _EARLIEST)
+        return max(now - _seconds(ago), _EARLIEST)
     today = zone.local(now).date()
     if text in (TODAY, YESTERDAY) or _DAY.fullmatch(text):
         named = {TODAY: today, YESTERDAY: today - timedelta(days=1)}

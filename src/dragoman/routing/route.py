@@ -19,25 +19,25 @@ FALLBACK = "fallback"
 
 
 class RuleCondition(Struct, frozen=True, kw_only=True):
-    """Conditions of a rule; all must hold. None and "" mean no condition."""
+    """When a rule fits: all that it says is so; None and "" say nothing."""
 
-    # The estimated input, with the stored history that the request references, exceeds this number of tokens.
+    # More tokens than these, as estimated by the request's size, with the history that is kept here for it.
     input_tokens_over: int | None = None
-    # Whether the request enables reasoning.
+    # Whether the model is asked to think.
     thinking: bool | None = None
-    # Whether the request contains images.
+    # Whether there are images in it.
     images: bool | None = None
-    # Whether the request contains documents.
+    # Whether there are documents in it.
     documents: bool | None = None
-    # Whether the request declares tools.
+    # Whether there are tools to call.
     tools: bool | None = None
-    # Whether the request requires structured output.
+    # Whether the answer has to have a given structure.
     structured_output: bool | None = None
-    # The client, by its name in Dragoman or by the start of its user agent.
+    # The client, by its name here or by the beginning of its program, as that names itself.
     client: str = ""
     # The name of the gateway key.
     key: str = ""
-    # The class of the thread (decision 33). Clients state it themselves, so use it for cost, never for permissions.
+    # The class of the thread (decision 33). Clients say it of themselves: it chooses prices, never permissions.
     thread: str = ""
 
 

@@ -14,111 +14,92 @@ from dragoman.rules import ids
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
-    """Capabilities of one model behind one endpoint. The defaults are those of an unknown server that supports only the
-    common core."""
+    """One model behind one endpoint. The defaults are those of an unknown server that only knows the common core."""
 
-    # The endpoint is the vendor's own and accepts all optional members of the protocol.
+    # Whether the endpoint is the vendor's own: all optional members of the protocol may be sent.
     official: bool = False
-    # Thinking types of a Messages model. Without thinking, no effort is sent, so that `disabled` is valid.
+    # Thinking types a Messages model takes; without thinking no effort is asked for, so that `disabled` is legal.
     thinking: tuple[str, ...] = ("enabled", "disabled")
-    # Effort levels of the model. Without a value, they are unknown.
+    # Effort levels the model declares; None is unknown. `reasons` is None where nobody knows whether it does.
     efforts: tuple[str, ...] | None = None
-    # Whether the model reasons. Without a value, that is unknown.
     reasons: bool | None = None
-    # A Chat server enables reasoning by `thinking: {"type": "enabled"}` and disables it by `"disabled"`.
+    # Whether a Chat server is told by `thinking: {"type": "enabled"}` or `"disabled"` to think at all.
     thinking_switch: bool = False
-    # The model accepts `output_config.effort` together with a thinking budget.
+    # Whether `output_config.effort` may stand beside a manual budget, and whether `thinking.display` is known.
     effort_beside_budget: bool = False
-    # The model accepts `thinking.display`.
     display: bool = False
-    # The Messages endpoint has the beta for `thinking.block_binding` (V6).
+    # Messages endpoints where the beta for `thinking.block_binding` is available (V6).
     block_binding: bool = False
-    # The model accepts sampling parameters.
+    # Sampling members at all, and beside a reasoning effort; temperature and top_p together; top_k; the penalties (on
+    # Responses servers).
     sampling: bool = True
-    # The model accepts sampling parameters together with a reasoning effort.
     sampling_with_reasoning: bool = True
-    # The model accepts `temperature` and `top_p` together.
     sampling_pair: bool = True
-    # The model accepts `top_k`.
     top_k: bool = False
-    # The Responses server accepts frequency and presence penalties.
     penalties: bool = True
-    # Optional members that a Chat server rejects, which are therefore left out: `user`, `seed`, `stream_options`,
-    # `parallel_tool_calls`, `logprobs`, `top_logprobs`, `logit_bias`, `frequency_penalty`, `presence_penalty`.
+    # Optional members that a Chat server answers with an error, by their names on the wire: `user`, `seed`,
+    # `stream_options`, `parallel_tool_calls`, `logprobs`, `top_logprobs`, `logit_bias`, `frequency_penalty`,
+    # `presence_penalty`. They are left out.
     refuses: tuple[str, ...] = ()
-    # Maximum output tokens of the model.
+    # The output cap: the model's maximum, and whether Chat calls it `max_completion_tokens`.
     max_output: int | None = None
-    # Chat takes the output limit as `max_completion_tokens`.
     max_completion_tokens: bool = False
-    # The model accepts `system` messages inside the conversation.
+    # Instructions: `system` inside the conversation, the `developer` role, system messages that are not first.
     late_system: bool = False
-    # The model accepts the role `developer`.
     developer_role: bool = False
-    # The Chat server accepts system messages that are not first.
     system_anywhere: bool = True
-    # On Chat, a user message or instructions may follow a tool message.
+    # A message of the user's, or instructions, may follow a tool's on Chat.
     user_after_tool: bool = True
-    # On Chat, each tool result must directly follow the message with its call, also for parallel calls.
+    # Each result of a Chat call must stand directly after the message with its call, even if several were made at once.
     results_apart: bool = False
-    # The last message may be the assistant's: natively on Messages, by the option `prefix` on Chat.
+    # The last message may be the assistant's: natively on Messages, by a declared option on Chat (`prefix`).
     prefill: bool = False
-    # The model can be forced to call a tool.
+    # A model that can be made to call a tool; a Chat server that takes the name of one, and not only a word.
     forced_choice: bool = True
-    # A Chat server can be forced to call a tool by its name.
     named_choice: bool = True
-    # The model accepts a forced tool choice together with reasoning.
+    # Whether a forced choice and reasoning may be asked together.
     forced_with_thinking: bool = False
-    # The model accepts function tools together with a reasoning effort on Chat. Otherwise the request goes to Responses
-    # (§1, rule 7).
+    # Whether function tools and a reasoning effort may be asked together; where not, Responses is asked (§1, rule 7).
     tools_with_reasoning: bool = True
-    # The model accepts custom (free-text) tools.
     custom_tools: bool = False
-    # Chat tool schemas need `type` inside the branches of `anyOf`, never next to `anyOf`.
+    # Schemas of Chat tools must say a `type` inside the branches of `anyOf`, never beside them.
     typed_branches: bool = False
-    # The model accepts a JSON schema for its output.
     output_schema: bool = True
-    # The model accepts JSON mode.
     json_mode: bool = True
-    # The provider runs hosted tools, such as web search.
+    # Server-run tools; `web_search_options` of Chat's search models.
     hosted_tools: bool = False
-    # A Chat search model that accepts `web_search_options`.
     search_model: bool = False
-    # Messages accepts automatic prompt caching by a top-level `cache_control`.
+    # Prompt caching: automatic top-level mark of Messages; explicit breakpoints of OpenAI.
     automatic_cache: bool = False
-    # OpenAI accepts explicit cache breakpoints.
     breakpoints: bool = False
-    # Maximum number of stop sequences. Without a value, there is no limit; 0 means none.
+    # How many stop strings the wire takes; None is any number, 0 none.
     stop_limit: int | None = None
-    # Maximum number of tools. Without a value, there is no limit.
     tool_limit: int | None = None
-    # The model accepts images.
     images: bool = True
-    # The model accepts documents. Only routes with several targets check this; otherwise the provider decides.
+    # Only routes ask whether documents are taken: a name with one target sends them, and the provider says.
     documents: bool = True
-    # The model accepts audio.
     audio: bool = False
-    # The model accepts `speed: fast`.
+    # `speed: fast` may be asked for.
     fast: bool = False
-    # Which reasoning of earlier turns is sent back on Chat: `calls` (with tool calls), `turns` (in all messages of a
-    # user turn with a tool call, including the final one), `all` or `none`.
+    # Reasoning of earlier turns on Chat goes back: "calls" (beside calls), "turns" (in every message between two of a
+    # user that a call was made in, the final answer too), "all" or "none".
     echo_thinking: str = "calls"
-    # The Chat server requires this reasoning.
+    # Whether it is demanded there, and what says that there is none to be had.
     demands_thinking: bool = False
-    # The text that is sent in its place if the reasoning is missing.
     missing_thinking: str = ""
-    # On Messages, a tool loop must begin with thinking if a thinking budget is set.
+    # On Messages, a tool loop must begin with thinking where a thinking budget is set.
     loops_need_thinking: bool = False
-    # The signature that a Chat server accepts for a call of another model. Empty if it needs none.
+    # What a Chat server takes for the proof of a call that it never proved; empty if it wants none.
     call_proof: str = ""
     # Inline `<think>` at the start of Chat content is reasoning.
     inline_thinking: bool = False
-    # The Responses server checks reasoning for each call.
+    # Responses servers that check reasoning for each call.
     thinking_per_call: bool = False
-    # Other models whose encrypted reasoning this model can read.
+    # Other models whose sealed reasoning this one can open.
     shares_thinking_with: tuple[str, ...] = ()
-    # Accepted call IDs: `standard` are those of the protocol's vendor, `any` also those of the server itself (N2).
+    # Call ids the server takes: "standard" is what the protocol's vendor takes, "any" whatever it said itself (N2).
     call_ids: str = "standard"
-    # Value of the header `anthropic-version` if the request has no sampling parameters.
+    # The API version header value a Messages endpoint gets when no sampling is sent.
     version: str = "2023-06-01"
 
 

@@ -170,11 +170,12 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
     except (OSError, sqlite3.Error) as error:
         if db is not None:
             db.close()
-        elsewhere = "name a file elsewhere, or set store_responses = false"
+        otherwise = "set store_responses = false"
+        elsewhere = f"name a file elsewhere, or {otherwise}"
         refused = not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
         raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",
-            remedy=remedy_of(error, "store_responses"),
+            remedy=remedy_of(error, otherwise),
         ) from None
     return Tables(db, days, clock, recent_turn_owners)

@@ -503,11 +503,11 @@ class NewerFile(sqlite3.DatabaseError):
     """A file that a later release has changed."""
 
 
-def remedy_of(error: Exception, setting: str) -> str:
-    """What to do about a file that cannot be opened; without it, `setting` would be false."""
+def remedy_of(error: Exception, otherwise: str) -> str:
+    """What to do about a file that cannot be opened; `otherwise` is how to do without it."""
     if isinstance(error, NewerFile):
-        return f"use the release that wrote it, or name another file, or set {setting} = false"
-    return f"name a file in a directory that can be written to, or set {setting} = false"
+        return f"use the release that wrote it, or name another file, or {otherwise}"
+    return f"name a file in a directory that can be written to, or {otherwise}"
 
 
 def migrate(db: sqlite3.Connection) -> None:

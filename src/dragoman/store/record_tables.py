@@ -111,19 +111,26 @@ class RecordTables:
         self._db.close()
 
 
-def open_record_tables(path: str, *, read_only: bool = False, timeout: float = LOCK_TIMEOUT) -> RecordTables:
-    """Open or make the file; to read only, a missing file is empty and not made. One thread at a time may use it."""
+def open_record_tables(
+    path: str,
+    *,
+    read_only: bool = False,
+    timeout: float = LOCK_TIMEOUT,
+    otherwise: str = "set record_requests = false",
+) -> RecordTables:
+    """Open or make the file; to read only, a missing file is empty and not made. One thread at a time may use it.
+    `otherwise` is how to do without the file."""
     try:
         db = _opened_to_read(path, timeout) if read_only else _opened(path, timeout)
     except (OSError, sqlite3.Error) as error:
         if isinstance(error, sqlite3.Error) and is_busy(error):
             raise store_error(error) from None
-        elsewhere = "name a file elsewhere, or set record_requests = false"
+        elsewhere = f"name a file elsewhere, or {otherwise}"
         refused = None if read_only else not_writable(Path(path), error, key="storage.path", otherwise=elsewhere)
         raise refused or ConfigError(
             key="storage.path",
             problem=f"the file cannot be opened: {error}",
-            remedy=remedy_of(error, "record_requests"),
+            remedy=remedy_of(error, otherwise),
         ) from None
     return RecordTables(db)
 

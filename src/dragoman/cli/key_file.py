@@ -1,0 +1,138 @@
+"""Key file: gateway keys as `dragoman key` reads and changes them on the gateway's machine: those of the database, and
+beside them, unchangeable here, those of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dragoman.cli.record_file import now_in_micro
+from dragoman.config.configured_keys import configured_names
+from dragoman.config.settings import Settings
+from dragoman.errors import DragomanError
+from dragoman.identities.changes import LOCAL_MAKER
+from dragoman.identities.errors import KeyExists, KeyMissing
+from dragoman.identities.key_text import digest_of, new_key
+from dragoman.identities.members import KeyMembers, name_problem
+from dragoman.identities.views import (
+    AuditView,
+    IssuedKey,
+    KeyView,
+    audit_view_of,
+    configured_view_of,
+    keys_view_of,
+    view_of,
+)
+from dragoman.store.database import MEMORY
+
+if TYPE_CHECKING:
+    from dragoman.store.identity_file import IdentityFile
+
+_PAGE = 1000
+
+
+def clock() -> float:
+    """The time it is, in seconds."""
+    return now_in_micro() / 1_000_000
+
+
+def path_of(settings: Settings) -> str:
+    """The file of the database that has the keys."""
+    path = settings.storage.path
+    if not path or path == MEMORY:
+        raise DragomanError(
+            "storage.path names no file, so the gateway has the keys of its configuration alone: "
+            "dragoman key new NAME --print makes the lines for one"
+        )
+    return path
+
+
+class KeyFile:
+    """The keys of one gateway. Each call opens the file anew, for as short as it takes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._configured = {key.name: key for key in settings.keys}
+        self.path = path_of(settings)
+
+    def list_all(self) -> Iterator[KeyView]:
+        """All keys in the order of their names."""
+        now, after = clock(), ""
+        with self._open(read_only=True) as file:
+            while True:
+                stored = file.identities.page(after, _PAGE + 1)
+                page = keys_view_of(self._settings.keys, stored, now, after=after, limit=_PAGE)
+                yield from page.keys
+                if page.next is None:
+                    return
+                after = page.next
+
+    def get(self, name: str) -> KeyView:
+        """One key; of two with the same name that of the configuration, which is the one in force."""
+        if name in self._configured:
+            return configured_view_of(self._configured[name], clock())
+        with self._open(read_only=True) as file:
+            stored = file.identities.get(name)
+        if stored is None:
+            raise _missing(name)
+        return view_of(stored, clock())
+
+    def create(self, name: str, members: KeyMembers) -> IssuedKey:
+        """Make a key."""
+        text = new_key()
+        with self._open() as file:
+            stored = file.changes.create(
+                name, members, digest_of(text), maker=LOCAL_MAKER, configured=configured_names(self._settings)
+            )
+        return IssuedKey(key=text, identity=view_of(stored, clock()))
+
+    def change(self, name: str, members: KeyMembers) -> KeyView:
+        """Set and remove members of a key."""
+        with self._open_for(name) as file:
+            stored = file.changes.change(name, members, maker=LOCAL_MAKER)
+        return view_of(stored, clock())
+
+    def rotate(self, name: str, grace: float) -> IssuedKey:
+        """Give a key another text; the former one is accepted for `grace` seconds."""
+        text = new_key()
+        with self._open_for(name) as file:
+            stored = file.changes.rotate(name, digest_of(text), grace, maker=LOCAL_MAKER)
+        return IssuedKey(key=text, identity=view_of(stored, clock()))
+
+    def revoke(self, name: str) -> KeyView:
+        """End a key for ever."""
+        with self._open_for(name) as file:
+            stored = file.changes.revoke(name, maker=LOCAL_MAKER)
+        return view_of(stored, clock())
+
+    def audit(self, limit: int) -> AuditView:
+        """The latest changes of keys."""
+        with self._open(read_only=True) as file:
+            return audit_view_of(file.identities.audit(None, limit + 1), limit)
+
+    @contextmanager
+    def _open(self, *, read_only: bool = False) -> Iterator[IdentityFile]:
+        from dragoman.store.identity_file import open_identity_file
+
+        with open_identity_file(self.path, clock, read_only=read_only) as file:
+            yield file
+
+    @contextmanager
+    def _open_for(self, name: str) -> Iterator[IdentityFile]:
+        """Open the file to change a key that is there."""
+        with self._open(read_only=True) as file:
+            is_stored = file.identities.get(name) is not None
+        if name in self._configured and not is_stored:
+            place = self._settings.file or "the configuration"
+            raise KeyExists("", f"{name} is a key of the configuration", f"change it in {place}")
+        if not is_stored:
+            raise _missing(name)
+        with self._open() as file:
+            yield file
+
+
+def _missing(name: str) -> KeyMissing:
+    # A name that is none may be a key text.
+    which = f"key {name}" if name_problem(name) is None else "such key"
+    return KeyMissing("", f"there is no {which}", "dragoman key list shows all keys")

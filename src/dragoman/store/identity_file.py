@@ -1,0 +1,96 @@
+"""Identity file: the identities of `storage.path`, opened by a command on the gateway's machine. A change is on the
+disk when it is reported: a revoked key stays revoked after a power failure. Files of other users and versions are
+refused."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from dragoman.errors import DragomanError
+from dragoman.store.errors import StoreBusy, StoreError, is_busy
+from dragoman.store.identities import Identities
+from dragoman.store.identity_changes import IdentityChanges
+from dragoman.store.migrations import STEPS
+from dragoman.store.record_tables import LOCK_TIMEOUT, RecordTables, open_record_tables
+
+_OTHERWISE = "keep keys in the configuration: dragoman key new NAME --print"
+
+
+class IdentityFile:
+    """The identities of one open file, to read and to change."""
+
+    def __init__(self, tables: RecordTables, clock: Callable[[], float]) -> None:
+        self._tables = tables
+        self.identities = Identities(tables.connection)
+        self.changes = IdentityChanges(tables.connection, clock)
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Take back all changes that are made within."""
+        db = self._tables.connection
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+
+
+@contextmanager
+def open_identity_file(
+    path: str, clock: Callable[[], float], *, read_only: bool = False, timeout: float = LOCK_TIMEOUT
+) -> Iterator[IdentityFile]:
+    """Open or make the file; to read only, a missing file is empty and not made. What fails within is a `StoreError`
+    that says what to do."""
+    check_owner(Path(path))
+    try:
+        _check_version(path, timeout)
+        with closing(open_record_tables(path, read_only=read_only, timeout=timeout, otherwise=_OTHERWISE)) as tables:
+            yield IdentityFile(tables, clock)
+    except (sqlite3.Error, StoreBusy) as error:
+        raise _problem(path, error) from None
+
+
+def check_owner(path: Path) -> None:
+    """Refuse a file of another user: files that SQLite makes beside it would keep its gateway from opening it. Root
+    makes no file in the directory of another user either."""
+    if os.name != "posix":
+        return
+    user = os.geteuid()
+    try:
+        owner, place = path.stat().st_uid, path
+    except FileNotFoundError:
+        place = next(parent for parent in path.absolute().parents if parent.exists())
+        owner = place.stat().st_uid if user == 0 else user
+    if owner != user:
+        raise DragomanError(
+            f"{place} belongs to another user, uid {owner}: run the command as that user, as in sudo -u '#{owner}'"
+        )
+
+
+def _check_version(path: str, timeout: float) -> None:
+    """Refuse a file of another version: a gateway of the older one may be running."""
+    if not Path(path).exists():
+        return
+    db = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=timeout)
+    with closing(db):
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(STEPS):
+        raise DragomanError(f"{path} was written by a newer version: use the release that wrote it")
+    # A new file has the version 0.
+    if 0 < version < len(STEPS):
+        raise DragomanError(
+            f"{path} was written by an older version: start the gateway once, which brings it up to date"
+        )
+
+
+def _problem(path: str, error: sqlite3.Error | StoreBusy) -> StoreError:
+    if isinstance(error, StoreBusy) or is_busy(error):
+        return StoreBusy(f"{path} is locked by another process; nothing was changed: try again")
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+        return StoreError(f"the disk of {path} is full; nothing was changed: make room, and try again")
+    return StoreError(f"{path} cannot be used ({error}); nothing was changed: dragoman db check examines it")
