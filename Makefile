@@ -107,6 +107,7 @@ docs: $(STAMP) ## regenerate the pages that follow from the code, and the compil
 	$(BIN)/python tools/token_page.py
 	$(BIN)/python tools/quirks_page.py
 	$(BIN)/python tools/variables_page.py
+	$(BIN)/python tools/admin_api_page.py
 
 pictures: $(STAMP) ## draw the pictures of the README from real output, as SVG for light and dark screens
 	$(BIN)/python tools/pictures.py

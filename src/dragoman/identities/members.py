@@ -33,16 +33,25 @@ def is_name(text: str) -> bool:
 
 
 class KeyMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Members of a key to set. A member that is UNSET stays as it is; None removes it."""
+    """Members of a key to set. An absent member stays as it is; null removes it."""
 
+    # client, viewer or admin; client unless stated.
     role: str | UnsetType | None = UNSET
+    # Patterns of names that requests may ask for.
     models: TextList = UNSET
+    # Names of providers that requests may reach.
     providers: TextList = UNSET
+    # Addresses and networks that requests may come from.
     addresses: TextList = UNSET
+    # Path families, with an action or without: "embeddings", "files:read".
     paths: TextList = UNSET
+    # Names and values that are copied into records.
     tags: dict[str, str] | UnsetType | None = UNSET
+    # When the key ends.
     expires: Annotated[datetime, Meta(tz=True)] | UnsetType | None = UNSET
+    # Refuses requests with losses: true those that change the response, "all" bookkeeping, too.
     strict: Strict | UnsetType | None = UNSET
+    # How many exchanges the key may have at a time.
     concurrency: int | UnsetType | None = UNSET
 
 

@@ -18,7 +18,7 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class DescribedTarget(Struct, frozen=True, kw_only=True):
-    """Whom a name may come to; None is unknown."""
+    """A target that a name may lead to; null is unknown."""
 
     # `provider/model`.
     target: str

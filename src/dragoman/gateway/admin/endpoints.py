@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
-from dragoman.gateway.admin.framework import PREFIX, AdminEndpoint, AdminError, Nothing, endpoint
+from msgspec import Raw
+
+from dragoman.gateway.admin.framework import PREFIX, AdminCall, AdminEndpoint, AdminError, Nothing, endpoint
 from dragoman.gateway.admin.gateway_state import (
     ModelParameters,
     ModelsView,
@@ -15,17 +18,31 @@ from dragoman.gateway.admin.gateway_state import (
     status,
 )
 from dragoman.gateway.admin.key_endpoints import KEY_ENDPOINTS
+from dragoman.gateway.admin.openapi import OpenApiDocument, openapi_document
 from dragoman.gateway.admin.record_endpoints import UsageParameters, show_usage
 from dragoman.identities.identity import CLIENT, VIEWER
 from dragoman.records.views.usage import UsageView
+from dragoman.wire.json import encode
+
+
+async def openapi(call: AdminCall, _: Nothing) -> Raw:
+    """What this API is, for programs."""
+    return _openapi()
+
 
 ENDPOINTS: tuple[AdminEndpoint, ...] = (
+    endpoint("GET", "/openapi.json", CLIENT, "this API as an OpenAPI document", openapi, Nothing, OpenApiDocument),
     endpoint("GET", "/me", CLIENT, "the key that asks: its permissions", me, Nothing, PermissionsView),
     endpoint("GET", "/usage", CLIENT, "requests, tokens and cost in groups", show_usage, UsageParameters, UsageView),
     endpoint("GET", "/models", CLIENT, "names of models that the key may use", models, ModelParameters, ModelsView),
     endpoint("GET", "/status", VIEWER, "health of providers and targets", status, Nothing, StatusView),
     *KEY_ENDPOINTS,
 )
+
+
+@cache
+def _openapi() -> Raw:
+    return Raw(encode(openapi_document(ENDPOINTS)))
 
 
 def find_endpoint(method: str, path: str) -> tuple[AdminEndpoint, Mapping[str, str]]:

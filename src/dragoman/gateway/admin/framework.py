@@ -41,7 +41,7 @@ _RANKS = {CLIENT: 0, VIEWER: 1, ADMIN: 2}
 # Roles by which errors name who may use an endpoint.
 _NEEDED = {VIEWER: f"a key with the role {VIEWER} or {ADMIN}", ADMIN: f"a key with the role {ADMIN}"}
 # The words for a status, for programs.
-_TYPES = {
+ERROR_TYPES = {
     400: "invalid_request",
     401: "unauthenticated",
     403: "forbidden",
@@ -131,6 +131,8 @@ class AdminCall(Struct, frozen=True, kw_only=True):
 class AdminEndpoint(Struct, frozen=True, kw_only=True):
     """One row of the table. `path` is behind `/admin/v1`; `{id}` in it is one segment."""
 
+    # What generated clients call it: the name of its handler.
+    name: str
     method: str
     path: str
     # The least role.
@@ -165,6 +167,7 @@ def endpoint(
         call.send(_encode(answer))
 
     return AdminEndpoint(
+        name=handler.__name__,
         method=method,
         path=path,
         role=role,
@@ -197,6 +200,7 @@ def endpoint_with_body(
         call.send(_encode(answer), status)
 
     return AdminEndpoint(
+        name=handler.__name__,
         method=method,
         path=path,
         role=role,
@@ -223,7 +227,15 @@ def event_stream(
         await handler(call, read_parameters(call.request.query, parameters))
 
     return AdminEndpoint(
-        method="GET", path=path, role=role, summary=summary, parameters=parameters, body=None, result=None, serve=serve
+        name=handler.__name__,
+        method="GET",
+        path=path,
+        role=role,
+        summary=summary,
+        parameters=parameters,
+        body=None,
+        result=None,
+        serve=serve,
     )
 
 
@@ -271,7 +283,7 @@ def require_role(role: str, needed: str) -> None:
 def send_error(request: ServerRequest, error: AdminError | ClientError, headers: HeaderList) -> None:
     """Respond with an error."""
     remedy, own = (error.remedy, error.headers) if isinstance(error, AdminError) else ("", [])
-    detail = ErrorDetail(type=_TYPES.get(error.status, _INTERNAL), message=error.message, remedy=remedy)
+    detail = ErrorDetail(type=ERROR_TYPES.get(error.status, _INTERNAL), message=error.message, remedy=remedy)
     request.respond(error.status, [JSON, NO_STORE, *own, *headers], _encode(ErrorBody(error=detail)))
 
 
