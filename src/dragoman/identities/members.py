@@ -49,7 +49,7 @@ class KeyMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tags: dict[str, str] | UnsetType | None = UNSET
     # When the key ends.
     expires: Annotated[datetime, Meta(tz=True)] | UnsetType | None = UNSET
-    # Refuses requests with losses: true those that change the response, "all" bookkeeping, too.
+    # Which losses refuse a request: true for changes of the response, "all" for bookkeeping, too.
     strict: Strict | UnsetType | None = UNSET
     # How many exchanges the key may have at a time.
     concurrency: int | UnsetType | None = UNSET
