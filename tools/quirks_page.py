@@ -89,42 +89,42 @@ def _flag(without: str, made: str, having: str = "") -> Says:
 
 def _efforts(levels: JsonValue) -> tuple[str, str]:
     if not levels:
-        return "Takes no reasoning effort.", "Left out."
-    return f"Knows the efforts {_listed(levels)}.", "Another one becomes the nearest of these."
+        return "Accepts no reasoning effort.", "Removed."
+    return f"Accepts the efforts {_listed(levels)}.", "Mapped to the nearest of these."
 
 
 def _stops(limit: JsonValue) -> tuple[str, str]:
     if not limit:
-        return "Takes no stop strings.", "They are looked for in the answer, and end it."
-    many = f"up to {_plain(limit)} stop strings" if limit != 1 else "one stop string"
-    return f"Takes {many}.", "The others are looked for in the answer, and end it."
+        return "Accepts no stop sequences.", "The gateway ends the response at them."
+    many = f"up to {_plain(limit)} stop sequences" if limit != 1 else "one stop sequence"
+    return f"Accepts {many}.", "The gateway ends the response at the others."
 
 
 def _refuses(names: JsonValue) -> tuple[str, str]:
     if not names:
-        return "Takes the members that the other models here refuse.", "Sent."
-    return f"Answers {_listed(names)} with an error.", "Left out."
+        return "Accepts the members that the other models of the provider reject.", "Sent."
+    return f"Rejects {_listed(names)}.", "Removed."
 
 
 _ECHOES = {
-    "none": ("Takes no reasoning of earlier messages back.", "Left out."),
-    "calls": ("Takes reasoning back beside calls alone.", "Goes back with them, else left out."),
+    "none": ("Accepts no reasoning of earlier messages.", "Removed."),
+    "calls": ("Accepts reasoning only in messages with calls.", "Sent back with them, otherwise removed."),
     "turns": (
-        "Wants the reasoning of all messages of a turn with calls back, in all later requests.",
-        "Goes back with each of them, that of the final answer too.",
+        "Requires the reasoning of all messages of a turn with calls, in all later requests.",
+        "Sent back with each of them, including the final response.",
     ),
-    "all": ("Wants all reasoning back.", "Goes back with every message."),
+    "all": ("Requires all reasoning.", "Sent back with every message."),
 }
 
 _IDS = {
-    "any": ("Fails on ids of calls that it did not give.", "They come back as they were said."),
+    "any": ("Fails on call IDs that it did not issue.", "Sent back unchanged."),
     "mistral": (
-        "Takes ids of calls of nine letters and digits alone, besides its own.",
-        "Others become such ids, the same every time.",
+        "Accepts call IDs of nine letters and digits, and its own.",
+        "Others are mapped to such IDs, always to the same one.",
     ),
     "standard": (
-        "Takes no ids of calls that are longer than OpenAI's own.",
-        "Longer ones become shorter ones, the same every time.",
+        "Rejects call IDs that are longer than OpenAI's own.",
+        "Longer ones are mapped to shorter ones, always to the same one.",
     ),
 }
 
@@ -135,68 +135,68 @@ WORDS: dict[str, Says | None] = {
     "efforts": _efforts,
     "stop_limit": _stops,
     "refuses": _refuses,
-    "tool_limit": lambda limit: (f"Takes up to {_plain(limit)} tools.", "More are refused before anybody is asked."),
+    "tool_limit": lambda limit: (
+        f"Accepts up to {_plain(limit)} tools.",
+        "Requests with more are rejected before any call.",
+    ),
     "echo_thinking": lambda which: _ECHOES.get(_plain(which), _ECHOES["calls"]),
-    "sampling": _flag("Takes no `temperature` and no `top_p`.", "Left out."),
-    "penalties": _flag("Takes no penalties.", "Left out.", "Takes `frequency_penalty` and `presence_penalty`."),
-    "top_k": _flag("Takes no `top_k`.", "Left out.", "Takes `top_k`."),
-    "audio": _flag("Takes no audio.", "Left out.", "Takes audio."),
-    "documents": _flag("Takes no documents.", "Routes ask somebody else.", "Takes documents."),
-    "images": _flag("Takes no images.", "A text stands for them.", "Takes images."),
-    "max_completion_tokens": lambda _: ("Calls the cap `max_completion_tokens`.", "Written so."),
-    "developer_role": _flag(
-        "Does not know the role `developer`.", "Written as `system`.", "Knows the role `developer`."
-    ),
+    "sampling": _flag("Rejects `temperature` and `top_p`.", "Removed."),
+    "penalties": _flag("Rejects penalties.", "Removed.", "Accepts `frequency_penalty` and `presence_penalty`."),
+    "top_k": _flag("Rejects `top_k`.", "Removed.", "Accepts `top_k`."),
+    "audio": _flag("Rejects audio.", "Removed.", "Accepts audio."),
+    "documents": _flag("Rejects documents.", "Routes use another target.", "Accepts documents."),
+    "images": _flag("Rejects images.", "Replaced by a text.", "Accepts images."),
+    "max_completion_tokens": lambda _: ("Takes the output limit as `max_completion_tokens`.", "Sent under this name."),
+    "developer_role": _flag("Rejects the role `developer`.", "Sent as `system`.", "Accepts the role `developer`."),
     "system_anywhere": _flag(
-        "Wants one system message, at the beginning.", "The leading ones become one, later ones tagged user messages."
+        "Requires one system message, at the beginning.",
+        "Leading ones are joined, later ones become tagged user messages.",
     ),
-    "output_schema": _flag(
-        "Has no JSON schema for answers.", "JSON mode where there is one, and the schema as an instruction."
-    ),
-    "json_mode": _flag("Has no JSON mode.", "Asked for by an instruction."),
+    "output_schema": _flag("Has no structured output.", "JSON mode if available, and the schema as an instruction."),
+    "json_mode": _flag("Has no JSON mode.", "Replaced by an instruction."),
     "forced_choice": _flag(
-        "Cannot be made to call a tool.", "`auto`; if one was named, it alone is declared.", "Can be made to call."
+        "Rejects a forced tool call.",
+        "Sent as `auto`. If a tool was named, only this tool is declared.",
+        "Accepts a forced tool call.",
     ),
     "named_choice": _flag(
-        "Takes `tool_choice` as a word, not as a name.", "`required` or `auto`, and no other tools are declared."
+        "Rejects a `tool_choice` that names a tool.", "Sent as `required` or `auto`, and only this tool is declared."
     ),
     "forced_with_thinking": _flag(
-        "Cannot reason and be made to call a tool at once.", "The call counts: no effort is sent, a switch is off."
+        "Rejects reasoning together with a forced tool call.", "The forced call is sent, and reasoning is disabled."
     ),
-    "thinking_switch": _flag(
-        "Has no switch for thinking.", "None is sent.", "Thinks or not as the switch `thinking` says."
-    ),
+    "thinking_switch": _flag("Has no switch for thinking.", "Removed.", "Enables or disables reasoning by `thinking`."),
     "results_apart": lambda _: (
-        "Wants each tool result directly after the message with its call.",
-        "Calls made at once are told one after the other.",
+        "Requires each tool result directly after the message with its call.",
+        "Parallel calls are sent one after the other.",
     ),
     "typed_branches": lambda _: (
-        "Refuses tool schemas with a `type` beside `anyOf`.",
-        "The type is written into the branches.",
+        "Rejects tool schemas with `type` next to `anyOf`.",
+        "The type is moved into the branches.",
     ),
-    "custom_tools": _flag("Has no custom tools.", "They become functions that take one text.", "Has custom tools."),
-    "hosted_tools": _flag("Runs no tools of its own.", "Left out, or refused if no other tool is left."),
-    "automatic_cache": _flag("Has no automatic caching.", "No mark for it is set."),
-    "prefill": lambda _: ("Goes on with a last message of the assistant.", "Marked for it."),
+    "custom_tools": _flag("Has no custom tools.", "Sent as functions with one string.", "Has custom tools."),
+    "hosted_tools": _flag("Has no hosted tools.", "Removed. If no other tool remains, the request is rejected."),
+    "automatic_cache": _flag("Has no automatic prompt caching.", "No cache breakpoint is sent for it."),
+    "prefill": lambda _: ("Continues a last message of the assistant.", "Sent with `prefix`."),
     "inline_thinking": lambda _: (
-        "Answers reasoning as `<think>` at the beginning of the text, depending on how it was started.",
-        "Told apart from the text as reasoning.",
+        "Sends reasoning as `<think>` at the beginning of the text, depending on its settings.",
+        "Separated from the text as reasoning.",
     ),
     "demands_thinking": lambda _: (
-        "Wants the reasoning of messages with calls back, an empty one at least.",
-        "Goes back as it came, and empty where it is not to be had.",
+        "Requires the reasoning of messages with calls, at least an empty one.",
+        "Sent back unchanged, or empty if it is missing.",
     ),
     "missing_thinking": lambda blank: (
-        "Takes the empty string for missing reasoning.",
-        "A space stands for reasoning that is not to be had." if blank == " " else f"{_listed(blank)} stands for it.",
+        "Treats an empty string as missing reasoning.",
+        "A space replaces missing reasoning." if blank == " " else f"{_listed(blank)} replaces it.",
     ),
     "call_proof": lambda value: (
-        "Refuses a step whose first call has no proof, as that of another model.",
-        f"The call gets `{_plain(value)}`, which the server takes for one.",
+        "Rejects a step whose first call has no signature, such as that of another model.",
+        f"The call gets `{_plain(value)}`, which the server accepts.",
     ),
     "user_after_tool": _flag(
-        "Refuses a message of the user, or instructions, directly after a tool's result.",
-        "Reminders are told at the end of the result; other words follow a short message of the assistant.",
+        "Rejects a user message, or instructions, directly after a tool result.",
+        "Reminders are appended to the result. Other text follows a short assistant message.",
     ),
     "call_ids": lambda kind: _IDS.get(_plain(kind), _IDS["standard"]),
 }
@@ -208,7 +208,7 @@ def said_of(capability: str, value: JsonValue) -> tuple[str, str] | None:
         words = WORDS[capability]
         return words(value) if words is not None else None
     about = comments_of(Capabilities).get(capability) or f"`{capability}`."
-    return f"{about} Here: {_listed(value)}.", "Written so."
+    return f"{about} Here: {_listed(value)}.", "Applied."
 
 
 def _row_lines(row: CapabilityRow, told: set[tuple[str, str]]) -> Iterator[Line]:
@@ -320,7 +320,7 @@ def page() -> str:
         lines += [f'## <a id="{_anchor(key)}"></a>{section.title}', ""]
         if section.names:
             lines += [f"In the catalogue: {_listed(list[JsonValue](section.names))}.", ""]
-        lines += ["| Where | What it does | Since | What Dragoman makes of it | Source | Test |"]
+        lines += ["| Where | What it does | Since | What Dragoman does | Source | Test |"]
         lines += ["| --- | --- | --- | --- | --- | --- |"]
         for line in section.lines:
             cells = (_where(line), line.does, line.since, line.made, _address(line.source), line.proof)

@@ -72,9 +72,9 @@ def test_every_ability_can_be_told() -> None:
 
 def test_what_is_had_is_not_told_as_missing() -> None:
     assert said_of("json_mode", True) is None
-    assert said_of("json_mode", False) == ("Has no JSON mode.", "Asked for by an instruction.")
-    assert said_of("top_k", True) == ("Takes `top_k`.", "Sent.")
-    assert said_of("efforts", []) == ("Takes no reasoning effort.", "Left out.")
+    assert said_of("json_mode", False) == ("Has no JSON mode.", "Replaced by an instruction.")
+    assert said_of("top_k", True) == ("Accepts `top_k`.", "Sent.")
+    assert said_of("efforts", []) == ("Accepts no reasoning effort.", "Removed.")
 
 
 def test_a_server_has_one_section_whatever_its_addresses() -> None:
