@@ -16,7 +16,8 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.records import ingest_thread
-from dragoman.records.ingest_thread import IngestThread
+from dragoman.records.deferred_assignment import assign_scope_in
+from dragoman.records.ingest_thread import CaughtUp, IngestThread
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of, journals_in, request_rotation
 from dragoman.records.journal_entry import OPEN
@@ -466,3 +467,33 @@ def test_pitfall_519_threads_of_older_rules_are_classed_anew_and_old_tips_forgot
             "all threads are classed anew",
         )
         assert ask("SELECT DISTINCT class, rule, sure FROM threads").fetchall() == [("compaction", "said", 100)]
+
+
+def test_who_asks_gets_all_that_was_written_by_any_worker_with_its_sessions(path: str) -> None:
+    told = replace(entry(2), facts=ExchangeFacts(tip="one", opening="one"))
+    with closing(Journal(directory_of(path), clock=clock)) as other, running(path) as worker:
+        # Rows of a living worker are moved by that one, unless somebody asks.
+        other.finalize(told)
+        worker.settle(1)
+        caught_up = worker.drain.catch_up(lambda tables: assign_scope_in(tables, RowScope()))
+        assert caught_up.result(LIMIT) == CaughtUp()
+        assert count(path) == 2
+        with closing(open_record_tables(path, read_only=True)) as tables:
+            assert tables.unassigned.count(RowScope()) == 0
+    assert worker.told == []
+
+
+def test_who_asks_is_told_what_is_left_and_why_nothing_could_be_ingested(path: str) -> None:
+    with running(path) as worker:
+        assert worker.drain.catch_up(lambda tables: 7).result(LIMIT) == CaughtUp(left=7)
+        assert worker.drain.catch_up(None).result(LIMIT) == CaughtUp()
+        # One that nobody waits for any more ends nothing.
+        gone = worker.drain.catch_up(lambda tables: 7)
+        gone.cancel()
+        with closing(sqlite3.connect(path)) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            worker.settle(1)
+            assert "locked" in worker.drain.catch_up(None).result(LIMIT).problem
+            holder.execute("ROLLBACK")
+        wait_until(lambda: count(path) == 1, "the row is moved")
+    assert worker.drain.catch_up(None).result(LIMIT).problem

@@ -95,14 +95,19 @@ def assign_scope(path: str, scope: RowScope) -> int:
     if path == MEMORY or not _count(path, scope):
         return 0
     with closing(_opened(path)) as tables:
-        assigner = DeferredAssigner(tables)
-        with tables.reading():
-            numbers = tables.unassigned.newest(scope, SHOWN_ROWS)
-        for at in range(0, len(numbers), STEP_ROWS):
-            while assigner.assigned < _MAX_SHOWN_ROWS and assigner.assign_rows(numbers[at : at + STEP_ROWS]):
-                """A step may hold fewer rows."""
-        with tables.reading():
-            return tables.unassigned.count(scope)
+        return assign_scope_in(tables, scope)
+
+
+def assign_scope_in(tables: RecordTables, scope: RowScope) -> int:
+    """The same in an open file."""
+    assigner = DeferredAssigner(tables)
+    with tables.reading():
+        numbers = tables.unassigned.newest(scope, SHOWN_ROWS)
+    for at in range(0, len(numbers), STEP_ROWS):
+        while assigner.assigned < _MAX_SHOWN_ROWS and assigner.assign_rows(numbers[at : at + STEP_ROWS]):
+            """A step may hold fewer rows."""
+    with tables.reading():
+        return tables.unassigned.count(scope)
 
 
 def assign_session(path: str, text: str, key: str | None) -> int:
@@ -110,13 +115,20 @@ def assign_session(path: str, text: str, key: str | None) -> int:
     if path == MEMORY or not _count(path, RowScope()):
         return 0
     with closing(_opened(path)) as tables:
-        with tables.reading():
-            relations = _relations_of_sessions(tables, text, key)
-        assigner = DeferredAssigner(tables)
-        while assigner.assigned < _MAX_SHOWN_ROWS and assigner.assign_related(relations):
-            """Until none is left."""
-        with tables.reading():
-            return len(tables.unassigned.related(relations, SHOWN_ROWS))
+        return assign_session_in(tables, text, key)
+
+
+def assign_session_in(tables: RecordTables, text: str, key: str | None) -> int:
+    """The same in an open file."""
+    with tables.reading():
+        if not tables.unassigned.oldest(1):
+            return 0
+        relations = _relations_of_sessions(tables, text, key)
+    assigner = DeferredAssigner(tables)
+    while assigner.assigned < _MAX_SHOWN_ROWS and assigner.assign_related(relations):
+        """Until none is left."""
+    with tables.reading():
+        return len(tables.unassigned.related(relations, SHOWN_ROWS))
 
 
 def assign_all(tables: RecordTables, key: str, session: int) -> None:

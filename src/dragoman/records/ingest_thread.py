@@ -7,14 +7,18 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+
+from msgspec import Struct
 
 from dragoman.errors import ConfigError
 from dragoman.records.deferred_assignment import STEP_ROWS, DeferredAssigner
 from dragoman.records.journal import Journal
 from dragoman.records.journal_directory import directory_of, journals_in, read_rotation_request
-from dragoman.records.journal_ingest import Ingester, OnIngested, count_exchanges
+from dragoman.records.journal_ingest import Ingester, OnIngested, count_exchanges, journal_size
 from dragoman.records.thread_assignment import reclassify
 from dragoman.store import StoreBusy, StoreError
 from dragoman.store.record_tables import RecordTables, open_record_tables
@@ -35,6 +39,30 @@ _IDLE_ROWS = 10
 _DAY = 86_400_000_000
 # Where histories ended is known for so many days, unless rows are kept for less: who goes on after that is new.
 _HEAD_DAYS = 90.0
+
+
+# Requests to ingest at once that may wait.
+_MAX_REQUESTS = 16
+
+
+class CaughtUp(Struct, frozen=True, kw_only=True):
+    """The result of a request to ingest at once: how many rows of its scope have no session yet, and why the tables do
+    not have all that was written until then; "" if they do."""
+
+    left: int = 0
+    problem: str = ""
+
+
+class _Request(Struct, frozen=True, kw_only=True):
+    """A request to ingest at once, and to assign sessions, which gives how many rows are left."""
+
+    assign: Callable[[RecordTables], int] | None
+    result: Future[CaughtUp]
+
+    def end(self, result: CaughtUp) -> None:
+        """Give the result, unless the client has disconnected."""
+        if self.result.set_running_or_notify_cancel():
+            self.result.set_result(result)
 
 
 class IngestThread:
@@ -74,6 +102,9 @@ class IngestThread:
         self._at_once = 100
         self._retained = 0.0
         self._stopping = threading.Event()
+        # Set when there is something to do before the next time.
+        self._woken = threading.Event()
+        self._requests: deque[_Request] = deque()
         self._thread = threading.Thread(target=self._run, name="drain", daemon=True)
         self.rows = 0
         self.damaged = 0
@@ -100,18 +131,36 @@ class IngestThread:
     def stop(self, within: float) -> bool:
         """End after a last time; False if that took too long, and what is left is moved at the next start."""
         self._stopping.set()
+        self._woken.set()
         if self._thread.ident is not None:
             self._thread.join(within)
         return not self._thread.is_alive()
 
+    def catch_up(self, assign: Callable[[RecordTables], int] | None) -> Future[CaughtUp]:
+        """Ingest all journals at once, as far as they are written now, and then assign sessions; from any thread."""
+        request = _Request(assign=assign, result=Future())
+        if len(self._requests) >= _MAX_REQUESTS or self._stopping.is_set():
+            request.end(CaughtUp(problem="others wait for the same"))
+        else:
+            self._requests.append(request)
+            self._woken.set()
+        return request.result
+
     def _run(self) -> None:
         pause = 0.0
-        while not self._stopping.wait(pause):
+        while not self._has_to_stop(pause):
             pause = self._step(pause)
         # The journal was closed before: it is an orphan now, and done with.
         self._step(pause, at_last=True)
+        self._refuse("the gateway is shutting down")
         self._give_up()
         self._close()
+
+    def _has_to_stop(self, pause: float) -> bool:
+        """Wait for the next time, or for a request."""
+        self._woken.wait(pause)
+        self._woken.clear()
+        return self._stopping.is_set()
 
     def _step(self, pause: float, *, at_last: bool = False) -> float:
         """Move what there is; give how long to wait for the next time."""
@@ -119,6 +168,7 @@ class IngestThread:
             self._maintain_journal()
             before = self.rows
             self._move()
+            self._serve()
             if not at_last:
                 self._retain()
                 if self.rows - before <= _IDLE_ROWS:
@@ -172,6 +222,26 @@ class IngestThread:
         if any(other != own or not held for other in journals_in(self._directory)):
             self._orphans = self._opened().ingest_orphans(self._clock() // 1000)
         self._count()
+
+    def _serve(self) -> None:
+        """Ingest what other workers have written, and assign sessions, for all who wait."""
+        if not self._requests:
+            return
+        # Each worker is told of its own journals alone.
+        others = Ingester(self._opened().tables, self._directory)
+        for journal in journals_in(self._directory):
+            if journal != self._journal.path:
+                others.ingest(journal, until=journal_size(journal))
+        while self._requests:
+            request = self._requests[0]
+            left = 0 if request.assign is None else request.assign(self._opened().tables)
+            self._requests.popleft()
+            request.end(CaughtUp(left=left))
+
+    def _refuse(self, problem: str) -> None:
+        """Tell all who wait that the tables do not have everything."""
+        while self._requests:
+            self._requests.popleft().end(CaughtUp(problem=problem))
 
     def _give_up(self) -> None:
         """Count what nobody can read any more once this process has ended."""
@@ -254,6 +324,7 @@ class IngestThread:
     def _failed(self, error: Exception, pause: float) -> float:
         self.errors += 1
         message = str(error) or type(error).__name__
+        self._refuse(message)
         if message != self.problem:
             self.problem = message
             self._log("warn", f"cannot ingest journals in {self._directory}: {message}")

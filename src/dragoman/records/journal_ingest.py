@@ -54,7 +54,7 @@ def ingest_all(path: str, *, now: int) -> Ingested:
         ingester.ingest_orphans(now)
         # What was written before the question, and no more: somebody may be writing all the time.
         for journal in journals_in(directory):
-            ingester.ingest(journal, until=_size(journal))
+            ingester.ingest(journal, until=journal_size(journal))
         return ingester.ingested
     finally:
         tables.close()
@@ -123,7 +123,7 @@ class Ingester:
         for journal in journals_in(self._directory):
             with _locked(journal) as descriptor:
                 if descriptor is not None and not self._finish(descriptor, journal, now):
-                    left += _size(journal)
+                    left += journal_size(journal)
         return left
 
     def remove_offsets(self, now: int) -> None:
@@ -324,7 +324,8 @@ def _worker(journal: Path) -> str:
     return journal.stem.rpartition("-")[0].rpartition("-")[2]
 
 
-def _size(journal: Path) -> int:
+def journal_size(journal: Path) -> int:
+    """The bytes of a journal; 0 if it is gone."""
     try:
         return journal.stat().st_size
     except FileNotFoundError:

@@ -21,10 +21,13 @@ from dragoman.routing.target import Target
 from dragoman.store import MEMORY
 
 if TYPE_CHECKING:
-    from dragoman.records.ingest_thread import IngestThread
+    from concurrent.futures import Future
+
+    from dragoman.records.ingest_thread import CaughtUp, IngestThread
     from dragoman.records.journal import Journal
     from dragoman.records.journal_ingest import OnIngested
     from dragoman.records.journal_sync import JournalSync
+    from dragoman.store.record_tables import RecordTables
 
 MACHINE, REJECT = "machine", "reject"
 # Who is not let in has no account: so many of them are written down in a minute, some 80 MB a day.
@@ -102,6 +105,10 @@ class UsageRecorder:
         """Have somebody else told of what is in the tables from now on, or nobody."""
         if self._ingest_thread is not None:
             self._ingest_thread.set_on_ingested(on_ingested)
+
+    def catch_up(self, assign: Callable[[RecordTables], int] | None) -> Future[CaughtUp] | None:
+        """Have everything ingested that was written until now, and sessions assigned; None if nothing is recorded."""
+        return None if self._ingest_thread is None else self._ingest_thread.catch_up(assign)
 
     def open(self, record: Record, target: Target | None, size: int) -> None:
         """Write down that a target is about to be asked, with a request of so many bytes."""
