@@ -227,7 +227,7 @@ class IngestThread:
         """Ingest what other workers have written, and assign sessions, for all who wait."""
         if not self._requests:
             return
-        # Each worker is told of its own journals alone.
+        # A worker exports its own journals alone.
         others = Ingester(self._opened().tables, self._directory)
         for journal in journals_in(self._directory):
             if journal != self._journal.path:

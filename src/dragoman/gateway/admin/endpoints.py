@@ -19,9 +19,8 @@ from dragoman.gateway.admin.gateway_state import (
 )
 from dragoman.gateway.admin.key_endpoints import KEY_ENDPOINTS
 from dragoman.gateway.admin.openapi import OpenApiDocument, openapi_document
-from dragoman.gateway.admin.record_endpoints import UsageParameters, show_usage
+from dragoman.gateway.admin.record_endpoints import RECORD_ENDPOINTS
 from dragoman.identities.identity import CLIENT, VIEWER
-from dragoman.records.views.usage import UsageView
 from dragoman.wire.json import encode
 
 
@@ -33,9 +32,9 @@ async def openapi(call: AdminCall, _: Nothing) -> Raw:
 ENDPOINTS: tuple[AdminEndpoint, ...] = (
     endpoint("GET", "/openapi.json", CLIENT, "this API as an OpenAPI document", openapi, Nothing, OpenApiDocument),
     endpoint("GET", "/me", CLIENT, "the key that asks: its permissions", me, Nothing, PermissionsView),
-    endpoint("GET", "/usage", CLIENT, "requests, tokens and cost in groups", show_usage, UsageParameters, UsageView),
     endpoint("GET", "/models", CLIENT, "names of models that the key may use", models, ModelParameters, ModelsView),
     endpoint("GET", "/status", VIEWER, "health of providers and targets", status, Nothing, StatusView),
+    *RECORD_ENDPOINTS,
     *KEY_ENDPOINTS,
 )
 

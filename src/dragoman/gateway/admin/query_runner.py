@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import TypeVar
 
@@ -54,14 +54,27 @@ class QueryRunner:
         """How many queries run now."""
         return len(self._running)
 
-    async def run(self, path: str, key: str, query: Callable[[RecordTables], T]) -> T:
-        """Run a query over the file for a key, in a thread; an `AdminError` if it may not run or takes too long."""
+    async def run(
+        self,
+        path: str,
+        key: str,
+        query: Callable[[RecordTables], T],
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> T:
+        """Run a query over the file for a key, in a thread, after what prepares it; an `AdminError` if it may not run
+        or takes too long."""
         if key in self._running:
             raise AdminError(429, "another query of this key is running", "wait for its response", headers=[_RETRY])
         if len(self._running) >= _MAX_RUNNING:
             raise AdminError(429, f"{_MAX_RUNNING} queries are running", "try again in a second", headers=[_RETRY])
-        limits = _Query(self._clock, self.seconds)
         self._running.add(key)
+        try:
+            if prepare is not None:
+                await prepare()
+        except BaseException:
+            self._running.discard(key)
+            raise
+        limits = _Query(self._clock, self.seconds)
         work = asyncio.ensure_future(asyncio.to_thread(_run, path, limits, query))
         # The thread ends soon after its client has gone; until then the query counts.
         work.add_done_callback(lambda _: self._running.discard(key))

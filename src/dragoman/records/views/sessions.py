@@ -14,7 +14,7 @@ from dragoman.records.thread_status import ThreadStatus
 from dragoman.records.thread_tree import MISSING, ThreadNode, tree_of
 from dragoman.records.usage import UsageFigures, figures_of
 from dragoman.records.views.cursors import format_cursor, read_cursor
-from dragoman.records.views.exchanges import micro_of
+from dragoman.records.views.exchanges import SessionNameView, micro_of
 from dragoman.store.session_queries import SessionFigures
 from dragoman.store.session_tables import SessionRow, ThreadRow
 
@@ -97,6 +97,12 @@ class SessionView(Struct, frozen=True, kw_only=True):
     total: UsageFigures
     circles: int
     threads: list[ThreadView]
+
+
+class ThreadPageView(ThreadView, frozen=True, kw_only=True):
+    """One thread, and the session that it is in."""
+
+    session: SessionNameView
 
 
 def figures_view(figures: SessionFigures) -> UsageFigures:
@@ -192,6 +198,14 @@ def thread_view(node: ThreadNode, status: ThreadStatus) -> ThreadView:
         own=figures_view(node.own),
         total=figures_view(node.total),
     )
+
+
+def thread_page_view(detail: SessionDetail, number: int) -> ThreadPageView:
+    """The thread with a number, which the session has."""
+    session = detail.session
+    (view,) = (view for view in thread_views(detail) if view.number == number)
+    names = SessionNameView(id=session.name, key=session.key, client=session.client)
+    return ThreadPageView(**asdict(view), session=names)
 
 
 def since_view(status: ThreadStatus) -> str | None:
