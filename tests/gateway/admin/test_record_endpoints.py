@@ -117,7 +117,7 @@ def test_exchanges_are_those_of_the_command(house: House, folder: Path, query: s
 
 def test_one_exchange_is_that_of_the_command(house: House, folder: Path) -> None:
     for row in _rows(ask(house, "/exchanges"), "exchanges"):
-        assert ask(house, f"/exchanges/{row['id']}") == _printed(folder, "logs", str(row["id"])) == row
+        assert ask(house, f"/exchanges/{row['id']!s}") == _printed(folder, "logs", str(row["id"])) == row
     assert ask(house, "/exchanges/theirs") == _printed(folder, "logs", "theirs")
 
 
@@ -131,13 +131,13 @@ def test_pages_of_exchanges_have_each_one_once_and_later_ones_follow(house: Hous
             seen = [row["id"] for row in _rows(page, "exchanges")] + seen
             if page["before"] is None:
                 break
-            cursor = f"&before={page['before']}"
+            cursor = f"&before={page['before']!s}"
         assert len(seen) == (len(everything) if name == "vera" else 1)
         assert name == "bob" or seen == everything
     page = ask(house, "/exchanges?n=0")
     assert isinstance(page, dict)
     assert (page["exchanges"], page["before"]) == ([], None)
-    later = ask(house, f"/exchanges?after={page['after']}")
+    later = ask(house, f"/exchanges?after={page['after']!s}")
     assert later == {"exchanges": [], "before": None, "after": page["after"]}
     assert len(_rows(ask(house, "/exchanges?after=0"), "exchanges")) == len(everything)
 
@@ -163,7 +163,7 @@ def test_one_session_and_its_threads_are_those_of_the_command(house: House, fold
     assert session == _printed(folder, "session", name)
     assert isinstance(session, dict)
     for thread in _rows(session, "threads"):
-        page = ask(house, f"/threads/{thread['number']}")
+        page = ask(house, f"/threads/{thread['number']!s}")
         assert page == {**thread, "session": {name: session[name] for name in ("id", "key", "client")}}
 
 
