@@ -41,7 +41,7 @@ class GeneratedClient:
         self.operations = operations
         self.called: set[str] = set()
 
-    def call(self, operation: str, key: str, body: JsonObject | None = None, **arguments: object) -> Parsed:
+    def call(self, operation: str, text: str, body: JsonObject | None = None, /, **arguments: object) -> Parsed:
         """Call an operation with the text of a key."""
         self.called.add(operation)
         client_of = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient
@@ -49,7 +49,7 @@ class GeneratedClient:
         if body is not None:
             kind = module.sync_detailed.__annotations__["body"]
             arguments = {**arguments, "body": kind.from_dict(body)}
-        with client_of(base_url=self._url, token=key, timeout=LIMIT) as client:
+        with client_of(base_url=self._url, token=text, timeout=LIMIT) as client:
             response = module.sync_detailed(client=client, **arguments)
         members: JsonObject = response.parsed.to_dict()
         assert members == json.loads(response.content)

@@ -40,7 +40,7 @@ def client(house: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield client
 
 
-def read(client: GeneratedClient, operation: str, body: JsonObject | None = None, **arguments: object) -> JsonObject:
+def read(client: GeneratedClient, operation: str, body: JsonObject | None = None, /, **arguments: object) -> JsonObject:
     """The members of a response without error, all of which the document has."""
     answer = client.call(operation, ADA, body, **arguments)
     assert answer.status in (200, 201), answer
@@ -64,14 +64,41 @@ def issued(members: JsonObject) -> tuple[str, JsonObject]:
     return text, identity
 
 
+def first_of(members: JsonObject, name: str) -> JsonObject:
+    """The first entry of a list."""
+    listed = members[name]
+    assert isinstance(listed, list)
+    assert isinstance(listed[0], dict)
+    return listed[0]
+
+
 def test_the_generated_client_makes_every_call(client: GeneratedClient) -> None:
+    _read_state(client)
+    _read_records(client)
+    _change_keys(client)
+    assert client.called == set(client.operations)
+
+
+def _read_state(client: GeneratedClient) -> None:
     assert client.call("openapi", BOB).members["openapi"] == "3.1.0"
     assert read(client, "me")["name"] == "ada"
-    used = read(client, "show_usage", by="key,tag:team", since="all", n=5)
-    assert isinstance(used["rows"], list)
     assert read(client, "models", match="routed")["names"]
     assert read(client, "status")["workers"] == 1
 
+
+def _read_records(client: GeneratedClient) -> None:
+    assert first_of(read(client, "show_usage", by="key,tag:team", since="all", n=5), "rows")["requests"] == 1
+    exchange = first_of(read(client, "list_exchanges", since="1d", key="ada", errors=False, n=5), "exchanges")
+    assert read(client, "show_exchange", id=exchange["id"]) == exchange
+    session = first_of(read(client, "list_sessions", since="1d", key="ada", all_=True, n=5), "sessions")
+    tree = read(client, "show_session", id=session["id"], key="ada")
+    assert tree["number"] == session["number"]
+    thread = first_of(tree, "threads")
+    assert read(client, "show_thread", id=thread["number"])["name"] == thread["name"]
+    assert read(client, "show_live")["open"] == 0
+
+
+def _change_keys(client: GeneratedClient) -> None:
     members: JsonObject = {
         "models": ["claude-*", "routed"],
         "tags": {"team": "ops"},
@@ -92,7 +119,6 @@ def test_the_generated_client_makes_every_call(client: GeneratedClient) -> None:
     assert isinstance(page["changes"], list)
     assert [each["action"] for each in page["changes"] if isinstance(each, dict)] == ["rotate", "change"]
     assert page["next"] == 2
-    assert client.called == set(client.operations)
 
 
 def test_the_generated_client_reads_errors(client: GeneratedClient) -> None:
