@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from email.utils import parsedate_to_datetime
+from email.utils import formatdate, parsedate_to_datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.http.response_head import CLOCK, CLOSE, compose, length_line
+from dragoman.http import response_head
+from dragoman.http.response_head import CLOCK, CLOSE, Clock, compose, length_line
 
 
 def lines(head: bytes) -> list[bytes]:
@@ -55,3 +56,10 @@ def test_the_date_is_a_date_and_made_once_a_second() -> None:
     line = CLOCK.now()
     assert parsedate_to_datetime(line[6:-2].decode()).year >= 2024
     assert CLOCK.now() is line or CLOCK.now() != line
+
+
+@given(second=st.integers(1, 4_102_444_800))
+def test_the_date_is_that_of_the_standard_library(second: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(response_head, "time", lambda: second + 0.5)
+        assert Clock().now() == f"date: {formatdate(second, usegmt=True)}\r\n".encode()

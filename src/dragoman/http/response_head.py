@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from email.utils import formatdate
 from http import HTTPStatus
-from time import time
+from time import gmtime, strftime, time
 
 from dragoman.http.header_lines import WrittenLines
 from dragoman.http.upstream_call import HeaderList
@@ -25,6 +24,8 @@ STATUS_LINES = {status: f"HTTP/1.1 {status} {PHRASES.get(status, '')}\r\n".encod
 RESERVED = frozenset(
     {b"connection", b"content-length", b"date", b"keep-alive", b"trailer", b"transfer-encoding", b"upgrade"}
 )
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 UNSAFE = bytes.maketrans(b"\r\n\0", b"   ")
 
 
@@ -42,7 +43,10 @@ class Clock:
         second = int(time())
         if second != self.second:
             self.second = second
-            self.line = f"date: {formatdate(second, usegmt=True)}\r\n".encode()
+            now = gmtime(second)
+            # Names of days and months are those of English in every locale.
+            day, month = _DAYS[now.tm_wday], _MONTHS[now.tm_mon - 1]
+            self.line = strftime(f"date: {day}, %d {month} %Y %H:%M:%S GMT\r\n", now).encode()
         return self.line
 
 

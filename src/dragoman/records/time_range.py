@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -91,6 +90,9 @@ def zone_of(name: str) -> Zone:
         if int(fixed[3]) < 60 and minutes < 24 * 60 and minutes % 15 == 0:
             distance = timedelta(minutes=-minutes if fixed[1] == "-" else minutes)
             return Zone(name=name, rules=timezone(distance))
+    # Here: gateways load this module, and seldom any zone.
+    from zoneinfo import ZoneInfo
+
     try:
         return Zone(name=name, rules=ZoneInfo(name))
     except (OSError, ValueError, KeyError):

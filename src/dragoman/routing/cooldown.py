@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from calendar import timegm
 from collections.abc import Iterable
-from email.utils import parsedate
 
 from msgspec import Struct
 
@@ -98,6 +96,10 @@ def _seconds(value: bytes | None, unit: float) -> float | None:
 
 def _until(value: bytes, wall: float) -> float | None:
     """How long it is until a date: RFC 9110, section 10.2.3."""
+    # Here: nearly all providers state seconds.
+    from calendar import timegm
+    from email.utils import parsedate
+
     when = parsedate(value.decode("latin-1")) if len(value) <= 40 else None
     if when is None:
         return None

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import plistlib
 import re
 from collections.abc import Iterator
-from xml.parsers.expat import ExpatError
 
 from msgspec import Struct
 
@@ -65,6 +63,9 @@ def _quoted(word: str) -> str:
 
 def launchd_agent(job: Job) -> str:
     """An agent of launchd, as `man launchd.plist` describes it."""
+    # Here and below: a gateway that looks for its own unit has no use for a parser of XML.
+    import plistlib
+
     plist = plistlib.dumps(
         {
             "Label": LABEL,
@@ -95,6 +96,9 @@ def command_of(text: str) -> tuple[str, ...]:
 
 
 def _agent_command(text: str) -> list[str]:
+    import plistlib
+    from xml.parsers.expat import ExpatError
+
     try:
         plist = plistlib.loads(text.encode())
     except (ExpatError, ValueError):

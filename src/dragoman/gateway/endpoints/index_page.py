@@ -7,7 +7,6 @@ import re
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
-from html import escape
 
 from dragoman import __version__
 from dragoman.config.values import address_to_call
@@ -96,15 +95,15 @@ def page(runtime: Runtime, request: ServerRequest, *, ready: bool) -> str:
     providers = list(runtime.settings.providers) if shows_providers else []
     address = _address(runtime, request)
     body = [
-        "<h1>Dragoman <small>" + escape(__version__) + "</small></h1>",
+        "<h1>Dragoman <small>" + _escaped(__version__) + "</small></h1>",
         "<p>A gateway between programs that speak Anthropic Messages, OpenAI Chat Completions or OpenAI Responses, and "
         "providers that speak another of them.</p>",
         f"<p>{state}</p>",
         *(_providers(providers) if shows_providers else ()),
         "<h2>Try it</h2>",
-        f"<pre>{escape(_curl_example(address, providers, keyed=not is_open))}</pre>",
+        f"<pre>{_escaped(_curl_example(address, providers, keyed=not is_open))}</pre>",
         "<p>Run a client in front of it:</p>",
-        f"<pre>{escape(f'dragoman launch claude --gateway {address}')}</pre>",
+        f"<pre>{_escaped(f'dragoman launch claude --gateway {address}')}</pre>",
         "<h2>Look further</h2>",
         "<p><code>dragoman status</code> says how providers are doing, <code>dragoman models</code> which names there "
         "are, and <code>dragoman check --live</code> whether every provider answers.</p>",
@@ -126,9 +125,17 @@ def _may_know(runtime: Runtime, request: ServerRequest) -> bool:
     return True
 
 
+def _escaped(text: str) -> str:
+    """Text that is no HTML."""
+    # Here: its table of names takes memory, and few gateways show the page.
+    from html import escape
+
+    return escape(text)
+
+
 def _providers(names: Sequence[str]) -> Sequence[str]:
     more = f"<li>… {len(names)} in all</li>" if len(names) > _MAX_PROVIDERS else ""
-    listed = "".join(f"<li><code>{escape(name)}</code></li>" for name in names[:_MAX_PROVIDERS])
+    listed = "".join(f"<li><code>{_escaped(name)}</code></li>" for name in names[:_MAX_PROVIDERS])
     return ("<h2>Providers</h2>", f"<ul>{listed}{more}</ul>")
 
 
