@@ -170,8 +170,19 @@ UNFIT: dict[str, str] = {
 }
 # Options of which any text is a value: whether there is such a file, key or name is found out in doing it.
 ANY_TEXT = {
-    *("--client", "--config", "--env-file", "--first-key", "--host", "--key", "--key-file", "--log", "--log-file"),
-    *("--model", "--out", "--record", "--request", "--reset", "--session", "--small-model", "--vendor"),
+    *(
+        "--client",
+        "--config",
+        "--env-file",
+        "--first-key",
+        "--host",
+        "--ignore",
+        "--key",
+        "--key-file",
+        "--log",
+        "--log-file",
+    ),
+    *("--log-file", "--model", "--out", "--record", "--request", "--reset", "--session", "--small-model", "--vendor"),
 }
 
 

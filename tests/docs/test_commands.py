@@ -109,6 +109,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home, folder, programs = (tmp_path_factory.mktemp(name) for name in ("home", "folder", "bin"))
     _clients(programs)
     _examples(folder / "examples")
+    (folder / "litellm-keys.json").write_text('{"keys": []}', encoding="utf-8")
     environ = {name: f"sk-of-{name.lower()}" for name in KEYS}
     # Gateways of the pages end as soon as they serve.
     with mock_running() as mock, warm_program(programs / "dragoman", shortly=True, constants=PATIENT):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames, Maker
+from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames, ImportedKey, Maker
 from dragoman.identities.errors import (
     BeyondMaker,
     ImportRefused,
@@ -28,7 +28,6 @@ from dragoman.identities.key_text import digest_of, new_key
 from dragoman.identities.members import KeyMembers
 from dragoman.identities.permissions import uncovered
 from dragoman.store import Tables
-from dragoman.store.identity_changes import ImportedKey
 from tests.identities.holders import holder
 from tests.store.opened import ALICE, Clock, opened
 

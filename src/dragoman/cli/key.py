@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dragoman.cli import documents
+from dragoman.cli.formatting import counted
 from dragoman.cli.key_options import MEMBERS, add_members, read_members
+from dragoman.cli.parser import REFUSED
 from dragoman.cli.record_file import add_config, escaped, name_of
 from dragoman.cli.terminal import screen_of
 from dragoman.cli.trust import configured
@@ -54,6 +56,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Print a new text of a key, once; the former one ends later.",
     )
     revoke = actions.add_parser("revoke", help="end one", description="End a key for ever. Its name is not used again.")
+    imports = actions.add_parser(
+        "import",
+        help="import keys of LiteLLM",
+        description="Import keys by their hashes, so that users keep their keys: what LiteLLM sends for "
+        "/key/list?return_full_object=true, an array of rows, or a row on each line. All keys are imported, or none.",
+    )
+    imports.add_argument("file", metavar="FILE", help="the file, - for standard input")
+    imports.add_argument(
+        "--ignore", action="append", default=[], metavar="FIELDS", help="fields that need not be carried over"
+    )
+    imports.add_argument("--skip-refused", action="store_true", help="import the others where keys are refused")
+    imports.add_argument("--dry-run", action="store_true", help="say what would be done, and do no more")
     for action in (show, change, rotate, revoke):
         action.add_argument("name", metavar="NAME", help="the name of the key")
     add_members(change)
@@ -75,6 +89,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         rotate: run_rotate,
         revoke: run_revoke,
         audit: run_audit,
+        imports: run_import,
     }
     for action, run in runs.items():
         action.add_argument("--json", action="store_true", help="machine-readable (JSON)")
@@ -97,10 +112,7 @@ def run_new(options: argparse.Namespace) -> int:
     issued = KeyFile(settings).create(options.name, members)
     _show_issued(options, issued)
     documents.complain(f"{options.name} is in {settings.storage.path}; the key is shown this once")
-    if not settings.keys and not settings.keys_table:
-        documents.complain(
-            "note: if this file is deleted, the gateway is open again; an empty [keys] in the configuration prevents it"
-        )
+    _note_of_open_gateway(settings)
     return 0
 
 
@@ -170,6 +182,40 @@ def run_audit(options: argparse.Namespace) -> int:
     changes = KeyFile(configured(options.config)).audit(min(options.most, _MOST))
     documents.show(options, msgspec.to_builtins(changes), lambda screen: audit_as_text(changes, screen))
     return 0
+
+
+def run_import(options: argparse.Namespace) -> int:
+    """Import keys of another gateway."""
+    from dragoman.cli.key_file import KeyFile
+    from dragoman.cli.key_import import imported
+    from dragoman.cli.key_report import import_as_text
+
+    settings = configured(options.config)
+    view = imported(
+        KeyFile(settings),
+        documents.read(options.file),
+        frozenset(field.strip() for fields in options.ignore for field in fields.split(",")),
+        skip_refused=options.skip_refused,
+        dry_run=options.dry_run,
+    )
+    documents.show(options, msgspec.to_builtins(view), lambda screen: import_as_text(view, screen))
+    accepted = counted(len(view.keys) - view.refused, "key")
+    if view.imported:
+        documents.complain(f"{accepted} imported into {settings.storage.path}; {view.refused} refused")
+        _note_of_open_gateway(settings)
+    else:
+        documents.complain(f"nothing was imported: {accepted} accepted, {view.refused} refused")
+    if view.refused and not view.imported and not options.skip_refused:
+        documents.complain("--skip-refused imports the accepted keys")
+    return REFUSED if view.refused and not options.skip_refused else 0
+
+
+def _note_of_open_gateway(settings: Settings) -> None:
+    """Say that the file alone keeps the gateway closed, if that is so."""
+    if not settings.keys and not settings.keys_table:
+        documents.complain(
+            "note: if this file is deleted, the gateway is open again; an empty [keys] in the configuration prevents it"
+        )
 
 
 def _name(options: argparse.Namespace) -> str:

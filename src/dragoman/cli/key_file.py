@@ -3,7 +3,7 @@ beside them, unchangeable here, those of the configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ from dragoman.cli.record_file import now_in_micro
 from dragoman.config.configured_keys import configured_names
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
-from dragoman.identities.changes import LOCAL_MAKER
-from dragoman.identities.errors import KeyExists, KeyMissing
+from dragoman.identities.changes import LOCAL_MAKER, ImportedKey
+from dragoman.identities.errors import ImportRefused, KeyChangeError, KeyExists, KeyMissing
 from dragoman.identities.key_text import digest_of, new_key
 from dragoman.identities.members import KeyMembers, name_problem
 from dragoman.identities.views import (
@@ -106,6 +106,20 @@ class KeyFile:
             stored = file.changes.revoke(name, maker=LOCAL_MAKER)
         return view_of(stored, clock())
 
+    def refusals(self, keys: Sequence[ImportedKey]) -> dict[str, KeyChangeError]:
+        """Why keys cannot be imported, by their names; nothing is changed."""
+        try:
+            with self._open() as file, file.trial():
+                file.changes.import_all(keys, maker=LOCAL_MAKER, configured=configured_names(self._settings))
+        except ImportRefused as refused:
+            return dict(map(_by_name, refused.problems))
+        return {}
+
+    def import_all(self, keys: Sequence[ImportedKey]) -> None:
+        """Make keys of another gateway, all or none."""
+        with self._open() as file:
+            file.changes.import_all(keys, maker=LOCAL_MAKER, configured=configured_names(self._settings))
+
     def audit(self, limit: int) -> AuditView:
         """The latest changes of keys."""
         with self._open(read_only=True) as file:
@@ -130,6 +144,12 @@ class KeyFile:
             raise _missing(name)
         with self._open() as file:
             yield file
+
+
+def _by_name(problem: KeyChangeError) -> tuple[str, KeyChangeError]:
+    """The name of the key that a problem of an import is about, and the problem without it."""
+    name, _, member = problem.member.partition(": ")
+    return name, type(problem)(member, problem.problem, problem.remedy)
 
 
 def _missing(name: str) -> KeyMissing:

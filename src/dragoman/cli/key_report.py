@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dragoman.cli.terminal import GREEN, RED, YELLOW, Column, OutputScreen, table
 from dragoman.identities.changes import KeyState
-from dragoman.identities.views import AuditedKeyView, AuditEntryView, AuditView, KeyView
+from dragoman.identities.views import AuditedKeyView, AuditEntryView, AuditView, ImportedKeyView, ImportView, KeyView
 from dragoman.model.losses import Strict
 
 _STYLES = {
@@ -31,6 +31,12 @@ _AUDIT = (
     Column(heading="ACTION"),
     Column(heading="KEY", least=8),
     Column(heading="CHANGE", least=24),
+)
+_IMPORT = (
+    Column(heading="AT"),
+    Column(heading="NAME", least=8),
+    Column(heading="RESULT", styles={"imported": GREEN, "accepted": GREEN, "refused": RED}),
+    Column(heading="WHY", least=24),
 )
 _NEVER, _NONE = "never", "-"
 
@@ -87,6 +93,18 @@ def audit_as_text(view: AuditView, screen: OutputScreen) -> str:
     """Changes as rows, the latest first."""
     rows = [(each.time, each.actor, each.action, each.subject, "; ".join(_changes(each))) for each in view.changes]
     return "\n".join(table(screen, _AUDIT, rows))
+
+
+def import_as_text(view: ImportView, screen: OutputScreen) -> str:
+    """What became of each key of a file, in its order."""
+    rows = [(each.location, each.name, each.result, "; ".join(_reasons(each))) for each in view.keys]
+    return "\n".join(table(screen, _IMPORT, rows))
+
+
+def _reasons(key: ImportedKeyView) -> Iterator[str]:
+    if key.problem is not None:
+        yield f"{key.problem} ({key.remedy})"
+    yield from key.notes
 
 
 def _changes(entry: AuditEntryView) -> Iterator[str]:

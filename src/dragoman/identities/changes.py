@@ -59,6 +59,14 @@ class ConfiguredNames(Struct, frozen=True, kw_only=True):
     rule_names: frozenset[str] = frozenset()
 
 
+class ImportedKey(Struct, frozen=True, kw_only=True):
+    """A key of another gateway, of which only the digest is known."""
+
+    name: str
+    digest: bytes
+    members: KeyMembers
+
+
 class ChangeContext(Struct, frozen=True, kw_only=True):
     """Who makes a change, when, in seconds since 1970, and the number that the change gets."""
 

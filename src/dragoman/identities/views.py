@@ -93,6 +93,28 @@ class AuditView(Struct, frozen=True, kw_only=True):
     next: int | None = None
 
 
+class ImportedKeyView(Struct, frozen=True, kw_only=True):
+    """What became of one key of a file: `result` is imported, accepted (nothing was imported) or refused."""
+
+    number: int
+    # A line of the file, or a JSON pointer.
+    location: str
+    name: str
+    result: str
+    problem: str | None
+    remedy: str | None
+    # What is left out or called otherwise.
+    notes: tuple[str, ...]
+
+
+class ImportView(Struct, frozen=True, kw_only=True):
+    """How many keys were imported and refused, and what became of each."""
+
+    imported: int
+    refused: int
+    keys: list[ImportedKeyView]
+
+
 def keys_view_of(
     configured: Iterable[Identity], stored: Sequence[StoredIdentity], now: float, *, after: str, limit: int
 ) -> KeysView:

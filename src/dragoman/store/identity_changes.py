@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.identities import changes
 from dragoman.identities.audit import CHANGE, CREATE, IMPORT, REVOKE, ROTATE, AuditedIdentity
-from dragoman.identities.changes import ChangeContext, ConfiguredNames, Maker, former_until
+from dragoman.identities.changes import ChangeContext, ConfiguredNames, ImportedKey, Maker, former_until
 from dragoman.identities.errors import BeyondMaker, ImportRefused, KeyChangeError, KeyExists, KeyMissing
 from dragoman.identities.identity import DATABASE, StoredIdentity
 from dragoman.identities.members import KeyMembers
@@ -25,14 +24,6 @@ T = TypeVar("T")
 # Days have the fewest rows among the rollups.
 _ROLLUP_NAMES = "SELECT DISTINCT key FROM long_sums WHERE span = 96"
 _encode = msgspec.json.Encoder().encode
-
-
-class ImportedKey(Struct, frozen=True, kw_only=True):
-    """A key of another gateway, of which only the digest is known."""
-
-    name: str
-    digest: bytes
-    members: KeyMembers
 
 
 class IdentityChanges:

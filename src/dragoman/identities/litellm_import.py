@@ -1,0 +1,265 @@
+"""LiteLLM import: keys that LiteLLM lists become keys of this gateway. Both store the SHA-256 digest of a key text, so
+users keep their keys. A field with an effect that this gateway does not have refuses its key, unless it is ignored: no
+key permits more than before without being asked for. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from dragoman.errors import DragomanError, WireError
+from dragoman.identities.changes import ImportedKey
+from dragoman.identities.errors import InvalidMember, KeyChangeError, KeyExists
+from dragoman.identities.identity import is_tag
+from dragoman.identities.members import KeyMembers, quoted
+from dragoman.model.jsonvalue import JsonObject, JsonValue, Number
+from dragoman.wire.json import decode
+
+_TOKEN = re.compile(r"[0-9a-f]{64}")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_MAX_NAME = 64
+# Fields that become members of a key, and fields without an effect on what it permits.
+_CARRIED = frozenset({"token", "key_alias", "models", "expires", "max_parallel_requests", "metadata", "blocked"})
+_WITHOUT_EFFECT = frozenset(
+    {
+        *(
+            "key_name",
+            "key_type",
+            "user_id",
+            "user",
+            "user_email",
+            "team_id",
+            "team_alias",
+            "organization_id",
+            "org_id",
+        ),
+        *("created_at", "created_by", "updated_at", "updated_by", "last_active", "last_refreshed_at", "spend"),
+        *("model_spend", "budget_reset_at", "rotation_count", "last_rotation_at", "soft_budget_cooldown"),
+    }
+)
+# Fields that become tags, by the names of those.
+_TAGS = {"team": ("team_alias", "team_id"), "user": ("user_id",), "organization": ("organization_id", "org_id")}
+# Names that stand for lists of models.
+_ALL_MODELS, _OTHERS_MODELS = "all-proxy-models", ("all-team-models", "no-default-models")
+# What keys may call without a list of routes; all keys here are clients.
+_CLIENT_ROUTES: JsonValue = ["llm_api_routes"]
+
+
+class ImportLine(Struct, frozen=True, kw_only=True):
+    """One key of the file: its number, its place, and what it becomes, or why it is refused."""
+
+    number: int
+    # A line of the file, or a JSON pointer.
+    location: str
+    name: str
+    key: ImportedKey | None
+    problem: KeyChangeError | None = None
+    # What is left out or called otherwise, without an effect on what the key permits.
+    notes: tuple[str, ...] = ()
+
+
+def read_litellm_keys(content: bytes, ignored: frozenset[str]) -> list[ImportLine]:
+    """The keys of a file: what `/key/list?return_full_object=true` sends, an array of rows, or a row on each line.
+    `ignored` are fields that need not be carried over."""
+    lines = [_read(number, location, entry, ignored) for number, location, entry in _entries(content)]
+    places: dict[str | bytes, str] = {}
+    return [_unlike(line, places) for line in lines]
+
+
+def _unlike(line: ImportLine, places: dict[str | bytes, str]) -> ImportLine:
+    """A line, refused if one before it has the same name or token; `places` are where those stand."""
+    if line.key is None:
+        return line
+    same = places.get(line.key.digest) or places.get(line.name)
+    if same is None:
+        places |= {line.key.digest: line.location, line.name: line.location}
+        return line
+    problem = KeyExists("", f"has the name or the token of the key at {same}", "remove one of them")
+    return replace(line, key=None, problem=problem)
+
+
+def _entries(content: bytes) -> Iterator[tuple[int, str, JsonValue | WireError]]:
+    """The entries of a file with their numbers and places."""
+    try:
+        document = decode(content)
+    except WireError as error:
+        rows = content.splitlines()
+        if len(rows) < 2:
+            raise DragomanError(f"the file is not JSON: {error.actual}") from None
+        yield from _rows(rows)
+        return
+    pointer = ""
+    if isinstance(document, dict) and "keys" in document:
+        document, pointer = document["keys"], "/keys"
+    elif isinstance(document, dict) and "token" in document:
+        document = [document]
+    if not isinstance(document, list):
+        raise DragomanError(
+            "the file has no list of keys: save what LiteLLM sends for /key/list?return_full_object=true&size=100"
+        )
+    for at, entry in enumerate(document):
+        yield at + 1, f"{pointer}/{at}", entry
+
+
+def _rows(rows: Sequence[bytes]) -> Iterator[tuple[int, str, JsonValue | WireError]]:
+    for number, row in enumerate(rows, 1):
+        if not row.strip():
+            continue
+        try:
+            yield number, f"line {number}", decode(row)
+        except WireError as error:
+            yield number, f"line {number}", error
+
+
+def _read(number: int, location: str, entry: JsonValue | WireError, ignored: frozenset[str]) -> ImportLine:
+    name, notes = f"litellm-{number}", list[str]()
+    try:
+        if isinstance(entry, WireError):
+            raise InvalidMember("", f"is not JSON: {entry.actual}", "repair the line")
+        if not isinstance(entry, dict):
+            raise InvalidMember("", "is no object", "list keys with return_full_object=true")
+        name = _name(entry, name, notes)
+        digest = _digest(entry)
+        _check_fields(entry, ignored)
+        key = ImportedKey(name=name, digest=digest, members=_members(entry, ignored, notes))
+    except KeyChangeError as error:
+        return ImportLine(number=number, location=location, name=name, key=None, problem=error)
+    return ImportLine(number=number, location=location, name=name, key=key, notes=tuple(notes))
+
+
+def _name(entry: JsonObject, default: str, notes: list[str]) -> str:
+    """The alias of a key as a name of this gateway."""
+    alias = entry.get("key_alias")
+    if alias is None or alias == "":
+        notes.append(f"has no key_alias: named {default}")
+        return default
+    if not isinstance(alias, str):
+        raise InvalidMember("key_alias", "expected a string", "give the key another alias")
+    name = _NOT_IN_NAMES.sub("-", alias).strip("-._")[:_MAX_NAME] or default
+    if name != alias:
+        notes.append(f"named {name}: {quoted(alias)} cannot name a key")
+    return name
+
+
+def _digest(entry: JsonObject) -> bytes:
+    token = entry.get("token")
+    # Any other text may be a key: no error repeats it.
+    if not isinstance(token, str) or _TOKEN.fullmatch(token) is None:
+        raise InvalidMember("token", "expected 64 hexadecimal digits, the hash of the key", "export the stored token")
+    return bytes.fromhex(token)
+
+
+def _check_fields(entry: JsonObject, ignored: frozenset[str]) -> None:
+    """Refuse a key with a field that has an effect which would be lost."""
+    if entry.get("blocked") is True:
+        raise InvalidMember("blocked", "the key is blocked", "leave it out")
+    for field, value in entry.items():
+        if field in _CARRIED or field in _WITHOUT_EFFECT or _is_empty(value) or field in ignored:
+            continue
+        if field == "allowed_routes" and value == _CLIENT_ROUTES:
+            continue
+        raise _uncarried(field)
+
+
+def _members(entry: JsonObject, ignored: frozenset[str], notes: list[str]) -> KeyMembers:
+    return KeyMembers(
+        models=_models(entry, ignored),
+        expires=_expires(entry.get("expires")),
+        concurrency=_concurrency(entry.get("max_parallel_requests")),
+        tags=_tags(entry, ignored, notes) or UNSET,
+    )
+
+
+def _models(entry: JsonObject, ignored: frozenset[str]) -> tuple[str, ...] | UnsetType:
+    models = entry.get("models") or []
+    if not isinstance(models, list):
+        raise InvalidMember("models", "expected a list of strings", "repair the list")
+    names = [name for name in models if isinstance(name, str)]
+    if len(names) < len(models):
+        raise InvalidMember("models", "expected a list of strings", "repair the list")
+    if _ALL_MODELS in names:
+        return UNSET
+    for name in names:
+        if name in _OTHERS_MODELS:
+            raise InvalidMember(
+                "models", f"{name} is a list that the file does not have", "write the models themselves"
+            )
+    if not names and entry.get("team_id") and "team_id" not in ignored:
+        remedy = "write the models into the file; --ignore team_id permits all models"
+        raise InvalidMember("models", "the key may use the models of its team, which the file does not have", remedy)
+    return tuple(names) if names else UNSET
+
+
+def _expires(value: JsonValue) -> datetime | UnsetType:
+    if value is None:
+        return UNSET
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise InvalidMember("expires", "expected a date and time, as 2027-01-31T14:30:00Z", "repair the time")
+    # LiteLLM stores times in UTC, and exports some without saying so.
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _concurrency(value: JsonValue) -> int | UnsetType:
+    if value is None:
+        return UNSET
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidMember("max_parallel_requests", "expected an integer", "repair the number")
+    return value
+
+
+def _tags(entry: JsonObject, ignored: frozenset[str], notes: list[str]) -> dict[str, str]:
+    """Tags from the metadata of a key, and from who has it."""
+    tags: dict[str, str] = {}
+    metadata = entry.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise InvalidMember("metadata", "expected an object", "repair the field")
+    for name, value in metadata.items():
+        field = f"metadata.{name}"
+        if name == "tags" or isinstance(value, (str, int, Number)):
+            _add_tag(tags, name, value, field, notes)
+        elif not _is_empty(value) and field not in ignored:
+            raise _uncarried(field)
+    for tag, fields in _TAGS.items():
+        first = next((field for field in fields if entry.get(field)), None)
+        if first is not None:
+            _add_tag(tags, tag, entry[first], first, notes)
+    return tags
+
+
+def _add_tag(tags: dict[str, str], name: str, value: JsonValue, field: str, notes: list[str]) -> None:
+    text = _text(value)
+    if is_tag(name) and is_tag(text):
+        tags[name] = text
+    elif not _is_empty(value):
+        notes.append(f"{field} cannot be a tag and is left out")
+
+
+def _text(value: JsonValue) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case Number():
+            return value.text
+    return ""
+
+
+def _is_empty(value: JsonValue) -> bool:
+    """Whether a field is as if left out. 0 is a limit."""
+    return value is None or value is False or value in ("", [], {})
+
+
+def _uncarried(field: str) -> InvalidMember:
+    shown = quoted(field)[1:-1]
+    return InvalidMember(shown, "cannot be carried over", f"--ignore {shown} imports the key without it")
