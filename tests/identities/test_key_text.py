@@ -8,7 +8,15 @@ import re
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.identities.key_text import digest_of, hash_text, is_mistyped, new_key, read_hash
+from dragoman.identities.key_text import (
+    digest_of,
+    has_key_text,
+    hash_text,
+    is_mistyped,
+    new_key,
+    read_hash,
+    without_key_texts,
+)
 
 SECRET = "dgm_0123456789abcdef"
 
@@ -55,3 +63,14 @@ def test_a_hash_is_read_as_it_is_printed_and_nothing_else_is_repeated() -> None:
         with pytest.raises(ConfigError, match="expected sha256: and 64 hexadecimal digits") as refused:
             read_hash(wrong)
         assert SECRET not in str(refused.value)
+
+
+def test_a_key_text_in_another_text_is_found_and_left_out() -> None:
+    key = new_key()
+    # A mistyped one may be all but the last letter of a good one.
+    for text in (key, key[:-1] + ("a" if key[-1] != "a" else "b")):
+        assert has_key_text(f"/keys/{text}?x".encode())
+        assert without_key_texts(f"/keys/{text}/{text}?x") == "/keys/dgm_…/dgm_…?x"
+    for text in (key[:-1], key[1:], "/v1/messages", "/files/" + "a" * 60):
+        assert not has_key_text(text.encode())
+        assert without_key_texts(text) == text

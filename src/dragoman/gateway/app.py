@@ -49,6 +49,7 @@ from dragoman.gateway.stored_responses.store_failures import NotStored, unreadab
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.identities.identity import Identity, format_tags
+from dragoman.identities.key_text import KEY_LENGTH, without_key_texts
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.records.ids import new_id
@@ -304,7 +305,7 @@ class App:
             Record(
                 id=new_id(now, random_token),
                 client_protocol=protocol,
-                path=rest,
+                path=without_key_texts(rest),
                 started=runtime.clock(),
                 time=now,
                 # What says nowhere where it was to go is nobody's exchange.
@@ -333,12 +334,12 @@ class App:
         self, request: ServerRequest, api_path: ApiPath, key: Identity | None = None, launch: str = ""
     ) -> Record:
         """The record of a request that begins."""
-        runtime, headers, now = self.runtime, request.table, time.time_ns() // 1000
+        runtime, headers, now, path = self.runtime, request.table, time.time_ns() // 1000, api_path.rest
         trace, trace_state = read_trace_context(request.headers) if PARENT in headers else ("", "")
         return Record(
             new_id(now, random_token),
             api_path.protocol or _client_protocol(request),
-            api_path.rest,
+            path if len(path) < KEY_LENGTH else without_key_texts(path),
             runtime.clock(),
             now,
             # Most are conversations, and members of an enumeration are slow to look up.

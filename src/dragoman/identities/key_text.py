@@ -15,8 +15,9 @@ from dragoman.errors import ConfigError
 PREFIX = "dgm_"
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM, _CHECKSUM = 43, 6
-_LENGTH = len(PREFIX) + _RANDOM + _CHECKSUM
+KEY_LENGTH = len(PREFIX) + _RANDOM + _CHECKSUM
 _FORM = re.compile(rb"dgm_[0-9A-Za-z]{49}")
+_IN_TEXT = re.compile(_FORM.pattern.decode())
 _HASH = re.compile(r"sha256:([0-9A-Fa-f]{64})")
 # Shorter keys can be guessed: the server answers thousands of tries in a second.
 MIN_KEY_LENGTH = 16
@@ -30,7 +31,7 @@ def new_key() -> str:
 
 def is_mistyped(text: bytes) -> bool:
     """Whether a text has the form of a key and the wrong checksum. Keys of other forms have none."""
-    if len(text) != _LENGTH or _FORM.fullmatch(text) is None:
+    if len(text) != KEY_LENGTH or _FORM.fullmatch(text) is None:
         return False
     return text[-_CHECKSUM:] != _checksum(text[:-_CHECKSUM]).encode()
 
@@ -38,6 +39,11 @@ def is_mistyped(text: bytes) -> bool:
 def has_key_text(data: bytes) -> bool:
     """Whether anything in some bytes has the form of a key text; what has must not be repeated."""
     return _FORM.search(data) is not None
+
+
+def without_key_texts(text: str) -> str:
+    """A text for logs, without what has the form of a key text."""
+    return _IN_TEXT.sub(f"{PREFIX}…", text)
 
 
 def digest_of(key: str | bytes) -> bytes:

@@ -257,6 +257,8 @@ def test_pitfall_444_what_a_key_makes_or_changes_stays_within_its_own_rights(hou
         ({"name": "a/b"}, "/name"),
         ({}, "name"),
         ([], "the body"),
+        (b'{"name":"x","models":["a"],"models":null}', "the member models twice"),
+        (b'{"name":"x","tags":{"\xff":"a"}}', "the body is not JSON"),
         (b"{", "the body is not JSON"),
         (b"", "the body is not JSON"),
     ],
@@ -362,12 +364,16 @@ def test_pitfall_448_733_a_key_text_is_in_the_response_that_makes_it_and_nowhere
         answers.append(said.encode())
         assert "the text of a gateway key" in said
     send(house, "DELETE", "/keys/ann", match=2)
+    # Refused requests are logged with their paths.
+    for path in (f"/admin/v1/keys/{canary}", f"/v1/messages/{canary}", f"/v1/files/{canary}/content"):
+        assert house.get(path, authorization="Bearer of-no-known-key").status == 401
     answers += [
         house.get("/metrics", authorization=f"Bearer {text_of('ada')}").body,
         house.get("/status", authorization=f"Bearer {text_of('ada')}").body,
         house.log.getvalue().encode(),
         *(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()),
     ]
+    assert "dgm_…" in house.log.getvalue()
     for text in (first, second, canary):
         assert [answer for answer in answers if text.encode() in answer] == []
     # Digests are in the file, and in no answer.

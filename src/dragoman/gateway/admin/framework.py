@@ -23,6 +23,7 @@ from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.identities.identity import ADMIN, CLIENT, VIEWER, Identity
 from dragoman.identities.key_text import has_key_text
+from dragoman.wire.duplicate_keys import OBJECT, ambiguous
 
 if TYPE_CHECKING:
     from dragoman.gateway.admin.key_database import KeyDatabase
@@ -267,11 +268,15 @@ async def read_body(call: AdminCall, kind: type[B]) -> B:
         if has_key_text(body):
             # Errors and the audit log repeat parts of bodies.
             raise AdminError(400, "the body has the text of a gateway key", "leave it out: only its holder sends it")
-        return msgspec.json.decode(body, type=kind)
+        decoded = msgspec.json.decode(body, type=kind)
+        twice = ambiguous(body, OBJECT.decode(body), frozenset(kind.__struct_encode_fields__))
     except msgspec.ValidationError as error:
         raise AdminError(400, _invalid("the body", error), "see /admin/v1/openapi.json") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise AdminError(400, "the body is not JSON", "send a JSON object") from None
+    if twice is not None:
+        raise AdminError(400, f"the body has the member {twice} twice", "give it once")
+    return decoded
 
 
 def require_role(role: str, needed: str) -> None:
