@@ -26,6 +26,7 @@ from dragoman.identities.key_text import digest_of
 from dragoman.identities.members import KeyMembers
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
+from dragoman.store.record_tables import RecordTables, open_record_tables
 from tests.waiting import LIMIT, wait_until_async
 
 NOW = 1_800_000_000.0
@@ -69,6 +70,34 @@ def test_a_refused_change_leaves_nothing(path: str) -> None:
 
     error, names = asyncio.run(use())
     assert (error.status, names) == (409, ["ann"])
+
+
+def test_a_full_file_is_said_so_and_nothing_is_half_done(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_full(path: str, *, read_only: bool = False, timeout: float = 1.0) -> RecordTables:
+        tables = open_record_tables(path, read_only=read_only, timeout=timeout)
+        if not read_only:
+            tables.connection.execute("PRAGMA max_page_count = 1")
+        return tables
+
+    async def fill() -> tuple[AdminError, int, int, list[str]]:
+        keys = KeyDatabase()
+        await keys.change(path, lambda: NOW, partial(_create, "key0000"))
+        monkeypatch.setattr("dragoman.gateway.admin.key_database.open_record_tables", open_full)
+        error: AdminError | None = None
+        created = 1
+        while error is None:
+            try:
+                await keys.change(path, lambda: NOW, partial(_create, f"key{created:04}"))
+                created += 1
+            except AdminError as raised:
+                error = raised
+        names = await keys.read(path, lambda identities: [each.identity.name for each in identities.page(limit=9999)])
+        return error, created, await keys.read(path, Identities.generation), names
+
+    error, created, generation, names = asyncio.run(fill())
+    assert (error.status, "full" in error.message) == (503, True)
+    assert "nothing was changed" in error.remedy
+    assert created == generation == len(names)
 
 
 def test_requests_wait_for_each_other_and_not_without_end(path: str) -> None:
