@@ -146,6 +146,14 @@ class KeyBusy(Busy):
     """A gateway key has as many exchanges as it may have at a time."""
 
 
+class KeysUnreadable(Busy):
+    """The gateway keys of the database cannot be read, so a text may be a key."""
+
+
+class UnknownKeysLimited(Busy):
+    """One address has sent too many texts that are no gateway keys."""
+
+
 class TooLong(DragomanError):
     """A request that is longer than what any target of its line takes in."""
 

@@ -111,14 +111,17 @@ def run(options: argparse.Namespace) -> int:
         # From now on every reading has it.
         first = _first_key(options.first_key)
         settings = with_first_key(settings, first)
-    protection_at_start(settings, settings.server.host, open_to_all=options.no_auth)
+    reads_key_database = not options.lifeline
+    has_stored_keys = reads_key_database and _has_stored_keys(settings, open_to_all=options.no_auth)
+    protection_at = partial(protection_at_start, open_to_all=options.no_auth, has_stored_keys=has_stored_keys)
+    protection_at(settings, settings.server.host)
     for warning in settings.warnings:
         documents.complain(f"warning: {warning}")
     log_file = LogFile(options.log_file) if options.log_file is not None else None
     listener = bind(settings.server.host, settings.server.port)
     # Once more, by where it is bound: a name may stand for any address.
     port: int = listener.getsockname()[1]
-    protection = protection_at_start(settings, bound_host(listener), port, open_to_all=options.no_auth)
+    protection = protection_at(settings, bound_host(listener), port)
     settings = with_local(settings, protection)
     form = {"json": True, "text": False}.get(options.log)
     out = sys.stderr if log_file is None else log_file.out
@@ -138,6 +141,7 @@ def run(options: argparse.Namespace) -> int:
         seen=seen,
         hangup=hangup,
         lifeline=lifeline,
+        reads_key_database=reads_key_database,
     )
     local_models = local_models_of(settings)
     service = _is_service(options)
@@ -145,8 +149,36 @@ def run(options: argparse.Namespace) -> int:
         worker_settings,
         settings,
         listener,
-        lambda: _greet(settings, protection, file, port, local_models, service=service),
+        lambda: _greet(
+            settings, protection, file, port, local_models, has_stored_keys=has_stored_keys, service=service
+        ),
     )
+
+
+def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
+    """Whether the database has any gateway key. If that cannot be read, a gateway that other machines reach does not
+    start without configured keys: it might serve them without any."""
+    from dragoman.store import MEMORY, StoreError
+    from dragoman.store.identity_reader import IdentityReader
+
+    path = settings.storage.path
+    if path in ("", MEMORY):
+        return False
+    reader = IdentityReader(path)
+    try:
+        return reader.has_any()
+    except StoreError as error:
+        if settings.keys or settings.keys_table or open_to_all or is_loopback(settings.server.host):
+            # Until it is read, requests without a key are refused.
+            return False
+        raise ConfigError(
+            key="storage.path",
+            problem=f"gateway keys cannot be read from {path}: {error}",
+            remedy="repair the file, configure a key, or listen on 127.0.0.1",
+            file=settings.file,
+        ) from None
+    finally:
+        reader.close()
 
 
 def _is_service(options: argparse.Namespace) -> bool:
@@ -261,6 +293,7 @@ def _greet(
     port: int,
     local_models: LocalModels,
     *,
+    has_stored_keys: bool = False,
     service: bool = False,
 ) -> None:
     """Say where the gateway is, whom it calls, and one line to try for each protocol."""
@@ -268,6 +301,8 @@ def _greet(
     lines = [f"dragoman listens on {address}, configured by {file or 'environment variables only'}"]
     if settings.keys:
         lines.append(f"keys: {len(settings.keys)}; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
+    elif has_stored_keys:
+        lines.append("keys: those of the database; send one as x-api-key or Bearer; below it is $DRAGOMAN_KEY")
     elif protection.requires_keys:
         lines.append("keys: none, and one is asked for, so that nobody gets in; make one with `dragoman key new`")
     elif is_loopback(settings.server.host):

@@ -415,6 +415,7 @@ STORAGE: dict[str, ValueType[object]] = {
     "durability": _choice("process", "machine"),
     "on_write_failure": _choice("serve", "reject"),
     "client_addresses": _choice("network", "full", "off"),
+    "key_grace": _duration('"60 s"', lowest=1.0),
     "time_zone": ValueType(type_name="time zone name", example='"Europe/Berlin"', read=values.read_time_zone),
 }
 

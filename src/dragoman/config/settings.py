@@ -199,6 +199,9 @@ class Storage(Struct, frozen=True, kw_only=True):
     on_write_failure: str = "serve"
     # How much of a client's address is written down: its `network` (/24, of IPv6 /48), the `full` one, or `off`.
     client_addresses: str = "network"
+    # How many seconds gateway keys of the file are accepted while it cannot be read, as on a disk that fails; after
+    # that they get a 503 until it can.
+    key_grace: float = 60.0
     # The time zone that days begin in where exchanges are added up by day, as `Europe/Berlin`; left out, the machine's.
     time_zone: str = ""
 
@@ -271,8 +274,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     # Whether the file has `[keys]`, with anything in it or not; and whether it has nothing at all.
     keys_table: bool = False
     empty: bool = False
-    # Whether several keys were known since the start, although there may be fewer now.
-    several_owners: bool = False
     timeouts: Timeouts = Timeouts()
     routing: Routing = Routing()
     limits: Limits = Limits()

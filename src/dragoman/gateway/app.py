@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
-from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, OffloadBusy, Overloaded
+from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded, UnknownKeysLimited
 from dragoman.gateway.access.client_address import client_address, peer_address
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.admin.api import AdminApi
@@ -145,7 +145,7 @@ class App:
             key = None if is_open else runtime.guard.identify(request, api_path.protocol)
             if not is_talk and await self._own(runtime, request, api_path, key):
                 return
-        except (ClientError, OffloadBusy) as error:
+        except (ClientError, Busy) as error:
             self._refuse(request, api_path, error)
             return
         named_launch = given(LAUNCH)
@@ -225,9 +225,10 @@ class App:
         try:
             runtime.guard.admit(request)
             identity = runtime.guard.identify(request, api_path.protocol)
-        except ClientError as error:
-            _refused(runtime.builder_of_unauthenticated(self._record(request, api_path)), error)
-            send_error(request, error, [_BEARER, _NO_RETRY] if error.status == 401 else [])
+        except (ClientError, Busy) as error:
+            if not isinstance(error, UnknownKeysLimited):
+                _refused(runtime.builder_of_unauthenticated(self._record(request, api_path)), error)
+            send_error(request, _as_client_error(error), _door_headers(error))
             return
         await self.admin.serve(runtime, request, identity)
 
@@ -315,18 +316,19 @@ class App:
         )
         return [JSON, replies.id_header(protocol, builder.record.id)], _refused(builder, ClientError(status, message))
 
-    def _refuse(self, request: ServerRequest, api_path: ApiPath, error: ClientError | OffloadBusy) -> None:
+    def _refuse(self, request: ServerRequest, api_path: ApiPath, error: ClientError | Busy) -> None:
         runtime = self.runtime
         record = self._record(request, api_path)
-        builder = runtime.builder_of_unauthenticated(record)
         headers = [JSON, replies.id_header(record.client_protocol, record.id), *runtime.guard.greeting(request)]
-        if isinstance(error, OffloadBusy):
-            headers.append((b"retry-after", str(error.retry_after).encode()))
-        elif error.status == 405:
+        headers += _door_headers(error)
+        if isinstance(error, UnknownKeysLimited):
+            # Whoever tries keys out fills neither the log nor the records.
+            response = replies.encode_error(error, record.client_protocol, record.id)
+            request.respond(response.status, headers, response.body)
+            return
+        if isinstance(error, ClientError) and error.status == 405:
             headers.append((b"allow", ", ".join(api_path.methods).encode()))
-        elif error.status == 401:
-            # Agents try for minutes with a key that will not become a good one.
-            headers += [_BEARER, _NO_RETRY]
+        builder = runtime.builder_of_unauthenticated(record)
         body = _refused(builder, error)
         request.respond(builder.record.status, headers, body)
 
@@ -364,7 +366,9 @@ class App:
         request.respond(200, [_TEXT], b"ok\n")
 
     async def _ready(self, request: ServerRequest) -> None:
-        status, words = readiness(self.runtime.usage_recorder, verbose=request.query == "verbose")
+        status, words = readiness(
+            self.runtime.usage_recorder, self.runtime.guard.identities, verbose=request.query == "verbose"
+        )
         if not self._is_stopping():
             request.respond(status, [_TEXT], words)
         else:
@@ -412,7 +416,25 @@ def _advice(runtime: Runtime, record: Record, error: DragomanError) -> Advice | 
     return of_error(error, Called(provider=provider, endpoint=provider.endpoint_for(record.provider_protocol)))
 
 
-def _refused(builder: RecordBuilder, error: ClientError | OffloadBusy) -> bytes:
+def _as_client_error(error: ClientError | Busy) -> ClientError:
+    """A refusal as the admin API sends it."""
+    if isinstance(error, ClientError):
+        return error
+    failure = replies.failure_of(error)
+    assert failure is not None and failure.status is not None
+    return ClientError(failure.status, failure.message)
+
+
+def _door_headers(error: ClientError | Busy) -> HeaderList:
+    """The headers of a refusal that say whether to try again."""
+    if isinstance(error, Busy):
+        headers = [(b"retry-after", str(error.retry_after).encode())]
+        return [*headers, _NO_RETRY] if isinstance(error, UnknownKeysLimited) else headers
+    # Agents try for minutes with a key that will not become a good one.
+    return [_BEARER, _NO_RETRY] if error.status == 401 else []
+
+
+def _refused(builder: RecordBuilder, error: ClientError | Busy) -> bytes:
     """Settle what is refused at the door; give the words for it."""
     response = replies.encode_error(error, builder.record.client_protocol, builder.record.id)
     failure = response.failure.kind.value if response.failure is not None else ""

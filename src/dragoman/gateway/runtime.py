@@ -91,7 +91,6 @@ class Runtime:
             former.usage_recorder if former is not None else UsageRecorder(settings.storage, log)
         )
         metrics.recorded = self.usage_recorder.recorded
-        self.records_ids = must_record_owners(settings)
         self.guard = guard or Guard(settings)
         self.proxies = networks(settings.server.trusted_proxies)
         self.routes = ModelResolver(settings, stores_responses=self.state.store is not None)
@@ -175,6 +174,11 @@ class Runtime:
         """Numbers from 0 up to, but not including, 1."""
         return self.routing_state.rng
 
+    @property
+    def records_ids(self) -> bool:
+        """Whether owners of responses that providers store are recorded."""
+        return must_record_owners(self.settings, requires_keys=not self.guard.open)
+
     def health_of(self, target: Target) -> str | None:
         """How a target stands, in a word; None if it was not tried."""
         health = self.routing_state.health
@@ -182,7 +186,7 @@ class Runtime:
 
     def may_name(self, target: str) -> bool:
         """Whether every key holder may see a target's name: configured, listed or in the catalogue."""
-        if len(self.settings.keys) < 2 and not self.settings.several_owners:
+        if not self.guard.several_keys:
             return True
         name, _, model = target.partition("/")
         provider = self.settings.callable.get(name)

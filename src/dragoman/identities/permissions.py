@@ -72,6 +72,13 @@ def uncovered(maker: Identity, rights: Rights, tags: Tags, expires: float | None
     return None if {*maker.tags} <= {*tags} else "tags"
 
 
+def narrows(before: Rights, after: Rights) -> bool:
+    """Whether a change took any right away from requests that run; how many may run concerns later ones."""
+    if before.role != after.role != ADMIN:
+        return True
+    return any(not covers(after, before) for name, covers in _COVERS.items() if name != "concurrency")
+
+
 def _covers_models(maker: Rights, rights: Rights) -> bool:
     # A pattern is compared as a text: its `*` can only be matched by a `*` of the maker's.
     return maker.models is None or (

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from dragoman.identities.identity import StoredIdentity
 from dragoman.store.database import MEMORY
 from dragoman.store.errors import StoreError, store_error
@@ -44,6 +46,10 @@ class IdentityReader:
         """The identities that were changed after a generation, revoked ones included; none if there is no file."""
         return self._guarded(lambda: self._read_changes(generation))
 
+    def has_any(self) -> bool:
+        """Whether there is any identity; a revoked one is one."""
+        return self._guarded(self._read_any)
+
     def close(self) -> None:
         """Let go of the file."""
         db, self._db = self._db, None
@@ -67,6 +73,10 @@ class IdentityReader:
         if db is None or not (self._has_tables or _has_tables(db)):
             return []
         return Identities(db).changes_since(generation)
+
+    def _read_any(self) -> bool:
+        db = self._opened()
+        return db is not None and _has_tables(db) and Identities(db).has_any()
 
     def _opened(self) -> sqlite3.Connection | None:
         """The connection to the file that is at the path now."""
@@ -96,7 +106,7 @@ class IdentityReader:
     def _guarded(self, read: Callable[[], T]) -> T:
         try:
             return read()
-        except (OSError, sqlite3.Error, StoreError) as error:
+        except (OSError, sqlite3.Error, StoreError, msgspec.MsgspecError) as error:
             # A connection that failed is opened again: the file may be repaired or restored by then.
             with suppress(sqlite3.Error):
                 self.close()

@@ -9,14 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Server, Settings
-from dragoman.errors import ClientError
+from dragoman.errors import ClientError, DragomanError, KeysUnreadable, UnknownKeysLimited
 from dragoman.gateway.access import guard as access
 from dragoman.gateway.access.guard import Guard, credential, hostname
+from dragoman.gateway.access.identity_table import IdentityTable, LookUp, UnreadableKey
+from dragoman.gateway.access.unknown_key_limit import MAX_ATTEMPTS
 from dragoman.gateway.workers.protection import Protection
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.body import Body
 from dragoman.http.request import ServerRequest
-from dragoman.identities.identity import Rights
+from dragoman.identities.identity import ADMIN, VIEWER, Identity, Rights
+from dragoman.identities.key_text import new_key
 from tests.identities.holders import holder
 
 MESSAGES, CHAT, RESPONSES = "anthropic-messages", "openai-chat", "openai-responses"
@@ -399,3 +402,114 @@ def test_pitfall_738_a_list_of_addresses_lets_in(case: str) -> None:
 def test_a_key_without_a_list_of_addresses_is_used_from_everywhere() -> None:
     for peer in ("", "192.0.2.1"):
         assert limited(Rights()).identify(from_peer(peer, ("x-forwarded-for", "x")), CHAT) is not None
+
+
+# Keys that cannot be read, unknown keys, and keys that changed meanwhile.
+
+
+class Unread(IdentityTable):
+    """A table whose database was never read."""
+
+    was_read = False
+
+    def look_up(self, text: bytes) -> LookUp:
+        return UnreadableKey()
+
+    def present(self, identity: Identity) -> LookUp:
+        return UnreadableKey()
+
+
+def test_pitfall_447_while_keys_cannot_be_read_nobody_is_let_in_and_nobody_told_that_a_key_is_wrong() -> None:
+    doors = (Guard(Settings(), identities=Unread()), Guard(Settings(keys_table=True), identities=Unread()))
+    for door in doors:
+        with pytest.raises(KeysUnreadable) as caught:
+            door.identify(from_peer("127.0.0.1"), CHAT)
+        assert caught.value.retry_after > 0
+        with pytest.raises(KeysUnreadable):
+            door.check_again(holder("ann", b"digest"))
+
+
+def test_unknown_keys_are_limited_by_address_and_known_ones_never() -> None:
+    door = limited(Rights(), "127.0.0.1")
+    unknown = [("x-api-key", "unknown"), ("x-forwarded-for", "192.0.2.1")]
+
+    def refused(*headers: tuple[str, str]) -> type[DragomanError]:
+        request = asked(*headers)
+        with pytest.raises(DragomanError) as caught:
+            door.identify(request, MESSAGES)
+        return type(caught.value)
+
+    assert {refused(*unknown) for _ in range(MAX_ATTEMPTS)} == {ClientError}
+    assert {refused(*unknown) for _ in range(3)} == {UnknownKeysLimited}
+    # A known key is let in from the same address; another address is another client; a mistyped key is no attempt.
+    assert door.identify(asked(("x-api-key", "key"), unknown[1]), MESSAGES) is not None
+    assert refused(unknown[0], ("x-forwarded-for", "192.0.2.2")) is ClientError
+    assert refused(("x-api-key", "dgm_" + 49 * "x"), unknown[1]) is ClientError
+
+
+def test_a_key_with_a_wrong_checksum_is_named_as_such() -> None:
+    text = new_key()
+    wrong = text[:-1] + ("a" if text[-1] != "a" else "b")
+    with pytest.raises(ClientError, match="mistyped") as caught:
+        guard("key").identify(asked(("x-api-key", wrong)), CHAT)
+    assert (caught.value.status, wrong in caught.value.message) == (401, False)
+
+
+WIDE = Rights(models=("a", "b"), providers=("p", "q"), concurrency=4)
+CHANGES: dict[str, tuple[Rights, bool]] = {
+    "nothing": (WIDE, True),
+    "more models": (Rights(models=("*",), providers=("p", "q")), True),
+    "more at a time": (replace(WIDE, concurrency=9), True),
+    "fewer at a time": (replace(WIDE, concurrency=1), True),
+    "fewer models": (replace(WIDE, models=("a",)), False),
+    "fewer providers": (replace(WIDE, providers=("p",)), False),
+    "addresses": (replace(WIDE, addresses=("10.0.0.0/8",)), False),
+    "paths": (replace(WIDE, paths=("models",)), False),
+    "strictness": (replace(WIDE, strict=True), False),
+    "a viewer": (replace(WIDE, role=VIEWER), False),
+    "an administrator": (replace(WIDE, role=ADMIN), True),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_key_is_checked_again_for_what_was_changed_meanwhile(case: str) -> None:
+    rights, goes_on = CHANGES[case]
+    door = guard()
+    key = holder("ann", b"digest", rights=WIDE)
+    door.identities.configure([replace(key, rights=rights)])
+    if goes_on:
+        door.check_again(key)
+    else:
+        with pytest.raises(ClientError, match="narrowed") as caught:
+            door.check_again(key)
+        assert caught.value.status == 403
+
+
+def test_a_key_that_ended_or_was_removed_meanwhile_is_refused() -> None:
+    door = limited(Rights(), expires=100.0)
+    key = door.identify(from_peer("127.0.0.1"), CHAT)
+    assert key is not None
+    door.check_again(key)
+    door._now = lambda: 100.0
+    with pytest.raises(ClientError, match="expired"):
+        door.check_again(key)
+    door.identities.configure([])
+    with pytest.raises(ClientError, match="removed") as caught:
+        door.check_again(key)
+    assert caught.value.status == 401
+
+
+def test_owners_are_several_once_any_process_knew_several() -> None:
+    assert not guard("one").several_owners
+    assert guard("one", "two").several_owners
+    assert Guard(Settings(), Protection(several_elsewhere=True)).several_owners
+    # The key of the command line belongs to the operator, and is another holder's all the same.
+    launch = holder("launch", b"l" * 32, owner=b"")
+    one = holder("one", b"o" * 32)
+    door = Guard(Settings(keys=(launch, one)))
+    assert (door.several_owners, door.several_keys) == (False, True)
+    page = SharedMemory()
+    alone = Guard(Settings(keys=(one,)), page=page)
+    assert (alone.several_owners, alone.several_keys) == (False, False)
+    page.record(Protection(several_elsewhere=True))
+    assert (alone.several_owners, alone.several_keys) == (True, True)

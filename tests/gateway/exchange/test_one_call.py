@@ -34,7 +34,7 @@ async def called(house: House, path: str, *, breaks: bool = False) -> tuple[Reco
         key=None,
         path=path,
     )
-    async with one_call(service, account, target, order) as (flight, _):
+    async with one_call(service, account, target, order, key=None) as (flight, _):
         if breaks:
             raise DragomanError("no more of this")
         return account, await flight.read(100_000)

@@ -125,8 +125,8 @@ def test_owners_that_one_process_knew_are_told_apart_by_the_others(tmp_path: Pat
     one, other = (Configuration(followed.duty(), KEYED) for _ in range(2))
     followed.settings = OTHER
     assert one.reload()
-    assert one.settings.several_owners
+    assert one.protection.several_owners
     followed.settings = KEYED
     assert other.reload()
-    assert other.settings.several_owners
-    assert Configuration(followed.duty(), KEYED).settings.several_owners
+    assert other.protection.several_owners
+    assert Configuration(followed.duty(), KEYED).protection.several_owners

@@ -19,7 +19,6 @@ from dragoman.gateway.stored_responses.stored_state import (
     look_up_references,
     must_record_owners,
     owner_of,
-    several_owners,
     storing_providers,
 )
 from dragoman.providers.provider import Endpoint, Provider
@@ -89,13 +88,7 @@ def test_ids_are_noted_where_keys_are_in_use_or_several_providers_have_them(
 ) -> None:
     settings = settings_for(1, keys=[f"key-{count}" for count in range(keys)])
     settings = replace(settings, providers={name: settings.providers[name] for name in providers})
-    assert must_record_owners(settings) is noted
-    assert several_owners(settings) is (keys > 1)
-    # One of the command line belongs to nobody else.
-    ours = holder("launch", b"digest", owner=b"")
-    assert several_owners(replace(settings, keys=(*settings.keys, ours))) is (keys > 1)
-    # Once there were several, there always are.
-    assert several_owners(replace(settings, several_owners=True))
+    assert must_record_owners(settings, requires_keys=keys > 0) is noted
 
 
 def test_a_provider_may_speak_responses_and_keep_none() -> None:
@@ -116,10 +109,10 @@ def test_a_reference_is_looked_up_where_it_is_kept() -> None:
             end = Endpoint(protocol=protocol, base_url="http://x")
             target = Target(provider=Provider(name="p", endpoints=(end,)), endpoint=end, model="m", strict=False)
             said = references_in(OBJECT.decode(body))
-            assert await look_up_references(state, settings, None, said, body, target) is not None
+            assert await look_up_references(state, settings, None, said, body, target, shared=False) is not None
             with pytest.raises(ClientError):
                 key = holder("b", b"b")
-                await look_up_references(state, settings_for(1, keys=["a", "b"]), key, said, body, target)
+                await look_up_references(state, settings, key, said, body, target, shared=True)
         await state.close(0.0)
 
     asyncio.run(main())

@@ -8,24 +8,32 @@ import ipaddress
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from hashlib import sha256
 
 from dragoman.config.settings import Settings
-from dragoman.errors import ClientError
-from dragoman.gateway.access.client_address import Headed, certain_address, is_local_client, networks
+from dragoman.errors import ClientError, DragomanError, KeysUnreadable, UnknownKeysLimited
+from dragoman.gateway.access.client_address import (
+    Headed,
+    certain_address,
+    client_address,
+    is_local_client,
+    networks,
+)
+from dragoman.gateway.access.identity_table import IdentityTable, KnownKey, UnknownKey, UnreadableKey
 from dragoman.gateway.paths import MESSAGES
 from dragoman.gateway.workers.protection import Protection, protection_of
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
 from dragoman.identities.identity import COMMAND_LINE_KEY, Identity, Rights
-from dragoman.identities.permissions import permits_address
+from dragoman.identities.permissions import narrows, permits_address
 
 _BEARER = b"bearer "
 _LOCAL_SITES = (b"same-origin", b"none")
 _HOSTS_LIMIT = 256
 # Pairs of a list and an address that were compared.
 _LISTED = 4096
+# After how many seconds a client tries again while the keys of the database cannot be read.
+_UNREADABLE_SECONDS = 5
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 _CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dragoman-losses, x-dragoman-advice"
@@ -39,16 +47,17 @@ class Guard:
         settings: Settings,
         protection: Protection | None = None,
         page: SharedMemory | None = None,
+        identities: IdentityTable | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         server = settings.server
+        self._protection = protection or protection_of(settings)
         # Whether a key is asked for is not a matter of how many there are: all of them may have been revoked.
-        self._requires_keys = (protection or protection_of(settings)).requires_keys
+        self._requires_keys = self._protection.requires_keys
         # Where a process beside this one may have noted that keys are asked for.
         self._page = page
-        self._keys = {accepted.digest: key for key in settings.keys for accepted in key.digests}
-        # Identified keys by their text: most requests bring the same ones.
-        self._identified: dict[bytes, Identity] = {}
+        self.identities = identities or IdentityTable()
+        self.identities.configure(settings.keys)
         self._keys_table = settings.keys_table
         self._proxies = networks(server.trusted_proxies)
         # Seconds since 1970.
@@ -62,6 +71,20 @@ class Guard:
     def open(self) -> bool:
         """Whether no key is asked for."""
         return not (self._requires_keys or (self._page is not None and self._page.requires_keys))
+
+    @property
+    def several_owners(self) -> bool:
+        """Whether what one key made has to be told apart from what another made: once it has, it always has."""
+        return (
+            self.identities.several_owners
+            or self._protection.several_owners
+            or (self._page is not None and self._page.several_owners)
+        )
+
+    @property
+    def several_keys(self) -> bool:
+        """Whether there may be several holders of keys, the one of `launch` included."""
+        return self.identities.count > 1 or self.several_owners
 
     def admit(self, request: ServerRequest) -> None:
         """Refuse what a foreign web page sent."""
@@ -82,22 +105,56 @@ class Guard:
     def identify(self, request: ServerRequest, protocol: str) -> Identity | None:
         """The gateway key that the request carries; None if none is asked for."""
         if not self._requires_keys and self.open:
+            if not self.identities.was_read:
+                raise _unreadable()
             return None
         given = credential(request, protocol)
         if given is None:
             raise ClientError(401, "a gateway key is required: send it as x-api-key or as Authorization: Bearer")
-        key = self._identified.get(given)
-        if key is None:
-            key = self._keys.get(sha256(given).digest())
-            if key is None:
-                raise ClientError(401, "this gateway key is not known here")
-            self._identified[given] = key
-        if key.expires is not None and key.expires <= self._now():
-            raise ClientError(401, "this gateway key is expired")
+        known = self.identities.look_up(given)
+        if known.__class__ is not KnownKey:
+            raise self._refusal(known, request)
+        assert isinstance(known, KnownKey)
+        key = known.identity
+        if known.refusal or known.until is not None or key.expires is not None:
+            self._check_ends(known)
         addresses = key.rights.addresses
         if addresses is not None and not _is_listed(addresses, certain_address(request, self._proxies)):
             raise ClientError(403, "this gateway key may not be used from this address")
         return key
+
+    def check_again(self, key: Identity) -> None:
+        """Refuse a key that was revoked, narrowed or ended since its request arrived. Called before the first call to a
+        provider: a body may take minutes to arrive, and a slot minutes to be free."""
+        known = self.identities.present(key)
+        if isinstance(known, UnknownKey):
+            raise ClientError(401, "this gateway key was removed")
+        if isinstance(known, UnreadableKey):
+            raise _unreadable()
+        self._check_ends(known)
+        present = known.identity
+        if present is not key and narrows(key.rights, present.rights):
+            raise ClientError(403, "the rights of this gateway key were narrowed meanwhile; send the request again")
+
+    def _check_ends(self, known: KnownKey) -> None:
+        if known.refusal:
+            raise ClientError(401, known.refusal)
+        now = self._now()
+        if known.identity.expires is not None and known.identity.expires <= now:
+            raise ClientError(401, "this gateway key is expired")
+        if known.until is not None and known.until <= now:
+            raise ClientError(401, "this gateway key was replaced by another, and is accepted no more")
+
+    def _refusal(self, outcome: KnownKey | UnknownKey | UnreadableKey, request: ServerRequest) -> DragomanError:
+        """The error for a text that is not known to be a key."""
+        if isinstance(outcome, UnreadableKey):
+            return _unreadable()
+        if isinstance(outcome, UnknownKey) and outcome.is_mistyped:
+            return ClientError(401, "this gateway key has a wrong checksum: a character is missing or mistyped")
+        wait = self.identities.unknown_keys.count(client_address(request, self._proxies))
+        if wait:
+            return UnknownKeysLimited("too many unknown gateway keys came from this address", retry_after=wait)
+        return ClientError(401, "this gateway key is not known here")
 
     def is_operator(self, request: Headed, address: str, key: str) -> bool:
         """Whether the client may read what the operator may: from this machine, where no client has a key. The key that
@@ -140,6 +197,10 @@ class Guard:
     def _is_allowed(self, origin: bytes, host: bytes) -> bool:
         origin = origin.lower().rstrip(b"/")
         return origin in self._origins or origin in (b"http://" + host.lower(), b"https://" + host.lower())
+
+
+def _unreadable() -> KeysUnreadable:
+    return KeysUnreadable("gateway keys cannot be read now", retry_after=_UNREADABLE_SECONDS)
 
 
 @lru_cache(_LISTED)

@@ -83,7 +83,10 @@ class _CompactionInput(Struct, frozen=True):
 
 async def _resolve_input(incoming: Incoming, body: bytes, looked: ParsedRequest, target: Target) -> _CompactionInput:
     runtime = incoming.runtime
-    resolved = await look_up_references(runtime.state, runtime.settings, incoming.key, looked.references, body, target)
+    shared = runtime.guard.several_owners
+    resolved = await look_up_references(
+        runtime.state, runtime.settings, incoming.key, looked.references, body, target, shared=shared
+    )
     if resolved is None or looked.references is None:
         return _CompactionInput(body, len(body), resolved is not None)
     size = len(body) + resolved.size
@@ -122,7 +125,7 @@ class _InTurn(SameModel):
         body: bytes,
         looked: ParsedRequest,
     ) -> None:
-        super().__init__(incoming.runtime, incoming.builder, retry_state=retry_state)
+        super().__init__(incoming.runtime, incoming.builder, incoming.key, retry_state=retry_state)
         self._incoming = incoming
         self._client_request = client_request
         self._body = body

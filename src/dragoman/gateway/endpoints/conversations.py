@@ -8,19 +8,18 @@ from functools import partial
 
 from msgspec import Struct
 
-from dragoman.config.settings import Settings
 from dragoman.errors import ClientError
 from dragoman.gateway.advice import printable
 from dragoman.gateway.endpoints.passthrough import forward
 from dragoman.gateway.endpoints.responses import ListPage, full_item, list_of, page_of
 from dragoman.gateway.forwarding.provider_request import receive
 from dragoman.gateway.json_limits import decode_checked_object
-from dragoman.gateway.runtime import Incoming
+from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.leases import locked
 from dragoman.gateway.stored_responses.reference_resolver import items_to_add, no_item
 from dragoman.gateway.stored_responses.response_writer import size_of
 from dragoman.gateway.stored_responses.store_failures import change
-from dragoman.gateway.stored_responses.stored_state import owner_of, several_owners, storing_providers
+from dragoman.gateway.stored_responses.stored_state import owner_of, storing_providers
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
 from dragoman.mint import random_token
@@ -51,9 +50,9 @@ async def serve_conversation(incoming: Incoming) -> None:
     body, bodies = await offload(partial(_read, raw, takes_items=takes_items), len(raw), builder.record.key)
     operation: Callable[[Tables], _LazyResponse]
     if conversation is None:
-        operation = partial(_created, runtime.settings, owner, "conv_" + random_token(48), body, bodies)
+        operation = partial(_created, runtime, owner, "conv_" + random_token(48), body, bodies)
     else:
-        operation = _operation_for(runtime.settings, owner, conversation, request, body, bodies, below[1:])
+        operation = _operation_for(runtime, owner, conversation, request, body, bodies, below[1:])
     room = await runtime.state.quota.reserve(owner, len(raw)) if request.method == "POST" else None
     try:
         async with runtime.buffered.turn(builder.record.key) as charge:
@@ -102,7 +101,7 @@ async def _elsewhere(incoming: Incoming, below: list[str]) -> None:
     """Ask the provider that stores conversations; with several keys their owners would be unknown."""
     named = incoming.request.header(b"x-dragoman-provider") is not None
     providers = storing_providers(incoming.runtime.settings)
-    if several_owners(incoming.runtime.settings) or not (named or providers):
+    if incoming.runtime.guard.several_owners or not (named or providers):
         raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
     try:
         only = providers[0] if not named and len(providers) == 1 else ""
@@ -112,7 +111,7 @@ async def _elsewhere(incoming: Incoming, below: list[str]) -> None:
 
 
 def _operation_for(
-    settings: Settings,
+    runtime: Runtime,
     owner: bytes,
     conversation: Conversation,
     request: ServerRequest,
@@ -133,7 +132,7 @@ def _operation_for(
         case "POST", ["items"]:
             if bodies is None:
                 raise _no_items()
-            return partial(_added, settings, owner, conversation, bodies)
+            return partial(_added, runtime, owner, conversation, bodies)
         case "GET" | "HEAD", ["items", item_id]:
             return partial(_shown, conversation, item_id)
         case "DELETE", ["items", item_id]:
@@ -143,9 +142,9 @@ def _operation_for(
 
 
 def _created(
-    settings: Settings, owner: bytes, made: str, body: JsonObject, bodies: list[bytes] | None, tables: Tables
+    runtime: Runtime, owner: bytes, made: str, body: JsonObject, bodies: list[bytes] | None, tables: Tables
 ) -> _LazyResponse:
-    items = _items(settings, tables, owner, made, bodies) if bodies is not None else ()
+    items = _items(runtime, tables, owner, made, bodies) if bodies is not None else ()
     return _object(tables.conversations.create(owner, made, _metadata(body), items))
 
 
@@ -160,9 +159,9 @@ def _deleted(owner: bytes, name: str, tables: Tables) -> _LazyResponse:
 
 
 def _added(
-    settings: Settings, owner: bytes, conversation: Conversation, bodies: list[bytes], tables: Tables
+    runtime: Runtime, owner: bytes, conversation: Conversation, bodies: list[bytes], tables: Tables
 ) -> _LazyResponse:
-    items = _items(settings, tables, owner, conversation.id, bodies)
+    items = _items(runtime, tables, owner, conversation.id, bodies)
     if not tables.conversations.append(owner, conversation.id, items):
         # Deleted since it was found.
         raise _missing(conversation.id)
@@ -195,12 +194,10 @@ def _one(tables: Tables, conversation: Conversation, item_id: str) -> Item:
     return item
 
 
-def _items(
-    settings: Settings, tables: Tables, owner: bytes, conversation: str, bodies: list[bytes]
-) -> tuple[Item, ...]:
-    native, shared = bool(storing_providers(settings)), several_owners(settings)
+def _items(runtime: Runtime, tables: Tables, owner: bytes, conversation: str, bodies: list[bytes]) -> tuple[Item, ...]:
+    native, shared = bool(storing_providers(runtime.settings)), runtime.guard.several_owners
     return items_to_add(
-        tables, owner, conversation, bodies, native=native, shared=shared, limit=settings.limits.request_body
+        tables, owner, conversation, bodies, native=native, shared=shared, limit=runtime.settings.limits.request_body
     )
 
 

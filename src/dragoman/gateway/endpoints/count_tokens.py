@@ -71,7 +71,10 @@ async def count_tokens(incoming: Incoming) -> None:
     builder.record.set_target(target)
     references, size = None, len(body)
     if api_path.protocol == RESPONSES:
-        references = await look_up_references(runtime.state, runtime.settings, key, parsed.references, body, target)
+        shared = runtime.guard.several_owners
+        references = await look_up_references(
+            runtime.state, runtime.settings, key, parsed.references, body, target, shared=shared
+        )
         size += 0 if references is None else references.size
     asks = target.provider.counts_tokens and target.endpoint.protocol in _PATHS
     ready = await offload(
@@ -184,7 +187,7 @@ async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> 
         path=_PATHS[protocol],
     )
     try:
-        async with one_call(runtime, incoming.builder, target, order) as (call, _):
+        async with one_call(runtime, incoming.builder, target, order, key=incoming.key) as (call, _):
             raw = await call.read(_MAX_RESPONSE_BYTES)
     except DragomanError as error:
         runtime.log.event("warn", "cannot count tokens at provider", provider=target.provider.name, reason=str(error))
@@ -197,7 +200,7 @@ async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> 
     # Who does not know the path cannot count; whatever else is wrong with a request is told as it is.
     relayed = api_path.protocol == protocol and 400 <= call.status < 500 and call.status not in _UNKNOWN_PATH
     # A client with a key of its own would take a refused one for that.
-    own = call.status == 401 and bool(runtime.settings.keys)
+    own = call.status == 401 and not runtime.guard.open
     return call.status, raw if relayed and not own and is_envelope(raw, protocol) else None, given
 
 

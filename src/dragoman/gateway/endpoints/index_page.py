@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from dragoman import __version__
 from dragoman.config.values import address_to_call
-from dragoman.errors import ClientError
+from dragoman.errors import Busy, ClientError
 from dragoman.gateway.endpoints.status import require_local_client
 from dragoman.gateway.forwarding.error_responses import JSON
 from dragoman.gateway.runtime import Runtime
@@ -120,7 +120,7 @@ def _may_know(runtime: Runtime, request: ServerRequest) -> bool:
     try:
         runtime.guard.identify(request, "")
         require_local_client(runtime, request)
-    except ClientError:
+    except (ClientError, Busy):
         return False
     return True
 

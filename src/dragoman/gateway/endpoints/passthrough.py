@@ -29,7 +29,7 @@ from dragoman.gateway.json_limits import check_request_members
 from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
 from dragoman.gateway.runtime import Incoming, Runtime
-from dragoman.gateway.stored_responses.stored_state import owner_of, several_owners
+from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
 from dragoman.model.failure import Failure, FailureKind
@@ -94,7 +94,7 @@ async def forward(
     ordered = partial(order_for, incoming, kind, body)
     if len(targets) > 1:
         record.set_route(RouteDecision(name, FALLBACK, Why.POLICY.value))
-        await try_in_turn(incoming, SameModel(runtime, builder, targets), ordered)
+        await try_in_turn(incoming, SameModel(runtime, builder, incoming.key, targets), ordered)
         return
     target = targets[0]
     record.set_target(target)
@@ -108,7 +108,10 @@ async def forward(
     calls.queued()
     ended = partial(calls.close, attempt)
     try:
-        async with one_call(runtime, builder, target, order, on_admitted=calls.admitted) as (call, time_limits):
+        async with one_call(runtime, builder, target, order, key=incoming.key, on_admitted=calls.admitted) as (
+            call,
+            time_limits,
+        ):
             attempt.status, attempt.headers = call.status, call.headers
             await _hand_over(incoming, target, call, time_limits, ended=ended)
     except DragomanError as error:
@@ -177,7 +180,7 @@ def check_relayed(incoming: Incoming) -> None:
     if not is_plain(api_path.rest):
         raise ClientError(404, f"there is no path {printable(api_path.rest)} here")
     opened = settings.server.passthrough_paths
-    if not is_relayed(request.method, api_path.rest, shared=several_owners(settings), opened=opened):
+    if not is_relayed(request.method, api_path.rest, shared=incoming.runtime.guard.several_owners, opened=opened):
         requested = f"{request.method} {printable(api_path.rest)}"
         message = f"{requested} is not relayed here; server.passthrough_paths opens it if it should be"
         # Whoever could open it reads the log.
@@ -207,7 +210,7 @@ async def _hand_over(
         error = await read_plain_error(redactor, target.endpoint.protocol, call.status, body, builder.record.key)
         outcome = kind_of(error.failure, cloud=False)
         ended(outcome)
-        if runtime.settings.keys and outcome is AttemptOutcome.INVALID_KEY:
+        if not runtime.guard.open and outcome is AttemptOutcome.INVALID_KEY:
             _send_bad_key(incoming, target, error.failure)
             return
         _refuse(incoming, call.status, headers, error.body)

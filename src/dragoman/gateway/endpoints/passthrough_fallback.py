@@ -19,6 +19,7 @@ from dragoman.gateway.forwarding.error_responses import failure_of
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.upstream_call import UpstreamCall
+from dragoman.identities.identity import Identity
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.transport_interface import Order
 from dragoman.routing.attempt_outcome import TABLE, AttemptOutcome, NextStep, SentSoFar
@@ -40,11 +41,13 @@ class SameModel:
         self,
         runtime: Runtime,
         builder: RecordBuilder,
+        key: Identity | None,
         targets: tuple[Target, ...] = (),
         retry_state: RetryState | None = None,
     ) -> None:
         self._runtime = runtime
         self._builder = builder
+        self._key = key
         if retry_state is None:
             order = tuple(sorted(targets, key=lambda target: not runtime.routing_state.is_healthy(target)))
             settings = runtime.settings
@@ -104,7 +107,11 @@ class SameModel:
             attempt.permit = attempt.permit or self.retry_state.use_permit()
             try:
                 order = order_of(target, attempt.key)
-                called = one_call(self._runtime, self._builder, target, order, on_admitted=self._calls.admitted)
+                # Before there is a slot, and the key is found to be in force still, no call is made.
+                self._calls.queued()
+                called = one_call(
+                    self._runtime, self._builder, target, order, key=self._key, on_admitted=self._calls.admitted
+                )
                 async with called as (call, limits):
                     attempt.status, attempt.headers = call.status, call.headers
                     if 300 <= call.status < 400:

@@ -18,7 +18,7 @@ from dragoman.gateway.stored_responses.reference_resolver import no_item
 from dragoman.gateway.stored_responses.references import named_in
 from dragoman.gateway.stored_responses.response_writer import size_of
 from dragoman.gateway.stored_responses.store_failures import change
-from dragoman.gateway.stored_responses.stored_state import owner_of, several_owners, storing_providers
+from dragoman.gateway.stored_responses.stored_state import owner_of, storing_providers
 from dragoman.gateway.stored_responses.stream_following import follow
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
@@ -108,7 +108,7 @@ def _input_items(tables: Tables, owner: bytes, stored: StoredResponse) -> list[I
 async def _elsewhere(incoming: Incoming, response_id: str, stored: StoredResponse | None) -> None:
     """Ask the provider that stores the response, if there is one and the response may be this client's."""
     store, settings = incoming.runtime.state.store, incoming.runtime.settings
-    if stored is None and several_owners(settings):
+    if stored is None and incoming.runtime.guard.several_owners:
         raise _missing(response_id)
     if stored is None and store is not None and await store.read(lambda tables: tables.responses.exists(response_id)):
         raise _missing(response_id)

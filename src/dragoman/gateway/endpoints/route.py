@@ -120,7 +120,7 @@ async def explained(
     api_path = await offload(partial(_path_of, body, question.protocol), len(body), asker)
     key = own
     if question.key and (own is None or question.key != own.name):
-        key = next((each for each in runtime.settings.keys if each.name == question.key), None)
+        key = runtime.guard.identities.named(question.key)
     client_request = ClientRequest(api_path, question.headers, dict(reversed(question.headers)), key=key)
     parsed = await offload(partial(parse_request, body, api_path), len(body), asker)
     parsed = replace(parsed, model=question.model or parsed.model)
@@ -132,7 +132,13 @@ async def explained(
     is_stored_here = key is own and storing_provider == ""
     if is_stored_here and may_resolve_references(api_path) and needs_references(parsed, features):
         references = await look_up_references(
-            runtime.state, runtime.settings, key, parsed.references, body, route.targets[0]
+            runtime.state,
+            runtime.settings,
+            key,
+            parsed.references,
+            body,
+            route.targets[0],
+            shared=runtime.guard.several_owners,
         )
     seeing = partial(seen_in, body, client_request, parsed, route, features, references)
     size = len(body) if references is None else len(body) + references.size

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from dragoman.errors import BadResponse, RefusedError, StrictError
+from dragoman.errors import BadResponse, DragomanError, RefusedError, StrictError
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, ResponseMode, is_stream, unframer_of
 from dragoman.gateway.exchange.exchange import Exchange, Paused, UnderstoodRequest, Unsent
@@ -41,6 +41,7 @@ from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import UpstreamCall
+from dragoman.identities.identity import Identity
 from dragoman.model.failure import Failure
 from dragoman.model.losses import strictest
 from dragoman.protocols.registry import codec_of
@@ -197,6 +198,8 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: A
             exchange.calls.queued()
             exchange.slot = await runtime.admitted(target.provider.name, record)
             exchange.calls.admitted()
+        if exchange.calls.count == 1 and exchange.client_request.key is not None:
+            _check_key_again(exchange, exchange.client_request.key)
         runtime.usage_recorder.open(record, target, len(attempt.body))
         headers, share = prepared.headers, runtime.sample_ratio
         if record.trace or share is not None:
@@ -218,6 +221,15 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: A
             return outcome.missed
         attempt.status, attempt.headers, attempt.passed = 0, [], Passed()
         exchange.hang_up()
+
+
+def _check_key_again(exchange: Exchange, key: Identity) -> None:
+    """Refuse a key that lost its rights since the request arrived; then the call was never made."""
+    try:
+        exchange.runtime.guard.check_again(key)
+    except DragomanError:
+        exchange.calls.queued()
+        raise
 
 
 def _deliver(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> Awaitable[Unsent | Paused | None]:

@@ -63,7 +63,7 @@ async def compaction_targets(
         order = (target, *(each for each in order if each.id != target.id))
     retry_state = RetryState(order, settings.routing, route, plan, runtime.routing_state, settings.timeouts)
     retry_state.decision = RouteDecision(route.name, plan.policy, plan.why.value)
-    retry_state.has_client_keys = bool(settings.keys)
+    retry_state.has_client_keys = not runtime.guard.open
     return retry_state
 
 

@@ -12,10 +12,12 @@ from dragoman.errors import (
     ConfigError,
     DragomanError,
     KeyBusy,
+    KeysUnreadable,
     OffloadBusy,
     Overloaded,
     TimedOut,
     TooLong,
+    UnknownKeysLimited,
     UpstreamError,
 )
 from dragoman.gateway.forwarding.header_forwarding import MAX_VALUE_LENGTH, safe
@@ -70,9 +72,9 @@ def failure_of(error: DragomanError) -> Failure | None:
         )
     if isinstance(error, UnknownModel):
         return Failure(kind=FailureKind.NOT_FOUND, status=404, message=error.advice.client, param="model")
-    if isinstance(error, Overloaded | OffloadBusy):
+    if isinstance(error, Overloaded | OffloadBusy | KeysUnreadable):
         return Failure(kind=FailureKind.OVERLOADED, status=503, message=str(error))
-    if isinstance(error, KeyBusy):
+    if isinstance(error, KeyBusy | UnknownKeysLimited):
         return Failure(kind=FailureKind.RATE_LIMITED, status=429, message=str(error))
     if isinstance(error, TooLong):
         return Failure(kind=FailureKind.CONTEXT_OVERFLOW, status=400, message=str(error))

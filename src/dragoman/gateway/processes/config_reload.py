@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from dragoman.config.config_file import Fingerprint
 from dragoman.config.settings import Settings, Storage
@@ -42,6 +41,8 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     token: bytes = b""
     # What a SIGHUP means.
     hangup: OnHangup = OnHangup.RELOADS
+    # Whether gateway keys of the database are accepted: not by a gateway that `launch` starts for one client.
+    reads_key_database: bool = True
     # A pipe that ends with the process at its other side.
     lifeline: int | None = None
     # After how many seconds without a turn of its loop the process ends itself; None for never.
@@ -58,7 +59,7 @@ class Configuration:
             worker_settings.protection or protection_of(settings)
         )
         worker_settings.page.record(protection)
-        self.settings = replace(settings, several_owners=protection.several_owners)
+        self.settings = settings
         self._read = self._seen = worker_settings.seen if worker_settings.seen is not None else self._now()
 
     @property

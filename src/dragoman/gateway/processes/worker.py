@@ -16,13 +16,14 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Literal, TypeVar
 from weakref import WeakSet
 
 from dragoman.config.settings import Limits, Settings, Timeouts
 from dragoman.gateway.access.guard import Guard
+from dragoman.gateway.access.identity_table import identity_table
 from dragoman.gateway.app import App
 from dragoman.gateway.cooldown_persistence import PersistedCooldowns
 from dragoman.gateway.health_checks import Checks
@@ -60,6 +61,13 @@ class Worker:
         self._configuration = Configuration(worker_settings, settings)
         self._metrics = Metrics()
         settings = self._configuration.settings
+        # One worker is enough to report what all of them read.
+        self._identities = identity_table(
+            settings.storage,
+            worker_settings.page,
+            self._warn if worker_settings.number == 0 else None,
+            reads_database=worker_settings.reads_key_database,
+        )
         self._runtime = Runtime(settings, self._metrics, worker_settings.log, guard=self._guard())
         self._others = (
             PeerWorkers(worker_settings.page, worker_settings.number, worker_settings.token, self._metrics)
@@ -104,6 +112,7 @@ class Worker:
             loop.add_reader(self._worker_settings.lifeline, self._cut_loose)
         if self._configuration.catch_up():
             self._apply()
+        self._identities.load()
         await self._persisted_cooldowns.load()
         storage = self._runtime.settings.storage
         if storage.record_requests:
@@ -116,6 +125,7 @@ class Worker:
             if self._worker_settings.page.workers > 1:
                 self._state_sync.start()
         self._follow_checks()
+        self._identities.follow(loop.call_soon_threadsafe)
         accepting = await loop.create_server(self._server, sock=listener, backlog=BACKLOG)
         gc.collect()
         gc.freeze()
@@ -132,6 +142,7 @@ class Worker:
             if self._others is not None:
                 await self._others.close()
         finally:
+            self._identities.stop()
             self._state_sync.stop()
             self._watchdog.stop()
             await self._checks.close()
@@ -172,7 +183,10 @@ class Worker:
 
     def _guard(self) -> Guard:
         configuration = self._configuration
-        return Guard(configuration.settings, configuration.protection, self._worker_settings.page)
+        return Guard(configuration.settings, configuration.protection, self._worker_settings.page, self._identities)
+
+    def _warn(self, message: str, fields: Mapping[str, str]) -> None:
+        self._worker_settings.log.event("warn", message, **fields)
 
     def _terminated(self) -> None:
         if self._stop.is_set():

@@ -36,7 +36,6 @@ from dragoman.gateway.stored_responses.stored_state import (
     look_up_references,
     name_of,
     owner_of,
-    several_owners,
 )
 from dragoman.gateway.stored_responses.stream_following import follow
 from dragoman.gateway.stored_responses.turn_lookup import TurnLookup
@@ -145,14 +144,14 @@ class ExchangeStorage:
         self, key: Identity | None, body: bytes, looked: ParsedRequest, target: Target
     ) -> ResolvedReferences | None:
         """What a request refers to, as far as that is kept here."""
-        state, settings = self._runtime.state, self._runtime.settings
+        state, settings, shared = self._runtime.state, self._runtime.settings, self._runtime.guard.several_owners
         if not may_resolve_references(self._api_path):
-            await check_references(state, settings, key, looked.references, body, target)
+            await check_references(state, key, looked.references, body, target, shared=shared)
             # What can refer to nothing may still lack something.
             if looked.references is None and (turns := self._turns_for(target)) is not None:
                 await turns.look_up(owner_of(key), body, self._key)
             return None
-        resolved = await look_up_references(state, settings, key, looked.references, body, target)
+        resolved = await look_up_references(state, settings, key, looked.references, body, target, shared=shared)
         if (
             resolved is not None
             and resolved.background
@@ -281,7 +280,7 @@ class ExchangeStorage:
         function to call at the end: the request is held until then."""
         state, task, writer = self._runtime.state, self._task, self.writer
         assert task is not None and writer is not None
-        state.background.check(task.owner, shared=several_owners(self._runtime.settings))
+        state.background.check(task.owner, shared=self._runtime.guard.several_owners)
         begun = begun_of(prepared, task)
         background_slot = None if slot is None else slot.hand_on()
         # The conversation stays reserved until the response has ended, or could not begin.

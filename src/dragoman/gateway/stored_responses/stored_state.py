@@ -108,11 +108,6 @@ def name_of(key: Identity | None) -> str:
     return "" if key is None else key.name
 
 
-def several_owners(settings: Settings) -> bool:
-    """Whether a provider's own state has to be told apart by the keys that made it: once it has, it always has."""
-    return settings.several_owners or len({key.owner for key in settings.keys} - {LOCAL_OWNER}) > 1
-
-
 async def look_up_references(
     state: StoredState,
     settings: Settings,
@@ -120,9 +115,12 @@ async def look_up_references(
     references: References | None,
     body: bytes,
     target: Target,
+    *,
+    shared: bool,
 ) -> ResolvedReferences | None:
-    """What a Responses request refers to, as far as it is kept here and may be this key's."""
-    shared, native, limit = several_owners(settings), target.stores_at_provider, settings.limits.request_body
+    """What a Responses request refers to, as far as it is kept here and may be this key's; `shared` says that there are
+    several owners."""
+    native, limit = target.stores_at_provider, settings.limits.request_body
     if shared and native:
         await offload(partial(check_plain_references, body), len(body), name_of(key))
     if references is None:
@@ -157,16 +155,17 @@ async def locate_provider(
 
 async def check_references(
     state: StoredState,
-    settings: Settings,
     key: Identity | None,
     references: References | None,
     body: bytes,
     target: Target,
+    *,
+    shared: bool,
 ) -> None:
     """Refuse what may be another key's in a Responses request for which nothing is looked up here."""
     if references is None or not target.stores_at_provider:
         return
-    shared, owner = several_owners(settings), owner_of(key)
+    owner = owner_of(key)
     if shared:
         await offload(partial(check_plain_references, body), len(body), name_of(key))
     checking = partial(_check, owner=owner, references=references, shared=shared)
@@ -190,7 +189,7 @@ def storing_providers(settings: Settings) -> list[str]:
     ]
 
 
-def must_record_owners(settings: Settings) -> bool:
+def must_record_owners(settings: Settings, *, requires_keys: bool) -> bool:
     """Whether to record who made a response at a provider: for a single key, too, as others may follow."""
     providers = storing_providers(settings)
-    return bool(providers) and (bool(settings.keys) or len(providers) > 1)
+    return bool(providers) and (requires_keys or len(providers) > 1)

@@ -36,10 +36,12 @@ class Protection(Struct, frozen=True, kw_only=True):
         return self.several_elsewhere or len(self.owners) > 1
 
 
-def protection_of(settings: Settings, *, open_to_all: bool = False) -> Protection:
-    """What a gateway that starts with these settings asks for."""
+def protection_of(settings: Settings, *, open_to_all: bool = False, has_stored_keys: bool = False) -> Protection:
+    """What a gateway that starts with these settings asks for. `has_stored_keys` says that the database has any key,
+    which may be revoked."""
     # What `--no-auth` passes over is a table without keys that it was started with, and none that appears later.
     start = Protection(
+        requires_keys=has_stored_keys,
         passed_over=open_to_all and settings.keys_table,
         local=is_loopback(settings.server.host),
         port=settings.server.port,
@@ -47,9 +49,11 @@ def protection_of(settings: Settings, *, open_to_all: bool = False) -> Protectio
     return tightened(start, settings)
 
 
-def protection_at_start(settings: Settings, host: str, port: int = 0, *, open_to_all: bool) -> Protection:
+def protection_at_start(
+    settings: Settings, host: str, port: int = 0, *, open_to_all: bool, has_stored_keys: bool = False
+) -> Protection:
     """What is asked for at an address; refused for one that others reach, without keys and unless insisted on."""
-    protection = protection_of(settings, open_to_all=open_to_all)
+    protection = protection_of(settings, open_to_all=open_to_all, has_stored_keys=has_stored_keys)
     protection = replace(protection, local=protection.local and is_loopback(host), port=port or protection.port)
     if protection.requires_keys or open_to_all or is_loopback(host):
         return protection
@@ -102,8 +106,7 @@ def judged(protection: Protection, current: Settings, new: Settings) -> Settings
         raise new.absent[lost].as_error(new.file)
     started = current.server
     server = replace(new.server, host=started.host, port=started.port, workers=started.workers)
-    several = tightened(protection, new).several_owners
-    settings = replace(new, server=server, storage=current.storage, several_owners=several)
+    settings = replace(new, server=server, storage=current.storage)
     return with_local(settings, tightened(protection, new))
 
 

@@ -28,6 +28,11 @@ class SharedMemory:
         """Whether any process has come to ask for keys."""
         return self._numbers[_REQUIRES_KEYS] != 0
 
+    @property
+    def several_owners(self) -> bool:
+        """Whether any process has come to know keys of several owners."""
+        return self._numbers[_SEVERAL_OWNERS] != 0
+
     def record(self, protection: Protection) -> None:
         """Let all processes be as closed as this one."""
         for flag, is_so in (
@@ -44,7 +49,7 @@ class SharedMemory:
             protection,
             requires_keys=protection.requires_keys or self.requires_keys,
             keys_in_file=protection.keys_in_file or self._numbers[_KEYS_IN_FILE] != 0,
-            several_elsewhere=protection.several_elsewhere or self._numbers[_SEVERAL_OWNERS] != 0,
+            several_elsewhere=protection.several_elsewhere or self.several_owners,
         )
 
     def turned(self, worker: int) -> float:
