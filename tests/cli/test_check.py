@@ -10,9 +10,13 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.config.settings import Settings
+from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames
+from dragoman.identities.key_text import digest_of
+from dragoman.identities.members import KeyMembers
 from tests.cli.machine import SECRET, clean, put_trusted
 from tests.cli.screens import on_screen
 from tests.server.process import clean_environment
+from tests.store.opened import opened
 
 FILE = f"""\
 [server]
@@ -233,3 +237,27 @@ def test_a_collector_without_the_extra_is_an_error_with_the_remedy(
         "(install dragoman from its clone with that extra: '.[otel]' in place of .)\n"
     )
     assert "telemetry" not in captured.out
+
+
+def test_a_key_of_the_file_that_the_database_has_too_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    put(f'[storage]\npath = "state.db"\n{FILE}')
+    with opened("state.db") as tables:
+        for name, text in (("laptop", "text of laptop"), ("free", "text of free")):
+            tables.identity_changes.create(
+                name, KeyMembers(), digest_of(text), maker=LOCAL_MAKER, configured=ConfiguredNames()
+            )
+    assert main(["check"]) == 1
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith("dragoman: dragoman.toml: keys.laptop: the database has a key of the same name")
+    assert line.endswith("revoke the other: dragoman key revoke laptop)")
+    with opened("state.db") as tables:
+        tables.identity_changes.revoke("laptop", maker=LOCAL_MAKER)
+    assert main(["check"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_keys_of_a_database_that_cannot_be_read_are_a_warning(capfd: pytest.CaptureFixture[str]) -> None:
+    put(f'[storage]\npath = "state.db"\n{FILE}')
+    Path("state.db").write_bytes(b"no database" * 100)
+    assert main(["check"]) == 0
+    assert "cannot read gateway keys from" in capfd.readouterr().err

@@ -15,6 +15,7 @@ from dragoman.config.prices import override_warnings, price_book_of
 from dragoman.config.settings import Settings
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust_summary import describe_route
+from dragoman.errors import ConfigError
 from dragoman.model.losses import Strict
 from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOL_NAMES
@@ -60,8 +61,33 @@ def run(options: argparse.Namespace) -> int:
     # What a gateway does without is nothing that somebody who asks should have to do without.
     for each in settings.missing:
         documents.complain(str(each.as_error(settings.file)))
+    conflicts = list(_key_conflicts(settings))
+    for conflict in conflicts:
+        documents.complain(str(conflict))
     status = _live(settings, screen) if options.live else 0
-    return FAILED if settings.missing else status
+    return FAILED if settings.missing or conflicts else status
+
+
+def _key_conflicts(settings: Settings) -> Iterator[ConfigError]:
+    """Gateway keys of the database that the gateway refuses, because the configuration has the same."""
+    if not settings.keys:
+        return
+    # Most configurations have no keys, and need no database here.
+    from dragoman.gateway.access.identity_table import identity_table
+
+    identities = identity_table(settings.storage, None, None, reads_database=True)
+    identities.configure(settings.keys)
+    identities.load()
+    identities.stop()
+    if identities.problem:
+        documents.complain(f"warning: cannot read gateway keys from {settings.storage.path}: {identities.problem}")
+    for name in sorted(identities.hidden):
+        yield ConfigError(
+            key=f"keys.{dotted((name,))}",
+            problem="the database has a key of the same name, or with the same text; the gateway refuses that one",
+            remedy=f"remove it from the configuration, or revoke the other: dragoman key revoke {name}",
+            file=settings.file,
+        )
 
 
 def _price_doubts(settings: Settings) -> Iterator[str]:

@@ -322,7 +322,7 @@ class App:
         headers = [JSON, replies.id_header(record.client_protocol, record.id), *runtime.guard.greeting(request)]
         headers += _door_headers(error)
         if isinstance(error, UnknownKeysLimited):
-            # Whoever tries keys out fills neither the log nor the records.
+            # A client that tries keys out fills neither the log nor the records.
             response = replies.encode_error(error, record.client_protocol, record.id)
             request.respond(response.status, headers, response.body)
             return

@@ -8,7 +8,7 @@ thread asks the database twice a second for changes; requests only read the tabl
     read, but not for `storage.key_grace`      closed as before            503
 
 Keys of the configuration are accepted always. One that is also in the database, by its name or a digest, hides the
-identity of the database, so that nobody who may create keys can take a configured one over.
+identity of the database: an administrator of keys cannot take a configured one over.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class IdentityTable:
 
 
 def identity_table(
-    storage: Storage, page: SharedMemory, report: Report | None, *, reads_database: bool
+    storage: Storage, page: SharedMemory | None, report: Report | None, *, reads_database: bool
 ) -> IdentityTable:
     """The table of a worker, with the keys of the file that `storage.path` names."""
     reader = IdentityReader(storage.path) if reads_database and storage.path not in ("", MEMORY) else None
