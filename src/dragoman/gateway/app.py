@@ -111,7 +111,7 @@ class App:
         self._others = others
         # Whether it will stop soon. All are served on, and told to come back on another connection.
         self.lame_duck = False
-        self.admin = AdminApi(self._snapshots)
+        self.admin = AdminApi(self._snapshots, lambda: self.runtime)
         self._pages: dict[EndpointKind, Callable[[ServerRequest], Awaitable[None]]] = {
             EndpointKind.INDEX: self._index_page,
             EndpointKind.HELLO: self._hello,

@@ -198,6 +198,46 @@ def read_update(descriptor: int, start: int) -> JournalUpdate:
         return JournalUpdate(end, carried, finalized)
 
 
+OPENED, FINALIZED, CARRIED = "opened", "finalized", "carried"
+
+
+class JournalChanges(NamedTuple):
+    """A journal's lines between two offsets: exchanges opened in it, finalized, or carried over from the one before."""
+
+    end: int
+    changes: list[tuple[str, JournalEntry]]
+
+
+def read_changes(descriptor: int, start: int) -> JournalChanges:
+    """Read on from an offset of a journal that is being written; the end is the offset if no complete line follows."""
+    size = _SEGMENT_BYTES
+    while True:
+        data = os.pread(descriptor, size, start)
+        changes: list[tuple[str, JournalEntry]] = []
+        end = start
+        for line, at in _lines(data, start):
+            if _is_intact(line):
+                end = at
+                changes += _changes_in(line)
+        if len(data) < size or end > start:
+            return JournalChanges(end, changes)
+        size *= 4
+
+
+def _changes_in(line: bytes) -> list[tuple[str, JournalEntry]]:
+    try:
+        if line.startswith(_OPEN, 9):
+            return [(OPENED, _decode_entry(memoryview(line)[17:-1]))]
+        if line.startswith(_EXCHANGE, 9):
+            return [(FINALIZED, _decode_entry(memoryview(line)[21:-1]))]
+        if line.startswith(_BEGUN, 9):
+            return [(CARRIED, with_current_names(entry)) for entry in _carried(line)]
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        # It was written by a release with other members.
+        return []
+    return []
+
+
 def _id_in(line: bytes, at: int) -> str:
     """The id of the entry that begins at a place; ids are made here, and have nothing that JSON escapes."""
     return line[at + 2 : line.find(b'"', at + 2)].decode("ascii", "replace")

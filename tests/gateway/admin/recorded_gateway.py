@@ -44,7 +44,7 @@ def recorded_gateway(folder: Path, *, seconds: float = QUERY_SECONDS) -> Iterato
     """A gateway with keys over the recorded file in a folder, at the time that commands see there."""
     recorded_file(folder)
     with running(settings=lambda port: settings_with_roles(port, str(folder / "state.db"))) as house:
-        house.app.admin = AdminApi(house.app._snapshots, QueryRunner(seconds), lambda: NOW)
+        house.app.admin = AdminApi(house.app._snapshots, lambda: house.app.runtime, QueryRunner(seconds), lambda: NOW)
         yield house
 
 

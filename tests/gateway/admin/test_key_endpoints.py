@@ -45,7 +45,9 @@ def _same(settings: Settings, _: int) -> Settings:
 @contextmanager
 def _gateway(path: str) -> Iterator[House]:
     with running(settings=partial(_same, _settings(path))) as house:
-        house.app.admin = AdminApi(house.app._snapshots, now=lambda: NOW, keys=KeyDatabase(timeout=0.1))
+        house.app.admin = AdminApi(
+            house.app._snapshots, lambda: house.app.runtime, now=lambda: NOW, keys=KeyDatabase(timeout=0.1)
+        )
         yield house
 
 

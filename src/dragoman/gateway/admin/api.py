@@ -4,15 +4,18 @@ access control refuses them."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from dragoman.errors import ClientError, OffloadBusy
 from dragoman.gateway.access.client_address import client_address, is_local_client
 from dragoman.gateway.admin.endpoints import find_endpoint
 from dragoman.gateway.admin.framework import AdminCall, AdminError, AdminServices, require_role, send_error
 from dragoman.gateway.admin.key_database import KeyDatabase
+from dragoman.gateway.admin.live_events import LiveEvents
 from dragoman.gateway.admin.query_runner import QueryRunner
 from dragoman.gateway.admin.record_endpoints import now_in_micro
 from dragoman.gateway.observability.metrics import Snapshot
+from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import name_of
 from dragoman.http.server import ServerRequest
@@ -26,12 +29,19 @@ class AdminApi:
     def __init__(
         self,
         snapshots: Callable[[], Awaitable[list[Snapshot]]],
+        current: Callable[[], Runtime],
         queries: QueryRunner | None = None,
         now: Callable[[], int] = now_in_micro,
         keys: KeyDatabase | None = None,
     ) -> None:
+        # The runtime of the configuration that is in force.
+        self._current = current
         self.services = AdminServices(
-            queries=queries or QueryRunner(), keys=keys or KeyDatabase(), now=now, snapshots=snapshots
+            queries=queries or QueryRunner(),
+            keys=keys or KeyDatabase(),
+            events=LiveEvents(),
+            now=now,
+            snapshots=snapshots,
         )
 
     async def serve(self, runtime: Runtime, request: ServerRequest, identity: Identity | None) -> None:
@@ -51,12 +61,29 @@ class AdminApi:
                 role=role,
                 path=values,
                 headers=[],
+                is_current=partial(self._is_admitted, request, endpoint.role),
             )
             await endpoint.serve(call)
         except (AdminError, ClientError) as error:
             send_error(request, error, [])
         except OffloadBusy as error:
             send_error(request, ClientError(503, str(error)), [(b"retry-after", str(error.retry_after).encode())])
+
+    def close(self) -> None:
+        """Close what streams of events have read."""
+        self.services.events.close()
+
+    def _is_admitted(self, request: ServerRequest, needed: str) -> bool:
+        """Whether a request would be admitted now; none is while the gateway shuts down."""
+        runtime = self._current()
+        if runtime.draining:
+            return False
+        try:
+            identity = runtime.guard.identify(request, api_path_of(request.path).protocol)
+            require_role(role_of(runtime, request, identity), needed)
+        except (AdminError, ClientError):
+            return False
+        return True
 
 
 def role_of(runtime: Runtime, request: ServerRequest, identity: Identity | None) -> str:

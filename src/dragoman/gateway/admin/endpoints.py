@@ -18,6 +18,7 @@ from dragoman.gateway.admin.gateway_state import (
     status,
 )
 from dragoman.gateway.admin.key_endpoints import KEY_ENDPOINTS
+from dragoman.gateway.admin.live_events import EVENT_ENDPOINTS
 from dragoman.gateway.admin.openapi import OpenApiDocument, openapi_document
 from dragoman.gateway.admin.record_endpoints import RECORD_ENDPOINTS
 from dragoman.identities.identity import CLIENT, VIEWER
@@ -35,6 +36,7 @@ ENDPOINTS: tuple[AdminEndpoint, ...] = (
     endpoint("GET", "/models", CLIENT, "names of models that the key may use", models, ModelParameters, ModelsView),
     endpoint("GET", "/status", VIEWER, "health of providers and targets", status, Nothing, StatusView),
     *RECORD_ENDPOINTS,
+    *EVENT_ENDPOINTS,
     *KEY_ENDPOINTS,
 )
 

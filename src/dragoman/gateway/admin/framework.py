@@ -27,6 +27,7 @@ from dragoman.wire.duplicate_keys import OBJECT, ambiguous
 
 if TYPE_CHECKING:
     from dragoman.gateway.admin.key_database import KeyDatabase
+    from dragoman.gateway.admin.live_events import LiveEvents
     from dragoman.gateway.admin.query_runner import QueryRunner
 
 P = TypeVar("P", bound=Struct)
@@ -94,6 +95,7 @@ class AdminServices(Struct, frozen=True, kw_only=True):
 
     queries: QueryRunner
     keys: KeyDatabase
+    events: LiveEvents
     # The time it is, in microseconds.
     now: Callable[[], int]
     # What all workers have counted, this one first.
@@ -113,6 +115,8 @@ class AdminCall(Struct, frozen=True, kw_only=True):
     path: Mapping[str, str]
     # Headers that the response has beside the usual ones.
     headers: HeaderList
+    # Whether the request would still be admitted, for responses that last.
+    is_current: Callable[[], bool]
 
     @property
     def name(self) -> str:

@@ -1,0 +1,193 @@
+"""Live events: exchanges opened and finalized by any worker, as server-sent events. A ring has the latest ones, so that
+a client that lost its connection goes on with `Last-Event-ID`. Ids are `EPOCH-NUMBER`: each ring has its own epoch.
+
+The first event is `resync`, unless the client goes on where it was: it then reads the state, as from `/exchanges`, and
+the events after it are what changes. Journals are read four times a second while anybody listens, by one for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import time_ns
+
+import msgspec
+
+from dragoman.gateway.admin.framework import NO_STORE, AdminCall, AdminEndpoint, AdminError, Nothing, event_stream
+from dragoman.gateway.admin.record_endpoints import records_of
+from dragoman.identities.identity import VIEWER
+from dragoman.mint import random_token
+from dragoman.records.exchanges import RecordedExchange
+from dragoman.records.journal_follower import ExchangeEvent, JournalFollower
+from dragoman.records.rows import details_of, recorded_row
+from dragoman.records.views.exchanges import exchange_view
+
+# Events that a ring has, seconds between two looks at the journals, and after which a silent stream gets a comment.
+RING = 1000
+EVERY = 0.25
+COMMENT_SECONDS = 15.0
+# So long a ring waits for clients to come back.
+IDLE_SECONDS = 30.0
+# Streams of one worker.
+MAX_STREAMS = 32
+# Events that are written at once, before it is seen whether the client reads.
+_AT_ONCE = 50
+_EVENT_STREAM = (b"content-type", b"text/event-stream")
+_RETRY = b"retry: 2000\n\n"
+_COMMENT = b":\n\n"
+
+
+class EventRing:
+    """The latest events, each with its number."""
+
+    def __init__(self, epoch: str, most: int = RING) -> None:
+        self._epoch = epoch
+        self._events: deque[bytes] = deque(maxlen=most)
+        # The number of the last event; the first one has 1.
+        self.last = 0
+
+    def add(self, event: bytes) -> None:
+        """Add an event without its id."""
+        self.last += 1
+        self._events.append(self._id(self.last) + event)
+
+    def resync(self) -> bytes:
+        """The event after which a client goes on with the next one."""
+        return self._id(self.last) + b"event: resync\ndata: {}\n\n"
+
+    def position_of(self, event_id: str) -> int | None:
+        """The number in an id of this ring; None of any other, and if an event after it has left the ring."""
+        epoch, _, number = event_id.rpartition("-")
+        if epoch != self._epoch or not (number.isascii() and number.isdigit() and len(number) < 20):
+            return None
+        return int(number) if self.has_all_after(int(number)) else None
+
+    def has_all_after(self, number: int) -> bool:
+        """Whether all events after a number are in the ring."""
+        return self.last - len(self._events) <= number <= self.last
+
+    def after(self, number: int, most: int) -> list[bytes]:
+        """The first events after a number."""
+        skipped = number - (self.last - len(self._events))
+        return [self._events[at] for at in range(skipped, min(skipped + most, len(self._events)))]
+
+    def _id(self, number: int) -> bytes:
+        return f"id: {self._epoch}-{number}\n".encode()
+
+
+class LiveEvents:
+    """The events of one worker, and their streams."""
+
+    def __init__(self, now: Callable[[], int] | None = None) -> None:
+        # The time in microseconds.
+        self._now = now or (lambda: time_ns() // 1000)
+        self._ring = EventRing("")
+        self._follower: JournalFollower | None = None
+        self._reading: asyncio.Future[list[bytes]] | None = None
+        self._read_at = 0.0
+        self._idle: asyncio.TimerHandle | None = None
+        self.streams = 0
+
+    async def join(self, path: str) -> EventRing:
+        """Begin a stream: the ring, with all events until now."""
+        if self.streams >= MAX_STREAMS:
+            raise AdminError(429, f"{MAX_STREAMS} streams of events are open", "close one, or ask another worker")
+        self.streams += 1
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        try:
+            if self._follower is None:
+                self._follower = JournalFollower(path)
+                self._ring = EventRing(random_token(12))
+            ring = self._ring
+            await self.refresh()
+        except OSError as error:
+            self.leave()
+            raise AdminError(503, f"journals cannot be read: {error.strerror}", "see their directory") from None
+        except BaseException:
+            self.leave()
+            raise
+        return ring
+
+    def leave(self) -> None:
+        """End a stream; after the last one nothing is read."""
+        self.streams -= 1
+        if not self.streams:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.close)
+
+    def close(self) -> None:
+        """Forget everything; streams that come later begin with another ring."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._follower is not None and self._reading is None:
+            self._follower.close()
+            self._follower = None
+
+    async def refresh(self) -> None:
+        """Have the ring hold what was written, as far as that was not read a moment ago."""
+        loop = asyncio.get_running_loop()
+        follower = self._follower
+        assert follower is not None
+        if self._reading is None:
+            if loop.time() - self._read_at < EVERY / 2:
+                return
+            self._reading = asyncio.ensure_future(asyncio.to_thread(_encoded, follower, self._now()))
+            self._reading.add_done_callback(self._has_read)
+        await asyncio.shield(self._reading)
+
+    def _has_read(self, reading: asyncio.Future[list[bytes]]) -> None:
+        self._reading = None
+        self._read_at = asyncio.get_running_loop().time()
+        if not reading.cancelled() and reading.exception() is None:
+            for event in reading.result():
+                self._ring.add(event)
+
+
+def _encoded(follower: JournalFollower, now: int) -> list[bytes]:
+    """What was written since the last time, as events without ids."""
+    return [_encode(event) for event in follower.read(now)]
+
+
+def _encode(event: ExchangeEvent) -> bytes:
+    row = recorded_row(event.entry)
+    view = exchange_view(RecordedExchange(row=row, details=details_of(row.details)))
+    return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), msgspec.json.encode(view))
+
+
+async def send_events(call: AdminCall, _: Nothing) -> None:
+    """Events `opened` and `finalized`, whose data are exchanges as `/exchanges` has them, without a session yet. The
+    first event is `resync`, unless `Last-Event-ID` is still known: read the state, and go on with the events."""
+    events, request = call.services.events, call.request
+    ring = await events.join(records_of(call))
+    try:
+        position = ring.position_of((request.header(b"last-event-id") or b"").decode("latin-1"))
+        request.start(200, [_EVENT_STREAM, NO_STORE])
+        request.write(_RETRY)
+        loop = asyncio.get_running_loop()
+        written_at = loop.time()
+        while call.is_current() and not request.gone:
+            if position is None or not ring.has_all_after(position):
+                some, position = [ring.resync()], ring.last
+            else:
+                some = ring.after(position, _AT_ONCE)
+                position += len(some)
+            if some or loop.time() - written_at >= COMMENT_SECONDS:
+                request.write(b"".join(some) or _COMMENT)
+                written_at = loop.time()
+            await request.drained()
+            if position == ring.last:
+                await asyncio.sleep(EVERY)
+                await events.refresh()
+        request.end()
+    except OSError as error:
+        call.runtime.log.event("warn", f"cannot follow journals: {error.strerror}")
+        request.abort()
+    finally:
+        events.leave()
+
+
+EVENT_ENDPOINTS: tuple[AdminEndpoint, ...] = (
+    event_stream("/events", VIEWER, "exchanges opened and finalized, as server-sent events", send_events, Nothing),
+)

@@ -1,0 +1,207 @@
+"""Server-sent events of the admin API: what opens and ends, without gaps, to those who may read all records."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.gateway.admin.framework import AdminError
+from dragoman.gateway.admin.live_events import COMMENT_SECONDS, IDLE_SECONDS, MAX_STREAMS, EventRing, LiveEvents
+from dragoman.gateway.runtime import Runtime
+from dragoman.model.jsonvalue import JsonObject
+from tests.gateway.admin.recorded_gateway import ask, error_of, settings_with_roles, text_of
+from tests.gateway.harness import House, running
+from tests.waiting import LIMIT, wait_until
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with running(settings=lambda port: settings_with_roles(port, str(tmp_path / "state.db"))) as house:
+
+        async def start() -> None:
+            house.app.runtime.usage_recorder.start()
+
+        async def stop() -> None:
+            await house.app.runtime.usage_recorder.close(LIMIT)
+
+        house.run(start())
+        try:
+            yield house
+        finally:
+            house.run(stop())
+
+
+class Stream:
+    """The events of a connection, as they come."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._file = connection.makefile("rb")
+        self.status = int(self._file.readline().split()[1])
+        self.headers: dict[str, str] = {}
+        while line := self._file.readline().strip().decode():
+            name, _, value = line.partition(": ")
+            self.headers[name.lower()] = value
+        self._rest = b""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._file.close()
+
+    def block(self) -> list[str]:
+        """The lines up to an empty one; none at the end of the stream."""
+        while b"\n\n" not in self._rest:
+            size = int(self._file.readline() or b"0", 16)
+            if not size:
+                return []
+            self._rest += self._file.read(size)
+            self._file.readline()
+        block, _, self._rest = self._rest.partition(b"\n\n")
+        return block.decode().split("\n")
+
+    def event(self) -> tuple[str, str, JsonObject]:
+        """The next event: its id, its name, its data."""
+        while True:
+            block = self.block()
+            assert block, "the stream has ended"
+            members = dict(line.partition(": ")[::2] for line in block if line.partition(": ")[0])
+            if "event" in members:
+                return members["id"], members["event"], json.loads(members["data"])
+
+
+@contextmanager
+def listening(house: House, name: str = "vera", last: str | None = None) -> Iterator[Stream]:
+    """A stream of events for a key."""
+    headers = {"authorization": f"Bearer {text_of(name)}"} | ({} if last is None else {"last_event_id": last})
+    with house._send("GET", "/admin/v1/events", b"", headers) as connection:
+        stream = Stream(connection)
+        try:
+            yield stream
+        finally:
+            stream.close()
+
+
+def converse(house: House, name: str = "bob") -> None:
+    """One exchange of a key."""
+    body = {"model": "echo/text", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+    assert house.post("/v1/messages", body, authorization=f"Bearer {text_of(name)}").status == 200
+
+
+def test_an_exchange_is_opened_and_finalized_as_the_list_has_it(house: House) -> None:
+    with listening(house) as stream:
+        assert stream.status == 200
+        assert stream.headers["content-type"] == "text/event-stream"
+        assert stream.headers["cache-control"] == "no-store"
+        begin, name, data = stream.event()
+        assert (name, data) == ("resync", {})
+        converse(house)
+        events = [stream.event(), stream.event()]
+    assert [name for _, name, _ in events] == ["opened", "finalized"]
+    numbers = [int(id.rpartition("-")[2]) for id in (begin, *(event[0] for event in events))]
+    assert numbers == [0, 1, 2]
+    opened, finalized = events[0][2], events[1][2]
+    assert (opened["outcome"], opened["key"], opened["id"]) == ("open", "bob", finalized["id"])
+    listed = ask(house, f"/exchanges/{finalized['id']}")
+    assert isinstance(listed, dict)
+    assert {**finalized, "session": None, "thread": None} == {**listed, "session": None, "thread": None}
+
+
+def test_a_client_goes_on_where_its_connection_was_lost(house: House) -> None:
+    with listening(house) as first, listening(house, "ada") as second:
+        first.event()
+        second.event()
+        converse(house)
+        expected = [second.event(), second.event()]
+        cut = first.event()[0]
+    # Another stream may have begun in between.
+    with listening(house, last=cut) as again:
+        assert again.event() == expected[1]
+    with listening(house, last=expected[1][0]) as again:
+        converse(house)
+        assert [again.event()[1], again.event()[1]] == ["opened", "finalized"]
+
+
+@pytest.mark.parametrize("last", ["", "other-1", "-1", "1", "x-y", "\xff-1", "%s-99", "%s-" + "9" * 30, "%s--1"])
+def test_an_id_of_another_ring_or_of_none_leads_to_a_resync(house: House, last: str) -> None:
+    with listening(house) as stream:
+        epoch = stream.event()[0].rpartition("-")[0]
+    with listening(house, last=last.replace("%s", epoch)) as again:
+        assert again.event()[1] == "resync"
+
+
+def test_a_ring_that_no_longer_has_an_event_says_so() -> None:
+    ring = EventRing("e", most=3)
+    for number in range(1, 6):
+        ring.add(b"event: %d\n\n" % number)
+    assert [ring.position_of(f"e-{number}") for number in range(7)] == [None, None, 2, 3, 4, 5, None]
+    assert ring.after(2, 2) == [b"id: e-3\nevent: 3\n\n", b"id: e-4\nevent: 4\n\n"]
+    assert ring.after(5, 9) == []
+    assert ring.resync().startswith(b"id: e-5\nevent: resync\n")
+
+
+def test_a_silent_stream_gets_a_comment(house: House) -> None:
+    with listening(house) as stream:
+        stream.event()
+        house.pass_time(COMMENT_SECONDS + 1)
+        assert stream.block() == [":"]
+
+
+@pytest.mark.parametrize("name", ["alice", "bob"])
+def test_clients_get_no_events(house: House, name: str) -> None:
+    assert error_of(ask(house, "/events", name, 403))["type"] == "forbidden"
+
+
+def test_a_stream_ends_when_its_key_is_revoked(house: House) -> None:
+    with listening(house) as stream, listening(house, "ada") as other:
+        stream.event()
+        other.event()
+
+        async def revoke() -> None:
+            former = house.app.runtime
+            keys = tuple(key for key in former.settings.keys if key.name != "vera")
+            settings = replace(former.settings, keys=keys)
+            house.app.runtime = Runtime(settings, former.metrics, former.log, former.state, former=former)
+
+        house.run(revoke())
+        assert stream.block() == []
+        converse(house)
+        assert other.event()[1] == "opened"
+
+
+def test_a_stream_ends_when_the_gateway_shuts_down(house: House) -> None:
+    with listening(house) as stream:
+        stream.event()
+        house.app.runtime.draining = True
+        assert stream.block() == []
+
+
+def test_nothing_is_read_without_streams_and_the_next_one_has_another_epoch(house: House) -> None:
+    with listening(house) as stream:
+        first = stream.event()[0]
+    events = house.app.admin.services.events
+
+    wait_until(lambda: not events.streams, "the gateway sees the end of the connection")
+    house.pass_time(IDLE_SECONDS + 1)
+    assert events._follower is None
+    with listening(house, last=first) as stream:
+        assert stream.event()[1] == "resync"
+
+
+def test_only_so_many_streams_are_open_in_one_worker(house: House) -> None:
+    async def join_all() -> AdminError:
+        events, path = LiveEvents(), house.app.runtime.settings.storage.path
+        for _ in range(MAX_STREAMS):
+            await events.join(path)
+        with pytest.raises(AdminError) as raised:
+            await events.join(path)
+        for _ in range(MAX_STREAMS):
+            events.leave()
+        events.close()
+        return raised.value
+
+    assert house.run(join_all()).status == 429
