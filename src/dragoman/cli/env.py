@@ -84,8 +84,13 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 def named_gateway(options: argparse.Namespace) -> str | None:
     """The address that the command line names, if it does."""
+    return None if options.gateway is None else read_gateway(options.gateway)
+
+
+def read_gateway(text: str) -> str:
+    """The address that `--gateway` has."""
     try:
-        return None if options.gateway is None else read_url(options.gateway)
+        return read_url(text)
     except ConfigError as error:
         remedy = error.remedy or "example: --gateway https://gateway.example.org"
         raise UsageError(f"--gateway: {error.problem} ({remedy})") from None

@@ -1,28 +1,29 @@
-"""`dragoman key`: keys that open the gateway: made, listed, changed, rotated and revoked on its machine. A key text is
-printed once, as the first line of standard output; notes go to standard error."""
+"""`dragoman key`: keys that open the gateway: made, listed, changed, rotated and revoked, on its machine or with
+`--gateway`. A key text is printed once, as the first line of standard output; notes go to standard error."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from dragoman.cli import documents
+from dragoman.cli.admin_option import add_admin_gateway, admin_client
 from dragoman.cli.formatting import counted
 from dragoman.cli.key_options import MEMBERS, add_members, read_members
 from dragoman.cli.parser import REFUSED
 from dragoman.cli.record_file import add_config, escaped, name_of
 from dragoman.cli.terminal import screen_of
 from dragoman.cli.trust import configured
+from dragoman.config.settings import Settings
 from dragoman.errors import UsageError
 from dragoman.identities.members import KeyMembers, KeyTerms, applied, name_problem
 
 if TYPE_CHECKING:
-    from dragoman.config.settings import Settings
-    from dragoman.identities.views import IssuedKey, KeyView
+    from dragoman.identities.views import AuditView, IssuedKey, KeyView
 
 _DEFAULT_NAME = "default"
 # Changes that are listed unless stated.
@@ -31,12 +32,32 @@ _AUDITED = 50
 _MOST = 1 << 60
 
 
+class KeySource(Protocol):
+    """The keys of one gateway, in the file of this machine or behind an admin API. `place` says where."""
+
+    place: str
+
+    def list_all(self) -> Iterator[KeyView]: ...
+
+    def get(self, name: str) -> KeyView: ...
+
+    def create(self, name: str, members: KeyMembers) -> IssuedKey: ...
+
+    def change(self, name: str, members: KeyMembers) -> KeyView: ...
+
+    def rotate(self, name: str, grace: float) -> IssuedKey: ...
+
+    def revoke(self, name: str) -> KeyView: ...
+
+    def audit(self, limit: int) -> AuditView: ...
+
+
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "key",
         help="make and manage keys that open the gateway",
         description="Keys that open the gateway. They are in the file of storage.path, which holds their hashes alone; "
-        "a running gateway follows within a second.",
+        "a running gateway follows within a second. With --gateway they are those of another machine.",
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     new = actions.add_parser("new", help="make one", description="Make a key and print it, once.")
@@ -94,34 +115,33 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     for action, run in runs.items():
         action.add_argument("--json", action="store_true", help="machine-readable (JSON)")
         add_config(action)
+        if action is not imports:
+            add_admin_gateway(action)
         action.set_defaults(run=run)
 
 
 def run_new(options: argparse.Namespace) -> int:
     """Make a key, in the file or as lines of the configuration."""
-    from dragoman.cli.key_file import KeyFile, path_of
-
     problem = name_problem(options.name)
     if problem is not None:
         raise UsageError(str(problem))
-    settings = configured(options.config)
+    settings = _settings(options)
     members = _members(options, settings)
     if options.print:
         return _print_lines(options, members)
-    path_of(settings)
-    issued = KeyFile(settings).create(options.name, members)
-    _show_issued(options, issued)
-    documents.complain(f"{options.name} is in {settings.storage.path}; the key is shown this once")
-    _note_of_open_gateway(settings)
+    keys = _keys(options, settings)
+    _show_issued(options, keys.create(options.name, members))
+    documents.complain(f"{options.name} is in {keys.place}; the key is shown this once")
+    if options.gateway is None:
+        _note_of_open_gateway(settings)
     return 0
 
 
 def run_list(options: argparse.Namespace) -> int:
     """List all keys."""
-    from dragoman.cli.key_file import KeyFile
     from dragoman.cli.key_report import keys_as_text
 
-    keys = KeyFile(configured(options.config)).list_all()
+    keys = _keys(options).list_all()
     if options.json:
         documents.write_all(_as_json(keys))
     else:
@@ -132,31 +152,26 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_show(options: argparse.Namespace) -> int:
     """Show one key."""
-    from dragoman.cli.key_file import KeyFile
-
-    _show(options, KeyFile(configured(options.config)).get(_name(options)))
+    _show(options, _keys(options).get(_name(options)))
     return 0
 
 
 def run_set(options: argparse.Namespace) -> int:
     """Change a key."""
-    from dragoman.cli.key_file import KeyFile
-
-    settings = configured(options.config)
+    settings = _settings(options)
     members = _members(options, settings, options.remove)
     if members == KeyMembers():
         raise UsageError("nothing to set: name a member, as in --models 'fast', or --remove MEMBER")
-    _show(options, KeyFile(settings).change(_name(options), members))
+    _show(options, _keys(options, settings).change(_name(options), members))
     return 0
 
 
 def run_rotate(options: argparse.Namespace) -> int:
     """Give a key another text."""
-    from dragoman.cli.key_file import KeyFile
     from dragoman.records.time_range import duration_of
 
     grace = duration_of("--grace", options.grace)
-    issued = KeyFile(configured(options.config)).rotate(_name(options), grace)
+    issued = _keys(options).rotate(_name(options), grace)
     until = issued.identity.former_until
     former = "ends now" if until is None else f"is accepted until {until}"
     _show_issued(options, issued)
@@ -166,20 +181,17 @@ def run_rotate(options: argparse.Namespace) -> int:
 
 def run_revoke(options: argparse.Namespace) -> int:
     """End a key."""
-    from dragoman.cli.key_file import KeyFile
-
-    _show(options, KeyFile(configured(options.config)).revoke(_name(options)))
+    _show(options, _keys(options).revoke(_name(options)))
     return 0
 
 
 def run_audit(options: argparse.Namespace) -> int:
     """List changes of keys."""
-    from dragoman.cli.key_file import KeyFile
     from dragoman.cli.key_report import audit_as_text
 
     if options.most < 1:
         raise UsageError(f"-n: {options.most} is no number of changes")
-    changes = KeyFile(configured(options.config)).audit(min(options.most, _MOST))
+    changes = _keys(options).audit(min(options.most, _MOST))
     documents.show(options, msgspec.to_builtins(changes), lambda screen: audit_as_text(changes, screen))
     return 0
 
@@ -216,6 +228,22 @@ def _note_of_open_gateway(settings: Settings) -> None:
         documents.complain(
             "note: if this file is deleted, the gateway is open again; an empty [keys] in the configuration prevents it"
         )
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """The configuration of this machine, which says nothing about a gateway that is named."""
+    return Settings() if options.gateway is not None and options.config is None else configured(options.config)
+
+
+def _keys(options: argparse.Namespace, settings: Settings | None = None) -> KeySource:
+    """The keys of the gateway that is named, or of the file of this machine."""
+    from dragoman.cli.key_file import KeyFile
+    from dragoman.cli.key_gateway import KeyGateway
+
+    client = admin_client(options)
+    if client is not None:
+        return KeyGateway(client)
+    return KeyFile(_settings(options) if settings is None else settings)
 
 
 def _name(options: argparse.Namespace) -> str:

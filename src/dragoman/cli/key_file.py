@@ -54,7 +54,7 @@ class KeyFile:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._configured = {key.name: key for key in settings.keys}
-        self.path = path_of(settings)
+        self.place = path_of(settings)
 
     def list_all(self) -> Iterator[KeyView]:
         """All keys in the order of their names."""
@@ -75,7 +75,7 @@ class KeyFile:
         with self._open(read_only=True) as file:
             stored = file.identities.get(name)
         if stored is None:
-            raise _missing(name)
+            raise missing_key(name)
         return view_of(stored, clock())
 
     def create(self, name: str, members: KeyMembers) -> IssuedKey:
@@ -129,7 +129,7 @@ class KeyFile:
     def _open(self, *, read_only: bool = False) -> Iterator[IdentityFile]:
         from dragoman.store.identity_file import open_identity_file
 
-        with open_identity_file(self.path, clock, read_only=read_only) as file:
+        with open_identity_file(self.place, clock, read_only=read_only) as file:
             yield file
 
     @contextmanager
@@ -141,7 +141,7 @@ class KeyFile:
             place = self._settings.file or "the configuration"
             raise KeyExists("", f"{name} is a key of the configuration", f"change it in {place}")
         if not is_stored:
-            raise _missing(name)
+            raise missing_key(name)
         with self._open() as file:
             yield file
 
@@ -152,7 +152,8 @@ def _by_name(problem: KeyChangeError) -> tuple[str, KeyChangeError]:
     return name, type(problem)(member, problem.problem, problem.remedy)
 
 
-def _missing(name: str) -> KeyMissing:
+def missing_key(name: str) -> KeyMissing:
+    """The error for a name that no key has."""
     # A name that is none may be a key text.
     which = f"key {name}" if name_problem(name) is None else "such key"
     return KeyMissing("", f"there is no {which}", "dragoman key list shows all keys")

@@ -105,7 +105,7 @@ def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | No
     import http.client
 
     try:
-        greeting = decode(_fetch(url, "GET", "/", seconds, _MAX_GREETING_BYTES)[1])
+        greeting = decode(fetch(url, "GET", "/", seconds, _MAX_GREETING_BYTES)[1])
     except (OSError, http.client.HTTPException, WireError):
         return None
     return greeting if isinstance(greeting, dict) and greeting.get("name") == "dragoman" else None
@@ -145,7 +145,7 @@ def _page(
 
     given = {**headers, "authorization": f"Bearer {key}"} if key else headers
     try:
-        status, content = _fetch(url, method, path, _STATUS_SECONDS, _MAX_PAGE_BYTES, body, given)
+        status, content = fetch(url, method, path, _STATUS_SECONDS, _MAX_PAGE_BYTES, body, given)
         page = _PAGE.decode(content)
     except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeError, RecursionError):
         raise DragomanError(f"the gateway at {url} {fails}") from None
@@ -165,7 +165,7 @@ def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = (
     query = urlencode([("name", name) for name in names]) or (urlencode({"match": match}) if match else "")
     headers = {"authorization": f"Bearer {key}"}
     try:
-        status, body = _fetch(url, "GET", f"/model-names?{query}", _NAMES_SECONDS, _MAX_NAMES_BYTES, headers=headers)
+        status, body = fetch(url, "GET", f"/model-names?{query}", _NAMES_SECONDS, _MAX_NAMES_BYTES, headers=headers)
     except (OSError, http.client.HTTPException) as error:
         raise DragomanError(f"the gateway at {url} did not answer: {error or type(error).__name__}") from None
     if status != 200:
@@ -176,7 +176,7 @@ def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = (
         raise DragomanError(f"the gateway at {url} tells of models in another form than this version knows") from None
 
 
-def _fetch(
+def fetch(
     url: str,
     method: str,
     path: str,

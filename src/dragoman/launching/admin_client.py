@@ -1,0 +1,87 @@
+"""Admin client: calls the admin API of a gateway for commands with `--gateway`. Results are the structs that the
+gateway encodes. An error has the gateway's message and remedy. A key goes into a header, never into an address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+from dragoman.launching.gateway import fetch
+
+R = TypeVar("R", bound=Struct)
+
+_PREFIX = "/admin/v1"
+# A query may take two seconds, and wait for others.
+_SECONDS = 30.0
+_MAX_BYTES = 256 * 1024 * 1024
+
+
+class AdminApiError(DragomanError):
+    """A request that the admin API refuses."""
+
+    def __init__(self, status: int, message: str, remedy: str) -> None:
+        self.status = status
+        super().__init__(f"{message} ({remedy})" if remedy else message)
+
+
+class AdminRefusal(Struct, frozen=True, kw_only=True):
+    """The members of an error that are shown."""
+
+    message: str
+    remedy: str = ""
+
+
+class _ErrorPage(Struct):
+    error: AdminRefusal
+
+
+class AdminClient:
+    """The admin API at an address, called with a gateway key; "" is none."""
+
+    def __init__(self, address: str, key: str) -> None:
+        self.address = address
+        self._headers = {"authorization": f"Bearer {key}"} if key else {}
+
+    def get(self, path: str, result: type[R], query: Mapping[str, str | int] | None = None) -> R:
+        """What is at a path."""
+        return self._request("GET", f"{path}?{urlencode(query)}" if query else path, result, None, self._headers)
+
+    def send(
+        self, method: str, path: str, result: type[R], body: bytes | None = None, *, generation: int | None = None
+    ) -> R:
+        """Make a change; `generation` is the number of the last change that is known of a key."""
+        headers = dict(self._headers)
+        if body is not None:
+            headers["content-type"] = "application/json"
+        if generation is not None:
+            headers["if-match"] = f'"{generation}"'
+        return self._request(method, path, result, body, headers)
+
+    def _request(self, method: str, path: str, result: type[R], body: bytes | None, headers: Mapping[str, str]) -> R:
+        import http.client
+
+        try:
+            status, content = fetch(self.address, method, f"{_PREFIX}{path}", _SECONDS, _MAX_BYTES, body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            problem = f"the gateway at {self.address} did not answer: {error or type(error).__name__}"
+            raise DragomanError(problem) from None
+        if status >= 300:
+            raise self._refused(status, content)
+        try:
+            return msgspec.json.decode(content, type=result)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            raise DragomanError(
+                f"the gateway at {self.address} sends another form than this version knows: use the same release"
+            ) from None
+
+    def _refused(self, status: int, content: bytes) -> DragomanError:
+        try:
+            refusal = msgspec.json.decode(content, type=_ErrorPage).error
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return DragomanError(f"there is no admin API at {self.address}: status {status}")
+        return AdminApiError(status, refusal.message, refusal.remedy)
