@@ -106,7 +106,9 @@ def test_an_exchange_is_opened_and_finalized_as_the_list_has_it(house: House) ->
     assert numbers == [0, 1, 2]
     opened, finalized = events[0][2], events[1][2]
     assert (opened["outcome"], opened["key"], opened["id"]) == ("open", "bob", finalized["id"])
-    listed = ask(house, f"/exchanges/{finalized['id']}")
+    number = finalized["id"]
+    assert isinstance(number, str)
+    listed = ask(house, f"/exchanges/{number}")
     assert isinstance(listed, dict)
     assert {**finalized, "session": None, "thread": None} == {**listed, "session": None, "thread": None}
 
