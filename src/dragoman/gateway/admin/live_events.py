@@ -2,7 +2,7 @@
 a client that lost its connection goes on with `Last-Event-ID`. Ids are `EPOCH-NUMBER`: each ring has its own epoch.
 
 The first event is `resync`, unless the client goes on where it was: it then reads the state, as from `/exchanges`, and
-the events after it are what changes. Journals are read four times a second while anybody listens, by one for all."""
+the events after it are what changes. Journals are read four times a second while a client listens, once for all."""
 
 from __future__ import annotations
 
