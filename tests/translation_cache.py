@@ -25,9 +25,9 @@ class CacheOfTests:
         """Compare tools."""
         return self._match(f"{self._protocol} tools", written)
 
-    def match_history(self, written: bytes) -> TranslationMatch:
+    def match_history(self, written: Raw) -> TranslationMatch:
         """Compare a history."""
-        return self._match(self._protocol, written)
+        return self._match(self._protocol, bytes(written))
 
     def _match(self, protocol: str, written: bytes) -> TranslationMatch:
         return TranslationMatch(self._prefixes, self._prefixes.match(Scope(self._key, protocol), written))

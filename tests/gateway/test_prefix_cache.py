@@ -6,7 +6,7 @@ import json
 
 from msgspec import Struct
 
-from dragoman.gateway.prefix_cache import MIN_ARRAY, PrefixCache, PrefixMatch, Scope
+from dragoman.gateway.prefix_cache import MIN_ARRAY, HandedMatch, PrefixCache, PrefixMatch, Scope
 
 SCOPE = Scope("alice", "chat")
 HINTS = "hints"
@@ -167,3 +167,32 @@ def test_what_is_found_stays_longer_than_what_is_not() -> None:
         assert found(cache, *tools) == (8, "tools")
         stored(cache, name, *(name + text for text in "abcdefgh"))
     assert found(cache, *tools) == (8, "tools")
+
+
+def test_a_match_is_current_in_its_own_cache_until_that_is_cleared() -> None:
+    cache = PrefixCache()
+    match = stored(cache, "first", *"abcde")
+    assert cache.is_current(match)
+    assert not PrefixCache().is_current(match)
+    cache.clear()
+    assert not cache.is_current(match)
+    assert cache.is_current(cache.match(SCOPE, array(*"abcde")))
+
+
+def test_two_states_of_one_match_are_one_entry() -> None:
+    cache = PrefixCache()
+    stored(cache, "first", *"abcde")
+    match = cache.match(SCOPE, array(*"abcdef"))
+    cache.store(match, HINTS, Made("hints"), 6)
+    size = cache.size
+    cache.store(match, "translation", Made("translation"))
+    assert cache.size == size + Made("translation").size
+    assert found(cache, *"abcdef") == (6, "hints")
+    assert found(cache, *"abcdef", slot="translation") == (6, "translation")
+
+
+def test_a_handed_match_is_taken_once() -> None:
+    match = PrefixCache().match(SCOPE, array(*"abc"))
+    handed = HandedMatch(match)
+    assert handed.take() is match
+    assert handed.take() is None

@@ -68,14 +68,23 @@ class _Entry:
         self.size = 0
 
 
+class Generation:
+    """The entries of one cache from one `clear` to the next: it is equal to no other."""
+
+    __slots__ = ()
+
+
 class PrefixMatch:
     """The array of one request, with the earlier array that has most elements in common with it, if there is one."""
 
-    __slots__ = ("_array", "count", "earlier", "scope", "stored", "written")
+    __slots__ = ("_array", "count", "earlier", "generation", "scope", "stored", "written")
 
-    def __init__(self, scope: Scope, written: bytes, earlier: _Entry | None, count: int) -> None:
+    def __init__(
+        self, scope: Scope, written: bytes, earlier: _Entry | None, count: int, generation: Generation
+    ) -> None:
         self.scope = scope
         self.written = written
+        self.generation = generation
         # Leading elements that both arrays have.
         self.count = count
         self.earlier = earlier
@@ -108,6 +117,21 @@ class PrefixMatch:
         return self._array
 
 
+class HandedMatch:
+    """The match of the history of one request, from its first user to its last one, who takes it: what it holds is as
+    large as the request."""
+
+    __slots__ = ("_match",)
+
+    def __init__(self, match: PrefixMatch | None = None) -> None:
+        self._match = match
+
+    def take(self) -> PrefixMatch | None:
+        """The match, only once."""
+        match, self._match = self._match, None
+        return match
+
+
 class PrefixCache:
     """The arrays of one worker."""
 
@@ -117,11 +141,14 @@ class PrefixCache:
         # The one that was not used for longest first.
         self._entries: dict[_Entry, None] = {}
         self._by_hash: dict[_HashKey, list[_Entry]] = {}
+        self._generation = Generation()
         # Bytes of all arrays and states.
         self.size = 0
 
     def match(self, scope: Scope, written: bytes) -> PrefixMatch:
         """Compare the array of a request, which must be valid JSON, with earlier ones of its scope."""
+        # Before the look: what is cleared meanwhile is not current.
+        generation = self._generation
         earlier, count = None, 0
         for hash_key in _hash_keys(scope, written):
             with self._lock:
@@ -133,7 +160,11 @@ class PrefixCache:
             if earlier is not None:
                 self._touch(earlier)
                 break
-        return PrefixMatch(scope, written, earlier, count)
+        return PrefixMatch(scope, written, earlier, count, generation)
+
+    def is_current(self, match: PrefixMatch) -> bool:
+        """Whether a match was made here, and nothing was cleared since."""
+        return match.generation is self._generation
 
     def store(self, match: PrefixMatch, slot: Hashable, state: PrefixState, count: int | None = None) -> None:
         """Keep the array of a request with what was made of it, for the next request of its conversation. To know how
@@ -155,6 +186,7 @@ class PrefixCache:
     def clear(self) -> None:
         """Remove all arrays."""
         with self._lock:
+            self._generation = Generation()
             self._entries.clear()
             self._by_hash.clear()
             self.size = 0

@@ -33,6 +33,7 @@ from dragoman.rules.translated_parts import (
 )
 from dragoman.wire.duplicate_keys import OBJECT
 from dragoman.wire.json import encode, read_json
+from dragoman.wire.peek import NULL
 
 # Smaller bodies are translated faster than they are compared.
 MIN_BODY = 8 * 1024
@@ -65,8 +66,10 @@ def translate_with_cache(
         members = OBJECT.decode(body) if cache.members is None else cache.members
         if "model" not in members or not _OTHER_TOOLS.isdisjoint(members):
             return None
-        array = bytes(members.get(inner.history, b""))
-        return _Translator(members, array, inner, outer, target, ledger, cache).run() if array[:1] == b"[" else None
+        array = members.get(inner.history, NULL)
+        if memoryview(array)[:1].tobytes() != b"[":
+            return None
+        return _Translator(members, array, inner, outer, target, ledger, cache).run()
     except (msgspec.DecodeError, UnicodeError, RecursionError, DragomanError):
         # A translation from scratch names the error and its place.
         return None
@@ -78,7 +81,7 @@ class _Translator:
     def __init__(
         self,
         members: Mapping[str, Raw],
-        array: bytes,
+        array: Raw,
         inner: Codec,
         outer: Codec,
         target: TargetModel,

@@ -341,7 +341,7 @@ class TranslationCache(Protocol):
         """Compare the tools of a request with those of earlier ones."""
         ...
 
-    def match_history(self, written: bytes) -> ArrayMatch:
+    def match_history(self, written: Raw) -> ArrayMatch:
         """Compare the history of a request with those of earlier ones."""
         ...
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec import Raw
 
+from dragoman.gateway.forwarding.client_translations import ClientTranslations
+from dragoman.gateway.prefix_cache import PrefixCache, PrefixMatch, Scope
 from dragoman.gateway.runtime import Runtime
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from tests.gateway.harness import CHAT, House, running, settings_for
@@ -21,9 +24,9 @@ def house() -> Iterator[House]:
         yield running_house
 
 
-def ask(house: House, steps: int, key: str = ALICE) -> bytes:
+def ask(house: House, steps: int, key: str = ALICE, task: str = TASK) -> bytes:
     """Send one call of an agent; the body that its provider got."""
-    messages: JsonList = [{"role": "user", "content": TASK}]
+    messages: JsonList = [{"role": "user", "content": task}]
     for number in range(steps):
         messages += [{"role": "assistant", "content": f"Step {number}."}, {"role": "user", "content": "Go on."}]
     body: JsonObject = {"model": "chat/served", "max_tokens": 99, "messages": messages}
@@ -74,3 +77,48 @@ def test_a_rotation_of_journals_empties_the_cache(house: House) -> None:
     assert house.app.runtime.prefixes.size
     house.app.runtime.usage_recorder.on_rotated()
     assert house.app.runtime.prefixes.size == 0
+
+
+class Matches:
+    """The look-ups of a cache."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.scopes: list[Scope] = []
+        look_up = PrefixCache.match
+
+        def match(cache: PrefixCache, scope: Scope, written: bytes) -> PrefixMatch:
+            self.scopes.append(scope)
+            return look_up(cache, scope, written)
+
+        monkeypatch.setattr(PrefixCache, "match", match)
+
+
+def test_session_and_translation_of_a_long_history_share_one_look_up(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.app.runtime.session_facts.is_recorded = True
+    # So long that its session is recognized by what it has in common with an earlier request.
+    task = TASK * 4
+    matches = Matches(monkeypatch)
+    bodies = [ask(house, steps, task=task) for steps in (1, 2, 3)]
+    assert counted(house) == {"miss": 1, "hit": 2}
+    assert len(matches.scopes) == 3
+    for steps, body in enumerate(bodies, 1):
+        house.app.runtime.prefixes.clear()
+        assert ask(house, steps, task=task) == body
+
+
+@pytest.mark.parametrize("changed", ["", "bytes", "length", "key", "protocol", "cleared"])
+def test_a_match_is_used_again_for_the_same_bytes_and_key_alone(
+    house: House, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    prefixes, written = house.app.runtime.prefixes, b'[{"role":"user","content":"x"}]'
+    match = prefixes.match(Scope("alice", "anthropic-messages"), written)
+    given = {"bytes": written.replace(b"x", b"y"), "length": written[:-1] + b" ]"}.get(changed, written)
+    key = "bob" if changed == "key" else "alice"
+    protocol = "openai-chat" if changed == "protocol" else "anthropic-messages"
+    if changed == "cleared":
+        prefixes.clear()
+    matches = Matches(monkeypatch)
+    ClientTranslations(house.app.runtime, key, protocol, {}, match).match_history(Raw(given))
+    assert matches.scopes == ([Scope(key, protocol)] if changed else [])

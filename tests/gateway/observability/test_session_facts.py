@@ -72,7 +72,7 @@ def lines_of(house: House) -> list[JsonObject]:
 def heard_of(asked: Asked, listener: SessionFacts, *, key: str = "") -> ExchangeFacts:
     record = Record(id="r", client_protocol=asked.protocol, path="", started=0, time=0, key=key)
     glance, _ = glance_at(json.dumps(asked.body).encode(), api_path_of(PATHS[asked.protocol]))
-    return listener.extract(record, glance)
+    return listener.extract(record, glance)[0]
 
 
 @pytest.mark.parametrize(

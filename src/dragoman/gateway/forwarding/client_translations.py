@@ -10,6 +10,7 @@ from msgspec import Raw
 from dragoman.gateway.prefix_cache import PrefixCache, PrefixMatch, Scope
 from dragoman.rules.translated_parts import CachedState
 from dragoman.wire.common_prefix import ArrayTail
+from dragoman.wire.peek import length
 
 if TYPE_CHECKING:
     from dragoman.gateway.runtime import Runtime
@@ -17,27 +18,42 @@ if TYPE_CHECKING:
 
 class ClientTranslations:
     """Translated tools and histories of a gateway key, for one request; no other key finds them. `members` are those of
-    the request's body, None if the body was changed since they were read."""
+    the request's body, None if the body was changed since they were read; `history` is its match, if there is one."""
 
-    __slots__ = ("_key", "_protocol", "_runtime", "members")
+    __slots__ = ("_history", "_key", "_protocol", "_runtime", "members")
 
-    def __init__(self, runtime: Runtime, key: str, protocol: str, members: Mapping[str, Raw] | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        key: str,
+        protocol: str,
+        members: Mapping[str, Raw] | None = None,
+        history: PrefixMatch | None = None,
+    ) -> None:
         self.members = members
+        self._history = history
         self._runtime = runtime
         self._key = key
         self._protocol = protocol
 
     def match_tools(self, written: bytes) -> TranslationMatch:
         """Compare the tools of a request with those of earlier ones."""
-        return self._match(f"{self._protocol} tools", written)
-
-    def match_history(self, written: bytes) -> TranslationMatch:
-        """Compare the history of a request with those of earlier ones."""
-        return self._match(self._protocol, written)
-
-    def _match(self, protocol: str, written: bytes) -> TranslationMatch:
         prefixes = self._runtime.prefixes
-        return TranslationMatch(prefixes, prefixes.match(Scope(self._key, protocol), written))
+        return TranslationMatch(prefixes, prefixes.match(Scope(self._key, f"{self._protocol} tools"), written))
+
+    def match_history(self, written: Raw) -> TranslationMatch:
+        """Compare the history of a request with those of earlier ones, unless its session was recognized by that."""
+        prefixes, scope, match = self._runtime.prefixes, Scope(self._key, self._protocol), self._history
+        if (
+            match is None
+            or match.scope != scope
+            or not prefixes.is_current(match)
+            or len(match.written) != length(written)
+            # Views would be compared byte by byte.
+            or not match.written.startswith(written)
+        ):
+            match = prefixes.match(scope, bytes(written))
+        return TranslationMatch(prefixes, match)
 
     def count(self, result: str) -> None:
         """Count a look-up."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.record import Record
-from dragoman.gateway.prefix_cache import PrefixCache, Scope
+from dragoman.gateway.prefix_cache import PrefixCache, PrefixMatch, Scope
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.protocols.codec import RequestGlance
 from dragoman.records.digest_key import key_of, secret_in
@@ -30,6 +30,8 @@ LONG_HISTORY = 32 * 1024
 _SLOT = "session hints"
 # Names of gateway keys that are remembered; there are as many as the file has.
 _MAX_KEYS = 4096
+# Facts of a request, and its history beside that of an earlier one, if it is long enough.
+Extracted = tuple[ExchangeFacts, PrefixMatch | None]
 
 
 class SessionFacts:
@@ -57,40 +59,29 @@ class SessionFacts:
         self._queries.clear()
         self.prefixes.clear()
 
-    def extract(self, record: Record, glance: RequestGlance) -> ExchangeFacts:
-        """The facts of a request, those of its headers included, if they are recorded or routed by."""
-        return (
-            self._with_body(record.facts, record.key, glance) if self.is_recorded or self.is_required else record.facts
-        )
+    def extract(self, record: Record, glance: RequestGlance) -> Extracted:
+        """The facts of a request, those of its headers included, if they are recorded or routed by, and the match of
+        its history, if there is one."""
+        if not (self.is_recorded or self.is_required):
+            return record.facts, None
+        return self._with_body(record.facts, record.key, glance)
 
     def facts(self, headers: Iterable[tuple[bytes, bytes]], key: str, glance: RequestGlance) -> ExchangeFacts:
         """The facts of a request, whether they are recorded or not."""
-        return self._with_body(header_facts(headers), key, glance)
+        return self._with_body(header_facts(headers), key, glance)[0]
 
-    def _with_body(self, facts: ExchangeFacts, key: str, glance: RequestGlance) -> ExchangeFacts:
+    def _with_body(self, facts: ExchangeFacts, key: str, glance: RequestGlance) -> Extracted:
         if glance.is_crowded:
-            return facts
+            return facts, None
         query = self._queries.get(key) or self._query_of(key)
         is_named = facts.thread != "" and facts.session != ""
         history = memoryview(glance.history)
         if history.nbytes < LONG_HISTORY or history[0] != _BRACKET:
-            return body_facts(facts, glance.session_hints(query, is_named=is_named))
-        return body_facts(facts, self._continued(key, query, glance, is_named=is_named))
-
-    def _continued(self, key: str, query: HintQuery, glance: RequestGlance, *, is_named: bool) -> SessionHints:
-        """The hints of a request with a long history, which usually continues that of an earlier request."""
-        match = self.prefixes.match(Scope(key, glance.protocol), bytes(glance.history))
-        state, reader = match.state(_SLOT), HistoryReader()
-        if state is not None and isinstance(state[1], HistoryCopies):
-            reader.resume(state[1], state[0])
-            reader.tail = match.tail(reader.count).written if reader.count else b""
-        hints = glance.session_hints(query, is_named=is_named, reader=reader)
-        if reader.is_broken:
-            reader = HistoryReader()
-            hints = glance.session_hints(query, is_named=is_named, reader=reader)
-        if reader.copies.copies:
-            self.prefixes.store(match, _SLOT, reader.copies, reader.count)
-        return hints
+            return body_facts(facts, glance.session_hints(query, is_named=is_named)), None
+        # What a request says usually continues an earlier one. Its translation does so, too.
+        prefixes = self.prefixes
+        match = prefixes.match(Scope(key, glance.protocol), bytes(glance.history))
+        return body_facts(facts, _continued(prefixes, match, query, glance, is_named=is_named)), match
 
     def with_response(self, record: Record, call: str, response: str) -> ExchangeFacts:
         """The facts with the response's id and, unless the thread has a name, its first call."""
@@ -121,3 +112,20 @@ class SessionFacts:
             )
             self._queries[key] = query
         return query
+
+
+def _continued(
+    prefixes: PrefixCache, match: PrefixMatch, query: HintQuery, glance: RequestGlance, *, is_named: bool
+) -> SessionHints:
+    """The hints of a request with a long history."""
+    state, reader = match.state(_SLOT), HistoryReader()
+    if state is not None and isinstance(state[1], HistoryCopies):
+        reader.resume(state[1], state[0])
+        reader.tail = match.tail(reader.count).written if reader.count else b""
+    hints = glance.session_hints(query, is_named=is_named, reader=reader)
+    if reader.is_broken:
+        reader = HistoryReader()
+        hints = glance.session_hints(query, is_named=is_named, reader=reader)
+    if reader.copies.copies:
+        prefixes.store(match, _SLOT, reader.copies, reader.count)
+    return hints

@@ -23,7 +23,9 @@ from dragoman.gateway.forwarding.provider_request import (
 )
 from dragoman.gateway.json_limits import check_request_values
 from dragoman.gateway.observability.record_builder import RecordBuilder
+from dragoman.gateway.observability.session_facts import Extracted
 from dragoman.gateway.paths import RESPONSES, ApiPath
+from dragoman.gateway.prefix_cache import HandedMatch
 from dragoman.gateway.stored_responses.background_start import begun_of, running_of, with_storage_fields
 from dragoman.gateway.stored_responses.detached_client import DetachedClient
 from dragoman.gateway.stored_responses.leases import nothing
@@ -62,17 +64,21 @@ class ParsedRequest(Struct, frozen=True):
     glance: RequestGlance
     model: str
     references: References | None
-    # What it shows of its session, where that is recorded or routed by.
+    # What it shows of its session, where that is recorded or routed by, and its history beside an earlier one.
     facts: ExchangeFacts = NOTHING
+    history: HandedMatch | None = None
 
 
 def parse_request(
-    body: bytes, api_path: ApiPath, extract: Callable[[RequestGlance], ExchangeFacts] | None = None
+    body: bytes, api_path: ApiPath, extract: Callable[[RequestGlance], Extracted] | None = None
 ) -> ParsedRequest:
     """Read a request's body, once."""
     glance, model = glance_at(body, api_path)
     references = references_in(glance.members) if glance.protocol == RESPONSES else None
-    return ParsedRequest(glance, model, references, NOTHING if extract is None else extract(glance))
+    if extract is None:
+        return ParsedRequest(glance, model, references)
+    facts, match = extract(glance)
+    return ParsedRequest(glance, model, references, facts, None if match is None else HandedMatch(match))
 
 
 def may_resolve_references(api_path: ApiPath) -> bool:
@@ -181,8 +187,9 @@ class ExchangeStorage:
         written, members = body, glance.members
         if self._turns is not None:
             body = self._turns.restored(body, target)
+        match = None if looked.history is None else looked.history.take()
         translations = ClientTranslations(
-            self._runtime, name_of(client_request.key), glance.protocol, members if body is written else None
+            self._runtime, name_of(client_request.key), glance.protocol, members if body is written else None, match
         )
         prepared = prepare(
             client_request,
