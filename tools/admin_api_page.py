@@ -92,6 +92,9 @@ The rights of a key before and after a change must be covered by the rights of t
 its lists, its tags, its end, `concurrency` and `strict`. Keys of the configuration file are shown, and changed there
 alone. The first administrator's key is made on the gateway's machine.
 
+If the response with a new text was lost, read the key and rotate it again. That replaces the lost text, and the former
+text keeps its end.
+
 ## Endpoints
 
 | Endpoint | Role | Does |

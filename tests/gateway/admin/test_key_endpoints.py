@@ -101,6 +101,19 @@ def test_a_key_lives_from_its_making_to_its_revocation(house: House) -> None:
     ]
 
 
+def test_pitfall_730_a_rotation_whose_response_was_lost_is_repeated(house: House) -> None:
+    made(house, "ann")
+    lost = send(house, "POST", "/keys/ann/rotate", {"grace": 3600}, match=1).json()
+    read_again = send(house, "GET", "/keys/ann").header("etag")
+    assert read_again is not None
+    repeated = send(house, "POST", "/keys/ann/rotate", {"grace": 7200}, match=read_again).json()
+    before, after = lost["identity"], repeated["identity"]
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    assert repeated["key"] != lost["key"]
+    assert (after["state"], after["former_until"]) == ("rotated", before["former_until"])
+
+
 def test_a_change_needs_the_tag_of_the_key_that_was_read(house: House) -> None:
     made(house, "ann")
     for method, path, body in (("PATCH", "", {}), ("POST", "/rotate", {}), ("DELETE", "", None)):
