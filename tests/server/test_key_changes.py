@@ -11,8 +11,9 @@ import pytest
 from dragoman.identities.key_text import hash_text, new_key
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from tests.gateway.harness import MESSAGES, Answer, Received, Reply
-from tests.gateway.says import tells
+from tests.gateway.says import question, tells
 from tests.server.process import Served, serving
+from tests.waiting import wait_until
 
 ADMINS = {name: new_key() for name in ("ada", "eva", "ida", "ova")}
 KEYS = "".join(f'[keys.{name}]\nhash = "{hash_text(text)}"\nrole = "admin"\n' for name, text in ADMINS.items())
@@ -33,8 +34,29 @@ def house() -> Iterator[Served]:
 
 
 def send(house: Served, method: str, path: str, name: str, body: JsonValue = None, **headers: str) -> Answer:
+    return with_text(house, method, path, ADMINS[name], body, **headers)
+
+
+def issued(answer: Answer) -> str:
+    """The text of a new key."""
+    assert answer.status in (200, 201), answer.body
+    text = answer.json()["key"]
+    assert isinstance(text, str)
+    return text
+
+
+def with_text(house: Served, method: str, path: str, text: str, body: JsonValue = None, **headers: str) -> Answer:
     data = b"" if body is None else json.dumps(body).encode()
-    return house.ask(method, f"/admin/v1{path}", data, authorization=f"Bearer {ADMINS[name]}", **headers)
+    return house.ask(method, f"/admin/v1{path}", data, authorization=f"Bearer {text}", **headers)
+
+
+def wait_until_known(house: Served, text: str) -> None:
+    """Wait until every worker knows a key: several answers in a row are of several workers."""
+
+    def is_known() -> bool:
+        return all(with_text(house, "GET", "/me", text).status == 200 for _ in range(8))
+
+    wait_until(is_known, "the new key is known")
 
 
 def models_of(view: JsonObject) -> list[str]:
@@ -104,3 +126,52 @@ def test_of_two_revocations_with_the_same_tag_one_is_made(house: Served) -> None
         for thread in threads:
             thread.join()
         assert sorted(statuses) == [200, 412]
+
+
+def test_pitfall_444_rights_of_an_administrator_of_the_database_are_those_of_the_moment(house: Served) -> None:
+    root = issued(send(house, "POST", "/keys", "ada", {"name": "root", "role": "admin"}))
+    wait_until_known(house, root)
+    made = with_text(house, "POST", "/keys", root, {"name": "ann"})
+    assert made.status == 201
+    assert send(house, "GET", "/keys/ann", "ada").json()["created_by"] == "root"
+    # The table of a worker may be half a second late: the change itself reads the rights.
+    narrowed = send(house, "PATCH", "/keys/root", "ada", {"providers": ["echo"]}, if_match='"1"')
+    assert narrowed.status == 200
+    assert with_text(house, "POST", "/keys", root, {"name": "bee"}).status == 403
+    assert with_text(house, "PATCH", "/keys/ann", root, {"providers": ["echo"]}, if_match='"2"').status == 403
+    assert with_text(house, "POST", "/keys", root, {"name": "bee", "providers": ["echo"]}).status == 201
+    tag = narrowed.header("etag")
+    assert tag is not None
+    assert send(house, "DELETE", "/keys/root", "ada", if_match=tag).status == 200
+    for name in ("cid", "dan"):
+        assert with_text(house, "POST", "/keys", root, {"name": name, "providers": ["echo"]}).status in (401, 403)
+    names = send(house, "GET", "/keys", "ada").json()["keys"]
+    assert isinstance(names, list)
+    stored = [each["name"] for each in names if isinstance(each, dict) and each["source"] == "database"]
+    assert stored == ["ann", "bee", "root"]
+
+
+def test_pitfall_446_448_a_key_that_was_made_works_and_its_text_is_nowhere(house: Served) -> None:
+    first = issued(send(house, "POST", "/keys", "ada", {"name": "ann", "tags": {"team": "web"}}))
+    wait_until_known(house, first)
+    second = issued(send(house, "POST", "/keys/ann/rotate", "ada", {}, if_match='"1"'))
+    wait_until_known(house, second)
+    for text in (first, second):
+        answer = house.post("/v1/messages", question(MESSAGES, MESSAGES), x_api_key=text)
+        assert answer.status == 200
+        own = with_text(house, "GET", "/me", text).json()
+        assert (own["name"], own["tags"], own["source"]) == ("ann", {"team": "web"}, "database")
+        assert with_text(house, "GET", f"/keys/{text}", text).status == 400
+        assert house.get(f"/v1/files/{text}", x_api_key=text).status >= 400
+    used = send(house, "GET", "/usage?by=key,tag", "ada").json()["rows"]
+    assert isinstance(used, list)
+    assert [(row["key"], row["tag"], row["requests"]) for row in used if isinstance(row, dict)] == [
+        ("ann", "team=web", 2)
+    ]
+    pages = [send(house, "GET", path, "ada").body for path in ("/keys", "/audit", "/exchanges", "/live", "/status")]
+    pages += [house.get("/metrics", x_api_key=ADMINS["ada"]).body]
+    assert house.stop() == 0
+    pages += [line.encode() for line in (*house.process.log.all(), *house.process.out.all())]
+    pages += [path.read_bytes() for path in house.directory.rglob("*") if path.is_file()]
+    for text in (first, second):
+        assert [page for page in pages if text.encode() in page] == []

@@ -1,6 +1,6 @@
 """Refusals: the sentence by which the gateway refuses a request, for log and record. It names locations and types;
 values from the client, and notes that may quote one, are left out. Names, ids and paths in backticks stay if they look
-like one."""
+like one, but for key texts in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from dragoman.errors import DragomanError, RefusedError, StrictError, Unconfigured, UpstreamError, WireError
 from dragoman.gateway.observability.journal_entries import recorded_location
+from dragoman.identities.key_text import without_key_texts
 
 # Characters of a sentence, and losses that one names.
 MAX_TEXT = 512
@@ -41,7 +42,7 @@ def refusal_of(error: DragomanError) -> str:
             return ""
         case _:
             text = _backticked(_printable_id, _values("…", str(error)))
-    return text[:MAX_TEXT]
+    return without_key_texts(text)[:MAX_TEXT]
 
 
 def _printable_id(match: re.Match[str]) -> str:
