@@ -173,7 +173,7 @@ def _endpoint(each: AdminEndpoint) -> str:
     if each.body is not None:
         lines.append(f"Body: {_link(each.body.__name__)}.")
     if each.result is None:
-        lines.append(f"Response: {each.status}, server-sent events.")
+        lines.append(f"Response: {each.status}, server-sent events. `Last-Event-ID` goes on behind an event.")
     else:
         lines.append(f"Response: {each.status}, {_link(each.result.__name__)}.")
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,6 +40,17 @@ class GeneratedClient:
         # The tags of operations, which are packages.
         self.operations = operations
         self.called: set[str] = set()
+
+    def stream(self, operation: str, text: str, begun: Callable[[], object], **arguments: object) -> tuple[int, str]:
+        """The status and the text of a stream, at its end; `begun` is called once its head has arrived."""
+        self.called.add(operation)
+        client_of = importlib.import_module(f"{PACKAGE}.client").AuthenticatedClient
+        module = importlib.import_module(f"{PACKAGE}.api.{self.operations[operation]}.{operation}")
+        hooks = {"event_hooks": {"response": [lambda _: begun()]}}
+        with client_of(base_url=self._url, token=text, timeout=LIMIT, httpx_args=hooks) as client:
+            response = module.sync_detailed(client=client, **arguments)
+        parsed: str = response.parsed
+        return int(response.status_code), parsed
 
     def call(self, operation: str, text: str, body: JsonObject | None = None, /, **arguments: object) -> Parsed:
         """Call an operation with the text of a key."""

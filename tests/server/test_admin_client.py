@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,12 +14,16 @@ from tests.gateway.harness import MESSAGES, Received, Reply
 from tests.gateway.says import question, tells
 from tests.server.generated_client import GeneratedClient, Parsed, generated_client
 from tests.server.process import Served, serving
+from tests.waiting import LIMIT
 
 ADA, BOB = new_key(), new_key()
 KEYS = (
     f'[keys.ada]\nhash = "{hash_text(ADA)}"\nrole = "admin"\ntags = {{ team = "ops" }}\n'
     f'[keys.bob]\nhash = "{hash_text(BOB)}"\n'
 )
+
+# Operations whose responses do not end by themselves.
+STREAMS = {"send_events"}
 
 
 def _script(received: Received) -> Reply:
@@ -76,7 +82,7 @@ def test_the_generated_client_makes_every_call(client: GeneratedClient) -> None:
     _read_state(client)
     _read_records(client)
     _change_keys(client)
-    assert client.called == set(client.operations)
+    assert client.called | STREAMS == set(client.operations)
 
 
 def _read_state(client: GeneratedClient) -> None:
@@ -130,3 +136,17 @@ def test_the_generated_client_reads_errors(client: GeneratedClient) -> None:
     refused(client.call("create_key", ADA, {"name": "cid", "tags": {"team": "ops"}}), 409, "conflict")
     refused(client.call("create_key", ADA, {"name": "dan"}), 403, "forbidden")
     refused(client.call("change_key", ADA, {}, name="cid", if_match='"99"'), 412, "precondition_failed")
+
+
+def test_the_generated_client_reads_a_stream_of_events(client: GeneratedClient) -> None:
+    with serving(_script, KEYS) as house:
+        other, begun = GeneratedClient(house.url, client.operations), threading.Event()
+        with ThreadPoolExecutor(1) as threads:
+            reading = threads.submit(other.stream, "send_events", ADA, begun.set, last_event_id="unknown-7")
+            assert begun.wait(LIMIT)
+            # A gateway that shuts down ends its streams.
+            assert house.stop() == 0
+            status, text = reading.result(LIMIT)
+        assert status == 200
+        assert "event: resync" in text
+        assert other.called == STREAMS

@@ -23,7 +23,7 @@ from dragoman.store import open_tables
 from tests.cli.recorded_file import NOW
 from tests.gateway.admin.key_requests import made, refusal, send
 from tests.gateway.admin.recorded_gateway import settings_with_roles, text_of
-from tests.gateway.harness import House, running
+from tests.gateway.harness import House, read_answer, running
 from tests.identities.holders import holder
 
 LATER = "2027-06-01T00:00:00Z"
@@ -247,6 +247,23 @@ def test_pitfall_444_what_a_key_makes_or_changes_stays_within_its_own_rights(hou
         refusal(house, method, f"/keys/wide{path}", body, match=generation, name="lim", status=403)
     assert send(house, "GET", "/keys/wide").header("etag") == f'"{generation}"'
     assert send(house, "PATCH", "/keys/bee", {"concurrency": 1}, match=1, name="lim").json()["concurrency"] == 1
+
+
+def test_an_administrator_who_was_removed_before_the_body_arrived_changes_nothing(house: House) -> None:
+    async def remove() -> None:
+        table = house.app.runtime.guard.identities
+        table.configure([key for key in house.app.runtime.settings.keys if key.name != "ada"])
+
+    data = json.dumps({"name": "late"}).encode()
+    with house.connect() as connection:
+        head = f"POST /admin/v1/keys HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {text_of('ada')}\r\n"
+        connection.sendall(f"{head}connection: close\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data[:1])
+        house.take_turns()
+        house.run(remove())
+        connection.sendall(data[1:])
+        answer = read_answer(connection)
+    assert answer.status == 401
+    assert send(house, "GET", "/audit", name="eva").json()["changes"] == []
 
 
 @pytest.mark.parametrize(

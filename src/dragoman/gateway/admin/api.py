@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from dragoman.errors import ClientError, OffloadBusy
+from dragoman.errors import Busy, ClientError
 from dragoman.gateway.access.client_address import client_address, is_local_client
 from dragoman.gateway.admin.endpoints import find_endpoint
 from dragoman.gateway.admin.framework import AdminCall, AdminError, AdminServices, require_role, send_error
@@ -66,7 +66,7 @@ class AdminApi:
             await endpoint.serve(call)
         except (AdminError, ClientError) as error:
             send_error(request, error, [])
-        except OffloadBusy as error:
+        except Busy as error:
             send_error(request, ClientError(503, str(error)), [(b"retry-after", str(error.retry_after).encode())])
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class AdminApi:
         try:
             identity = runtime.guard.identify(request, api_path_of(request.path).protocol)
             require_role(role_of(runtime, request, identity), needed)
-        except (AdminError, ClientError):
+        except (AdminError, ClientError, Busy):
             return False
         return True
 

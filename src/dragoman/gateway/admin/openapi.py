@@ -26,6 +26,13 @@ _MATCH: JsonObject = {
     "description": 'The `ETag` of the key as it was read last: its `generation` in quotes, as `"7"`.',
     "schema": {"type": "string", "pattern": '^"[0-9]+"$'},
 }
+_LAST_EVENT: JsonObject = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "The id of the last event that was received, to go on behind it.",
+    "schema": {"type": "string"},
+}
 
 
 class OpenApiDocument(Struct, frozen=True, kw_only=True):
@@ -111,6 +118,7 @@ def _operation(each: AdminEndpoint) -> JsonObject:
         *(_path_parameter(part[1:-1]) for part in each.path.split("/") if part.startswith("{")),
         *parameters_of(each.parameters),
         *([_MATCH] if each.needs_match else []),
+        *([_LAST_EVENT] if each.result is None else []),
     ]
     operation: JsonObject = {
         "operationId": each.name,
