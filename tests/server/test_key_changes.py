@@ -161,6 +161,7 @@ def test_pitfall_446_448_a_key_that_was_made_works_and_its_text_is_nowhere(house
         assert answer.status == 200
         own = with_text(house, "GET", "/me", text).json()
         assert (own["name"], own["tags"], own["source"]) == ("ann", {"team": "web"}, "database")
+        assert own["former_until"] == send(house, "GET", "/keys/ann", "ada").json()["former_until"] is not None
         assert with_text(house, "GET", f"/keys/{text}", text).status == 400
         assert house.get(f"/v1/files/{text}", x_api_key=text).status >= 400
     used = send(house, "GET", "/usage?by=key,tag", "ada").json()["rows"]

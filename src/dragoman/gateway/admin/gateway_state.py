@@ -8,7 +8,9 @@ from msgspec import Struct
 from dragoman.gateway.admin.framework import AdminCall, Nothing
 from dragoman.gateway.endpoints.model_names import described_names
 from dragoman.gateway.endpoints.status import status_of
+from dragoman.identities.changes import former_until
 from dragoman.identities.identity import Rights
+from dragoman.model.losses import Strict
 from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.routing.model_description import DescribedName
 from dragoman.rules.timestamps import format_instant
@@ -102,10 +104,13 @@ class PermissionsView(Struct, frozen=True, kw_only=True):
     providers: tuple[str, ...] | None
     addresses: tuple[str, ...] | None
     paths: tuple[str, ...] | None
-    strict: bool | str
+    strict: Strict
     concurrency: int | None
     tags: dict[str, str]
     expires: str | None
+    # Until when the former text of a rotated key is accepted.
+    former_until: str | None
+    # file, database or command line; empty without a key.
     source: str
 
 
@@ -114,6 +119,7 @@ async def me(call: AdminCall, _: Nothing) -> PermissionsView:
     identity = call.identity
     rights = Rights() if identity is None else identity.rights
     expires = None if identity is None else identity.expires
+    former = None if identity is None else former_until(identity, call.services.now() / 1_000_000)
     return PermissionsView(
         name=call.name,
         role=call.role,
@@ -125,5 +131,6 @@ async def me(call: AdminCall, _: Nothing) -> PermissionsView:
         concurrency=rights.concurrency,
         tags={} if identity is None else dict(identity.tags),
         expires=None if expires is None else format_instant(int(expires)),
+        former_until=None if former is None else format_instant(int(former)),
         source="" if identity is None else identity.source,
     )
