@@ -43,6 +43,17 @@ def put(text: str, mode: int = 0o600) -> None:
     put_trusted(Path(), text, mode=mode)
 
 
+def test_pitfall_736_lists_of_keys_with_names_that_do_not_exist_are_warned_about(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    put(FILE + 'models = ["mine-a", "yours"]\nproviders = ["locl"]\n')
+    assert main(["check"]) == 0
+    assert capfd.readouterr().err.splitlines() == [
+        "dragoman: warning: the key laptop may use yours, which matches no model name",
+        "dragoman: warning: the key laptop may use the provider locl, which does not exist; did you mean local?",
+    ]
+
+
 def test_a_good_file_is_summed_up(capfd: pytest.CaptureFixture[str]) -> None:
     put(FILE)
     assert main(["check"]) == 0

@@ -46,7 +46,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_a_key_is_made_with_all_that_it_permits_and_printed_once(place: Path) -> None:
-    words = ("--models", "claude-*, fast", "--providers", "anthropic", "--tag", "team=web", "--expires", "90d")
+    words = ("--models", "claude-*, gpt-5", "--providers", "anthropic", "--tag", "team=web", "--expires", "90d")
     made = key(place, "new", "ann", *words, "--role", "client", "--paths", "chat,files:read", "--concurrency", "4")
     assert made.status == 0
     text, blank, *lines = made.out.splitlines()
@@ -55,7 +55,7 @@ def test_a_key_is_made_with_all_that_it_permits_and_printed_once(place: Path) ->
         "KEY\tann",
         "state\tactive",
         "role\tclient",
-        "models\tclaude-*, fast",
+        "models\tclaude-*, gpt-5",
         "providers\tanthropic",
         "addresses\tall",
         "paths\tchat, files:read",
@@ -74,7 +74,7 @@ def test_a_key_is_made_with_all_that_it_permits_and_printed_once(place: Path) ->
     listed = key(place, "list").out.splitlines()
     assert listed == [
         "NAME\tSTATE\tROLE\tMODELS\tPROVIDERS\tEXPIRES\tTAGS\tSOURCE",
-        f"ann\tactive\tclient\tclaude-*, fast\tanthropic\t{IN_90_DAYS}\tteam=web\tdatabase",
+        f"ann\tactive\tclient\tclaude-*, gpt-5\tanthropic\t{IN_90_DAYS}\tteam=web\tdatabase",
     ]
 
 
@@ -283,6 +283,24 @@ def test_pitfall_739_a_long_list_is_read_in_pages(place: Path) -> None:
         )
     names = [view["name"] for view in json.loads(key(place, "list", "--json").out)["keys"]]
     assert names == [f"key-{number:04}" for number in range(2500)]
+
+
+def test_pitfall_736_entries_that_match_no_name_are_reported(place: Path) -> None:
+    with (place / "gateway.toml").open("a", encoding="utf-8") as file:
+        file.write('[server]\ndiscover = false\n[models]\n"fast" = "echo/text"\n')
+    model = "warning: the key ann may use fsat, which matches no model name; did you mean fast?"
+    provider = "warning: the key ann may use the provider x, which does not exist"
+    words = ("--models", "fsat,fast,echo/*", "--providers", "x,echo")
+    for made in (key(place, "new", "ann", *words), key(place, "new", "ann", *words, "--print")):
+        assert [line for line in made.err.splitlines() if "warning" in line] == [
+            f"dragoman: {model}",
+            f"dragoman: {provider}",
+        ]
+    assert key(place, "list").err == f"dragoman: {model}\ndragoman: {provider}\n"
+    assert key(place, "set", "ann", "--models", "fast").err == f"dragoman: {provider}\n"
+    assert key(place, "set", "ann", "--remove", "providers").err == ""
+    key(place, "set", "ann", "--models", ",".join(f"x{number}" for number in range(30)))
+    assert key(place, "list").err.splitlines()[20:] == ["dragoman: warning: 10 more of these"]
 
 
 def test_the_audit_log_has_every_change_the_latest_first(place: Path) -> None:

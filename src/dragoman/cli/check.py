@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dragoman.cli import documents, formatting
 from dragoman.cli.terminal import GREEN, RED, Column, OutputScreen, printable, progress, screen_of, table
 from dragoman.cli.trust import configured
+from dragoman.config.key_patterns import ConfiguredPatterns
 from dragoman.config.prices import override_warnings, price_book_of
 from dragoman.config.settings import Settings
 from dragoman.config.toml_lines import dotted
@@ -58,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
             documents.complain(f"warning: {warning}")
     for doubt in _price_doubts(settings):
         documents.complain(f"warning: {doubt}")
+    for doubt in _key_doubts(settings):
+        documents.complain(f"warning: {doubt}")
     # What a gateway does without is nothing that somebody who asks should have to do without.
     for each in settings.missing:
         documents.complain(str(each.as_error(settings.file)))
@@ -66,6 +69,13 @@ def run(options: argparse.Namespace) -> int:
         documents.complain(str(conflict))
     status = _live(settings, screen) if options.live else 0
     return FAILED if settings.missing or conflicts else status
+
+
+def _key_doubts(settings: Settings) -> Iterator[str]:
+    """Entries in lists of keys that match no name."""
+    patterns = ConfiguredPatterns(settings)
+    for key in settings.keys:
+        yield from patterns.warnings(key.name, key.rights.models, key.rights.providers)
 
 
 def _key_conflicts(settings: Settings) -> Iterator[ConfigError]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _DEFAULT_NAME = "default"
 # Changes that are listed unless stated.
 _AUDITED = 50
+# Warnings that are printed at a time.
+_WARNED = 20
 # More than any file has, and less than the largest number of a database.
 _MOST = 1 << 60
 
@@ -50,6 +52,8 @@ class KeySource(Protocol):
     def revoke(self, name: str) -> KeyView: ...
 
     def audit(self, limit: int) -> AuditView: ...
+
+    def warnings(self, key: KeyView) -> Iterator[str]: ...
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -128,10 +132,12 @@ def run_new(options: argparse.Namespace) -> int:
     settings = _settings(options)
     members = _members(options, settings)
     if options.print:
-        return _print_lines(options, members)
+        return _print_lines(options, members, settings)
     keys = _keys(options, settings)
-    _show_issued(options, keys.create(options.name, members))
+    issued = keys.create(options.name, members)
+    _show_issued(options, issued)
     documents.complain(f"{options.name} is in {keys.place}; the key is shown this once")
+    _warn(list(keys.warnings(issued.identity)))
     if options.gateway is None:
         _note_of_open_gateway(settings)
     return 0
@@ -141,12 +147,19 @@ def run_list(options: argparse.Namespace) -> int:
     """List all keys."""
     from dragoman.cli.key_report import keys_as_text
 
-    keys = _keys(options).list_all()
+    keys, warnings = _keys(options), list[str]()
+
+    def listed() -> Iterator[KeyView]:
+        for key in keys.list_all():
+            warnings.extend(keys.warnings(key))
+            yield key
+
     if options.json:
-        documents.write_all(_as_json(keys))
+        documents.write_all(_as_json(listed()))
     else:
         screen = screen_of(sys.stdout, options.color)
-        documents.write_text(keys_as_text(keys, screen), screen)
+        documents.write_text(keys_as_text(listed(), screen), screen)
+    _warn(warnings)
     return 0
 
 
@@ -162,7 +175,10 @@ def run_set(options: argparse.Namespace) -> int:
     members = _members(options, settings, options.remove)
     if members == KeyMembers():
         raise UsageError("nothing to set: name a member, as in --models 'fast', or --remove MEMBER")
-    _show(options, _keys(options, settings).change(_name(options), members))
+    keys = _keys(options, settings)
+    view = keys.change(_name(options), members)
+    _show(options, view)
+    _warn(list(keys.warnings(view)))
     return 0
 
 
@@ -222,6 +238,14 @@ def run_import(options: argparse.Namespace) -> int:
     return REFUSED if view.refused and not options.skip_refused else 0
 
 
+def _warn(warnings: list[str]) -> None:
+    """Print warnings about keys, the first ones where there are many."""
+    for warning in warnings[:_WARNED]:
+        documents.complain(f"warning: {warning}")
+    if len(warnings) > _WARNED:
+        documents.complain(f"warning: {len(warnings) - _WARNED} more of these")
+
+
 def _note_of_open_gateway(settings: Settings) -> None:
     """Say that the file alone keeps the gateway closed, if that is so."""
     if not settings.keys and not settings.keys_table:
@@ -257,20 +281,24 @@ def _members(options: argparse.Namespace, settings: Settings, removed: Iterable[
     return read_members(options, zone_of(settings.storage.time_zone), int(clock()), list(removed))
 
 
-def _print_lines(options: argparse.Namespace, members: KeyMembers) -> int:
+def _print_lines(options: argparse.Namespace, members: KeyMembers, settings: Settings) -> int:
     from dragoman.cli.key_file import clock
     from dragoman.config.key_lines import key_lines
+    from dragoman.config.key_patterns import ConfiguredPatterns
     from dragoman.identities.key_text import digest_of, format_hash, new_key
 
     text = new_key()
     digest = digest_of(text)
-    lines = key_lines(options.name, digest, applied(members, KeyTerms(), clock()))
+    terms = applied(members, KeyTerms(), clock())
+    lines = key_lines(options.name, digest, terms)
     printed = {"name": options.name, "key": text, "hash": format_hash(digest), "lines": lines}
     documents.show(
         options,
         printed,
         lambda _: f"{text}\n\n# The key is shown this once. These lines go into dragoman.toml:\n{lines}",
     )
+    patterns = ConfiguredPatterns(settings)
+    _warn(list(patterns.warnings(options.name, terms.rights.models, terms.rights.providers)))
     return 0
 
 

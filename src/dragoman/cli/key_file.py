@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.record_file import now_in_micro
 from dragoman.config.configured_keys import configured_names
+from dragoman.config.key_patterns import ConfiguredPatterns
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
 from dragoman.identities.changes import LOCAL_MAKER, ImportedKey
@@ -54,6 +55,7 @@ class KeyFile:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._configured = {key.name: key for key in settings.keys}
+        self._patterns = ConfiguredPatterns(settings)
         self.place = path_of(settings)
 
     def list_all(self) -> Iterator[KeyView]:
@@ -124,6 +126,10 @@ class KeyFile:
         """The latest changes of keys."""
         with self._open(read_only=True) as file:
             return audit_view_of(file.identities.audit(None, limit + 1), limit)
+
+    def warnings(self, key: KeyView) -> Iterator[str]:
+        """Entries of a key's lists that match no name of the configuration."""
+        return self._patterns.warnings(key.name, key.models, key.providers)
 
     @contextmanager
     def _open(self, *, read_only: bool = False) -> Iterator[IdentityFile]:

@@ -63,6 +63,10 @@ class KeyGateway:
             view = replace(more, changes=[*view.changes, *more.changes])
         return view
 
+    def warnings(self, key: KeyView) -> Iterator[str]:
+        """Nothing: the configuration of another machine is not known here."""
+        return iter(())
+
 
 def _path(name: str) -> str:
     # A name that is none may be a key text, which is not sent as an address.
