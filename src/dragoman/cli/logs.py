@@ -9,12 +9,20 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from dragoman.cli import documents
+from dragoman.cli.gateway_records import (
+    GatewayRecords,
+    add_records,
+    clock_here,
+    quoted_name,
+    records_of_gateway,
+)
 from dragoman.cli.parser import UNREAD, add_all_losses
 from dragoman.cli.record_file import (
     RecordFile,
     Shown,
-    add_config,
     add_since,
     find_record_file,
     name_of,
@@ -29,6 +37,7 @@ from dragoman.errors import UsageError
 
 if TYPE_CHECKING:
     from dragoman.records.exchanges import RecordedExchange
+    from dragoman.records.views.exchanges import ExchangesView, ExchangeView
     from dragoman.store.record_queries import RecordFilter
 
 _USUAL = 50
@@ -61,7 +70,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--ids", action="store_true", help="with the id of each, however little room there is")
     parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
     parser.add_argument("--json", action="store_true", help="machine-readable: one JSON object per line")
-    add_config(parser)
+    add_records(parser)
     parser.set_defaults(run=run)
 
 
@@ -71,97 +80,174 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-n: {options.most} is no number of exchanges")
     if options.id is not None and options.follow:
         raise UsageError("-f follows all exchanges; leave out the id")
-    record_file = find_record_file(options)
+    gateway = records_of_gateway(options)
+    record_file = find_record_file(options) if gateway is None else clock_here()
     if options.id is not None:
-        return _show(record_file, options)
+        return _show(record_file, gateway, options)
+    source = _FileSource(record_file, options) if gateway is None else _GatewaySource(gateway, options)
     write_exchange = _exchange_writer(record_file, options)
-    wanted = _wanted(record_file, options)
-    number, status = _latest(record_file, wanted, options.most, write_exchange)
-    return _follow(record_file, wanted, number, write_exchange) if options.follow else status
+    number = _latest(source, options.most, write_exchange)
+    return _follow(source, number, write_exchange) if options.follow else source.status
 
 
-def _show(record_file: RecordFile, options: argparse.Namespace) -> int:
+def _show(record_file: RecordFile, gateway: GatewayRecords | None, options: argparse.Namespace) -> int:
     from dragoman.cli.exchange_page import as_page
+    from dragoman.records.views.exchanges import ExchangeView, exchange_of
+
+    if gateway is None:
+        view, status = _find(record_file, name_of(options.id) or "")
+    else:
+        view = gateway.get(f"/exchanges/{quoted_name(options.id)}", ExchangeView)
+        status = gateway.status
+    if options.json:
+        write_view(view)
+    else:
+        screen = screen_of(sys.stdout, options.color)
+        lines = as_page(exchange_of(view), record_file, screen, all_losses=options.all_losses)
+        documents.write_text("\n".join(lines), screen)
+    return status
+
+
+def _find(record_file: RecordFile, text: str) -> tuple[ExchangeView, int]:
     from dragoman.records import exchanges
     from dragoman.records.ids import times_of
     from dragoman.records.journal_directory import directory_of
     from dragoman.records.views.exchanges import exchange_view
 
-    text = name_of(options.id) or ""
     times = times_of(text)
     # Stored responses are found by their threads.
     shown = Shown() if times is None else Shown(since=times[0], until=times[1] + 1)
     with open_records(record_file, shown=shown) as (tables, status):
-        exchange = exchanges.find(tables, text, directory_of(record_file.path))
-    if options.json:
-        write_view(exchange_view(exchange))
-    else:
-        screen = screen_of(sys.stdout, options.color)
-        documents.write_text("\n".join(as_page(exchange, record_file, screen, all_losses=options.all_losses)), screen)
-    return status
+        return exchange_view(exchanges.find(tables, text, directory_of(record_file.path))), status
 
 
-def _wanted(record_file: RecordFile, options: argparse.Namespace) -> RecordFilter:
-    from dragoman.records.sessions import find
-    from dragoman.store.record_queries import RecordFilter
+class _FileSource:
+    """The exchanges of the file that are asked for. `status` is not 0 once something was left out."""
 
-    since = record_file.since(options.since, now_in_micro()) if options.since else 0
-    session: int | None = None
-    if options.session is not None:
-        name, key = name_of(options.session) or "", name_of(options.key)
-        with open_records(record_file, shown=Shown(session=name, key=key)) as (tables, _):
-            session = find(tables, name, key).id
-    return RecordFilter(
-        since=since,
-        key=name_of(options.key),
-        model=name_of(options.model),
-        errors=options.errors,
-        session=session,
-        thread=options.thread,
-    )
+    def __init__(self, record_file: RecordFile, options: argparse.Namespace) -> None:
+        self._record_file = record_file
+        self._wanted = self._filter(options)
+        self._shown = Shown(since=self._wanted.since, key=self._wanted.key)
+        self.status = 0
+
+    def latest(self, most: int) -> ExchangesView:
+        """The latest ones, and the number behind which others come."""
+        from dragoman.records import exchanges
+
+        with open_records(self._record_file, shown=self._shown) as (tables, self.status):
+            number = exchanges.newest(tables)
+            batch = exchanges.latest(tables, self._wanted, most)
+        if not number and not self.status:
+            documents.complain(nothing_yet(self._record_file.path))
+        return _views(batch, max([number, *(each.row.number for each in batch)]))
+
+    def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:
+        """Those that were written down behind a number."""
+        from dragoman.records import exchanges
+
+        with open_records(self._record_file, complain, self._shown) as (tables, _):
+            # Fewer than there were if some were forgotten.
+            newest = exchanges.newest(tables)
+            batch = exchanges.after(tables, min(number, newest), self._wanted, _AT_ONCE)
+        numbers = [each.row.number for each in batch]
+        return _views(batch, numbers[-1] if len(batch) == _AT_ONCE else max([newest, *numbers]))
+
+    def _filter(self, options: argparse.Namespace) -> RecordFilter:
+        from dragoman.records.sessions import find
+        from dragoman.store.record_queries import RecordFilter
+
+        since = self._record_file.since(options.since, now_in_micro()) if options.since else 0
+        session: int | None = None
+        if options.session is not None:
+            name, key = name_of(options.session) or "", name_of(options.key)
+            with open_records(self._record_file, shown=Shown(session=name, key=key)) as (tables, _):
+                session = find(tables, name, key).id
+        return RecordFilter(
+            since=since,
+            key=name_of(options.key),
+            model=name_of(options.model),
+            errors=options.errors,
+            session=session,
+            thread=options.thread,
+        )
 
 
-def _shown(wanted: RecordFilter) -> Shown:
-    return Shown(since=wanted.since, key=wanted.key)
+class _GatewaySource:
+    """The exchanges of a gateway that are asked for, likewise."""
+
+    def __init__(self, gateway: GatewayRecords, options: argparse.Namespace) -> None:
+        self._gateway = gateway
+        self._options = options
+
+    @property
+    def status(self) -> int:
+        return self._gateway.status
+
+    def latest(self, most: int) -> ExchangesView:
+        """The latest ones, by pages."""
+        page = self._page(min(most, _AT_ONCE))
+        views = page.exchanges
+        while page.before is not None and len(views) < most:
+            page = self._page(min(most - len(views), _AT_ONCE), before=page.before)
+            views = [*page.exchanges, *views]
+        return replace(page, exchanges=views)
+
+    def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:
+        """Those that were written down behind a number."""
+        self._gateway.complain = complain
+        return self._page(_AT_ONCE, after=number)
+
+    def _page(self, most: int, *, before: str | None = None, after: int | None = None) -> ExchangesView:
+        from dragoman.records.views.exchanges import ExchangesView
+
+        options = self._options
+        return self._gateway.get(
+            "/exchanges",
+            ExchangesView,
+            since=options.since,
+            key=name_of(options.key),
+            model=name_of(options.model),
+            errors=options.errors,
+            session=name_of(options.session),
+            thread=options.thread,
+            n=most,
+            before=before,
+            after=after,
+        )
 
 
-def _latest(
-    record_file: RecordFile, wanted: RecordFilter, most: int, write_exchange: Callable[[RecordedExchange], None]
-) -> tuple[int, int]:
-    """Tell the latest; give the number behind which others come, and the status."""
-    from dragoman.records import exchanges
+def _views(batch: list[RecordedExchange], after: int) -> ExchangesView:
+    from dragoman.records.views.exchanges import ExchangesView, exchange_view
 
-    with open_records(record_file, shown=_shown(wanted)) as (tables, status):
-        number = exchanges.newest(tables)
-        batch = exchanges.latest(tables, wanted, most)
-    if not number and not status:
-        documents.complain(nothing_yet(record_file.path))
-    for each in batch:
+    return ExchangesView(exchanges=[exchange_view(each) for each in batch], before=None, after=after)
+
+
+def _latest(source: _FileSource | _GatewaySource, most: int, write_exchange: Callable[[ExchangeView], None]) -> int:
+    """Write the latest; give the number behind which others come."""
+    page = source.latest(most)
+    for each in page.exchanges:
         write_exchange(each)
-    return max([number, *(each.row.number for each in batch)]), status
+    return page.after
 
 
-def _follow(
-    record_file: RecordFile, wanted: RecordFilter, number: int, write_exchange: Callable[[RecordedExchange], None]
-) -> int:
-    """Tell those that come, until nobody reads it any more, or an interrupt."""
-    from dragoman.records import exchanges
+def _follow(source: _FileSource | _GatewaySource, number: int, write_exchange: Callable[[ExchangeView], None]) -> int:
+    """Write those that come, until the reader has gone, or an interrupt."""
+    from dragoman.launching.admin_client import AdminApiError, Unreachable
     from dragoman.store import StoreError
 
     complain = once(documents.complain)
     while not _is_unread():
         try:
-            with open_records(record_file, complain, _shown(wanted)) as (tables, _):
-                # Fewer than there were if some were forgotten.
-                newest = exchanges.newest(tables)
-                batch = exchanges.after(tables, min(number, newest), wanted, _AT_ONCE)
-        except StoreError as error:
+            page = source.after(number, complain)
+        except (StoreError, Unreachable, AdminApiError) as error:
+            if isinstance(error, AdminApiError) and not error.is_temporary:
+                raise
             # The next second is soon enough.
             complain(f"note: {error}")
             continue
-        for each in batch:
+        for each in page.exchanges:
             write_exchange(each)
-        number = batch[-1].row.number if len(batch) == _AT_ONCE else max([newest, *(each.row.number for each in batch)])
+        number = page.after
     return UNREAD
 
 
@@ -172,23 +258,23 @@ def _is_unread() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(_EVERY))
 
 
-def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Callable[[RecordedExchange], None]:
-    """What tells one exchange."""
+def _exchange_writer(record_file: RecordFile, options: argparse.Namespace) -> Callable[[ExchangeView], None]:
+    """What writes one exchange."""
     if options.json:
-        from dragoman.records.views.exchanges import exchange_view
-
-        return lambda exchange: write_view(exchange_view(exchange))
+        return write_view
     from dragoman import terminal
     from dragoman.gateway.observability.log_columns import LogColumns
     from dragoman.gateway.observability.record import LogDetails
     from dragoman.records.exchanges import entry_of
+    from dragoman.records.views.exchanges import exchange_of
 
     screen = terminal.screen_of(sys.stdout, os.environ, options.color)
     columns = LogColumns(screen, all_losses=options.all_losses)
     looked_at = screen.columns() is not None
     last_day = [record_file.day(now_in_micro())]
 
-    def write_exchange(exchange: RecordedExchange) -> None:
+    def write_exchange(view: ExchangeView) -> None:
+        exchange = exchange_of(view)
         day, clock = record_file.day(exchange.ended), record_file.clock(exchange.ended)
         if looked_at and day != last_day[0]:
             # A line has the time of day alone.

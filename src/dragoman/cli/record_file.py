@@ -139,9 +139,14 @@ def assign(path: str, shown: Shown, complain: Callable[[str], None] = documents.
         complain(f"some exchanges have no session yet, since {path} cannot be written: {error}")
         return INCOMPLETE
     if left:
-        counted = formatting.counted(left, "exchange")
-        complain(f"{counted} of these left to assign to sessions: the next call assigns more, as does an idle gateway")
+        complain_of_unassigned(left, complain)
     return 0
+
+
+def complain_of_unassigned(left: int, complain: Callable[[str], None]) -> None:
+    """Say how many exchanges have no session yet."""
+    counted = formatting.counted(left, "exchange")
+    complain(f"{counted} of these left to assign to sessions: the next call assigns more, as does an idle gateway")
 
 
 @contextmanager

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dragoman.cli import documents, formatting
+from dragoman.cli.gateway_records import GatewayRecords, add_records, clock_here, quoted_name, records_of_gateway
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import (
     RecordFile,
     Shown,
-    add_config,
     as_cell,
     find_record_file,
     name_of,
@@ -33,6 +33,7 @@ from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, ta
 if TYPE_CHECKING:
     from dragoman.records.sessions import SessionDetail
     from dragoman.records.thread_tree import ThreadNode
+    from dragoman.records.views.sessions import SessionView
     from dragoman.store.session_queries import SessionFigures
 
 # Deeper threads are not moved further to the right: their depth is said.
@@ -73,23 +74,24 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--all", action="store_true", help="every thread on a line of its own")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_all_losses(parser, "counts of the page")
-    add_config(parser)
+    add_records(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from dragoman.records import live_view, sessions
-    from dragoman.records.views.sessions import session_view
+    from dragoman.records.views.sessions import detail_of, session_view
 
-    record_file = find_record_file(options)
     now = now_in_micro()
     screen = screen_of(sys.stdout, options.color)
     fold = not options.all and not options.json and screen.terminal
-    name, key = name_of(options.id) or "", name_of(options.key)
-    with open_records(record_file, shown=Shown(session=name, key=key)) as (tables, status):
-        opened = live_view.opened_now(tables, record_file.path)
-        session = sessions.find(tables, name, key)
-        detail = sessions.session_detail(tables, session, opened, now, fold=fold)
+    gateway = records_of_gateway(options)
+    if gateway is None:
+        record_file = find_record_file(options)
+        detail, status = _of_file(options, record_file, now, fold=fold)
+    else:
+        record_file = clock_here()
+        detail = detail_of(_of_gateway(options, gateway), fold=fold)
+        status = gateway.status
     if options.all_losses and not options.json:
         detail = with_all_losses(detail)
     if options.json:
@@ -100,6 +102,24 @@ def run(options: argparse.Namespace) -> int:
         rows = [_full_row(node, detail, now) for node in detail.tree.nodes]
         documents.write_text("\n".join(table(screen, _FULL_COLUMNS, rows)), screen)
     return status
+
+
+def _of_file(
+    options: argparse.Namespace, record_file: RecordFile, now: int, *, fold: bool
+) -> tuple[SessionDetail, int]:
+    from dragoman.records import live_view, sessions
+
+    name, key = name_of(options.id) or "", name_of(options.key)
+    with open_records(record_file, shown=Shown(session=name, key=key)) as (tables, status):
+        opened = live_view.opened_now(tables, record_file.path)
+        session = sessions.find(tables, name, key)
+        return sessions.session_detail(tables, session, opened, now, fold=fold), status
+
+
+def _of_gateway(options: argparse.Namespace, gateway: GatewayRecords) -> SessionView:
+    from dragoman.records.views.sessions import SessionView
+
+    return gateway.get(f"/sessions/{quoted_name(options.id)}", SessionView, key=name_of(options.key))
 
 
 def _as_text(detail: SessionDetail, record_file: RecordFile, screen: OutputScreen, now: int) -> Iterator[str]:

@@ -12,11 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.cli import documents, formatting
+from dragoman.cli.gateway_records import GatewayRecords, add_records, clock_here, records_of_gateway
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import (
     RecordFile,
     Shown,
-    add_config,
     add_since,
     as_cell,
     find_record_file,
@@ -31,11 +31,14 @@ from dragoman.errors import UsageError
 if TYPE_CHECKING:
     from dragoman.records.sessions import SessionDetail, SessionLine, SessionList
     from dragoman.records.thread_status import ThreadStatus
+    from dragoman.records.views.sessions import SessionLineView, SessionsView
     from dragoman.store.session_queries import SessionFigures
     from dragoman.store.session_tables import SessionRow
 
 _SINCE = "1d"
 _USUAL = 50
+# Sessions of one page of a gateway.
+_PAGE = 200
 # From here on there is room for a column for everything.
 _WIDE = 120
 # Names are shown as far as they tell sessions apart, and at least so much of them.
@@ -82,31 +85,27 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("-n", dest="most", type=int, default=_USUAL, metavar="N", help=f"how many (default: {_USUAL})")
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     add_all_losses(parser, "counts of the table")
-    add_config(parser)
+    add_records(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from dragoman.records import live_view, sessions
-    from dragoman.records.views.sessions import sessions_view
+    from dragoman.records.views.exchanges import micro_of
+    from dragoman.records.views.sessions import listing_of
 
     if options.most < 1:
         raise UsageError(f"-n: {options.most} is no number of sessions")
-    record_file = find_record_file(options)
-    now = now_in_micro()
-    since = record_file.since(options.since, now)
-    key = name_of(options.key)
-    with open_records(record_file, shown=Shown(since=since, key=key)) as (tables, status):
-        opened = live_view.opened_now(tables, record_file.path)
-        listing = sessions.listing(tables, since, key, options.most, opened, now)
-        details = {
-            line.session.id: sessions.session_detail(tables, line.session, opened, now, fold=False)
-            for line in listing.lines
-            if options.all
-        }
+    gateway = records_of_gateway(options)
+    record_file = find_record_file(options) if gateway is None else clock_here()
+    if gateway is None:
+        view, status = _of_file(options, record_file)
+    else:
+        view, status = _of_gateway(options, gateway), gateway.status
     if options.json:
-        write_view(sessions_view(listing, details, since, now))
+        write_view(view)
         return status
+    since, now = micro_of(view.since), micro_of(view.until)
+    listing, details = listing_of(view)
     screen = screen_of(sys.stdout, options.color)
     if not listing.lines and screen.terminal:
         when = f"{record_file.day(since)} {record_file.clock(since)}"
@@ -119,6 +118,45 @@ def run(options: argparse.Namespace) -> int:
         details = {number: with_all_losses(detail) for number, detail in details.items()}
     documents.write_text("\n".join(_as_text(listing, details, record_file, screen, now)), screen)
     return status
+
+
+def _of_file(options: argparse.Namespace, record_file: RecordFile) -> tuple[SessionsView, int]:
+    from dragoman.records import live_view, sessions
+    from dragoman.records.views.sessions import sessions_view
+
+    now = now_in_micro()
+    since, key = record_file.since(options.since, now), name_of(options.key)
+    with open_records(record_file, shown=Shown(since=since, key=key)) as (tables, status):
+        opened = live_view.opened_now(tables, record_file.path)
+        listing = sessions.listing(tables, since, key, options.most, opened, now)
+        details = {
+            line.session.id: sessions.session_detail(tables, line.session, opened, now, fold=False)
+            for line in listing.lines
+            if options.all
+        }
+    return sessions_view(listing, details, since, now), status
+
+
+def _of_gateway(options: argparse.Namespace, gateway: GatewayRecords) -> SessionsView:
+    """The same from a gateway, whose pages are limited."""
+    from dragoman.records.views.sessions import SessionsView
+
+    lines: list[SessionLineView] = []
+    before: str | None = None
+    while True:
+        page = gateway.get(
+            "/sessions",
+            SessionsView,
+            since=options.since,
+            key=name_of(options.key),
+            all=options.all,
+            n=min(options.most - len(lines), _PAGE),
+            before=before,
+        )
+        lines += page.sessions
+        before = page.next
+        if before is None or len(lines) >= options.most:
+            return replace(page, sessions=lines)
 
 
 def _as_text(

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from dragoman.cli import documents, formatting
+from dragoman.cli.gateway_records import GatewayRecords, add_records, clock_here, records_of_gateway
 from dragoman.cli.parser import DONE
 from dragoman.cli.record_file import (
     RecordFile,
     Shown,
-    add_config,
     as_cell,
     find_record_file,
     now_in_micro,
@@ -27,7 +27,10 @@ from dragoman.cli.terminal import Column, OutputScreen, printable, screen_of, ta
 from dragoman.terminal import Choice, cut, is_dumb
 
 if TYPE_CHECKING:
-    from dragoman.records.live_view import Activity, LiveSnapshot, LiveView
+    from dragoman.records.live_view import Activity, LiveSnapshot
+
+    # Looks at what goes on; problems are told to a function.
+    Look = Callable[[Callable[[str], None]], tuple[LiveSnapshot, int]]
 
 THREAD, MODEL = "thread", "model"
 _EVERY = 1.0
@@ -61,39 +64,63 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--by", choices=(THREAD, MODEL), default=THREAD, help="a line for each thread, or for each model"
     )
     parser.add_argument("--json", action="store_true", help="machine-readable (JSON): one page")
-    add_config(parser)
+    add_records(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    from dragoman.records.live_view import LiveView
     from dragoman.records.views.live import snapshot_view
 
-    record_file = find_record_file(options)
-    live_view = LiveView(record_file.path, by_model=options.by == MODEL)
+    gateway = records_of_gateway(options)
+    record_file = find_record_file(options) if gateway is None else clock_here()
+    look = _file_reader(record_file, options.by) if gateway is None else _gateway_reader(gateway, options.by)
     screen = screen_of(sys.stdout, options.color)
     if options.json:
-        present, status = _snapshot(record_file, live_view)
+        present, status = look(documents.complain)
         write_view(snapshot_view(present))
         return status
     if options.once or not screen.terminal or is_dumb(os.environ):
-        present, status = _snapshot(record_file, live_view)
+        present, status = look(documents.complain)
         documents.write_text("\n".join(page(present, options.by, record_file, screen)), screen)
         return status
-    _draw(record_file, live_view, options.by, options.color)
+    _draw(record_file, look, options.by, options.color)
     return DONE
 
 
-def _snapshot(
-    record_file: RecordFile, live_view: LiveView, complain: Callable[[str], None] = documents.complain
-) -> tuple[LiveSnapshot, int]:
-    from dragoman.records.live_view import looked_back
+def _file_reader(record_file: RecordFile, by: str) -> Look:
+    """Looks at the file, again and again."""
+    from dragoman.records.live_view import LiveView, looked_back
 
-    with open_records(record_file, complain, Shown(since=looked_back(now_in_micro()))) as (tables, status):
-        return live_view.look(tables, now_in_micro()), status
+    live_view = LiveView(record_file.path, by_model=by == MODEL)
+
+    def look(complain: Callable[[str], None]) -> tuple[LiveSnapshot, int]:
+        with open_records(record_file, complain, Shown(since=looked_back(now_in_micro()))) as (tables, status):
+            return live_view.look(tables, now_in_micro()), status
+
+    return look
 
 
-def _draw(record_file: RecordFile, live_view: LiveView, by: str, colour: Choice) -> None:
+def _gateway_reader(gateway: GatewayRecords, by: str) -> Look:
+    """Looks at a gateway, again and again: at what was seen last while that does not answer."""
+    from dragoman.launching.admin_client import AdminApiError, Unreachable
+    from dragoman.records.views.live import LiveSnapshotView, snapshot_of
+
+    seen: list[LiveSnapshot] = []
+
+    def look(complain: Callable[[str], None]) -> tuple[LiveSnapshot, int]:
+        gateway.complain = complain
+        try:
+            seen[:] = [snapshot_of(gateway.get("/live", LiveSnapshotView, by=by))]
+        except (Unreachable, AdminApiError) as error:
+            if not seen or (isinstance(error, AdminApiError) and not error.is_temporary):
+                raise
+            complain(str(error))
+        return seen[0], gateway.status
+
+    return look
+
+
+def _draw(record_file: RecordFile, look: Look, by: str, colour: Choice) -> None:
     """Draw the page each second, in a screen of its own, until an interrupt; what was there before comes back."""
     signal.signal(signal.SIGTERM, _end)
     try:
@@ -102,7 +129,7 @@ def _draw(record_file: RecordFile, live_view: LiveView, by: str, colour: Choice)
             # Windows are made wider and narrower.
             screen = screen_of(sys.stdout, colour)
             notes: list[str] = []
-            lines = list(page(_snapshot(record_file, live_view, notes.append)[0], by, record_file, screen))
+            lines = list(page(look(notes.append)[0], by, record_file, screen))
             lines = [*lines[:1], *(cut(printable(note), screen.width) for note in notes), *lines[1:]]
             lines = lines[: max(os.get_terminal_size(sys.stdout.fileno()).lines, 3)]
             drawn = f"{_REST_OF_LINE}\r\n".join(lines)

@@ -14,10 +14,10 @@ import msgspec
 
 from dragoman.cli import documents
 from dragoman.cli.formatting import counted, format_cost, tokens
+from dragoman.cli.gateway_records import GatewayRecords, add_records, records_of_gateway
 from dragoman.cli.parser import add_all_losses
 from dragoman.cli.record_file import (
     Shown,
-    add_config,
     as_json,
     assign,
     escaped,
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _MICRO = 1_000_000
 # So many groups are shown to people, if nothing else is said.
 _USUAL = 100
+# More groups than this are asked of no gateway.
+_MAX_GROUPS = 10_000
 # As wide as all columns beside each other take.
 _WIDE = 120
 # Room that the columns of numbers leave for names on a narrow terminal.
@@ -93,7 +95,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="machine-readable (JSON)")
     forms.add_argument("--csv", action="store_true", help="for spreadsheets, without the total")
-    add_config(parser)
+    add_records(parser)
     parser.set_defaults(run=run)
 
 
@@ -129,6 +131,10 @@ def run(options: argparse.Namespace) -> int:
     most = _USUAL if screen.terminal and not (options.all or options.json or options.csv) else None
     if options.most is not None:
         most = min(options.most, sys.maxsize)
+    gateway = records_of_gateway(options)
+    if gateway is not None:
+        _write_report(options, screen, _of_gateway(gateway, options, by, most), lambda: iter(()))
+        return gateway.status
     record_file, now = find_record_file(options), now_in_micro()
     zone = record_file.zone if options.zone is None else zone_of(options.zone)
 
@@ -157,6 +163,26 @@ def run(options: argparse.Namespace) -> int:
         listed = partial(calls, exports, report_period.since * _MICRO, report_period.until * _MICRO)
         _write_report(options, screen, report, lambda: _complete(report, listed()))
     return status
+
+
+def _of_gateway(
+    gateway: GatewayRecords, options: argparse.Namespace, by: Sequence[str], most: int | None
+) -> UsageReport:
+    """The same from a gateway."""
+    from dragoman.records.views.usage import UsageView, report_of
+
+    if options.ids:
+        raise UsageError("--ids reads the records of this machine: leave out --gateway")
+    view = gateway.get(
+        "/usage",
+        UsageView,
+        by=",".join(by),
+        since=options.since,
+        until=options.until,
+        zone=options.zone,
+        n=None if most is None else min(most, _MAX_GROUPS),
+    )
+    return report_of(view)
 
 
 def _complete(report: UsageReport, calls: Iterator[tuple[CallId, ...]]) -> Iterator[CallId]:

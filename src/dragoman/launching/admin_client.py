@@ -19,6 +19,7 @@ _PREFIX = "/admin/v1"
 # A query may take two seconds, and wait for others.
 _SECONDS = 30.0
 _MAX_BYTES = 256 * 1024 * 1024
+_TEMPORARY = frozenset({429, 503, 504})
 
 
 class AdminApiError(DragomanError):
@@ -27,6 +28,22 @@ class AdminApiError(DragomanError):
     def __init__(self, status: int, message: str, remedy: str) -> None:
         self.status = status
         super().__init__(f"{message} ({remedy})" if remedy else message)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in _TEMPORARY
+
+
+class Unreachable(DragomanError):
+    """A gateway that did not answer; it may do so later."""
+
+
+class Notes(Struct, frozen=True, kw_only=True):
+    """What a response about records lacks: exchanges without a session yet, and why the latest ones are missing."""
+
+    unassigned: int = 0
+    incomplete: str = ""
 
 
 class AdminRefusal(Struct, frozen=True, kw_only=True):
@@ -46,6 +63,8 @@ class AdminClient:
     def __init__(self, address: str, key: str) -> None:
         self.address = address
         self._headers = {"authorization": f"Bearer {key}"} if key else {}
+        # Those of the last response.
+        self.notes = Notes()
 
     def get(self, path: str, result: type[R], query: Mapping[str, str | int] | None = None) -> R:
         """What is at a path."""
@@ -66,12 +85,14 @@ class AdminClient:
         import http.client
 
         try:
-            status, content = fetch(self.address, method, f"{_PREFIX}{path}", _SECONDS, _MAX_BYTES, body, headers)
+            status, content, sent = fetch(self.address, method, f"{_PREFIX}{path}", _SECONDS, _MAX_BYTES, body, headers)
         except (OSError, http.client.HTTPException) as error:
-            problem = f"the gateway at {self.address} did not answer: {error or type(error).__name__}"
-            raise DragomanError(problem) from None
+            raise Unreachable(
+                f"the gateway at {self.address} did not answer: {error or type(error).__name__}"
+            ) from None
         if status >= 300:
             raise self._refused(status, content)
+        self.notes = _notes_in(sent)
         try:
             return msgspec.json.decode(content, type=result)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -85,3 +106,13 @@ class AdminClient:
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return DragomanError(f"there is no admin API at {self.address}: status {status}")
         return AdminApiError(status, refusal.message, refusal.remedy)
+
+
+def _notes_in(headers: Mapping[str, str]) -> Notes:
+    """The notes in the headers of a response."""
+    named = {name.lower(): value for name, value in headers.items()}
+    unassigned = named.get("x-dragoman-unassigned", "")
+    return Notes(
+        unassigned=int(unassigned) if unassigned.isascii() and unassigned.isdigit() else 0,
+        incomplete=named.get("x-dragoman-incomplete", ""),
+    )

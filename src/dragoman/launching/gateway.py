@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO
+from typing import IO, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -105,7 +105,7 @@ def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | No
     import http.client
 
     try:
-        greeting = decode(fetch(url, "GET", "/", seconds, _MAX_GREETING_BYTES)[1])
+        greeting = decode(fetch(url, "GET", "/", seconds, _MAX_GREETING_BYTES).body)
     except (OSError, http.client.HTTPException, WireError):
         return None
     return greeting if isinstance(greeting, dict) and greeting.get("name") == "dragoman" else None
@@ -145,7 +145,7 @@ def _page(
 
     given = {**headers, "authorization": f"Bearer {key}"} if key else headers
     try:
-        status, content = fetch(url, method, path, _STATUS_SECONDS, _MAX_PAGE_BYTES, body, given)
+        status, content, _ = fetch(url, method, path, _STATUS_SECONDS, _MAX_PAGE_BYTES, body, given)
         page = _PAGE.decode(content)
     except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeError, RecursionError):
         raise DragomanError(f"the gateway at {url} {fails}") from None
@@ -165,7 +165,7 @@ def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = (
     query = urlencode([("name", name) for name in names]) or (urlencode({"match": match}) if match else "")
     headers = {"authorization": f"Bearer {key}"}
     try:
-        status, body = fetch(url, "GET", f"/model-names?{query}", _NAMES_SECONDS, _MAX_NAMES_BYTES, headers=headers)
+        status, body, _ = fetch(url, "GET", f"/model-names?{query}", _NAMES_SECONDS, _MAX_NAMES_BYTES, headers=headers)
     except (OSError, http.client.HTTPException) as error:
         raise DragomanError(f"the gateway at {url} did not answer: {error or type(error).__name__}") from None
     if status != 200:
@@ -176,6 +176,14 @@ def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = (
         raise DragomanError(f"the gateway at {url} tells of models in another form than this version knows") from None
 
 
+class Fetched(NamedTuple):
+    """A response: its status, its body, and its headers as they were sent."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
 def fetch(
     url: str,
     method: str,
@@ -184,8 +192,8 @@ def fetch(
     max_bytes: int,
     body: bytes | None = None,
     headers: Mapping[str, str] = {},
-) -> tuple[int, bytes]:
-    """Status and body of the response to one request below an address."""
+) -> Fetched:
+    """The response to one request below an address."""
     # Here and above: a gateway imports this module, and calls no other one.
     import http.client
 
@@ -195,7 +203,7 @@ def fetch(
     try:
         connection.request(method, f"{place.path}{path}", body=body, headers=headers)
         response = connection.getresponse()
-        return response.status, response.read(max_bytes)
+        return Fetched(response.status, response.read(max_bytes), dict(response.getheaders()))
     finally:
         connection.close()
 

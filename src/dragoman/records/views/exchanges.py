@@ -102,12 +102,12 @@ class AttemptView(BilledView, frozen=True, kw_only=False):
     provider_protocol: str
     outcome: str
     status: int
-    key: int | UnsetType
     started_microseconds: int
     first_token_microseconds: int | None
     ended_microseconds: int
     provider_request_id: str
     maybe_billed: bool
+    key: int | UnsetType = UNSET
 
 
 class CandidateView(Struct, frozen=True):
@@ -163,8 +163,8 @@ class ExchangeView(BilledView, frozen=True, kw_only=False):
     response_id: str
     request_bytes: int
     trace: str
-    candidates: list[CandidateView] | UnsetType
-    candidates_more: int | UnsetType | None
+    candidates: list[CandidateView] | UnsetType = UNSET
+    candidates_more: int | UnsetType | None = UNSET
 
 
 class ExchangesView(Struct, frozen=True, kw_only=True):
