@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.cli.gateway_records import GatewayRecords
 from dragoman.errors import DragomanError
-from dragoman.launching.admin_client import AdminClient, Notes, Unreachable, _notes_in
+from dragoman.launching.admin_client import AdminClient, GatewayUnreachable, Notes, _notes_in
 from dragoman.records.views.exchanges import ExchangesView
 from tests.cli.recorded_file import HOSTILE, MAIN, NEXT, NOW, records_on_screen, records_piped
 from tests.cli.screens import on_screen, piped
@@ -154,6 +154,6 @@ def test_a_busy_gateway_is_asked_again_and_others_are_not(
     assert remote(house, ["sessions"], folder)[0] == 0
     assert len(pauses) == 2
     records = GatewayRecords(AdminClient("http://127.0.0.1:1", ""))
-    with pytest.raises(Unreachable):
+    with pytest.raises(GatewayUnreachable):
         records.get("/exchanges", ExchangesView)
-    assert issubclass(Unreachable, DragomanError)
+    assert issubclass(GatewayUnreachable, DragomanError)

@@ -131,7 +131,7 @@ class _FileSource:
         self.status = 0
 
     def latest(self, most: int) -> ExchangesView:
-        """The latest ones, and the number behind which others come."""
+        """The latest ones, and the number behind which others follow."""
         from dragoman.records import exchanges
 
         with open_records(self._record_file, shown=self._shown) as (tables, self.status):
@@ -142,7 +142,7 @@ class _FileSource:
         return _views(batch, max([number, *(each.row.number for each in batch)]))
 
     def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:
-        """Those that were written down behind a number."""
+        """The exchanges that were written down behind a number."""
         from dragoman.records import exchanges
 
         with open_records(self._record_file, complain, self._shown) as (tables, _):
@@ -193,7 +193,7 @@ class _GatewaySource:
         return replace(page, exchanges=views)
 
     def after(self, number: int, complain: Callable[[str], None]) -> ExchangesView:
-        """Those that were written down behind a number."""
+        """The exchanges that were written down behind a number."""
         self._gateway.complain = complain
         return self._page(_AT_ONCE, after=number)
 
@@ -231,15 +231,15 @@ def _latest(source: _FileSource | _GatewaySource, most: int, write_exchange: Cal
 
 
 def _follow(source: _FileSource | _GatewaySource, number: int, write_exchange: Callable[[ExchangeView], None]) -> int:
-    """Write those that come, until the reader has gone, or an interrupt."""
-    from dragoman.launching.admin_client import AdminApiError, Unreachable
+    """Write exchanges as they come, until the reader has gone, or an interrupt."""
+    from dragoman.launching.admin_client import AdminApiError, GatewayUnreachable
     from dragoman.store import StoreError
 
     complain = once(documents.complain)
     while not _is_unread():
         try:
             page = source.after(number, complain)
-        except (StoreError, Unreachable, AdminApiError) as error:
+        except (StoreError, GatewayUnreachable, AdminApiError) as error:
             if isinstance(error, AdminApiError) and not error.is_temporary:
                 raise
             # The next second is soon enough.

@@ -102,7 +102,7 @@ def _file_reader(record_file: RecordFile, by: str) -> Look:
 
 def _gateway_reader(gateway: GatewayRecords, by: str) -> Look:
     """Looks at a gateway, again and again: at what was seen last while that does not answer."""
-    from dragoman.launching.admin_client import AdminApiError, Unreachable
+    from dragoman.launching.admin_client import AdminApiError, GatewayUnreachable
     from dragoman.records.views.live import LiveSnapshotView, snapshot_of
 
     seen: list[LiveSnapshot] = []
@@ -111,7 +111,7 @@ def _gateway_reader(gateway: GatewayRecords, by: str) -> Look:
         gateway.complain = complain
         try:
             seen[:] = [snapshot_of(gateway.get("/live", LiveSnapshotView, by=by))]
-        except (Unreachable, AdminApiError) as error:
+        except (GatewayUnreachable, AdminApiError) as error:
             if not seen or (isinstance(error, AdminApiError) and not error.is_temporary):
                 raise
             complain(str(error))

@@ -35,7 +35,7 @@ class AdminApiError(DragomanError):
         return self.status in _TEMPORARY
 
 
-class Unreachable(DragomanError):
+class GatewayUnreachable(DragomanError):
     """A gateway that did not answer; it may do so later."""
 
 
@@ -87,7 +87,7 @@ class AdminClient:
         try:
             status, content, sent = fetch(self.address, method, f"{_PREFIX}{path}", _SECONDS, _MAX_BYTES, body, headers)
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(
+            raise GatewayUnreachable(
                 f"the gateway at {self.address} did not answer: {error or type(error).__name__}"
             ) from None
         if status >= 300:
