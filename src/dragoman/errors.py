@@ -122,6 +122,13 @@ class ClientError(DragomanError):
         super().__init__(message)
 
 
+class NotPermitted(ClientError):
+    """What the gateway key may not use; the message is the same whether it exists or not."""
+
+    def __init__(self, what: str, *, param: str | None = None) -> None:
+        super().__init__(403, f"this key may not use {what}; see /v1/models", param=param)
+
+
 class Busy(DragomanError):
     """No slot left by limits of our own: no provider was called or is to blame. Retry after `retry_after` seconds."""
 

@@ -138,7 +138,11 @@ class FailingHouse(Served):
 
     def config(self, timeouts: str, lines: str) -> str:
         """Every provider, and `lines` of models."""
-        tables = [f'[keys.clients]\nkey = "{GATEWAY_KEY}"\n', PATIENT, f"[timeouts]\nlame_duck = 0\n{timeouts}"]
+        tables = [
+            f'[keys.clients]\nkey = "{GATEWAY_KEY}"\nrole = "admin"\n',
+            PATIENT,
+            f"[timeouts]\nlame_duck = 0\n{timeouts}",
+        ]
         for name, provider in self.providers.items():
             table = {"protocol": provider.protocol, "base_url": provider.base_url, "api_key": provider.key}
             members = "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())

@@ -195,7 +195,7 @@ class Town(Served):
 
     def configure(self, lines: str, more: str = "") -> None:
         """Write the file: providers, keys, and lines of models."""
-        keys = "".join(f'[keys.{name}]\nkey = "{key}"\n' for name, key in KEYS.items())
+        keys = "".join(f'[keys.{name}]\nkey = "{key}"\nrole = "admin"\n' for name, key in KEYS.items())
         tables = "\n".join(provider.table() for provider in self.providers.values())
         self.file.write_text(f"{keys}\n{PATIENT}\n[timeouts]\nlame_duck = 0\n{more}\n{tables}\n[models]\n{lines}\n")
         self.file.chmod(0o600)

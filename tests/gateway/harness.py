@@ -31,10 +31,11 @@ from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.processes.worker import server_limits
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.server import HttpServer as HttpServer
+from dragoman.identities.identity import Rights
 from dragoman.mock.answers.models import echo_models
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.providers.provider import Endpoint, Provider
-from tests.identities.holders import holder
+from tests.identities.holders import NO_LIMITS, holder
 from tests.ports import bound_socket
 from tests.waiting import LIMIT, reporting_state, wait_until_async
 
@@ -379,6 +380,7 @@ def settings_for(
     *,
     protocols: Sequence[str] = PROTOCOLS,
     keys: Sequence[str] = (),
+    rights: Rights = NO_LIMITS,
     timeouts: Timeouts | None = None,
     limits: Limits | None = None,
     server: Server | None = None,
@@ -412,7 +414,9 @@ def settings_for(
         # Among providers that lists tell of, echo would step back.
         echo_table=True,
         routes=(RouteConfig(pattern="claude-*", targets=("messages/*",)),),
-        keys=tuple(holder(f"key{count}", sha256(key.encode()).digest()) for count, key in enumerate(keys)),
+        keys=tuple(
+            holder(f"key{count}", sha256(key.encode()).digest(), rights=rights) for count, key in enumerate(keys)
+        ),
         timeouts=timeouts or Timeouts(),
         limits=limits or Limits(),
     )

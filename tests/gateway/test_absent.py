@@ -11,6 +11,7 @@ from dragoman.config.settings import Missing, RouteConfig, RouteRule, Settings
 from dragoman.errors import ConfigError
 from dragoman.gateway.model_resolver import AbsentModel, ModelResolver
 from dragoman.gateway.workers.protection import judged, protection_of
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.routing.route import RuleCondition
 from tests.gateway.harness import CHAT, House, running, settings_for
 from tests.gateway.routed import target_of
@@ -70,19 +71,19 @@ def request_of(model: str, **more: object) -> dict[str, object]:
     ],
 )
 def test_the_others_of_a_line_are_used(name: str, targets: list[str], missed: tuple[str, ...]) -> None:
-    route = routes().route(name, CHAT)
+    route = routes().route(name, CHAT, ALL_RIGHTS)
     assert [target.id for target in route.targets] == targets
     assert route.missed == missed
 
 
 def test_weights_stay_with_their_targets() -> None:
-    assert routes().route("split", CHAT).weights == (2, 1)
+    assert routes().route("split", CHAT, ALL_RIGHTS).weights == (2, 1)
 
 
 @pytest.mark.parametrize("name", ["alone", "again", "gone/any", "gone-x"])
 def test_a_name_with_nobody_left_is_refused_and_says_who_is_missing(name: str) -> None:
     with pytest.raises(AbsentModel, match="gone is not set up here") as caught:
-        routes().route(name, CHAT)
+        routes().route(name, CHAT, ALL_RIGHTS)
     assert caught.value.providers == ("gone",)
 
 
@@ -93,16 +94,16 @@ def test_one_without_a_table_is_behind_a_line_of_its_name() -> None:
     )
     found = routes(UNSEEN, lines)
     assert target_of(found, "gone/x", CHAT).id == "chat/x"
-    assert [target.id for target in found.route("smart", CHAT).targets] == ["chat/x", "messages/x"]
+    assert [target.id for target in found.route("smart", CHAT, ALL_RIGHTS).targets] == ["chat/x", "messages/x"]
     tabled = routes(GONE, lines)
-    assert [target.id for target in tabled.route("smart", CHAT).targets] == ["messages/x"]
+    assert [target.id for target in tabled.route("smart", CHAT, ALL_RIGHTS).targets] == ["messages/x"]
     with pytest.raises(AbsentModel):
         target_of(tabled, "gone/x", CHAT)
 
 
 def test_embeddings_of_a_line_whose_rule_alone_is_left_have_nobody() -> None:
     with pytest.raises(AbsentModel):
-        routes().alike("but-rule", CHAT)
+        routes().alike("but-rule", CHAT, ALL_RIGHTS)
 
 
 def test_clients_are_refused_with_a_404_and_others_are_served() -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, RouteRule, Settings
 from dragoman.gateway.model_directory import fits, look_up, names_table, search
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
@@ -35,7 +36,7 @@ def lines(port: int) -> Settings:
 
 def found(house: House, match: str = "") -> dict[str, DescribedName]:
     """The names that are found, in their order."""
-    return {name.name: name for name in search(house.app.runtime, CHAT, match)}
+    return {name.name: name for name in search(house.app.runtime, CHAT, ALL_RIGHTS, match)}
 
 
 def test_a_name_has_the_sizes_of_the_smallest_and_what_any_target_can() -> None:
@@ -43,7 +44,7 @@ def test_a_name_has_the_sizes_of_the_smallest_and_what_any_target_can() -> None:
         service = house.app.runtime
         service.listed.put(service.settings.providers["chat"], [ListedModel(id="small", window=9, cap=4)], 1.0)
         price = Price(input="3", output="15")
-        (both,) = look_up(service, CHAT, ["both", "no-such-name"])
+        (both,) = look_up(service, CHAT, ALL_RIGHTS, ["both", "no-such-name"])
     assert both == DescribedName(
         name="both",
         policy="cheapest",
@@ -89,7 +90,7 @@ def test_a_pattern_is_told_once_with_what_its_rules_lead_to() -> None:
         return replace(made, routes=(own, *made.routes))
 
     with running((), ruled) as house:
-        names = search(house.app.runtime, CHAT, "gpt-*")
+        names = search(house.app.runtime, CHAT, ALL_RIGHTS, "gpt-*")
     assert [name.name for name in names] == ["gpt-*"]
     assert [target.target for target in names[0].targets] == ["messages/*", "chat/small"]
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway.model_names import model_of, models_of_all, names_of, providers_of, route_of
 from dragoman.gateway.runtime import Runtime
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.listing import ListedModel
 from tests.gateway.harness import CHAT, House, running, settings_for
 
@@ -27,19 +28,19 @@ def told(house: House, name: str, listed: ListedModel | None = None) -> ListedMo
     service: Runtime = house.app.runtime
     if listed is not None:
         service.listed.put(service.settings.providers["chat"], [listed], 1.0)
-    return model_of(service, name, route_of(service, name, CHAT))
+    return model_of(service, name, route_of(service, name, CHAT, ALL_RIGHTS))
 
 
 def test_lines_come_first_and_none_comes_twice() -> None:
     with running((), lines) as house:
-        names = [name for name, _ in names_of(house.app.runtime, CHAT)]
+        names = [name for name, _ in names_of(house.app.runtime, CHAT, ALL_RIGHTS)]
     assert names[:5] == ["mine", "messages/served", "nowhere", "chat/served", "responses/served"]
     assert len(names) == len(set(names))
 
 
 def test_a_line_that_leads_nowhere_spoils_nothing() -> None:
     with running((), lines) as house:
-        assert dict(names_of(house.app.runtime, CHAT))["nowhere"] is None
+        assert dict(names_of(house.app.runtime, CHAT, ALL_RIGHTS))["nowhere"] is None
         assert told(house, "nowhere") == ListedModel(id="nowhere", owner="dragoman")
 
 
@@ -57,7 +58,7 @@ def test_what_several_providers_call_alike_is_told_apart() -> None:
         providers = service.settings.providers
         for name, title in (("chat", "Same"), ("responses", "Same"), ("all", "Other")):
             service.listed.put(providers[name], [ListedModel(id="served", title=title)], 1.0)
-        models = models_of_all(service, names_of(service, CHAT))
+        models = models_of_all(service, names_of(service, CHAT, ALL_RIGHTS))
     assert [model.title for model in models if model.title] == [
         "Same (chat/served)",
         "Same (responses/served)",
@@ -68,5 +69,5 @@ def test_what_several_providers_call_alike_is_told_apart() -> None:
 def test_each_provider_is_found_once() -> None:
     with running((), lines) as house:
         service = house.app.runtime
-        routes = [service.routes.route(name, CHAT) for name in ("mine", "messages/served")]
+        routes = [service.routes.route(name, CHAT, ALL_RIGHTS) for name in ("mine", "messages/served")]
         assert [provider.name for provider in providers_of(routes)] == ["chat", "all"]

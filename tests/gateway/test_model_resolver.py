@@ -11,6 +11,7 @@ from dragoman.config.settings import RouteConfig, RouteRule, Settings
 from dragoman.gateway import model_resolver as module
 from dragoman.gateway.advice import printable
 from dragoman.gateway.model_resolver import ModelResolver, UnknownModel, filled
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.providers.provider import Endpoint, Provider
 from dragoman.routing.route import Route, RuleCondition
 from dragoman.routing.target import Target
@@ -334,19 +335,19 @@ def ids(targets: Iterable[Target | Route]) -> list[str]:
 
 
 def test_a_line_with_several_targets_has_them_in_order() -> None:
-    route = several().route("smart", CHAT)
+    route = several().route("smart", CHAT, ALL_RIGHTS)
     assert (route.name, route.policy, ids(route.members)) == ("smart", "fallback", ["anthropic/opus", "openai/gpt-5.1"])
     assert route.only is None
     assert [target.endpoint.protocol for target in route.targets] == [MESSAGES, CHAT]
 
 
 def test_the_star_is_filled_in_every_target() -> None:
-    assert ids(several().route("wise-one", CHAT).members) == ["anthropic/wise-one", "local/copy-one"]
+    assert ids(several().route("wise-one", CHAT, ALL_RIGHTS).members) == ["anthropic/wise-one", "local/copy-one"]
 
 
 @pytest.mark.parametrize("name", ["local/x", "o1", "fast", "claude-opus-4"])
 def test_a_name_with_one_target_has_no_choice(name: str) -> None:
-    route = routes(*LINES[:3], defaults=DEFAULTS).route(name, CHAT)
+    route = routes(*LINES[:3], defaults=DEFAULTS).route(name, CHAT, ALL_RIGHTS)
     assert route.only is not None
     assert route.only == target_of(routes(*LINES[:3], defaults=DEFAULTS), name, CHAT)
     assert not route.only.stored_here
@@ -354,14 +355,14 @@ def test_a_name_with_one_target_has_no_choice(name: str) -> None:
 
 def test_a_name_for_a_line_is_that_line() -> None:
     found = several()
-    alias, line = found.route("alias", CHAT), found.route("smart", CHAT)
+    alias, line = found.route("alias", CHAT, ALL_RIGHTS), found.route("smart", CHAT, ALL_RIGHTS)
     assert (alias.name, ids(alias.members), alias.policy) == ("alias", ids(line.members), line.policy)
     assert (alias.strict, alias.retries, all(target.strict for target in alias.targets)) == (True, 1, True)
     assert not any(target.strict for target in line.targets)
 
 
 def test_a_line_within_a_line_keeps_what_it_says_and_takes_the_rest() -> None:
-    route = several().route("nested", CHAT)
+    route = several().route("nested", CHAT, ALL_RIGHTS)
     assert ids(route.members) == ["local/x", "[patient]", "[wise-*]"]
     _, patient, wise = route.members
     assert isinstance(patient, Route) and isinstance(wise, Route)
@@ -374,7 +375,7 @@ def test_a_line_within_a_line_keeps_what_it_says_and_takes_the_rest() -> None:
 
 def test_what_holds_for_a_target_is_said_by_the_innermost_line() -> None:
     found = several()
-    route = found.route("nested", CHAT)
+    route = found.route("nested", CHAT, ALL_RIGHTS)
     around = {target.id: route.around(target) for target in route.targets}
     # The first mention counts.
     assert {
@@ -385,13 +386,13 @@ def test_what_holds_for_a_target_is_said_by_the_innermost_line() -> None:
         "anthropic/wise-one": ("wise-*", 2, None, False),
         "local/copy-one": ("wise-*", 2, None, False),
     }
-    ruled = found.route("ruled-1", CHAT)
+    ruled = found.route("ruled-1", CHAT, ALL_RIGHTS)
     assert ruled.around(ruled.rules[2].to.targets[1]) is ruled.rules[2].to
     assert ruled.around(target_of(found, "local/nowhere", CHAT)) is ruled
 
 
 def test_rules_lead_to_targets_or_lines_under_the_options_of_their_line() -> None:
-    route = several().route("ruled-1", CHAT)
+    route = several().route("ruled-1", CHAT, ALL_RIGHTS)
     assert route.only is None
     assert [ids(rule.to.members) for rule in route.rules] == [
         ["openai/gpt-5.1"],
@@ -409,16 +410,16 @@ def test_rules_lead_to_targets_or_lines_under_the_options_of_their_line() -> Non
 
 @pytest.mark.parametrize(("name", "sticky"), [("smart", True), ("turns", False), ("ruled-1", False)])
 def test_conversations_stay_unless_requests_take_turns_or_the_line_says_no(name: str, sticky: bool) -> None:
-    assert several().route(name, CHAT).sticky is sticky
+    assert several().route(name, CHAT, ALL_RIGHTS).sticky is sticky
 
 
 def test_a_line_that_limits_the_cost_has_a_choice_to_make() -> None:
-    route = several().route("dear", CHAT)
+    route = several().route("dear", CHAT, ALL_RIGHTS)
     assert (route.only, ids(route.targets)) == (None, ["local/x"])
 
 
 def test_a_provider_goes_before_a_line_of_the_same_name() -> None:
-    assert ids(several().route("local/own", CHAT).members) == ["local/own", "openai/gpt-5.1"]
+    assert ids(several().route("local/own", CHAT, ALL_RIGHTS).members) == ["local/own", "openai/gpt-5.1"]
 
 
 @pytest.mark.parametrize(
@@ -426,8 +427,8 @@ def test_a_provider_goes_before_a_line_of_the_same_name() -> None:
     [("smart", True), ("ruled-1", True), ("alias", True), ("nested", True), ("dear", False), ("local/x", False)],
 )
 def test_what_several_may_answer_is_kept_here_if_there_is_a_store(name: str, kept: bool) -> None:
-    assert {target.stored_here for target in several(keeps=True).route(name, CHAT).targets} == {kept}
-    assert not any(target.stored_here for target in several().route(name, CHAT).targets)
+    assert {target.stored_here for target in several(keeps=True).route(name, CHAT, ALL_RIGHTS).targets} == {kept}
+    assert not any(target.stored_here for target in several().route(name, CHAT, ALL_RIGHTS).targets)
 
 
 @pytest.mark.parametrize("line", ["anthropic/*", "smart", "local/copy-*-x"])
@@ -445,7 +446,7 @@ def test_pitfall_305_a_name_comes_to_targets_whatever_form_it_has(line: str) -> 
     )
     found = ModelResolver(Settings(providers=PROVIDERS, routes=lines))
     for name in ("plain", "any-x", "one-x", "alias", "wise-x"):
-        targets = found.route(name, CHAT).targets
+        targets = found.route(name, CHAT, ALL_RIGHTS).targets
         assert len(targets) > 1
         assert all(target.provider is PROVIDERS[target.provider.name] for target in targets)
         assert not any("*" in target.model for target in targets)
@@ -466,32 +467,32 @@ def test_the_pinned_target_goes_first_then_the_one_that_is_filled_most() -> None
     def fills(target: Target) -> float:
         return shares.get(target.id, 0.0)
 
-    assert found.fixed("ruled-1", CHAT, None, fills).id == "openai/gpt-5.1"
-    assert found.fixed("ruled-1", CHAT, "local/big-1", fills).id == "local/big-1"
-    assert found.fixed("local/x", CHAT, "local/y", fills).id == "local/x"
+    assert found.fixed("ruled-1", CHAT, ALL_RIGHTS, None, fills).id == "openai/gpt-5.1"
+    assert found.fixed("ruled-1", CHAT, ALL_RIGHTS, "local/big-1", fills).id == "local/big-1"
+    assert found.fixed("local/x", CHAT, ALL_RIGHTS, "local/y", fills).id == "local/x"
 
 
 def test_pitfall_362_a_pin_chooses_among_the_targets_of_the_name_that_was_asked_for() -> None:
     for pin in ("openai/gpt-5.1-mini", "echo/text", "smart", "no/such", ""):
-        assert several().fixed("smart", CHAT, pin, lambda _: 0.0).id == "anthropic/opus"
+        assert several().fixed("smart", CHAT, ALL_RIGHTS, pin, lambda _: 0.0).id == "anthropic/opus"
 
 
 def test_those_alike_serve_the_model_of_the_first() -> None:
     found = several()
-    assert ids(found.alike("same", CHAT)) == ["local/m", "openai/m"]
-    assert ids(found.alike("ruled-1", CHAT)) == ["anthropic/ruled-1"]
-    assert ids(found.alike("local/x", CHAT)) == ["local/x"]
+    assert ids(found.alike("same", CHAT, ALL_RIGHTS)) == ["local/m", "openai/m"]
+    assert ids(found.alike("ruled-1", CHAT, ALL_RIGHTS)) == ["anthropic/ruled-1"]
+    assert ids(found.alike("local/x", CHAT, ALL_RIGHTS)) == ["local/x"]
 
 
 def test_a_line_that_comes_to_no_model_is_unknown() -> None:
     lines = (RouteConfig(pattern="team/*", targets=("local/*", "openai/gpt-5.1")),)
     with pytest.raises(UnknownModel):
-        ModelResolver(Settings(providers=PROVIDERS, routes=lines)).route("team/", CHAT)
+        ModelResolver(Settings(providers=PROVIDERS, routes=lines)).route("team/", CHAT, ALL_RIGHTS)
 
 
 def test_an_unknown_name_is_told_lines_with_several_targets_too() -> None:
     with pytest.raises(UnknownModel, match="did you mean smart"):
-        several().route("smrat", CHAT)
+        several().route("smrat", CHAT, ALL_RIGHTS)
 
 
 def test_listings_name_what_has_no_star() -> None:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from dragoman.gateway import paths
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, EndpointKind, api_path_of, is_plain, is_relayed
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES, EndpointKind, api_path_of, is_plain, relayed_rule
+
+
+def is_relayed(method: str, path: str, *, shared: bool, opened: Sequence[str] = ()) -> bool:
+    """Whether a key without lists has a path relayed."""
+    rule = relayed_rule(method, path, shared=shared, opened=opened)
+    return rule is not None and rule.is_open
+
 
 ENDPOINTS = {
     "/v1/messages": (EndpointKind.CONVERSATION, MESSAGES),

@@ -11,7 +11,7 @@ from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway import route_preflight
 from dragoman.gateway.check_cache import MAX_AGE_SECONDS
 from dragoman.http.address import Origin
-from dragoman.identities.identity import COMMAND_LINE_KEY, Rights
+from dragoman.identities.identity import ADMIN, ALL_RIGHTS, COMMAND_LINE_KEY, Rights
 from dragoman.identities.key_text import digest_of
 from tests.gateway.harness import CHAT, PROVIDER_KEY, House, Received, Reply, passing, running, settings_for, whole
 from tests.identities.holders import holder
@@ -122,7 +122,7 @@ def test_addresses_are_told_to_who_started_the_gateway_and_not_to_every_key() ->
     started = holder(COMMAND_LINE_KEY, digest_of("started-it-for-myself"), owner=b"")
 
     def settings(_: int) -> Settings:
-        found = settings_for(port, keys=(KEY,))
+        found = settings_for(port, keys=(KEY,), rights=ALL_RIGHTS)
         return replace(found, keys=(*found.keys, started))
 
     with running((), settings) as house:
@@ -143,8 +143,8 @@ def test_nobody_is_asked_unless_that_is_wished() -> None:
 
 def test_a_check_takes_a_place_among_the_exchanges_of_its_key() -> None:
     def settings(port: int) -> Settings:
-        found = settings_for(port, keys=(KEY,))
-        return replace(found, keys=(replace(found.keys[0], rights=Rights(concurrency=1)),))
+        found = settings_for(port, keys=(KEY,), rights=ALL_RIGHTS)
+        return replace(found, keys=(replace(found.keys[0], rights=Rights(role=ADMIN, concurrency=1)),))
 
     with running(lambda _: LIST, settings) as house:
         service = house.app.runtime

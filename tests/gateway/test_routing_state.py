@@ -12,6 +12,7 @@ from dragoman.config.settings import RouteConfig, Settings
 from dragoman.gateway import routing_state as traffic_module
 from dragoman.gateway.routing_state import RoutingState
 from dragoman.gateway.runtime import Runtime
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.response import Usage
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
@@ -46,7 +47,7 @@ class _Line:
 
     def __init__(self, house: House, name: str) -> None:
         self.service: Runtime = house.app.runtime
-        self.route: Route = self.service.routes.route(name, CHAT)
+        self.route: Route = self.service.routes.route(name, CHAT, ALL_RIGHTS)
         self.first, self.second = self.route.targets
 
     @property

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.listing import ListedModel
 from dragoman.model.request_features import RequestFeatures
 from dragoman.prices.book import Override
@@ -51,7 +52,7 @@ def test_keys_that_rest_and_places_are_known() -> None:
     with running() as house:
         service = house.app.runtime
         target = target_of(service.routes, "chat/m", CHAT)
-        outline = service.routes.route("chat/m", CHAT).summary
+        outline = service.routes.route("chat/m", CHAT, ALL_RIGHTS).summary
         health = service.routing_state.health
         assert not service.target_info.busy(outline) and health.are_healthy(outline.subjects)
         assert service.target_info.wakes(target) is None
@@ -141,6 +142,6 @@ def test_windows_of_names_that_clients_make_up_are_not_remembered_without_end() 
     with running() as house:
         service = house.app.runtime
         for name in (*(f"chat/{number}" for number in range(5000)), f"chat/{'x' * 5000}"):
-            assert service.target_info.windows(service.routes.route(name, CHAT).summary) == [None]
+            assert service.target_info.windows(service.routes.route(name, CHAT, ALL_RIGHTS).summary) == [None]
         remembered = service.target_info._routes
         assert 0 < len(remembered) <= 4096 and max(len(name) for names in remembered for name in names) <= 512

@@ -25,7 +25,7 @@ PROMPT = "canary-in-the-prompt"
 ANSWER = "canary-in-the-answer"
 QUERY = "canary-in-the-query"
 CANARIES = (GATEWAY_KEY, WRONG_KEY, PROMPT, ANSWER, QUERY, PROVIDER_KEY, "canary")
-KEYS = '[keys.laptop]\nkey = "$LAPTOP_KEY"\n'
+KEYS = '[keys.laptop]\nkey = "$LAPTOP_KEY"\nrole = "admin"\n'
 
 
 def _script(received: Received) -> Reply:

@@ -17,6 +17,7 @@ from dragoman.config.settings import Settings
 from dragoman.config.toml_lines import dotted
 from dragoman.config.trust_summary import describe_route
 from dragoman.errors import ConfigError
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.losses import Strict
 from dragoman.prices.cost import estimate
 from dragoman.protocols.registry import PROTOCOL_NAMES
@@ -114,7 +115,9 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
     resolver = ModelResolver(settings)
     for route in routes:
         try:
-            targets = {target.id: target for target in _priced(resolver.route(route.pattern, PROTOCOL_NAMES[0]))}
+            targets = {
+                target.id: target for target in _priced(resolver.route(route.pattern, PROTOCOL_NAMES[0], ALL_RIGHTS))
+            }
         except AbsentModel:
             # Why nobody is left is told elsewhere.
             continue

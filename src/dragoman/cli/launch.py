@@ -130,6 +130,7 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     # Here, so that the other commands start without a server's modules.
     from dragoman.gateway.model_resolver import ModelResolver, UnknownModel
     from dragoman.gateway.paths import MESSAGES
+    from dragoman.identities.identity import ALL_RIGHTS
 
     resolver = ModelResolver(settings)
     local_models = local_models_of(settings)
@@ -137,7 +138,7 @@ def _check_models(options: argparse.Namespace, settings: Settings) -> None:
     for name in filter(None, (options.model, options.small_model)):
         try:
             # Claude Code takes this end for itself.
-            resolver.route(name.removesuffix(CLAUDE_SUFFIX), MESSAGES)
+            resolver.route(name.removesuffix(CLAUDE_SUFFIX), MESSAGES, ALL_RIGHTS)
         except UnknownModel as error:
             raise DragomanError(f"{error} (a provider is there once its key is: `dragoman providers`)") from None
 

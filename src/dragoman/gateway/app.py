@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import Busy, ClientError, DragomanError, KeyBusy, Overloaded, UnknownKeysLimited
 from dragoman.gateway.access.client_address import client_address, peer_address
+from dragoman.gateway.access.endpoint_rights import check_endpoint, may_use
 from dragoman.gateway.access.key_concurrency import KeySlot
 from dragoman.gateway.admin.api import AdminApi
 from dragoman.gateway.admin.framework import send_error
@@ -48,7 +49,7 @@ from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.store_failures import NotStored, unreadable
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import Identity, format_tags
+from dragoman.identities.identity import ADMIN, Identity, format_tags
 from dragoman.identities.key_text import KEY_LENGTH, without_key_texts
 from dragoman.mint import random_token
 from dragoman.model.failure import Failure, FailureKind
@@ -143,6 +144,8 @@ class App:
                 raise ClientError(405, f"this path takes {' or '.join(api_path.methods)}, not {request.method}")
             is_open = not is_talk and api_path.kind in _OPEN_KINDS
             key = None if is_open else runtime.guard.identify(request, api_path.protocol)
+            if key is not None:
+                self._check_rights(runtime, request, api_path, key)
             if not is_talk and await self._own(runtime, request, api_path, key):
                 return
         except (ClientError, Busy) as error:
@@ -194,6 +197,24 @@ class App:
             if request.held is not None:
                 await request.held
 
+    def _check_rights(self, runtime: Runtime, request: ServerRequest, api_path: ApiPath, key: Identity) -> None:
+        """Refuse an endpoint that the role or the lists of a key do not permit."""
+        rights, kind = key.rights, api_path.kind
+        role = rights.role
+        if not may_use(role, request.method, kind) and not may_use(
+            role := self._role(runtime, request, key), request.method, kind
+        ):
+            raise ClientError(403, f"a gateway key with the role {role} may not use this path")
+        if rights.models is not None or rights.paths is not None:
+            check_endpoint(rights, request.method, api_path, request.query, request.table.keys())
+
+    def _role(self, runtime: Runtime, request: ServerRequest, key: Identity | None) -> str:
+        """The role of a request: that of its key. Without keys, and with the key of `launch` on this machine, it is the
+        operator's, who may do everything."""
+        if key is None or runtime.guard.is_operator(request, client_address(request, runtime.proxies), key.name):
+            return ADMIN
+        return key.rights.role
+
     def _hold(self, runtime: Runtime, request: ServerRequest) -> None:
         """Tell the client nothing more until what was written down is on the disk."""
         synced = runtime.usage_recorder.synced()
@@ -213,7 +234,7 @@ class App:
             require_local_client(runtime, request)
             await self._launch(request, api_path, "" if key is None else key.name)
         elif kind is EndpointKind.MODEL_NAMES:
-            await send_names(runtime, request, _client_protocol(request), "" if key is None else key.name)
+            await send_names(runtime, request, _client_protocol(request), key)
         elif kind is EndpointKind.NOWHERE:
             raise ClientError(404, f"there is nothing at this path; what there is: {', '.join(ENDPOINTS)}")
         else:
@@ -254,7 +275,7 @@ class App:
         except KeyBusy as error:
             raise ClientError(429, str(error)) from None
         try:
-            await explain_route(runtime, request, key)
+            await explain_route(runtime, request, key, self._role(runtime, request, key))
         finally:
             if key_slot is not None:
                 key_slot.release()

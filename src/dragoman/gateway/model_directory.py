@@ -14,6 +14,8 @@ from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.metrics import Metrics
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.stored_state import StoredState
+from dragoman.identities.identity import ALL_RIGHTS, Rights
+from dragoman.identities.permissions import permits_model, permits_provider
 from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.routing.model_description import CAPABILITIES, DescribedName, DescribedTarget
 from dragoman.routing.model_limits import ModelLimits, smallest
@@ -29,31 +31,33 @@ async def names_table(
     """The names of a configuration without a gateway, and providers that failed to list models (only if `live`)."""
     log = Log(io.StringIO())
     runtime = Runtime(settings, Metrics(), log, StoredState(Storage(store_responses=False), log))
-    protocol = PROTOCOL_NAMES[0]
+    protocol, rights = PROTOCOL_NAMES[0], ALL_RIGHTS
     try:
         failed = await refresh_lists(runtime, settings.callable.values()) if live else {}
-        return (look_up(runtime, protocol, names) if names else search(runtime, protocol, match)), failed
+        return (
+            look_up(runtime, protocol, rights, names) if names else search(runtime, protocol, rights, match)
+        ), failed
     finally:
         await runtime.close()
 
 
-def look_up(runtime: Runtime, protocol: str, names: Iterable[str]) -> list[DescribedName]:
+def look_up(runtime: Runtime, protocol: str, rights: Rights, names: Iterable[str]) -> list[DescribedName]:
     """What is known of these names, but for those that lead nowhere."""
-    return [described(runtime, (name, route)) for name in names if (route := route_of(runtime, name, protocol))]
+    return [described(runtime, (name, route)) for name in names if (route := route_of(runtime, name, protocol, rights))]
 
 
-async def refresh_lists_for(runtime: Runtime, protocol: str, names: Iterable[str]) -> None:
+async def refresh_lists_for(runtime: Runtime, protocol: str, rights: Rights, names: Iterable[str]) -> None:
     """Ask the providers that these names may come to what they say of their models."""
-    routes = (route_of(runtime, name, protocol) for name in names)
+    routes = (route_of(runtime, name, protocol, rights) for name in names)
     await refresh_lists(runtime, providers_of(route for route in routes if route is not None), sizes=True)
 
 
-def search(runtime: Runtime, protocol: str, match: str = "") -> list[DescribedName]:
+def search(runtime: Runtime, protocol: str, rights: Rights, match: str = "") -> list[DescribedName]:
     """What is known of all names that a pattern fits, or that have this text in them."""
-    listed = names_of(runtime, protocol)
+    listed = names_of(runtime, protocol, rights)
     matches = [named for named in listed if fits(named[0], match)]
     if match and not _WILD.intersection(match) and match not in dict(listed):
-        route = route_of(runtime, match, protocol)
+        route = route_of(runtime, match, protocol, rights)
         if route is not None and (not matches or route.targets[0].id != match):
             # A name that nobody lists, and that leads somewhere all the same.
             matches.insert(0, (match, route))
@@ -62,8 +66,12 @@ def search(runtime: Runtime, protocol: str, match: str = "") -> list[DescribedNa
         if route_config.targets[0].partition("/")[0] in runtime.settings.providers:
             # The configuration's own word goes first.
             route_configs.setdefault(route_config.pattern, route_config)
-    wild = [route_config for pattern, route_config in route_configs.items() if "*" in pattern and fits(pattern, match)]
-    return [*(described(runtime, named) for named in matches), *map(_pattern, wild)]
+    wild = [
+        _pattern(route_config, rights)
+        for pattern, route_config in route_configs.items()
+        if "*" in pattern and fits(pattern, match) and permits_model(rights, pattern)
+    ]
+    return [*(described(runtime, named) for named in matches), *(each for each in wild if each.targets)]
 
 
 def fits(name: str, match: str) -> bool:
@@ -100,10 +108,10 @@ def _target(runtime: Runtime, target: Target, facts: ModelLimits) -> DescribedTa
     )
 
 
-def _pattern(route_config: RouteConfig) -> DescribedName:
+def _pattern(route_config: RouteConfig, rights: Rights) -> DescribedName:
     """A pattern, which leads to as many targets as there are names that fit it; those of its rules are told, too."""
     texts = dict.fromkeys((*route_config.targets, *(text for rule in route_config.rules for text in rule.targets)))
-    targets = tuple(DescribedTarget(target=text) for text in texts)
+    targets = tuple(DescribedTarget(target=text) for text in texts if permits_provider(rights, text.partition("/")[0]))
     return DescribedName(name=route_config.pattern, policy=route_config.policy, targets=targets)
 
 

@@ -9,9 +9,12 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from dragoman.errors import NotPermitted
 from dragoman.gateway.model_list_fetch import models_of
 from dragoman.gateway.model_resolver import AbsentModel, UnknownModel
 from dragoman.gateway.runtime import Runtime
+from dragoman.identities.identity import Rights
+from dragoman.identities.permissions import permits_provider
 from dragoman.model.listing import ListedModel
 from dragoman.providers.provider import Provider
 from dragoman.routing.model_limits import smallest
@@ -26,40 +29,40 @@ _OWNER = "dragoman"
 NamedRoute: TypeAlias = tuple[str, Route | None]
 
 
-def names_of(runtime: Runtime, protocol: str) -> list[NamedRoute]:
-    """All names without patterns, without doubles, in the order they are listed."""
+def names_of(runtime: Runtime, protocol: str, rights: Rights) -> list[NamedRoute]:
+    """All permitted names without patterns, without doubles, in the order they are listed."""
     routes: dict[str, Route | None] = {}
     for name in runtime.routes.names():
         try:
-            routes[name] = runtime.routes.route(name, protocol)
-        except AbsentModel:
+            routes[name] = runtime.routes.route(name, protocol, rights)
+        except (AbsentModel, NotPermitted):
             # Nobody is left to answer to it.
             continue
         except UnknownModel:
             routes[name] = None
-    for provider in listed_providers(runtime):
+    for provider in listed_providers(runtime, rights):
         endpoint = provider.endpoint_for(protocol)
         for model in models_of(runtime, provider):
             name = f"{provider.name}/{model}"
-            if name not in routes:
+            if name not in routes and runtime.routes.permits(rights, name):
                 # Thousands of them must not push out what conversations ask for, so they are not looked up.
                 target = Target(provider=provider, endpoint=endpoint, model=model, strict=False)
                 routes[name] = Route(name=name, members=(target,))
     return list(routes.items())
 
 
-def listed_providers(runtime: Runtime) -> list[Provider]:
+def listed_providers(runtime: Runtime, rights: Rights) -> list[Provider]:
     """The providers of lists: local servers only if they answered; echo only without another, unless it has a table."""
     settings = runtime.settings
     local = [provider for provider in settings.local.values() if models_of(runtime, provider)]
-    return settings.listed(local)
+    return [provider for provider in settings.listed(local) if permits_provider(rights, provider.name)]
 
 
-def route_of(runtime: Runtime, name: str, protocol: str) -> Route | None:
-    """What a name leads to, if it leads anywhere."""
+def route_of(runtime: Runtime, name: str, protocol: str, rights: Rights) -> Route | None:
+    """What a permitted name leads to, if it leads anywhere."""
     try:
-        return runtime.routes.route(name, protocol)
-    except UnknownModel:
+        return runtime.routes.route(name, protocol, rights)
+    except (NotPermitted, UnknownModel):
         return None
 
 

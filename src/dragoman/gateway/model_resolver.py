@@ -1,6 +1,6 @@
 """Model resolver: the targets of a name. It looks for the name in `[models]`, for `provider/model`, for the pattern of
 `[models]` with the longest literal prefix, then for what the catalogue serves. Routes are resolved down to targets at
-once."""
+once. Every look-up states the rights of its gateway key: here a name becomes a route, so here they hold."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from msgspec.structs import replace
 
 from dragoman.config.nesting import Patterns
 from dragoman.config.settings import Missing, RouteConfig, Settings
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, NotPermitted
 from dragoman.gateway.advice import Advice, nearest, printable, without_key
 from dragoman.gateway.claude_names import SUFFIX, lookup_name
+from dragoman.identities.identity import ALL_RIGHTS, Rights
+from dragoman.identities.permissions import has_lists, permits_model
 from dragoman.model.losses import strictest
+from dragoman.protocols.registry import PROTOCOL_NAMES
 from dragoman.providers.catalogue import CatalogueEntry, aliased, catalogue
 from dragoman.providers.provider import Provider, split_protocol
 from dragoman.routing.policies import POLICIES
@@ -27,6 +30,8 @@ _MAX_CACHED_ROUTES = 4096
 _MAX_NAME_LENGTH = 256
 # So many names are compared with one that leads nowhere.
 _MAX_COMPARED = 500
+# Lists of providers whose routes are cached; keys with the same list share them.
+_MAX_NARROWED = 256
 
 
 class UnknownModel(DragomanError):
@@ -68,14 +73,24 @@ class _RouteIndex:
 
 
 class ModelResolver:
-    """The names of one configuration. `keeps` says that there is a store to keep responses in."""
+    """The names of one configuration; `stores_responses` if there is a store. `providers` are those of a gateway key:
+    targets of all others are left out."""
 
-    def __init__(self, settings: Settings, *, stores_responses: bool = False) -> None:
-        self._providers = settings.callable
+    def __init__(
+        self, settings: Settings, *, stores_responses: bool = False, providers: tuple[str, ...] | None = None
+    ) -> None:
+        self._settings = settings
+        self._all_providers = self._providers = settings.callable
+        self._withheld = frozenset[str]()
+        if providers is not None:
+            self._providers = {name: each for name, each in settings.callable.items() if name in providers}
+            self._withheld = frozenset({*settings.callable, *settings.absent}.difference(providers))
         self._local = settings.local
         self._absent = settings.absent
         self._discover = settings.server.discover
         self._stores_responses = stores_responses
+        # Resolvers for the lists of providers of gateway keys.
+        self._narrowed: dict[tuple[str, ...], ModelResolver] = {}
         self._routes = _RouteIndex(settings.routes)
         self._defaults = _RouteIndex(settings.defaults)
         self._cache: dict[tuple[str, str], Route] = {}
@@ -84,21 +99,81 @@ class ModelResolver:
         # The ids of targets that the configuration spells out, as they are and as they are shown.
         self.spelled = frozenset(_spelled(settings))
 
-    def route(self, name: str, protocol: str) -> Route:
-        """Find what a model's name leads to for a client of a protocol."""
+    def route(self, name: str, protocol: str, rights: Rights) -> Route:
+        """Find what a model's name leads to for a client of a protocol, by the rights of its gateway key."""
+        if rights.models is not None and not self.permits(rights, name):
+            raise _not_permitted(name)
+        if rights.providers is not None:
+            return self._narrowed_to(rights.providers)._routed(name, protocol, rights)
+        return self._routed(name, protocol, rights)
+
+    def permits(self, rights: Rights, name: str) -> bool:
+        """Whether a key's list of models permits what a name is dispatched as."""
+        return rights.models is None or all(permits_model(rights, each) for each in self._matched(name))
+
+    def leads_to(self, name: str, target: str, protocol: str, rights: Rights) -> bool:
+        """Whether a permitted name leads to a target, by its id."""
+        try:
+            return any(each.id == target for each in self.route(name, protocol, rights).targets)
+        except (NotPermitted, UnknownModel):
+            return False
+
+    def _matched(self, name: str) -> tuple[str, ...]:
+        """The names of which a key's list must permit each: the one that is looked up, and without `[1m]` and the
+        protocol, which choose no model. A name with them that a route has without them must be permitted as written:
+        it goes another way than that route."""
+        return self._dispatched(name if name in self._routes.exact else lookup_name(name))
+
+    def _dispatched(self, name: str) -> tuple[str, ...]:
+        """The same of a name that `_find` looks for; the cases are its own."""
+        if name in self._routes.exact:
+            return (name,)
+        first, slash, rest = name.partition("/")
+        provider = self._all_providers.get(first) if slash and rest else None
+        if provider is not None:
+            plain = f"{first}/{_split(provider, rest.removesuffix(SUFFIX))[0]}"
+            return (name, plain) if plain in self._routes.exact else (plain,)
+        if self._routes.named(name) is None and self._defaults.named(name) is None:
+            own = self._without_alias(name)
+            if own is not None:
+                return self._dispatched(own)
+        plain = split_protocol(name.removesuffix(SUFFIX))[0]
+        return (name,) if plain == name else (name, plain)
+
+    def _narrowed_to(self, providers: tuple[str, ...]) -> ModelResolver:
+        """The same names without the targets of all providers but these."""
+        narrowed = self._narrowed.get(providers)
+        if narrowed is None:
+            if len(self._narrowed) >= _MAX_NARROWED:
+                self._narrowed.clear()
+            narrowed = ModelResolver(self._settings, stores_responses=self._stores_responses, providers=providers)
+            narrowed.listed = self.listed
+            self._narrowed[providers] = narrowed
+        return narrowed
+
+    def _routed(self, name: str, protocol: str, rights: Rights) -> Route:
         cached = self._cache.get((name, protocol))
         if cached is None:
-            cached = self._find(name if name in self._routes.exact else lookup_name(name), protocol)
+            try:
+                cached = self._find(name if name in self._routes.exact else lookup_name(name), protocol)
+            except AbsentModel:
+                raise
+            except UnknownModel:
+                if has_lists(rights):
+                    raise self._unknown_among(rights, name) from None
+                raise
             if len(name) <= _MAX_NAME_LENGTH:
                 if len(self._cache) >= _MAX_CACHED_ROUTES:
                     self._cache.clear()
                 self._cache[name, protocol] = cached
         return cached
 
-    def fixed(self, name: str, protocol: str, pinned: str | None, fills: Callable[[Target], float]) -> Target:
+    def fixed(
+        self, name: str, protocol: str, rights: Rights, pinned: str | None, fills: Callable[[Target], float]
+    ) -> Target:
         """The target of a name without random choice and turns: the one with the pinned id, else the one that is filled
         most by `fills`, the share of a target's window; ties in order."""
-        route = self.route(name, protocol)
+        route = self.route(name, protocol, rights)
         only = route.only
         if only is not None:
             return only
@@ -108,17 +183,22 @@ class ModelResolver:
                 return target
         return max(targets, key=fills)
 
-    def alike(self, name: str, protocol: str) -> tuple[Target, ...]:
+    def alike(self, name: str, protocol: str, rights: Rights) -> tuple[Target, ...]:
         """The targets of a name that serve the same model as its first one, in order; rules choose none of them."""
-        route = self.route(name, protocol)
+        route = self.route(name, protocol, rights)
         members = tuple(_members(route))
         if not members:
-            raise AbsentModel(name, map(_provider_of, route.missed), self._absent)
+            raise self._nobody(name, route)
         return tuple(member for member in members if member.model == members[0].model)
 
     def names(self) -> list[str]:
         """The names without patterns, for listings."""
         return list(self._routes.exact)
+
+    def _nobody(self, name: str, route: Route) -> DragomanError:
+        """The error about a route without targets: their providers are not there, or not for this key."""
+        absent = [provider for provider in map(_provider_of, route.missed) if provider not in self._withheld]
+        return AbsentModel(name, absent, self._absent) if absent or not route.missed else _not_permitted(name)
 
     def _find(self, name: str, protocol: str) -> Route:
         route_config = self._routes.exact.get(name)
@@ -126,8 +206,10 @@ class ModelResolver:
             first, slash, rest = name.partition("/")
             if slash and rest and first in self._providers:
                 return Route(name=name, members=(self._target(name, first, rest, protocol),))
+            if slash and rest and first in self._all_providers:
+                raise _not_permitted(name)
             if slash and rest and self._is_absent(first, self._routes.named(name)):
-                raise AbsentModel(name, [first], self._absent)
+                raise _not_permitted(name) if first in self._withheld else AbsentModel(name, [first], self._absent)
             route_config = self._routes.named(name) or self._defaults.named(name)
         if route_config is None:
             own = self._without_alias(name)
@@ -136,7 +218,7 @@ class ModelResolver:
             return self._find(own, protocol)
         route = self._resolved(route_config, name, protocol)
         if not route.targets:
-            raise AbsentModel(name, map(_provider_of, route.missed), self._absent)
+            raise self._nobody(name, route)
         if self._stores_responses and len(route.targets) > 1:
             # Whoever answers, any other can go on.
             route = self._resolved(route_config, name, protocol, stored=True)
@@ -196,6 +278,9 @@ class ModelResolver:
                 if route_config.strict or stored
                 else target
             )
+        if slash and model and provider in self._all_providers:
+            # It is left out by the key's list of providers.
+            return f"{provider}/{filled(route_config.pattern, model, name)}"
         other = self._routes.named(text)
         if slash and model and self._is_absent(provider, other if other is not route_config else None):
             return f"{provider}/{filled(route_config.pattern, model, name)}"
@@ -213,18 +298,29 @@ class ModelResolver:
         """A name with the provider that its alias means: one that can be called, else one whose key is missing."""
         first, slash, rest = name.partition("/")
         entries = aliased(first) if slash and rest else ()
-        for providers in (self._providers, self._absent):
+        for providers in (self._all_providers, self._absent):
             for listing in entries:
                 if listing.name in providers:
                     return f"{listing.name}/{rest}"
         return None
 
+    def _unknown_among(self, rights: Rights, name: str) -> UnknownModel:
+        """The error about a name that leads nowhere, for a key that may know of some names only."""
+        near = nearest(name, (each for each in self._compared() if self._is_permitted(rights, each)))
+        hint = f"did you mean {', '.join(near)}?" if near else "see /v1/models"
+        return UnknownModel(f"the model {printable(name)} is not known here; {hint}")
+
+    def _is_permitted(self, rights: Rights, name: str) -> bool:
+        try:
+            return self.permits(rights, name) and bool(self._routed(name, PROTOCOL_NAMES[0], ALL_RIGHTS).targets)
+        except (NotPermitted, UnknownModel):
+            return False
+
     def _unknown(self, name: str) -> UnknownModel:
         advice = self._missing(name)
         if advice is not None:
             return UnknownModel(advice)
-        names = islice((*self._routes.exact, *(f"{name}/{model}" for name, model in self._listed())), _MAX_COMPARED)
-        near = nearest(name, names)
+        near = nearest(name, self._compared())
         first, slash, rest = name[:200].partition("/")
         did_you_mean = get_close_matches(first, self._providers, n=1)
         if slash and rest and did_you_mean and did_you_mean[0] != first:
@@ -236,6 +332,11 @@ class ModelResolver:
             else "use provider/model with one of the providers: " + ", ".join(self._offered())
         )
         return UnknownModel(f"the model {printable(name)} is not known here; {hint}")
+
+    def _compared(self) -> Iterable[str]:
+        """The names that one is compared with that leads nowhere."""
+        listed = (f"{provider}/{model}" for provider, model in self._listed())
+        return islice((*self._routes.exact, *listed), _MAX_COMPARED)
 
     def _missing(self, name: str) -> Advice | None:
         """What to do where a name is of a provider that the catalogue knows, and that is not here."""
@@ -266,11 +367,9 @@ def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
     """Model and provider of `model@protocol`: the provider has that endpoint alone. Echo's models have no `@`, so an
     unknown protocol is a slip there; without one it speaks the protocol that it prefers, so that translation can be
     seen."""
+    model_name, wanted = _split(provider, model)
     if provider.transport == "echo":
-        model_name, _, wanted = model.partition("@")
         wanted = wanted or provider.protocols[0]
-    else:
-        model_name, wanted = split_protocol(model)
     if not wanted:
         return model_name, provider
     endpoints = tuple(endpoint for endpoint in provider.endpoints if endpoint.protocol == wanted)
@@ -279,6 +378,18 @@ def _addressed(provider: Provider, model: str) -> tuple[str, Provider]:
             f"{provider.name} does not speak {printable(wanted)}; it speaks {', '.join(provider.protocols)}"
         )
     return model_name, replace(provider, endpoints=endpoints)
+
+
+def _split(provider: Provider, model: str) -> tuple[str, str]:
+    """Model and protocol of `model@protocol` at a provider."""
+    if provider.transport == "echo":
+        name, _, protocol = model.partition("@")
+        return name, protocol
+    return split_protocol(model)
+
+
+def _not_permitted(name: str) -> NotPermitted:
+    return NotPermitted(printable(name), param="model")
 
 
 def _serving(name: str) -> CatalogueEntry | None:

@@ -10,6 +10,9 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.identities.path_families import CREATE, DELETE, OTHER, READ
 
 MESSAGES = "anthropic-messages"
 CHAT = "openai-chat"
@@ -198,100 +201,156 @@ def _family_of(rest: str) -> str:
     return RESPONSES if rest.startswith(("/responses", "/conversations")) else CHAT
 
 
-# What is relayed of a provider's other paths: what a model computes, and what is made for that. `{id}` is any one
-# segment. Everything else is closed: what mints, administers and deletes, what reads files of containers, and whatever
-# nobody thought of. Responses and conversations are of a key, which is looked for before.
+class ModelPlace(Enum):
+    """Where a request names its model."""
+
+    __hash__ = object.__hash__
+
+    # The member `model`, or the field of a form.
+    BODY = "body"
+    # Each of the requests in the body.
+    REQUESTS = "requests"
+    PATH = "path"
+    # Nowhere: what is read or ended was made by the same owner, or by any.
+    OWN = "own"
+    NONE = "none"
+
+
+class PathRule(Struct, frozen=True, kw_only=True):
+    """What a method does at a path: the family and the action that keys are permitted, and where the model stands."""
+
+    family: str
+    action: str
+    model: ModelPlace
+    # Whether a key without a list of paths may take it, if several owners share an account: what is read may be of
+    # another gateway key or of nobody here, what is ended was begun by others, and requests in a file name models that
+    # nobody sees. Paths of one owner are all open.
+    is_open: bool = True
+    # Whether it is relayed to a provider as it is; else it is an endpoint of the gateway.
+    is_relayed: bool = True
+
+    @property
+    def right(self) -> str:
+        """What the list of a key calls it."""
+        return f"{self.family}:{self.action}"
+
+
+# Every path that a key may be permitted: method, path (`{id}` is any one segment), family and action, place of the
+# model. Endpoints of the gateway come first; then what is relayed of a provider's other paths: what a model computes,
+# and what is made for that. Everything else is closed: what mints, administers and deletes, what reads files of
+# containers, and whatever nobody thought of. Responses and conversations are of a key, which is looked for before.
 # `server.passthrough_paths` opens more.
+_SERVED = """
+POST   /messages                                          messages:create       body
+POST   /messages/count_tokens                             messages:create       body
+POST   /chat/completions                                  chat:create           body
+POST   /responses                                         responses:create      body
+POST   /responses/input_tokens                            responses:create      body
+GET    /models                                            models:read           none
+GET    /models/*                                          models:read           path
+GET    /model-names                                       models:read           none
+POST   /route                                             models:read           body
+"""
 _RELAYED = """
-POST /embeddings
-POST /completions
-POST /complete
-POST /fim/completions
-POST /moderations
-POST /chat/moderations
-POST /classifications
-POST /chat/classifications
-POST /classify
-POST /score
-POST /pooling
-POST /rerank
-POST /ocr
-POST /tokenize
-POST /detokenize
-POST /images/generations
-POST /images/edits
-POST /images/variations
-POST /audio/speech
-POST /audio/transcriptions
-POST /audio/translations
-POST /videos
-POST /files
-POST /uploads
-POST /uploads/{id}/parts
-POST /uploads/{id}/complete
-POST /messages/batches
-POST /containers
-POST /containers/{id}/files
-POST /vector_stores
-POST /vector_stores/{id}/files
-POST /vector_stores/{id}/file_batches
-POST   /responses/compact
-GET    /responses/{id}
-DELETE /responses/{id}
-GET    /responses/{id}/input_items
-POST   /responses/{id}/cancel
-POST   /conversations
-GET    /conversations/{id}
-POST   /conversations/{id}
-DELETE /conversations/{id}
-GET    /conversations/{id}/items
-POST   /conversations/{id}/items
-GET    /conversations/{id}/items/{id}
-DELETE /conversations/{id}/items/{id}
+POST   /embeddings                                        embeddings:create     body
+POST   /pooling                                           embeddings:create     body
+POST   /completions                                       completions:create    body
+POST   /complete                                          completions:create    body
+POST   /fim/completions                                   completions:create    body
+POST   /moderations                                       moderations:create    body
+POST   /chat/moderations                                  moderations:create    body
+POST   /classifications                                   classify:create       body
+POST   /chat/classifications                              classify:create       body
+POST   /classify                                          classify:create       body
+POST   /score                                             rerank:create         body
+POST   /rerank                                            rerank:create         body
+POST   /ocr                                               ocr:create            body
+POST   /tokenize                                          tokenize:create       body
+POST   /detokenize                                        tokenize:create       body
+POST   /images/generations                                images:create         body
+POST   /images/edits                                      images:create         body
+POST   /images/variations                                 images:create         body
+POST   /audio/speech                                      audio:create          body
+POST   /audio/transcriptions                              audio:create          body
+POST   /audio/translations                                audio:create          body
+POST   /videos                                            videos:create         body
+POST   /files                                             files:create          none
+POST   /uploads                                           uploads:create        none
+POST   /uploads/{id}/parts                                uploads:create        none
+POST   /uploads/{id}/complete                             uploads:create        none
+POST   /messages/batches                                  batches:create        requests
+POST   /containers                                        containers:create     none
+POST   /containers/{id}/files                             containers:create     none
+POST   /vector_stores                                     vector_stores:create  none
+POST   /vector_stores/{id}/files                          vector_stores:create  none
+POST   /vector_stores/{id}/file_batches                   vector_stores:create  none
+POST   /responses/compact                                 responses:create      body
+GET    /responses/{id}                                    responses:read        own
+DELETE /responses/{id}                                    responses:delete      own
+GET    /responses/{id}/input_items                        responses:read        own
+POST   /responses/{id}/cancel                             responses:cancel      own
+POST   /conversations                                     conversations:create  own
+GET    /conversations/{id}                                conversations:read    own
+POST   /conversations/{id}                                conversations:create  own
+DELETE /conversations/{id}                                conversations:delete  own
+GET    /conversations/{id}/items                          conversations:read    own
+POST   /conversations/{id}/items                          conversations:create  own
+GET    /conversations/{id}/items/{id}                     conversations:read    own
+DELETE /conversations/{id}/items/{id}                     conversations:delete  own
 """
-# Only where all gateway keys are one owner's: what reads or lists things of the provider's account, which may be of
-# another gateway key or of nobody here, the end of what others began, and requests in a file, where nobody sees what
-# they refer to.
 _RELAYED_FOR_ONE = """
-GET  /files
-GET  /files/{id}
-GET  /files/{id}/content
-GET  /batches
-GET  /batches/{id}
-GET  /messages/batches
-GET  /messages/batches/{id}
-GET  /messages/batches/{id}/results
-GET  /containers
-GET  /containers/{id}
-GET  /containers/{id}/files
-GET  /containers/{id}/files/{id}
-GET  /vector_stores
-GET  /vector_stores/{id}
-POST /vector_stores/{id}/search
-GET  /vector_stores/{id}/files
-GET  /vector_stores/{id}/files/{id}
-GET  /vector_stores/{id}/files/{id}/content
-GET  /vector_stores/{id}/file_batches/{id}
-GET  /vector_stores/{id}/file_batches/{id}/files
-GET  /videos
-GET  /videos/{id}
-GET  /videos/{id}/content
-POST /videos/{id}/remix
-POST /batches
-POST /batches/{id}/cancel
-POST /messages/batches/{id}/cancel
-POST /uploads/{id}/cancel
-POST /vector_stores/{id}/file_batches/{id}/cancel
+GET    /files                                             files:read            none
+GET    /files/{id}                                        files:read            none
+GET    /files/{id}/content                                files:read            none
+GET    /batches                                           batches:read          none
+GET    /batches/{id}                                      batches:read          none
+GET    /messages/batches                                  batches:read          none
+GET    /messages/batches/{id}                             batches:read          none
+GET    /messages/batches/{id}/results                     batches:read          none
+GET    /containers                                        containers:read       none
+GET    /containers/{id}                                   containers:read       none
+GET    /containers/{id}/files                             containers:read       none
+GET    /containers/{id}/files/{id}                        containers:read       none
+GET    /vector_stores                                     vector_stores:read    none
+GET    /vector_stores/{id}                                vector_stores:read    none
+POST   /vector_stores/{id}/search                         vector_stores:read    none
+GET    /vector_stores/{id}/files                          vector_stores:read    none
+GET    /vector_stores/{id}/files/{id}                     vector_stores:read    none
+GET    /vector_stores/{id}/files/{id}/content             vector_stores:read    none
+GET    /vector_stores/{id}/file_batches/{id}              vector_stores:read    none
+GET    /vector_stores/{id}/file_batches/{id}/files        vector_stores:read    none
+GET    /videos                                            videos:read           none
+GET    /videos/{id}                                       videos:read           none
+GET    /videos/{id}/content                               videos:read           none
+POST   /videos/{id}/remix                                 videos:create         none
+POST   /batches                                           batches:create        none
+POST   /batches/{id}/cancel                               batches:cancel        none
+POST   /messages/batches/{id}/cancel                      batches:cancel        none
+POST   /uploads/{id}/cancel                               uploads:cancel        none
+POST   /vector_stores/{id}/file_batches/{id}/cancel       vector_stores:cancel  none
 """
+# The actions of methods at paths that `server.passthrough_paths` alone opens.
+_OTHER_ACTIONS = {"GET": READ, "HEAD": READ, "DELETE": DELETE}
 
 
-def is_relayed(method: str, rest: str, *, shared: bool, opened: Iterable[str] = ()) -> bool:
-    """Whether a path behind the prefixes is relayed; `shared` if several owners have what is theirs in one account."""
+def rule_of(method: str, rest: str) -> PathRule | None:
+    """What a method does at a path behind the prefixes; None if nothing that is known here."""
     requested = "GET" if method == "HEAD" else method, tuple(rest.strip("/").split("/"))
-    patterns = _OPEN if shared else _OPEN_FOR_ONE
-    return any(_matches(pattern, *requested) for pattern in patterns) or any(
-        _matches(_pattern(o), *requested) for o in opened
-    )
+    return next((rule for pattern, rule in _RULES if _matches(pattern, *requested)), None)
+
+
+def relayed_rule(method: str, rest: str, *, shared: bool, opened: Iterable[str] = ()) -> PathRule | None:
+    """What a method does at a path that may be relayed; None if none is. `shared` if several owners have what is
+    theirs in one account, `opened` what `server.passthrough_paths` has."""
+    requested = "GET" if method == "HEAD" else method, tuple(rest.strip("/").split("/"))
+    is_opened = any(_matches(_pattern(each), *requested) for each in opened)
+    rule = rule_of(method, rest)
+    if rule is None or not rule.is_relayed:
+        if not is_opened:
+            return None
+        action = _OTHER_ACTIONS.get(method, CREATE)
+        return PathRule(family=OTHER, action=action, model=ModelPlace.NONE)
+    return replace(rule, is_open=True) if is_opened or not shared else rule
 
 
 def is_plain(rest: str) -> bool:
@@ -317,6 +376,16 @@ def _matches(pattern: tuple[str, tuple[str, ...]], method: str, segments: tuple[
     )
 
 
-_OPEN = tuple(map(_pattern, _RELAYED.strip().split("\n")))
-_OPEN_FOR_ONE = (*_OPEN, *map(_pattern, _RELAYED_FOR_ONE.strip().split("\n")))
+def _rules(
+    table: str, *, is_open: bool = True, is_relayed: bool = True
+) -> Iterable[tuple[tuple[str, tuple[str, ...]], PathRule]]:
+    for line in table.strip().split("\n"):
+        method, path, right, place = line.split()
+        family, _, action = right.partition(":")
+        rule = PathRule(family=family, action=action, model=ModelPlace(place), is_open=is_open, is_relayed=is_relayed)
+        yield _pattern(f"{method} {path}"), rule
+
+
+# The first that matches holds: names before `{id}`.
+_RULES = (*_rules(_SERVED, is_relayed=False), *_rules(_RELAYED), *_rules(_RELAYED_FOR_ONE, is_open=False))
 _is_plain = re.compile(r"[A-Za-z0-9._~@=-]+").fullmatch

@@ -61,6 +61,8 @@ class Rights(Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
 
 
+# What clients have whose gateway requires no keys.
+ALL_RIGHTS = Rights(role=ADMIN)
 # What a revoked identity has.
 NO_RIGHTS = Rights(models=(), providers=(), addresses=(), paths=())
 
@@ -85,6 +87,17 @@ class Identity(Struct, frozen=True, kw_only=True, gc=False):
     # Seconds since 1970; None is never.
     expires: float | None = None
     source: str = FILE
+
+
+def rights_of(identity: Identity | None) -> Rights:
+    """The rights of a request by its gateway key, if it has one."""
+    return ALL_RIGHTS if identity is None else identity.rights
+
+
+def reading_rights_of(identity: Identity | None) -> Rights:
+    """The rights by which lists of models are made: a viewer uses no model, and sees all."""
+    rights = rights_of(identity)
+    return ALL_RIGHTS if rights.role == VIEWER else rights
 
 
 class StoredIdentity(Struct, frozen=True, kw_only=True, gc=False):

@@ -25,6 +25,11 @@ MAX_PATTERN_LENGTH, MAX_PATTERN_STARS = 128, 4
 _COMPILED = 4096
 
 
+def has_lists(rights: Rights) -> bool:
+    """Whether some models or providers are not permitted."""
+    return rights.models is not None or rights.providers is not None
+
+
 def permits_model(rights: Rights, name: str) -> bool:
     """Whether a model may be requested by this name."""
     return rights.models is None or _models(rights.models).fullmatch(name) is not None

@@ -300,6 +300,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     glance: Callable[[Mapping[str, Raw], bool, bool], RequestGlance]
     # Members without which no request refers to what its provider stores beside responses, as they are written.
     reference_keys: tuple[bytes, ...]
+    # Where a request may name models beside its own (`wire/member_paths.py`), which the relay forwards as written.
+    model_members: tuple[str, ...]
     # Requested tiers with prices of their own: their names in requests of any protocol to those in price books.
     tiers: Mapping[str, str]
     # An error answer: HTTP status and body bytes to a failure, and back to status and body.

@@ -39,6 +39,8 @@ LEFT_OUT = {
 }
 # Why a target is left out whose provider is not there.
 ABSENT = "its provider is not set up here"
+# The same of a provider that is not in the list of the gateway key.
+NOT_PERMITTED = "the key's list of providers does not have its provider"
 # Why a target is tried after others; of one that failed, with whole seconds since then.
 DEPRIORITIZED = {
     Deprioritized.TIGHT: "its window may be too small",
@@ -58,14 +60,22 @@ _LIMIT = 1e9
 _MAX_INTEGER = (1 << 63) - 1
 
 
-def candidate_entries(plan: Plan, missed: Collection[str] = ()) -> tuple[tuple[CandidateEntry, ...], int | None]:
-    """A plan's candidates: in order, left out, `missed`; and how many more. Losses stay out: they may quote clients."""
+def candidate_entries(
+    plan: Plan, missed: Collection[str] = (), providers: Collection[str] | None = None
+) -> tuple[tuple[CandidateEntry, ...], int | None]:
+    """A plan's candidates: in order, left out, `missed`; and how many more. Losses stay out: they may quote clients.
+    `providers` is the list of the gateway key, if it has one."""
     entries = [_candidate_entry(candidate, plan.now) for candidate in in_order(plan)[:_MAX_CANDIDATES]]
     entries += [
-        CandidateEntry(printable_target(name)[:_MAX_NAME_LENGTH], f"left out: {ABSENT}")
+        CandidateEntry(printable_target(name)[:_MAX_NAME_LENGTH], f"left out: {why_missed(name, providers)}")
         for name in [*missed][: _MAX_CANDIDATES - len(entries)]
     ]
     return tuple(entries), len(plan.candidates) + len(missed) - len(entries) or None
+
+
+def why_missed(name: str, providers: Collection[str] | None) -> str:
+    """Why a target of a route is not there."""
+    return ABSENT if providers is None or name.partition("/")[0] in providers else NOT_PERMITTED
 
 
 def in_order(plan: Plan) -> list[Candidate]:

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.config.settings import RouteConfig, RouteRule, Settings
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.prices.book import Override
 from dragoman.prices.table import Rates
 from dragoman.routing.attempt_outcome import AttemptOutcome
@@ -47,7 +48,7 @@ PRICES = {
 
 
 def settings_with(port: int, keys: tuple[str, ...] = ()) -> Settings:
-    return replace(settings_for(port, keys=keys), routes=LINES, prices=PRICES)
+    return replace(settings_for(port, keys=keys, rights=ALL_RIGHTS), routes=LINES, prices=PRICES)
 
 
 def request_of(model: str = "two", **more: object) -> dict[str, object]:

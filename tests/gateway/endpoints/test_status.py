@@ -13,6 +13,7 @@ from dragoman.errors import ClientError
 from dragoman.gateway.admission import AdmissionLimits, Slot
 from dragoman.gateway.endpoints.status import require_local_client
 from dragoman.http.server import ServerRequest
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.listing import ListedModel
 from dragoman.prices.book import Override
@@ -186,7 +187,7 @@ def test_what_cannot_be_cleared_is_said(body: bytes, status: int) -> None:
 
 def test_pitfall_345_only_who_may_know_may_clear() -> None:
     wish = {"reset": "chat/m"}
-    with running((), lambda port: settings_for(port, keys=(KEY,))) as house:
+    with running((), lambda port: settings_for(port, keys=(KEY,), rights=ALL_RIGHTS)) as house:
         assert house.post("/status", wish).status == 401
         assert house.post("/status", wish, authorization=f"Bearer {KEY}").status == 200
     with running() as house:
@@ -196,7 +197,7 @@ def test_pitfall_345_only_who_may_know_may_clear() -> None:
 
 
 def test_a_key_is_asked_for_where_there_are_any() -> None:
-    with running((), lambda port: settings_for(port, keys=(KEY,))) as house:
+    with running((), lambda port: settings_for(port, keys=(KEY,), rights=ALL_RIGHTS)) as house:
         assert house.get("/status").status == 401
         told = house.get("/status", authorization=f"Bearer {KEY}")
         assert told.status == 200
@@ -253,7 +254,7 @@ def test_a_foreign_page_is_refused_as_everywhere() -> None:
 def test_what_one_key_asks_for_by_a_name_of_its_own_is_not_told_to_another() -> None:
     def settings(port: int, *keys: str) -> Settings:
         prices = {"chat/priced": Override(rates=Rates(input=1))}
-        return replace(settings_for(port, keys=keys), prices=prices)
+        return replace(settings_for(port, keys=keys, rights=ALL_RIGHTS), prices=prices)
 
     def told(*keys: str) -> tuple[JsonObject, bytes]:
         with running((), lambda port: settings(port, *keys)) as house:

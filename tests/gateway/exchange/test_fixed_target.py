@@ -13,6 +13,7 @@ from dragoman.gateway.exchange.fixed_target import filling, fixed_target
 from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.exchange_storage import parse_request
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.prices.book import Override
 from dragoman.routing.needs import Requirements
 from tests.gateway.harness import MESSAGES, RESPONSES, Answer, House, Received, Reply, running, settings_for, whole
@@ -118,7 +119,7 @@ def test_a_count_takes_no_turn_and_rolls_no_dice() -> None:
             asked = {**question(MESSAGES, MESSAGES), "model": line}
             routes = {house.post(COUNT, asked).header("x-dragoman-route") for _ in range(3)}
             assert routes == {"all/tiny; protocol=anthropic-messages"}
-        route = service.routes.route("round-robin", MESSAGES)
+        route = service.routes.route("round-robin", MESSAGES, ALL_RIGHTS)
         assert (
             service.routing_state.glance(route, Requirements(size=100), service.target_info).order[0].id
             == "chat/unknown"

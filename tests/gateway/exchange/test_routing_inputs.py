@@ -20,6 +20,7 @@ from dragoman.gateway.paths import api_path_of
 from dragoman.gateway.stored_responses.exchange_storage import parse_request
 from dragoman.gateway.thread_offload import INLINE
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.jsonvalue import JsonObject, JsonValue
 from dragoman.model.parts import Seal
 from dragoman.prices.book import Override
@@ -46,7 +47,7 @@ def _lined(settings: Settings) -> Settings:
 
 
 def _route(house: House, name: str) -> Route:
-    return house.app.runtime.routes.route(name, CHAT)
+    return house.app.runtime.routes.route(name, CHAT, ALL_RIGHTS)
 
 
 def _wants(house: House, name: str, body: bytes, *, pinned: bool = False, protocol: str = CHAT) -> RequiredFeatures:
@@ -138,7 +139,7 @@ def test_seals_are_looked_for_only_where_somebody_speaks_another_protocol() -> N
         asked = ClientRequest(API_PATH, [], {})
         route = house.app.runtime.routes.route
         found = [
-            required_features(body, asked, route(name, CHAT), has_affinities=False).issuer
+            required_features(body, asked, route(name, CHAT, ALL_RIGHTS), has_affinities=False).issuer
             for name in ("two", "alike", "turns")
         ]
         assert found == [True, False, False]
@@ -169,7 +170,7 @@ def test_pitfall_359_who_sealed_the_reasoning_of_a_request_is_seen(seals: list[s
     said = [{"role": "assistant", "content": "", "reasoning_details": [{"data": seal}]} for seal in seals]
     body = _body(messages=[{"role": "user", "content": 'a "rsv1.x" b'}, *said])
     with running((), lambda port: _lined(settings_for(port))) as house:
-        route = house.app.runtime.routes.route("kept", RESPONSES)
+        route = house.app.runtime.routes.route("kept", RESPONSES, ALL_RIGHTS)
         asked = ClientRequest(API_PATH, [], {})
         wants = required_features(body, asked, route, has_affinities=False)
         assert wants.issuer and not _wants(house, "turns", body, pinned=True).issuer
@@ -261,7 +262,7 @@ def test_only_providers_that_keep_anything_may_keep_what_a_request_refers_to() -
     silent = parse_request(b'{"model":"kept","input":"x"}', path)
     with running((), lambda port: _lined(settings_for(port))) as house:
         routes = house.app.runtime.routes
-        kept, two = routes.route("kept", RESPONSES), routes.route("two", RESPONSES)
+        kept, two = routes.route("kept", RESPONSES, ALL_RIGHTS), routes.route("two", RESPONSES, ALL_RIGHTS)
         assert storing_providers(kept, referring) == {"responses", "all"}
         assert not storing_providers(two, referring) and not storing_providers(kept, silent)
         assert not storing_providers(kept, parse_request(_body(), API_PATH))

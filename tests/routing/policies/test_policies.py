@@ -9,6 +9,7 @@ import pytest
 
 from bench.simulation.run import goal
 from dragoman.gateway.model_resolver import ModelResolver
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.routing.explanation import explain
 from dragoman.routing.needs import Requirements
 from dragoman.routing.plan import plan
@@ -54,7 +55,7 @@ def test_a_new_one_is_one_record_and_one_line(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.setitem(POLICIES, latest.name, latest)
     text = '[models]\na = { policy = "latest", targets = { "echo/x" = 1, "echo/y" = 2 } }\n'
-    route = ModelResolver(settings_of(tmp_path, text)).route("a", "openai-chat")
+    route = ModelResolver(settings_of(tmp_path, text)).route("a", "openai-chat", ALL_RIGHTS)
     assert not route.sticky
     assert explain(plan(route, Requirements(size=10), PlanInputs(), DICE)) == (
         "echo/y leads: it was written last (latest)",

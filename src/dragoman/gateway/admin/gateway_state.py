@@ -91,7 +91,7 @@ async def status(call: AdminCall, _: Nothing) -> StatusView:
 
 async def models(call: AdminCall, parameters: ModelParameters) -> ModelsView:
     """The names that the key may use."""
-    found = await described_names(call.runtime, PROTOCOL_NAMES[0], call.name, match=parameters.match)
+    found = await described_names(call.runtime, PROTOCOL_NAMES[0], call.identity, match=parameters.match)
     return ModelsView(names=found)
 
 

@@ -22,6 +22,8 @@ from dragoman.gateway.stored_responses.store_failures import change
 from dragoman.gateway.stored_responses.stored_state import owner_of, storing_providers
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
+from dragoman.identities.identity import rights_of
+from dragoman.identities.permissions import permits_provider
 from dragoman.mint import random_token
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.store import Tables
@@ -100,7 +102,9 @@ def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | N
 async def _elsewhere(incoming: Incoming, below: list[str]) -> None:
     """Ask the provider that stores conversations; with several keys their owners would be unknown."""
     named = incoming.request.header(b"x-dragoman-provider") is not None
-    providers = storing_providers(incoming.runtime.settings)
+    rights = rights_of(incoming.key)
+    storing = storing_providers(incoming.runtime.settings)
+    providers = [provider for provider in storing if permits_provider(rights, provider)]
     if incoming.runtime.guard.several_owners or not (named or providers):
         raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
     try:

@@ -16,6 +16,8 @@ from dragoman.gateway.forwarding.error_responses import JSON
 from dragoman.gateway.runtime import Runtime
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
+from dragoman.identities.identity import Rights, reading_rights_of
+from dragoman.identities.permissions import permits_provider
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode
 
@@ -88,18 +90,18 @@ def _quality_of(qualities: dict[str, float], kind: str) -> float:
 
 
 def page(runtime: Runtime, request: ServerRequest, *, ready: bool) -> str:
-    is_open, shows_providers = runtime.guard.open, _may_know(runtime, request)
+    is_open, rights = runtime.guard.open, _reading_rights(runtime, request)
     state = "It is ready." if ready else "It is stopping: nobody new should be sent here."
     if not is_open:
         state += " It asks for a gateway key, as <code>x-api-key</code> or <code>Authorization: Bearer</code>."
-    providers = list(runtime.settings.providers) if shows_providers else []
+    providers = [name for name in runtime.settings.providers if permits_provider(rights, name)] if rights else []
     address = _address(runtime, request)
     body = [
         "<h1>Dragoman <small>" + _escaped(__version__) + "</small></h1>",
         "<p>A gateway between programs that speak Anthropic Messages, OpenAI Chat Completions or OpenAI Responses, and "
         "providers that speak another of them.</p>",
         f"<p>{state}</p>",
-        *(_providers(providers) if shows_providers else ()),
+        *(_providers(providers) if rights else ()),
         "<h2>Try it</h2>",
         f"<pre>{_escaped(_curl_example(address, providers, keyed=not is_open))}</pre>",
         "<p>Run a client in front of it:</p>",
@@ -115,14 +117,16 @@ def page(runtime: Runtime, request: ServerRequest, *, ready: bool) -> str:
     )
 
 
-def _may_know(runtime: Runtime, request: ServerRequest) -> bool:
-    """Whether somebody may be told which providers there are: who has a key, or is near if none is asked for."""
+def _reading_rights(runtime: Runtime, request: ServerRequest) -> Rights | None:
+    """The rights of whoever may be told which providers there are: who has a key that lists of models are not closed
+    to, or is near if none is asked for; None if nothing is told."""
     try:
-        runtime.guard.identify(request, "")
+        key = runtime.guard.identify(request, "")
         require_local_client(runtime, request)
     except (ClientError, Busy):
-        return False
-    return True
+        return None
+    rights = reading_rights_of(key)
+    return rights if rights.models is None else None
 
 
 def _escaped(text: str) -> str:

@@ -13,6 +13,8 @@ from dragoman.gateway.model_names import model_of, models_of_all, names_of, prov
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.runtime import Incoming
 from dragoman.gateway.thread_offload import offload
+from dragoman.identities.identity import reading_rights_of
+from dragoman.identities.permissions import permits_provider
 from dragoman.protocols.registry import codec_of
 from dragoman.routing.target import Target
 from dragoman.wire.json import encode
@@ -24,9 +26,11 @@ _BYTES = 3000
 async def list_models(incoming: Incoming) -> None:
     """Answer `GET /v1/models`."""
     runtime, builder = incoming.runtime, incoming.builder
-    await refresh_lists(runtime, runtime.settings.callable.values())
+    rights = reading_rights_of(incoming.key)
+    providers = runtime.settings.callable.values()
+    await refresh_lists(runtime, [each for each in providers if permits_provider(rights, each.name)])
     protocol = builder.record.client_protocol
-    names = names_of(runtime, protocol)
+    names = names_of(runtime, protocol, rights)
 
     def build_body() -> bytes:
         models = models_of_all(runtime, names)
@@ -47,7 +51,7 @@ async def show_model(incoming: Incoming) -> None:
     name = unquote(incoming.api_path.rest.removeprefix("/models/"), errors="replace")
     builder.record.requested_model = name
     protocol = builder.record.client_protocol
-    route = runtime.routes.route(name, protocol)
+    route = runtime.routes.route(name, protocol, reading_rights_of(incoming.key))
     if not any(map(_may_have, route.targets)):
         raise UnknownModel(f"the model {printable(name)} is not known here")
     await refresh_lists(runtime, providers_of([route]))

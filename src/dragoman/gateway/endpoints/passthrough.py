@@ -5,7 +5,7 @@ it is the provider in `x-dragoman-provider`, else the only one of the path's fam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from urllib.parse import parse_qsl
 
@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import ClientError, DragomanError
+from dragoman.errors import ClientError, DragomanError, NotPermitted
+from dragoman.gateway.access.endpoint_rights import check_path, is_stated_path
 from dragoman.gateway.advice import printable, redirected
 from dragoman.gateway.endpoints.passthrough_fallback import PATHS, Ended, SameModel
 from dragoman.gateway.endpoints.passthrough_usage import Tail, meter
@@ -24,14 +25,17 @@ from dragoman.gateway.exchange.provider_errors import read_plain_error
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.forwarding import error_responses, header_forwarding
 from dragoman.gateway.forwarding.error_responses import JSON, id_header, route_header
+from dragoman.gateway.forwarding.named_models import check_names_of_body
 from dragoman.gateway.forwarding.provider_request import check_unambiguous, receive
 from dragoman.gateway.json_limits import check_request_members
 from dragoman.gateway.observability.record import RouteDecision
-from dragoman.gateway.paths import MESSAGES, ApiPath, is_plain, is_relayed
+from dragoman.gateway.paths import MESSAGES, ApiPath, ModelPlace, PathRule, is_plain, relayed_rule
 from dragoman.gateway.runtime import Incoming, Runtime
 from dragoman.gateway.stored_responses.stored_state import owner_of
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.upstream_call import HeaderList, UpstreamCall, header
+from dragoman.identities.identity import Rights, rights_of
+from dragoman.identities.permissions import permits_provider
 from dragoman.model.failure import Failure, FailureKind
 from dragoman.providers.provider import Provider
 from dragoman.providers.transport import transport_of
@@ -73,7 +77,7 @@ async def forward(
     runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     if request.method not in _METHODS:
         raise ClientError(405, f"this path does not take {request.method}")
-    check_relayed(incoming)
+    rule = check_relayed(incoming)
     if body is None:
         is_sent = request.method == "POST"
         body = await receive(runtime, request, builder.record.key) if is_sent else b""
@@ -83,7 +87,7 @@ async def forward(
     record.size = len(body)
     if name:
         record.requested_model = name
-        targets = (target,) if target is not None else _serving(runtime, name, api_path)
+        targets = (target,) if target is not None else _serving(runtime, name, api_path, rights_of(incoming.key))
         _check_family(targets[0].provider, api_path)
         targets = tuple(_in_family(each, api_path) for each in targets)
         if targets[0].model != name:
@@ -91,6 +95,9 @@ async def forward(
             body = await offload(renaming, len(body), builder.record.key)
     else:
         targets = (_nameless(_provider(incoming, provider), api_path),)
+    if rights_of(incoming.key).models is not None:
+        checking = partial(_check_models, incoming, rule, body, kind, targets, is_named=bool(name))
+        await offload(checking, len(body), builder.record.key)
     ordered = partial(order_for, incoming, kind, body)
     if len(targets) > 1:
         record.set_route(RouteDecision(name, FALLBACK, Why.POLICY.value))
@@ -174,13 +181,33 @@ def _send_bad_key(incoming: Incoming, target: Target, failure: Failure, tried: T
     incoming.request.respond(response.status, [*headers, *header_forwarding.written(response.headers)], response.body)
 
 
-def check_relayed(incoming: Incoming) -> None:
-    """Refuse what is not open; no provider hears of it."""
+def _check_models(
+    incoming: Incoming, rule: PathRule, body: bytes, kind: bytes, targets: Sequence[Target], *, is_named: bool
+) -> None:
+    """Refuse models that a key with a list of them may not use, and what names none: a provider chooses then, or a file
+    does. Of the model that a body names the route was made."""
+    rights = rights_of(incoming.key)
+    if rule.model is ModelPlace.NONE and not is_stated_path(rights, rule):
+        raise NotPermitted(f"paths of {rule.right}, which name no model")
+    if rule.model is ModelPlace.BODY and not is_named:
+        raise NotPermitted("requests that name no model")
+    is_batch = rule.model is ModelPlace.REQUESTS
+    if rule.model is not ModelPlace.OWN and _is_json(body, kind):
+        for target in targets:
+            check_names_of_body(incoming.runtime.routes, rights, body, target, is_batch=is_batch)
+    elif is_batch:
+        raise NotPermitted("requests that name no model")
+
+
+def check_relayed(incoming: Incoming) -> PathRule:
+    """What the request does, if that is open to it; no provider hears of what is not."""
     request, api_path, settings = incoming.request, incoming.api_path, incoming.runtime.settings
     if not is_plain(api_path.rest):
         raise ClientError(404, f"there is no path {printable(api_path.rest)} here")
     opened = settings.server.passthrough_paths
-    if not is_relayed(request.method, api_path.rest, shared=incoming.runtime.guard.several_owners, opened=opened):
+    rights, shared = rights_of(incoming.key), incoming.runtime.guard.several_owners
+    rule = relayed_rule(request.method, api_path.rest, shared=shared, opened=opened)
+    if rule is None or not (rule.is_open or rights.paths is not None):
         requested = f"{request.method} {printable(api_path.rest)}"
         message = f"{requested} is not relayed here; server.passthrough_paths opens it if it should be"
         # Whoever could open it reads the log.
@@ -188,6 +215,8 @@ def check_relayed(incoming: Incoming) -> None:
         raise ClientError(403, message)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
         raise ClientError(400, "a query cannot say another method")
+    check_path(rights, rule)
+    return rule
 
 
 async def _hand_over(
@@ -271,10 +300,10 @@ def _refuse(incoming: Incoming, status: int, headers: HeaderList, body: bytes) -
     incoming.request.respond(status, headers, body)
 
 
-def _serving(runtime: Runtime, name: str, api_path: ApiPath) -> tuple[Target, ...]:
+def _serving(runtime: Runtime, name: str, api_path: ApiPath, rights: Rights) -> tuple[Target, ...]:
     """The targets of a name that have the path: the first one, or all where any will do. All serve one model: what
     another one computes (embeddings above all) is not comparable."""
-    targets = runtime.routes.alike(name, api_path.protocol)
+    targets = runtime.routes.alike(name, api_path.protocol, rights)
     able = tuple(target for target in targets if _speaks(target.provider, api_path)) or targets
     return able if api_path.rest in PATHS else able[:1]
 
@@ -350,8 +379,10 @@ def _in_family(target: Target, api_path: ApiPath) -> Target:
 def _provider(incoming: Incoming, provider_name: str) -> Provider:
     runtime, api_path = incoming.runtime, incoming.api_path
     named = provider_name or (incoming.request.header(b"x-dragoman-provider") or b"").decode("latin-1")
-    providers = runtime.settings.providers
+    providers, rights = runtime.settings.providers, rights_of(incoming.key)
     if named:
+        if not permits_provider(rights, named):
+            raise NotPermitted(printable(named))
         match = runtime.settings.callable.get(named)
         if match is None:
             if named in runtime.settings.absent:
@@ -359,7 +390,11 @@ def _provider(incoming: Incoming, provider_name: str) -> Provider:
             raise ClientError(404, f"no provider {printable(named)} is configured")
         _check_family(match, api_path)
         return match
-    able = [provider for provider in providers.values() if provider.transport != "echo" and _speaks(provider, api_path)]
+    able = [
+        provider
+        for provider in providers.values()
+        if provider.transport != "echo" and _speaks(provider, api_path) and permits_provider(rights, provider.name)
+    ]
     if len(able) == 1:
         return able[0]
     raise ClientError(404, f"there is no path {printable(api_path.rest)} here, or x-dragoman-provider must say whose")

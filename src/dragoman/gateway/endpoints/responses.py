@@ -22,6 +22,8 @@ from dragoman.gateway.stored_responses.stored_state import owner_of, storing_pro
 from dragoman.gateway.stored_responses.stream_following import follow
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
+from dragoman.identities.identity import rights_of
+from dragoman.identities.permissions import permits_provider
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from dragoman.store import Store, Tables
 from dragoman.store.responses import INPUT_SIDE, RUNNING, Item, StoredResponse
@@ -113,6 +115,8 @@ async def _elsewhere(incoming: Incoming, response_id: str, stored: StoredRespons
     if stored is None and store is not None and await store.read(lambda tables: tables.responses.exists(response_id)):
         raise _missing(response_id)
     providers = [stored.provider] if stored is not None else storing_providers(settings)
+    rights = rights_of(incoming.key)
+    providers = [provider for provider in providers if permits_provider(rights, provider)]
     if not providers:
         raise _missing(response_id)
     try:

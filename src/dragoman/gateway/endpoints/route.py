@@ -5,6 +5,7 @@ No random choice is made and no turn is taken. `check=1` probes the providers (`
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from functools import partial
 from urllib.parse import parse_qs
 
@@ -27,6 +28,7 @@ from dragoman.gateway.exchange.routing_inputs import (
 )
 from dragoman.gateway.forwarding.client import ClientRequest
 from dragoman.gateway.forwarding.error_responses import JSON
+from dragoman.gateway.forwarding.named_models import check_deeper_names
 from dragoman.gateway.forwarding.provider_request import receive, strict_mode
 from dragoman.gateway.model_resolver import UnknownModel
 from dragoman.gateway.observability.logs import Log
@@ -39,12 +41,21 @@ from dragoman.gateway.stored_responses.stored_state import StoredState, locate_p
 from dragoman.gateway.thread_offload import offload
 from dragoman.http.server import ServerRequest
 from dragoman.http.upstream_call import HeaderList
-from dragoman.identities.identity import Identity
+from dragoman.identities.identity import ADMIN, CLIENT, Identity, Rights, reading_rights_of, rights_of
+from dragoman.identities.permissions import permits_provider
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.model.request_features import RequestFeatures
 from dragoman.protocols.registry import recognise
 from dragoman.routing.candidate import Candidate, Filter, Plan, Ranked, Why
-from dragoman.routing.explanation import ABSENT, because, in_order, printable_target, reason, why_deprioritized
+from dragoman.routing.explanation import (
+    ABSENT,
+    NOT_PERMITTED,
+    because,
+    in_order,
+    printable_target,
+    reason,
+    why_deprioritized,
+)
 from dragoman.routing.needs import Requirements
 from dragoman.routing.route import Route
 from dragoman.routing.target import Target
@@ -73,8 +84,8 @@ class Question(Struct, frozen=True, kw_only=True):
     check: bool = False
 
 
-async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity | None) -> None:
-    """Answer `POST /route`."""
+async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity | None, role: str) -> None:
+    """Answer `POST /route`; `role` is that of the key, or of the operator."""
     body = await receive(runtime, request, name_of(key))
     query = parse_qs(request.query)
     client = (request.header(b"user-agent") or b"").partition(b" ")[0].decode("latin-1")
@@ -87,6 +98,7 @@ async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity 
         headers=request.headers,
         check=query.get("check") == ["1"],
     )
+    _check_role(role, question, name_of(key))
     is_operator = runtime.guard.is_operator(request, client_address(request, runtime.proxies), name_of(key))
     try:
         explanation = await explained(runtime, body, question, key, is_operator=is_operator)
@@ -99,6 +111,14 @@ async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity 
         request.respond(status, [JSON], encode({"error": {"message": message}}))
         return
     request.respond(200, [JSON], encode(explanation))
+
+
+def _check_role(role: str, question: Question, asker: str) -> None:
+    """Refuse what a role may not ask: a client explains its own requests, and only an admin has providers called."""
+    if role == CLIENT and question.key not in ("", asker):
+        raise ClientError(403, "the requests of another key are explained to a key with the role viewer or admin")
+    if role != ADMIN and question.check:
+        raise ClientError(403, "providers are called for a key with the role admin")
 
 
 async def planned(settings: Settings, body: bytes, question: Question) -> JsonObject:
@@ -124,7 +144,8 @@ async def explained(
     client_request = ClientRequest(api_path, question.headers, dict(reversed(question.headers)), key=key)
     parsed = await offload(partial(parse_request, body, api_path), len(body), asker)
     parsed = replace(parsed, model=question.model or parsed.model)
-    route = runtime.routes.route(parsed.model, api_path.protocol)
+    route = runtime.routes.route(parsed.model, api_path.protocol, rights_of(key))
+    check_deeper_names(runtime.routes, rights_of(key), parsed.glance, route.targets)
     features = replace(required_features(body, client_request, route, has_affinities=True), losses=True)
     # What another one has had kept is not looked up.
     storing_provider = await _storing_provider(runtime, client_request, parsed, route) if key is own else ""
@@ -168,7 +189,8 @@ async def explained(
     plan = runtime.routing_state.glance(route, requirements, runtime.target_info, conversation=conversation)
     if route.only is not None:
         plan = _of_one(plan, route.only)
-    explanation = _explanation(runtime, parsed.model, route, plan, request_features, seen)
+    missed = [_missed(name, rights_of(key)) for name in route.missed if _may_read(own, name)]
+    explanation = _explanation(runtime, parsed.model, route, plan, request_features, seen, missed)
     if not question.check:
         return explanation
     return {**explanation, "checked": [*await check_targets(runtime, route, is_operator=is_operator)]}
@@ -214,7 +236,13 @@ def _of_one(plan: Plan, only: Target) -> Plan:
 
 
 def _explanation(
-    runtime: Runtime, model: str, route: Route, plan: Plan, request_features: RequestFeatures, seen: Seen
+    runtime: Runtime,
+    model: str,
+    route: Route,
+    plan: Plan,
+    request_features: RequestFeatures,
+    seen: Seen,
+    missed: Sequence[JsonObject],
 ) -> JsonObject:
     requirements = replace(plan.requirements, request_features=request_features)
     first = plan.order[0] if plan.order else None
@@ -234,18 +262,25 @@ def _explanation(
         "tokens": requirements.tokens,
         "candidates": [
             *(_candidate(runtime, route, candidate, plan, requirements, seen) for candidate in in_order(plan)),
-            *map(_missed, route.missed),
+            *missed,
         ],
     }
 
 
-def _missed(name: str) -> JsonObject:
-    """A target that would be there if its provider were."""
+def _may_read(asker: Identity | None, target: str) -> bool:
+    """Whether whoever asks may know of a target that a list of providers leaves out."""
+    return permits_provider(reading_rights_of(asker), target.partition("/")[0])
+
+
+def _missed(name: str, rights: Rights) -> JsonObject:
+    """A target that would be there if its provider were, or if the key had it in its list."""
+    is_permitted = permits_provider(rights, name.partition("/")[0])
+    left_out = ("absent", ABSENT) if is_permitted else ("providers", NOT_PERMITTED)
     return {
         "target": printable_target(name),
         "place": None,
         "health": "absent",
-        "left_out": {"filter": "absent", "why": ABSENT},
+        "left_out": {"filter": left_out[0], "why": left_out[1]},
     }
 
 

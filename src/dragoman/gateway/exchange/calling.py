@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from dragoman.errors import BadResponse, DragomanError, RefusedError, StrictError
+from dragoman.gateway.access.endpoint_rights import require_provider
 from dragoman.gateway.advice import redirected
 from dragoman.gateway.exchange.attempt import Attempt, ErrorResponse, Missed, ResponseMode, is_stream, unframer_of
 from dragoman.gateway.exchange.exchange import Exchange, Paused, UnderstoodRequest, Unsent
@@ -189,6 +190,7 @@ async def call_target(exchange: Exchange, request: UnderstoodRequest, attempt: A
     """Call a target until it has answered, or nothing can be done about how it failed."""
     runtime, retry_state, record = exchange.runtime, request.retry_state, exchange.builder.record
     target, prepared = attempt.target, attempt.prepared
+    require_provider(exchange.client_request.key, target)
     attempt.begin_request(prepared.translated.body)
     while True:
         exchange.calls.begin()

@@ -20,13 +20,15 @@ from dragoman.gateway.exchange.routing_inputs import (
     with_provider_storage,
 )
 from dragoman.gateway.forwarding.client import ClientRequest
-from dragoman.gateway.forwarding.provider_request import requested_strictness
+from dragoman.gateway.forwarding.named_models import check_deeper_names
+from dragoman.gateway.forwarding.provider_request import strict_mode
 from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.observability.record_builder import RecordBuilder
 from dragoman.gateway.runtime import Runtime
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest
 from dragoman.gateway.stored_responses.stored_state import locate_provider, name_of, owner_of
 from dragoman.gateway.thread_offload import offload
+from dragoman.identities.identity import rights_of
 from dragoman.routing.needs import RequiredFeatures, Requirements
 from dragoman.routing.plan_inputs import Affinity
 from dragoman.routing.route import Route
@@ -47,14 +49,12 @@ async def compaction_targets(
     """The targets of a compaction: the fixed target, then the others of its route by rules and health. A single target
     if there is no other, or if a provider stores what the request refers to."""
     target, is_stored, seen, conversation = await _fixed(runtime, client_request, body, parsed)
-    route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
+    route = runtime.routes.route(parsed.model, client_request.api_path.protocol, rights_of(client_request.key))
     if route.only is not None or is_stored:
         return target
     settings, record = runtime.settings, builder.record
-    strict = settings.server.strict or (client_request.key is not None and client_request.key.rights.strict)
-    requirements = requirements_of(
-        client_request, len(body), seen, record.program, record.key, strict or requested_strictness(client_request)
-    )
+    strict = strict_mode(settings.server, client_request)
+    requirements = requirements_of(client_request, len(body), seen, record.program, record.key, strict)
     if route.ruled:
         requirements = replace(requirements, client=record.facts.client, thread=class_of(record.facts).kind)
     plan = runtime.routing_state.glance(route, requirements, runtime.target_info, conversation=conversation)
@@ -71,8 +71,11 @@ async def _fixed(
     runtime: Runtime, client_request: ClientRequest, body: bytes, parsed: ParsedRequest
 ) -> tuple[Target, bool, Seen, str]:
     """The target, whether a provider keeps what is referred to, what was seen of the request, and its conversation."""
-    protocol = client_request.api_path.protocol
-    route = runtime.routes.route(parsed.model, protocol)
+    protocol, rights = client_request.api_path.protocol, rights_of(client_request.key)
+    route = runtime.routes.route(parsed.model, protocol, rights)
+    if rights.models is not None:
+        checking = partial(check_deeper_names, runtime.routes, rights, parsed.glance, route.targets)
+        await offload(checking, len(body), name_of(client_request.key))
     if route.only is not None:
         return route.only, False, NOTHING_SEEN, ""
     seen = await offload(
@@ -103,14 +106,14 @@ async def _fixed(
             seen,
             conversation,
         )
-    return runtime.routes.fixed(parsed.model, protocol, affinity_target, fills), False, seen, conversation
+    return runtime.routes.fixed(parsed.model, protocol, rights, affinity_target, fills), False, seen, conversation
 
 
 async def set_affinity(
     runtime: Runtime, client_request: ClientRequest, body: bytes, parsed: ParsedRequest, target: Target
 ) -> None:
     """Let a conversation go on with whoever compacted it, since nobody else can read what it came to."""
-    route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
+    route = runtime.routes.route(parsed.model, client_request.api_path.protocol, rights_of(client_request.key))
     if route.only is not None or not route.summary.sticky:
         return
     seeing = partial(seen_in, body, client_request, parsed, route, RequiredFeatures(conversation_start=True))

@@ -8,6 +8,7 @@ from math import trunc
 
 from msgspec.structs import replace
 
+from dragoman.gateway.access.endpoint_rights import require_provider
 from dragoman.gateway.exchange.attempt import is_stream
 from dragoman.gateway.exchange.timeouts import TimeLimits
 from dragoman.gateway.forwarding import header_forwarding
@@ -34,6 +35,7 @@ async def one_call(
     """Send a request and wait for the response head. A POST takes a slot, because it makes the provider work; a read
     does not. The client's key is checked again, since body and slot may have taken minutes.
     `on_admitted` is called when the call begins, if the caller counts calls; else it is counted here."""
+    require_provider(key, target)
     slot = await runtime.admitted(target.provider.name, builder.record) if order.method == "POST" else None
     try:
         if key is not None:

@@ -14,6 +14,7 @@ It ends in an `UnderstoodRequest`, or in the error that is the response.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from msgspec.structs import replace
@@ -36,11 +37,13 @@ from dragoman.gateway.exchange.routing_inputs import (
     unable_to_go_on,
     with_provider_storage,
 )
+from dragoman.gateway.forwarding.named_models import check_deeper_names
 from dragoman.gateway.observability.record import RouteDecision
 from dragoman.gateway.stored_responses.exchange_storage import ParsedRequest, parse_request
 from dragoman.gateway.stored_responses.reference_resolver import ResolvedReferences, refers
 from dragoman.gateway.stored_responses.stored_state import locate_provider
 from dragoman.gateway.thread_offload import INLINE
+from dragoman.identities.identity import rights_of
 from dragoman.routing.candidate import Plan, Why
 from dragoman.routing.explanation import candidate_entries
 from dragoman.routing.needs import RequiredFeatures
@@ -62,9 +65,12 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
         parsed = await exchange.work(len(body), parse_request, body, client_request.api_path, extract)
     target: Target | None = client_request.target
     route: Route | None = None
+    rights = rights_of(client_request.key)
     if target is None:
         try:
-            route = runtime.routes.route(parsed.model, client_request.api_path.protocol)
+            route = runtime.routes.route(parsed.model, client_request.api_path.protocol, rights)
+            if rights.models is not None:
+                await _check_names(exchange, body, parsed, route.targets)
         except DragomanError:
             _record(exchange, body, parsed)
             raise
@@ -78,6 +84,12 @@ async def understand(exchange: Exchange, body: bytes) -> UnderstoodRequest:
             return await _with_key(exchange, body, parsed, route, target)
     retry_state = RetryState((target,), runtime.settings.routing, route, None, runtime.routing_state)
     return UnderstoodRequest(body, parsed, retry_state)
+
+
+async def _check_names(exchange: Exchange, body: bytes, parsed: ParsedRequest, targets: Iterable[Target]) -> None:
+    """Refuse models deeper in the request that its key may not use."""
+    rights = rights_of(exchange.client_request.key)
+    await exchange.work(len(body), check_deeper_names, exchange.runtime.routes, rights, parsed.glance, targets)
 
 
 async def _with_key(
@@ -182,8 +194,9 @@ def _plan(
     retry_state = RetryState(order, routing, route, plan, routing_state, runtime.settings.timeouts)
     retry_state.conversation = conversation
     retry_state.affinity = plan.affinity
+    providers = rights_of(client_request.key).providers
     # `value` of an enumeration is a slow way to `_value_`.
-    candidates, more = ((), None) if retry_state.is_unranked else candidate_entries(plan, route.missed)
+    candidates, more = ((), None) if retry_state.is_unranked else candidate_entries(plan, route.missed, providers)
     retry_state.decision = RouteDecision(route.name, plan.policy, plan.why._value_, candidates, more)
     if parsed.glance.stream and not (parsed.references is not None and parsed.references.background):
         # A client whose response runs in the background follows it, and waits for no events here.

@@ -56,6 +56,14 @@ DECISIVE = frozenset(
         "stream_options",
         "max_tokens",
         "max_completion_tokens",
+        # Where models beside the request's own are named.
+        "fallbacks",
+        "models",
+        "plugins",
+        "preset",
+        "compound_custom",
+        "context_window_fallbacks",
+        "content_policy_fallbacks",
     }
 )
 

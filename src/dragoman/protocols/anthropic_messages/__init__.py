@@ -11,7 +11,7 @@ from dragoman.protocols.anthropic_messages.request_decoder import decode_request
 from dragoman.protocols.anthropic_messages.request_encoder import encode_request
 from dragoman.protocols.anthropic_messages.request_glance import REFERENCE_KEYS, TIERS, MessagesGlance
 from dragoman.protocols.anthropic_messages.response import decode_response, encode_response, encode_turn
-from dragoman.protocols.anthropic_messages.shapes import NAME, PATH, SAMPLING_VERSION, VENDOR
+from dragoman.protocols.anthropic_messages.shapes import MODEL_MEMBERS, NAME, PATH, SAMPLING_VERSION, VENDOR
 from dragoman.protocols.anthropic_messages.stream_decoder import MessagesStreamDecoder
 from dragoman.protocols.anthropic_messages.stream_encoder import PING, MessagesStreamEncoder
 from dragoman.protocols.anthropic_messages.usage import usage_of
@@ -37,6 +37,7 @@ CODEC = Codec(
     usage_of=usage_of,
     glance=MessagesGlance,
     reference_keys=REFERENCE_KEYS,
+    model_members=MODEL_MEMBERS,
     tiers=TIERS,
     decode_failure=decode_failure,
     encode_failure=encode_failure,

@@ -56,3 +56,6 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 
 # Members of `server_tool_use.name` whose calls more than one protocol can tell of.
 CODE_TOOLS = frozenset({"code_execution", "bash_code_execution"})
+
+# A tool may ask another model (advisor), and a refused request may go to others.
+MODEL_MEMBERS = ("tools/*/model", "fallbacks", "fallbacks/*", "fallbacks/*/model")

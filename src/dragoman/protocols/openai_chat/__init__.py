@@ -18,7 +18,7 @@ from dragoman.protocols.openai_chat.request_decoder import decode_request, recog
 from dragoman.protocols.openai_chat.request_encoder import encode_request
 from dragoman.protocols.openai_chat.request_glance import REFERENCE_KEYS, TIERS, ChatGlance
 from dragoman.protocols.openai_chat.response import decode_response, encode_response
-from dragoman.protocols.openai_chat.shapes import NAME, PATH, VENDOR
+from dragoman.protocols.openai_chat.shapes import MODEL_MEMBERS, NAME, PATH, VENDOR
 from dragoman.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from dragoman.protocols.openai_chat.stream_encoder import ChatStreamEncoder
 from dragoman.protocols.openai_chat.turn_restore import MARKER, build_cached_turn, lacking, restore
@@ -55,6 +55,7 @@ CODEC = Codec(
     usual_usage=usual_usage,
     glance=ChatGlance,
     reference_keys=REFERENCE_KEYS,
+    model_members=MODEL_MEMBERS,
     tiers=TIERS,
     decode_failure=decode_openai_failure,
     encode_failure=encode_openai_failure,

@@ -83,3 +83,21 @@ SERVED_TIERS = EnumValues(
     legal=frozenset({"auto", "default", "flex", "scale", "priority", "fast"}),
     others={**ORDINARY_TIERS, "ultrafast": "fast"},
 )
+
+# Names of models beside the request's own: https://openrouter.ai/docs/features/model-routing (`models`, `plugins`,
+# `preset`), https://console.groq.com/docs/compound (`compound_custom`), https://docs.litellm.ai/docs/proxy/reliability
+# (`fallbacks` and the others).
+MODEL_MEMBERS = (
+    "models",
+    "models/*",
+    "preset",
+    "plugins/*/model",
+    "tools/*/model",
+    "tools/*/parameters/model",
+    "compound_custom/models/*",
+    *(
+        f"{name}{below}"
+        for name in ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
+        for below in ("", "/*", "/*/model", "/*/*/*")
+    ),
+)

@@ -10,7 +10,7 @@ from dragoman.protocols.openai_responses.request_decoder import decode_request, 
 from dragoman.protocols.openai_responses.request_encoder import encode_request
 from dragoman.protocols.openai_responses.request_glance import REFERENCE_KEYS, TIERS, ResponsesGlance
 from dragoman.protocols.openai_responses.response import decode_response, encode_response
-from dragoman.protocols.openai_responses.shapes import NAME, PATH, VENDOR
+from dragoman.protocols.openai_responses.shapes import MODEL_MEMBERS, NAME, PATH, VENDOR
 from dragoman.protocols.openai_responses.stream_decoder import ResponsesStreamDecoder
 from dragoman.protocols.openai_responses.stream_encoder import ResponsesStreamEncoder
 from dragoman.protocols.openai_responses.usage import usage_of
@@ -39,6 +39,7 @@ CODEC = Codec(
     usage_of=usage_of,
     glance=ResponsesGlance,
     reference_keys=REFERENCE_KEYS,
+    model_members=MODEL_MEMBERS,
     tiers=TIERS,
     decode_failure=decode_openai_failure,
     encode_failure=encode_openai_failure,

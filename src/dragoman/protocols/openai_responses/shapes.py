@@ -162,3 +162,18 @@ REPEATED = frozenset(
 # What a user message says after an assistant message that the provider cannot continue by itself (T14).
 CONTINUATION = "Continue exactly where your last message stops. Output only the continuation."
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
+
+# A tool may ask another model (image generation), also one that an item brings; servers of others have lists of models.
+MODEL_MEMBERS = (
+    "tools/*/model",
+    "tools/*/parameters/model",
+    "input/*/tools/*/model",
+    "input/*/tools/*/parameters/model",
+    "models",
+    "models/*",
+    "preset",
+    "plugins/*/model",
+    "fallbacks",
+    "fallbacks/*",
+    "fallbacks/*/model",
+)

@@ -1,0 +1,100 @@
+"""Named models: the model names deeper in a body that is relayed, as of a tool or of a fallback. A gateway key with a
+list of models may name there what it may request: a name that leads to just that model of the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import msgspec
+from msgspec import Raw
+
+from dragoman.errors import ClientError, NotPermitted
+from dragoman.gateway.advice import printable
+from dragoman.gateway.forwarding.provider_request import check_unambiguous
+from dragoman.gateway.model_resolver import ModelResolver
+from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
+from dragoman.identities.identity import Rights
+from dragoman.protocols.codec import RequestGlance
+from dragoman.protocols.registry import codec_of
+from dragoman.routing.target import Target
+from dragoman.wire.duplicate_keys import OBJECT
+from dragoman.wire.member_paths import PathTree, path_tree, strings_at, strings_in
+from dragoman.wire.peek import UNREADABLE
+
+_ITEMS: msgspec.json.Decoder[list[Raw]] = msgspec.json.Decoder(list[Raw])
+_NOTHING, _NO_REQUESTS = Raw(b"{}"), Raw(b"[]")
+_REQUESTS, _PARAMETERS = frozenset({"requests"}), frozenset({"params"})
+# The model of each request of a batch.
+_OWN_NAME = path_tree(["model"])
+# No honest request names more.
+_MAX_NAMES = 64
+
+
+def check_deeper_names(
+    resolver: ModelResolver, rights: Rights, glance: RequestGlance, targets: Iterable[Target]
+) -> None:
+    """Refuse names in a conversation that its key may not use. They reach a provider only where the body is relayed."""
+    tree = _tree(glance.protocol)
+    if rights.models is None or tree.keys().isdisjoint(glance.members):
+        return
+    relaying = {target.provider.name for target in targets if target.endpoint.protocol == glance.protocol}
+    names = _collected(strings_in(glance.members, tree, check_unambiguous))
+    for provider in relaying:
+        _check(resolver, rights, provider, glance.protocol, names)
+
+
+def check_names_of_body(
+    resolver: ModelResolver, rights: Rights, body: bytes, target: Target, *, is_batch: bool
+) -> None:
+    """The same of a JSON body at another path of a provider; each request of a batch must name its model."""
+    protocol = target.endpoint.protocol
+    protocols = (MESSAGES,) if protocol == MESSAGES else (CHAT, RESPONSES)
+    try:
+        values = _requests_in(body) if is_batch else [body]
+        names = set[str]()
+        for value in values:
+            for each in protocols:
+                names |= _collected(strings_at(value, _tree(each), check_unambiguous))
+            if is_batch:
+                own = _collected(strings_at(value, _OWN_NAME, check_unambiguous))
+                if not own:
+                    raise NotPermitted("requests that name no model")
+                names |= own
+    except UNREADABLE:
+        raise ClientError(400, "the body cannot be read") from None
+    _check(resolver, rights, target.provider.name, protocol, names)
+
+
+def _requests_in(body: bytes) -> Iterable[Raw]:
+    """The requests of a batch."""
+    for request in _ITEMS.decode(_member(body, "requests", _REQUESTS) or _NO_REQUESTS):
+        yield _member(bytes(request), "params", _PARAMETERS) or _NOTHING
+
+
+def _member(body: bytes, name: str, names: frozenset[str]) -> Raw | None:
+    members = OBJECT.decode(body)
+    check_unambiguous(body, members, names)
+    return members.get(name)
+
+
+def _collected(names: Iterable[str]) -> set[str]:
+    """The names, each once; more than anybody has a use for are refused."""
+    collected: set[str] = set()
+    for name in names:
+        collected.add(name)
+        if len(collected) > _MAX_NAMES:
+            raise ClientError(400, f"the request names more than {_MAX_NAMES} models")
+    return collected
+
+
+def _check(resolver: ModelResolver, rights: Rights, provider: str, protocol: str, names: Iterable[str]) -> None:
+    for name in names:
+        target = f"{provider}/{name}"
+        if not any(resolver.leads_to(each, target, protocol, rights) for each in (target, name)):
+            raise NotPermitted(printable(name), param="model")
+
+
+@lru_cache(maxsize=8)
+def _tree(protocol: str) -> PathTree:
+    return path_tree(codec_of(protocol).model_members)
