@@ -9,6 +9,7 @@ import pytest
 from dragoman.cli.launch import preflight
 from dragoman.config.settings import Settings
 from dragoman.errors import DragomanError
+from dragoman.identities.identity import ALL_RIGHTS, Rights
 from dragoman.launching.clients import CLIENTS
 from dragoman.launching.gateway import PageError
 from dragoman.launching.keys import PLACEHOLDER, GivenKey
@@ -40,13 +41,24 @@ def test_a_name_that_leads_nowhere_ends_the_launch_in_the_gateways_words() -> No
 
 def test_where_a_provider_is_the_users_own_configuration_says() -> None:
     def settings(_: int) -> Settings:
-        return settings_for(NOWHERE, keys=(KEY,))
+        return settings_for(NOWHERE, keys=(KEY,), rights=ALL_RIGHTS)
 
     with running((), settings) as house:
         with pytest.raises(DragomanError, match=r"^chat/m cannot be used now: chat refused the connection$"):
             looked(house, "chat/m", key=KEY)
         with pytest.raises(DragomanError, match=r"now: chat at http://127\.0\.0\.1:9/v1 refused the connection$"):
             looked(house, "chat/m", key=KEY, settings=settings(NOWHERE))
+
+
+def test_a_key_that_may_not_have_providers_called_launches_without_a_check(capsys: pytest.CaptureFixture[str]) -> None:
+    with running((), lambda _: settings_for(NOWHERE, keys=(KEY,))) as house:
+        looked(house, "chat/m", key=KEY)
+        with pytest.raises(DragomanError, match="is not known here"):
+            looked(house, "nobody-knows-this", key=KEY)
+    limited = Rights(models=("chat/n",))
+    with running((), lambda _: settings_for(NOWHERE, keys=(KEY,), rights=limited)) as house:
+        looked(house, "chat/m", key=KEY)
+    assert "this key may not use `chat/m`" in capsys.readouterr().err
 
 
 def test_what_is_in_doubt_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:

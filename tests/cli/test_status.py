@@ -10,6 +10,7 @@ import pytest
 from dragoman import __version__
 from dragoman.cli.status import as_text
 from dragoman.cli.terminal import OutputScreen
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from tests.cli.screens import piped
 from tests.gateway.harness import PROVIDER_KEY, running, settings_for
@@ -49,7 +50,7 @@ def test_the_gateway_that_the_configuration_describes_is_found_and_shown(tmp_pat
 
 
 def test_a_gateway_with_keys_is_asked_with_one(tmp_path: Path) -> None:
-    with running((), lambda port: settings_for(port, keys=[KEY])) as house:
+    with running((), lambda port: settings_for(port, keys=[KEY], rights=ALL_RIGHTS)) as house:
         status, out, err = asked(tmp_path, "--gateway", house.url)
         assert (status, out) == (1, "")
         assert "a gateway key is required" in err

@@ -9,8 +9,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from dragoman.config.settings import Settings, Storage, Timeouts
+from dragoman.identities.identity import Rights
 from dragoman.store import Store, Tables
 from tests.gateway.harness import Answer, House, Received, Reply, running, settings_for
+from tests.identities.holders import NO_LIMITS
 from tests.sdk.digging import Object, dig_text
 from tests.waiting import wait_until
 
@@ -26,11 +28,12 @@ def keeping(
     keys: tuple[str, ...] = (),
     storage: Storage | None = None,
     timeouts: Timeouts | None = None,
+    rights: Rights = NO_LIMITS,
 ) -> Iterator[House]:
     """A gateway with a store of its own."""
 
     def settings(port: int) -> Settings:
-        return replace(settings_for(port, keys=keys, timeouts=timeouts), storage=storage or Storage())
+        return replace(settings_for(port, keys=keys, timeouts=timeouts, rights=rights), storage=storage or Storage())
 
     with running(script, settings) as house:
         yield house

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.config.settings import Storage
+from dragoman.identities.identity import ALL_RIGHTS
 from tests.gateway.harness import Answer, House, Received, Reply
 from tests.gateway.keeping_house import ALICE, BOB, create, ended, error_in, keeping
 from tests.gateway.says import streams, tells
@@ -107,7 +108,7 @@ def test_a_gauge_has_the_stored_bytes_of_all_keys() -> None:
         lines = house.get("/metrics", authorization=f"Bearer {ALICE}").body.decode().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("dragoman_stored_bytes "))
 
-    with keeping(_script, keys=(ALICE, BOB), storage=_storage()) as house:
+    with keeping(_script, keys=(ALICE, BOB), rights=ALL_RIGHTS, storage=_storage()) as house:
         assert gauge(house) == 0
         made = str(_ask(house, ALICE).json()["id"])
         one = gauge(house)

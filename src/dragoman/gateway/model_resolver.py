@@ -188,14 +188,14 @@ class ModelResolver:
         route = self.route(name, protocol, rights)
         members = tuple(_members(route))
         if not members:
-            raise self._nobody(name, route)
+            raise self._no_target(name, route)
         return tuple(member for member in members if member.model == members[0].model)
 
     def names(self) -> list[str]:
         """The names without patterns, for listings."""
         return list(self._routes.exact)
 
-    def _nobody(self, name: str, route: Route) -> DragomanError:
+    def _no_target(self, name: str, route: Route) -> DragomanError:
         """The error about a route without targets: their providers are not there, or not for this key."""
         absent = [provider for provider in map(_provider_of, route.missed) if provider not in self._withheld]
         return AbsentModel(name, absent, self._absent) if absent or not route.missed else _not_permitted(name)
@@ -218,7 +218,7 @@ class ModelResolver:
             return self._find(own, protocol)
         route = self._resolved(route_config, name, protocol)
         if not route.targets:
-            raise self._nobody(name, route)
+            raise self._no_target(name, route)
         if self._stores_responses and len(route.targets) > 1:
             # Whoever answers, any other can go on.
             route = self._resolved(route_config, name, protocol, stored=True)

@@ -223,8 +223,8 @@ class PathRule(Struct, frozen=True, kw_only=True):
     action: str
     model: ModelPlace
     # Whether a key without a list of paths may take it, if several owners share an account: what is read may be of
-    # another gateway key or of nobody here, what is ended was begun by others, and requests in a file name models that
-    # nobody sees. Paths of one owner are all open.
+    # another gateway key or of other users of the account, what is ended was begun by others, and requests in a file
+    # name models out of sight. Paths of one owner are all open.
     is_open: bool = True
     # Whether it is relayed to a provider as it is; else it is an endpoint of the gateway.
     is_relayed: bool = True

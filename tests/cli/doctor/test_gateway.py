@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from dragoman import __version__
 from dragoman.cli.doctor.service import gateway
 from dragoman.config.settings import Server, Settings
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.launching.gateway import greeting_of
 from tests.gateway.harness import running, settings_for
 
@@ -33,7 +34,7 @@ def test_a_gateway_is_told_with_its_process_and_version() -> None:
 
 
 def test_a_gateway_that_asks_for_a_key_is_a_note() -> None:
-    with running((), lambda port: settings_for(port, keys=[KEY])) as house:
+    with running((), lambda port: settings_for(port, keys=[KEY], rights=ALL_RIGHTS)) as house:
         (finding,) = gateway(at(house.port), {}).findings
         known = gateway(at(house.port), {"DRAGOMAN_KEY": KEY})
     assert not finding.wrong and "DRAGOMAN_KEY" in finding.advice

@@ -10,6 +10,7 @@ from msgspec import Raw
 from dragoman.gateway.forwarding.client_translations import ClientTranslations
 from dragoman.gateway.prefix_cache import PrefixCache, PrefixMatch, Scope
 from dragoman.gateway.runtime import Runtime
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.model.jsonvalue import JsonList, JsonObject
 from tests.gateway.harness import CHAT, House, running, settings_for
 from tests.gateway.says import tells
@@ -20,7 +21,9 @@ TASK = "A sentence of the task. " * 500
 
 @pytest.fixture
 def house() -> Iterator[House]:
-    with running(lambda received: tells(CHAT), lambda port: settings_for(port, keys=(ALICE, BOB))) as running_house:
+    with running(
+        lambda received: tells(CHAT), lambda port: settings_for(port, keys=(ALICE, BOB), rights=ALL_RIGHTS)
+    ) as running_house:
         yield running_house
 
 

@@ -23,6 +23,7 @@ from dragoman.config.settings import Settings, Storage
 from dragoman.gateway.observability import usage_recorder as module
 from dragoman.gateway.observability.logs import Log
 from dragoman.gateway.observability.usage_recorder import UsageRecorder
+from dragoman.identities.identity import ALL_RIGHTS
 from dragoman.records import ingest_thread, journal
 from dragoman.records.exchanges import find
 from dragoman.records.ingest_thread import IngestThread
@@ -54,7 +55,7 @@ def accounted(
     kept = replace(Storage(path=str(folder / "state.db")), **(storage or {}))
 
     def settings(port: int) -> Settings:
-        return replace(settings_for(port, keys=keys), storage=kept)
+        return replace(settings_for(port, keys=keys, rights=ALL_RIGHTS), storage=kept)
 
     with running(script, settings) as house:
 

@@ -96,7 +96,7 @@ def gateway(settings: Settings, environ: Mapping[str, str] = os.environ) -> Sect
         status = status_of(address, find_key(settings, environ).sent)
     except DragomanError as error:
         words = f"it does not report its status: {error}"
-        note = DoctorFinding(words, "set DRAGOMAN_KEY to a key of it", wrong=False)
+        note = DoctorFinding(words, "set DRAGOMAN_KEY to a key of it with the role viewer or admin", wrong=False)
         return Section(title, facts, findings=(note,))
     version, workers = str(status.get("version")), str(status.get("workers"))
     more = (("version", version), ("workers", workers))

@@ -118,8 +118,8 @@ def page(runtime: Runtime, request: ServerRequest, *, ready: bool) -> str:
 
 
 def _reading_rights(runtime: Runtime, request: ServerRequest) -> Rights | None:
-    """The rights of whoever may be told which providers there are: who has a key that lists of models are not closed
-    to, or is near if none is asked for; None if nothing is told."""
+    """The rights of a client that may read the names of providers: with a key without a list of models, or on this
+    machine if no keys are required; None for others."""
     try:
         key = runtime.guard.identify(request, "")
         require_local_client(runtime, request)

@@ -43,7 +43,7 @@ async def send_names(runtime: Runtime, request: ServerRequest, protocol: str, ke
 async def described_names(
     runtime: Runtime, protocol: str, key: Identity | None, *, match: str = "", names: Sequence[str] = ()
 ) -> list[DescribedName]:
-    """What is known of some names, or of all that match, of those that a key may know."""
+    """What is known of some names, or of all that match, among the names that a key may know."""
     rights, asker = reading_rights_of(key), name_of(key)
     if names:
         await refresh_lists_for(runtime, protocol, rights, names)

@@ -194,7 +194,8 @@ def _check_models(
     is_batch = rule.model is ModelPlace.REQUESTS
     if rule.model is not ModelPlace.OWN and _is_json(body, kind):
         for target in targets:
-            check_names_of_body(incoming.runtime.routes, rights, body, target, is_batch=is_batch)
+            protocols = _family(incoming.api_path)
+            check_names_of_body(incoming.runtime.routes, rights, body, target, protocols, is_batch=is_batch)
     elif is_batch:
         raise NotPermitted("requests that name no model")
 

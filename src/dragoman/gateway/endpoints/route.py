@@ -268,7 +268,7 @@ def _explanation(
 
 
 def _may_read(asker: Identity | None, target: str) -> bool:
-    """Whether whoever asks may know of a target that a list of providers leaves out."""
+    """Whether the asker may read the name of a target that a list of providers leaves out."""
     return permits_provider(reading_rights_of(asker), target.partition("/")[0])
 
 

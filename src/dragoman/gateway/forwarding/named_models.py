@@ -3,7 +3,7 @@ list of models may name there what it may request: a name that leads to just tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 import msgspec
@@ -13,7 +13,6 @@ from dragoman.errors import ClientError, NotPermitted
 from dragoman.gateway.advice import printable
 from dragoman.gateway.forwarding.provider_request import check_unambiguous
 from dragoman.gateway.model_resolver import ModelResolver
-from dragoman.gateway.paths import CHAT, MESSAGES, RESPONSES
 from dragoman.identities.identity import Rights
 from dragoman.protocols.codec import RequestGlance
 from dragoman.protocols.registry import codec_of
@@ -45,11 +44,16 @@ def check_deeper_names(
 
 
 def check_names_of_body(
-    resolver: ModelResolver, rights: Rights, body: bytes, target: Target, *, is_batch: bool
+    resolver: ModelResolver,
+    rights: Rights,
+    body: bytes,
+    target: Target,
+    protocols: Collection[str],
+    *,
+    is_batch: bool,
 ) -> None:
-    """The same of a JSON body at another path of a provider; each request of a batch must name its model."""
-    protocol = target.endpoint.protocol
-    protocols = (MESSAGES,) if protocol == MESSAGES else (CHAT, RESPONSES)
+    """The same of a JSON body at another path of a provider, which is of one of some protocols; each request of a batch
+    must name its model."""
     try:
         values = _requests_in(body) if is_batch else [body]
         names = set[str]()
@@ -63,7 +67,7 @@ def check_names_of_body(
                 names |= own
     except UNREADABLE:
         raise ClientError(400, "the body cannot be read") from None
-    _check(resolver, rights, target.provider.name, protocol, names)
+    _check(resolver, rights, target.provider.name, target.endpoint.protocol, names)
 
 
 def _requests_in(body: bytes) -> Iterable[Raw]:
@@ -79,7 +83,7 @@ def _member(body: bytes, name: str, names: frozenset[str]) -> Raw | None:
 
 
 def _collected(names: Iterable[str]) -> set[str]:
-    """The names, each once; more than anybody has a use for are refused."""
+    """The names, each once; too many are refused."""
     collected: set[str] = set()
     for name in names:
         collected.add(name)
