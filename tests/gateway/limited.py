@@ -13,7 +13,7 @@ from dragoman.config.settings import RouteConfig, Settings
 from dragoman.identities.identity import Rights
 from tests.gateway.harness import CHAT, MESSAGES, RESPONSES, House, Received, Reply, running, settings_for, whole
 from tests.gateway.says import tells
-from tests.identities.holders import holder
+from tests.identities.holders import NO_LIMITS, holder
 
 KEY, OTHER_KEY = "a-limited-key-of-this-gateway", "another-key-of-this-gateway"
 ROUTES = (
@@ -32,13 +32,15 @@ def answering(received: Received) -> Reply:
     return whole({"object": "list", "data": []}) if protocol is None else tells(protocol)
 
 
-def limited(rights: Rights, change: Callable[[Settings], Settings] | None = None) -> Callable[[int], Settings]:
-    """Settings with a key of these rights, and another without limits, so that an account has several owners."""
+def limited(
+    rights: Rights, change: Callable[[Settings], Settings] | None = None, other: Rights = NO_LIMITS
+) -> Callable[[int], Settings]:
+    """Settings with a key of these rights, and another, usually without limits: an account has several owners."""
 
     def settings(port: int) -> Settings:
         keys = (
             holder("limited", sha256(KEY.encode()).digest(), rights=rights),
-            holder("unlimited", sha256(OTHER_KEY.encode()).digest()),
+            holder("other", sha256(OTHER_KEY.encode()).digest(), rights=other),
         )
         made = replace(settings_for(port), keys=keys, routes=ROUTES)
         return made if change is None else change(made)
@@ -47,9 +49,11 @@ def limited(rights: Rights, change: Callable[[Settings], Settings] | None = None
 
 
 @contextmanager
-def limited_house(rights: Rights, change: Callable[[Settings], Settings] | None = None) -> Iterator[House]:
+def limited_house(
+    rights: Rights, change: Callable[[Settings], Settings] | None = None, other: Rights = NO_LIMITS
+) -> Iterator[House]:
     """A gateway in which `KEY` has these rights."""
-    with running(answering, limited(rights, change)) as house:
+    with running(answering, limited(rights, change, other)) as house:
         yield house
 
 

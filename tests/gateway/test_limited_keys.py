@@ -291,20 +291,14 @@ def test_a_fallback_goes_to_no_provider_that_the_key_may_not_use() -> None:
 
 
 def test_the_reason_is_in_the_explanation_for_who_may_read_it() -> None:
-    with limited_house(Rights(role=VIEWER)) as house:
-        house.app.runtime.settings = replace(
-            house.app.runtime.settings,
-            keys=(
-                house.app.runtime.settings.keys[0],
-                replace(house.app.runtime.settings.keys[1], rights=Rights(providers=("messages",))),
-            ),
-        )
-        told = house.post("/route?model=fast&key=unlimited", _ask(CHAT, "fast"), authorization=f"Bearer {KEY}").json()
+    narrow = Rights(providers=("messages",))
+    with limited_house(Rights(role=VIEWER), other=narrow) as house:
+        told = house.post("/route?model=fast&key=other", _ask(CHAT, "fast"), authorization=f"Bearer {KEY}").json()
         assert told["candidates"][-1]["left_out"] == {  # type: ignore[index,call-overload]  # JSON of any kind
             "filter": "providers",
             "why": "the key's list of providers does not have its provider",
         }
-    with limited_house(Rights(providers=("messages",))) as house:
+    with limited_house(narrow) as house:
         answer = house.post("/route?model=fast", _ask(CHAT, "fast"), authorization=f"Bearer {KEY}")
         assert answer.status == 200
         assert b"chat/" not in answer.body
@@ -342,7 +336,7 @@ def test_every_endpoint_is_for_the_roles_of_the_decision(role: str) -> None:
             assert (message == words) is refused, (kind, status, message)
             assert (status == 403) is refused, (kind, status, message)
         assert send(house, "POST", "/status", {"reset": "chat/x"})[0] == (200 if role == ADMIN else 403)
-        asked = f"/route?model=fast&key={'unlimited'}"
+        asked = "/route?model=fast&key=other"
         assert send(house, "POST", asked, _ask(CHAT, "fast"))[0] == (403 if role == CLIENT else 200)
         checked = send(house, "POST", "/route?model=fast&check=1", _ask(CHAT, "fast"))[0]
         assert checked == (200 if role == ADMIN else 403)
