@@ -19,6 +19,8 @@ from dragoman.model.losses import Strict
 
 T = TypeVar("T")
 TextList: TypeAlias = tuple[str, ...] | UnsetType | None
+# Another role is refused with the list of roles, and not as a wrong type.
+RoleName: TypeAlias = Annotated[str, Meta(extra_json_schema={"enum": list(ROLES)})]
 MAX_CONCURRENCY = 1_000_000
 # More entries than these are no list that a person reads, and slow to match.
 MAX_LIST = 256
@@ -35,8 +37,8 @@ def is_name(text: str) -> bool:
 class KeyMembers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Members of a key to set. An absent member stays as it is; null removes it."""
 
-    # client, viewer or admin; client unless stated.
-    role: str | UnsetType | None = UNSET
+    # The role of the key; client unless stated.
+    role: RoleName | UnsetType | None = UNSET
     # Patterns of names that requests may ask for.
     models: TextList = UNSET
     # Names of providers that requests may reach.
