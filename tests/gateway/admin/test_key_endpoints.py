@@ -22,7 +22,7 @@ from dragoman.routing.route import RuleCondition
 from dragoman.store import open_tables
 from tests.cli.recorded_file import NOW
 from tests.gateway.admin.key_requests import made, refusal, send
-from tests.gateway.admin.recorded_gateway import settings_with_roles, text_of
+from tests.gateway.admin.recorded_gateway import error_of, settings_with_roles, text_of
 from tests.gateway.harness import House, read_answer, running
 from tests.identities.holders import holder
 
@@ -216,14 +216,18 @@ def test_pitfall_443_only_administrators_read_and_change_keys(house: House, file
         for name in ("alice", "vera"):
             said = refusal(house, method, path, body, match=generation, name=name, status=403)
             assert "role admin" in said
-        assert house.ask(method, f"/admin/v1{path}", b"").status == 401
+        answer = house.ask(method, f"/admin/v1{path}", b"")
+        assert answer.status == 401
+        assert "a key that is in force" in error_of(answer.json())["remedy"]
     assert send(house, "GET", "/keys/ann").header("etag") == f'"{generation}"'
     # A gateway that asks for no keys changes none over HTTP.
     without = replace(_settings(str(file)), keys=())
     with running(settings=partial(_same, without)) as open_house:
         for method, path, body in requests:
             data = b"" if body is None else json.dumps(body).encode()
-            assert open_house.ask(method, f"/admin/v1{path}", data).status == 403
+            answer = open_house.ask(method, f"/admin/v1{path}", data)
+            assert answer.status == 403
+            assert "dragoman key new NAME --role admin" in error_of(answer.json())["remedy"]
 
 
 def test_pitfall_444_what_a_key_makes_or_changes_stays_within_its_own_rights(house: House) -> None:

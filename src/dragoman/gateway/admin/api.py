@@ -52,7 +52,7 @@ class AdminApi:
                 raise AdminError(400, "the address has the text of a gateway key", remedy)
             endpoint, values = find_endpoint(request.method, request.path)
             role = role_of(runtime, request, identity)
-            require_role(role, endpoint.role)
+            require_role(role, endpoint.role, identity)
             call = AdminCall(
                 runtime=runtime,
                 services=self.services,
@@ -80,7 +80,7 @@ class AdminApi:
             return False
         try:
             identity = runtime.guard.identify(request, api_path_of(request.path).protocol)
-            require_role(role_of(runtime, request, identity), needed)
+            require_role(role_of(runtime, request, identity), needed, identity)
         except (AdminError, ClientError, Busy):
             return False
         return True

@@ -59,6 +59,14 @@ ERROR_TYPES = {
     504: "query_too_long",
 }
 _INTERNAL = "internal"
+# What to do about refusals that the whole gateway has.
+_REMEDIES = {
+    401: "send a key that is in force; an administrator makes one with dragoman key new",
+    408: "send the request again",
+    413: "send a smaller body",
+    429: "try again later",
+    503: "try again later",
+}
 
 
 class AdminError(DragomanError):
@@ -283,15 +291,20 @@ async def read_body(call: AdminCall, kind: type[B]) -> B:
     return decoded
 
 
-def require_role(role: str, needed: str) -> None:
+def require_role(role: str, needed: str, identity: Identity | None) -> None:
     """Refuse a role that may not use an endpoint."""
     if _RANKS[role] < _RANKS[needed]:
-        raise AdminError(403, f"this path needs {_NEEDED[needed]}", "use another key; /admin/v1/me shows this one")
+        remedy = "use another key; /admin/v1/me shows this one"
+        if identity is None:
+            remedy = f"make one on the gateway's machine: dragoman key new NAME --role {needed}"
+        raise AdminError(403, f"this path needs {_NEEDED[needed]}", remedy)
 
 
 def send_error(request: ServerRequest, error: AdminError | ClientError, headers: HeaderList) -> None:
     """Respond with an error."""
-    remedy, own = (error.remedy, error.headers) if isinstance(error, AdminError) else ("", [])
+    remedy, own = _REMEDIES.get(error.status, ""), []
+    if isinstance(error, AdminError):
+        remedy, own = error.remedy, error.headers
     detail = ErrorDetail(type=ERROR_TYPES.get(error.status, _INTERNAL), message=error.message, remedy=remedy)
     request.respond(error.status, [JSON, NO_STORE, *own, *headers], _encode(ErrorBody(error=detail)))
 
