@@ -163,8 +163,10 @@ def _endpoint(each: AdminEndpoint) -> str:
     lines.append(f"{summary}. Role: `{each.role}`.{' Needs `If-Match`.' if each.needs_match else ''}")
     if each.parameters is not Nothing:
         lines.append(description_of(each.parameters))
-        lines.append("\n| Parameter | Type | Default |\n| --- | --- | --- |")
-        for parameter in parameters_of(each.parameters):
+        parameters = parameters_of(each.parameters)
+        if parameters:
+            lines.append("\n| Parameter | Type | Default |\n| --- | --- | --- |")
+        for parameter in parameters:
             schema = parameter["schema"]
             assert isinstance(schema, dict)
             default = "required" if parameter["required"] else _default(schema)
@@ -219,7 +221,7 @@ def _link(name: str) -> str:
 
 def _default(schema: JsonObject) -> str:
     default = schema.get("default")
-    return "–" if default in (None, "") else f"`{default!s}`"
+    return "–" if default in (None, "") else f"`{default if isinstance(default, str) else encode_text(default)}`"
 
 
 def _words(schema: JsonObject) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dragoman.errors import DragomanError
+from dragoman.store.transaction import StoreConnection
 
 # Another connection has what is wanted, and will let go of it: of the file, or of one kept in memory.
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -39,8 +40,11 @@ class Queries:
 
     def _rows(self, statement: str, given: Sequence[object] | Mapping[str, object] = ()) -> list[Any]:
         """All rows of a query."""
+        db = self._db
+        if isinstance(db, StoreConnection) and db.must_end is not None and db.must_end():
+            raise StoreError("interrupted")
         try:
-            return self._db.execute(statement, given).fetchall()
+            return db.execute(statement, given).fetchall()
         except sqlite3.Error as error:
             raise store_error(error) from None
 

@@ -81,7 +81,9 @@ class RecordTables:
         return self._db
 
     def set_interrupt(self, must_end: Callable[[], bool], steps: int) -> None:
-        """Have statements ask, each time after so many steps of the database, whether they must end, with an error."""
+        """Have queries ask, before each one and after so many steps of the database, whether they must end, with an
+        error: one may be long, and many may be short."""
+        self._db.must_end = must_end
         self._db.set_progress_handler(must_end, steps)
 
     @contextmanager

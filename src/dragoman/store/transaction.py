@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -13,6 +14,8 @@ class StoreConnection(sqlite3.Connection):
     _file = (0, 0)
     # Whether all that is written now belongs to one transaction, which nobody may begin anew after it was lost.
     in_unit = False
+    # Whether what runs must end; it is asked before each query.
+    must_end: Callable[[], bool] | None = None
 
     def know(self, path: Path) -> None:
         """Take what is at a path for the file that was opened."""

@@ -54,6 +54,25 @@ def test_a_query_beyond_its_limit_is_ended_with_advice(path: str) -> None:
     assert "smaller range" in error.remedy
 
 
+def test_many_short_queries_beyond_the_limit_are_ended_too(path: str) -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0
+        return now
+
+    def many(tables: RecordTables) -> int:
+        return sum(_version(tables) for _ in range(1000))
+
+    async def ask() -> int:
+        with pytest.raises(AdminError) as raised:
+            await QueryRunner(seconds=100.0, clock=clock).run(path, "ann", many)
+        return raised.value.status
+
+    assert asyncio.run(ask()) == 504
+
+
 def test_a_query_whose_client_has_gone_is_ended(path: str) -> None:
     async def leave() -> None:
         runner = QueryRunner(seconds=1e9)

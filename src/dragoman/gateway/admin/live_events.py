@@ -12,8 +12,9 @@ from collections.abc import Callable
 from time import time_ns
 
 import msgspec
+from msgspec import Struct
 
-from dragoman.gateway.admin.framework import NO_STORE, AdminCall, AdminEndpoint, AdminError, Nothing, event_stream
+from dragoman.gateway.admin.framework import NO_STORE, AdminCall, AdminEndpoint, AdminError, event_stream
 from dragoman.gateway.admin.record_endpoints import records_of
 from dragoman.identities.identity import VIEWER
 from dragoman.mint import random_token
@@ -156,9 +157,13 @@ def _encode(event: ExchangeEvent) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event.kind.encode(), msgspec.json.encode(view))
 
 
-async def send_events(call: AdminCall, _: Nothing) -> None:
-    """Events `opened` and `finalized`, whose data are exchanges as `/exchanges` has them, without a session yet. The
-    first event is `resync`, unless `Last-Event-ID` is still known: read the state, and go on with the events."""
+class EventsParameters(Struct, frozen=True, forbid_unknown_fields=True):
+    """The data of events `opened` and `finalized` are exchanges, without a session yet. The first event is `resync`,
+    unless `Last-Event-ID` is still known: read what there is, and go on with the events. Comments come every 15 s."""
+
+
+async def send_events(call: AdminCall, _: EventsParameters) -> None:
+    """Events of all workers, until the key is revoked or the gateway shuts down."""
     events, request = call.services.events, call.request
     ring = await events.join(records_of(call))
     try:
@@ -189,5 +194,7 @@ async def send_events(call: AdminCall, _: Nothing) -> None:
 
 
 EVENT_ENDPOINTS: tuple[AdminEndpoint, ...] = (
-    event_stream("/events", VIEWER, "exchanges opened and finalized, as server-sent events", send_events, Nothing),
+    event_stream(
+        "/events", VIEWER, "exchanges opened and finalized, as server-sent events", send_events, EventsParameters
+    ),
 )

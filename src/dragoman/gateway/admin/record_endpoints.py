@@ -7,9 +7,10 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 from urllib.parse import unquote
 
+import msgspec
 from msgspec import Meta, Raw, Struct
 
 from dragoman.errors import UsageError
@@ -41,7 +42,6 @@ from dragoman.store.session_queries import SessionQueries
 from dragoman.store.unassigned import RowScope
 from dragoman.store.usage_queries import UsageQueries
 
-T = TypeVar("T")
 _MICRO = 1_000_000
 MAX_GROUPS = 10_000
 _MAX_EXCHANGES, _MAX_SESSIONS = 1000, 200
@@ -114,19 +114,19 @@ async def show_usage(call: AdminCall, parameters: UsageParameters) -> Raw:
         raise unreadable(error) from None
     most = MAX_GROUPS if parameters.n is None else parameters.n
 
-    def report(tables: RecordTables) -> bytes:
+    def report(tables: RecordTables) -> Raw:
         queries = UsageQueries(tables.connection, scope)
         first = queries.first()
         begins = None if first is None else first * BUCKET_SECONDS
         period: Period = period_of(zone, now, since=parameters.since, until=parameters.until, first=begins)
         found: UsageReport = usage(queries, by, period, most)
-        return found.encoded()
+        return Raw(found.encoded())
 
     assign = _assign_times(scope, None, whole.since * _MICRO, whole.until * _MICRO)
-    return Raw(await _query(call, report, assign if {SESSION, THREAD} & {*by} else None))
+    return await _query(call, report, assign if {SESSION, THREAD} & {*by} else None)
 
 
-async def list_exchanges(call: AdminCall, parameters: ExchangesParameters) -> ExchangesView:
+async def list_exchanges(call: AdminCall, parameters: ExchangesParameters) -> Raw:
     """Exchanges, the latest last, by pages."""
     scope = scope_of(call)
     since = since_of(call, parameters.since) if parameters.since else 0
@@ -162,7 +162,7 @@ async def list_exchanges(call: AdminCall, parameters: ExchangesParameters) -> Ex
     return await _query(call, listed, assign)
 
 
-async def show_exchange(call: AdminCall, _: Nothing) -> ExchangeView:
+async def show_exchange(call: AdminCall, _: Nothing) -> Raw:
     """All that is known of one exchange, by its id or its beginning, the provider's id, or that of its response."""
     text, scope, path = name_in_path(call, "id"), scope_of(call), records_of(call)
 
@@ -176,7 +176,7 @@ async def show_exchange(call: AdminCall, _: Nothing) -> ExchangeView:
     return await _query(call, found, assign)
 
 
-async def list_sessions(call: AdminCall, parameters: SessionsParameters) -> SessionsView:
+async def list_sessions(call: AdminCall, parameters: SessionsParameters) -> Raw:
     """Sessions, the latest first, by pages."""
     scope, now, path = scope_of(call), call.services.now(), records_of(call)
     since, before = since_of(call, parameters.since), cursor_of(parameters.before)
@@ -194,7 +194,7 @@ async def list_sessions(call: AdminCall, parameters: SessionsParameters) -> Sess
     return await _query(call, listed, _assign_times(scope, parameters.key, since))
 
 
-async def show_session(call: AdminCall, parameters: SessionParameters) -> SessionView:
+async def show_session(call: AdminCall, parameters: SessionParameters) -> Raw:
     """One session with the tree of its threads, by its id or how that begins."""
     text, scope, now, path = name_in_path(call, "id"), scope_of(call), call.services.now(), records_of(call)
 
@@ -206,7 +206,7 @@ async def show_session(call: AdminCall, parameters: SessionParameters) -> Sessio
     return await _query(call, found, _assign_session(scope, parameters.key, text))
 
 
-async def show_thread(call: AdminCall, _: Nothing) -> ThreadPageView:
+async def show_thread(call: AdminCall, _: Nothing) -> Raw:
     """One thread of a session, by its number."""
     text, scope, now, path = name_in_path(call, "id"), scope_of(call), call.services.now(), records_of(call)
     missing = AdminError(404, f"there is no thread {text!r}", "a session lists its threads with their numbers")
@@ -227,7 +227,7 @@ async def show_thread(call: AdminCall, _: Nothing) -> ThreadPageView:
     return await _query(call, found, None)
 
 
-async def show_live(call: AdminCall, parameters: LiveParameters) -> LiveSnapshotView:
+async def show_live(call: AdminCall, parameters: LiveParameters) -> Raw:
     """What is open now, and the figures of the last minute."""
     scope, path = scope_of(call), records_of(call)
     by_model = parameters.by == "model"
@@ -319,11 +319,14 @@ def _assign_session(scope: KeyScope | None, key: str | None, text: str) -> Assig
     return partial(assign_session_in, text=text, key=key if scope is None else scope.key)
 
 
-async def _query(call: AdminCall, query: Callable[[RecordTables], T], assign: Assign | None) -> T:
-    """Run a query, after all that was written until now is in the tables, with the sessions of what is shown."""
+async def _query(call: AdminCall, query: Callable[[RecordTables], Struct | Raw], assign: Assign | None) -> Raw:
+    """The result of a query, as JSON that its thread has encoded, after all that was written until now is in the
+    tables, with the sessions of what is shown."""
     path = records_of(call)
     try:
-        return await call.services.queries.run(path, call.name, query, partial(_catch_up, call, assign))
+        return await call.services.queries.run(
+            path, call.name, lambda tables: Raw(msgspec.json.encode(query(tables))), partial(_catch_up, call, assign)
+        )
     except NotRecorded as error:
         raise AdminError(404, str(error)) from None
     except AmbiguousName as error:
