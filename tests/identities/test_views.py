@@ -54,6 +54,7 @@ def test_a_revoked_key_permits_nothing() -> None:
     revoked = msgspec.structs.replace(ANN, rights=NO_RIGHTS)
     view = view_of(msgspec.structs.replace(STORED, identity=revoked, revoked=NOW), NOW)
     assert (view.state, view.revoked, view.models, view.paths) == ("revoked", "2027-01-15T08:00:00Z", (), ())
+    assert view.former_until is None
 
 
 def test_pitfall_733_no_view_has_a_digest_and_the_text_stands_beside_the_key_once() -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.config.settings import Settings
+from dragoman.config.settings import Settings, Storage
 from dragoman.errors import DragomanError
+from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames
 from dragoman.identities.key_text import digest_of
+from dragoman.identities.members import KeyMembers
 from dragoman.launching.keys import GivenKey, find_key, key_of_own
+from dragoman.store.identity_file import open_identity_file
 from tests.identities.holders import holder
 
 SECRET = "sk-dragoman-0123456789abcdef"
@@ -63,6 +67,34 @@ def test_what_is_wrong_is_told_without_the_key(
     with pytest.raises(DragomanError, match=words) as error:
         find_key(CLOSED, environ, None if content is None else str(file))
     assert "somebody" not in str(error.value)
+
+
+def _with_database(tmp_path: Path, settings: Settings) -> tuple[Settings, str]:
+    """The settings with a database that has a key, and its text."""
+    path, text = str(tmp_path / "state.db"), "sk-of-the-database-0123456789"
+    with open_identity_file(path, lambda: 1.0) as keys:
+        keys.changes.create("ann", KeyMembers(), digest_of(text), maker=LOCAL_MAKER, configured=ConfiguredNames())
+    return replace(settings, storage=Storage(path=path)), text
+
+
+def test_a_key_of_the_database_is_sent(tmp_path: Path) -> None:
+    settings, text = _with_database(tmp_path, CLOSED)
+    assert find_key(settings, {"DRAGOMAN_KEY": text}).text == text
+    with pytest.raises(DragomanError, match=r"is none of those in the configuration \(me\) or in .*state\.db; "):
+        find_key(settings, {"DRAGOMAN_KEY": "sk-of-somebody-else"})
+
+
+def test_a_database_with_keys_asks_for_one(tmp_path: Path) -> None:
+    settings, text = _with_database(tmp_path, OPEN)
+    with pytest.raises(DragomanError, match="put one into DRAGOMAN_KEY"):
+        find_key(settings, {})
+    assert find_key(settings, {"DRAGOMAN_KEY": text}).text == text
+
+
+def test_a_gateway_of_ones_own_has_no_key_of_the_database(tmp_path: Path) -> None:
+    settings, text = _with_database(tmp_path, CLOSED)
+    assert key_of_own(settings, {"DRAGOMAN_KEY": text}).is_new
+    assert key_of_own(settings, {"DRAGOMAN_KEY": SECRET}).text == SECRET
 
 
 def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:

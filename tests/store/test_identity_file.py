@@ -15,7 +15,7 @@ from dragoman.identities.changes import LOCAL_MAKER, ConfiguredNames
 from dragoman.identities.key_text import digest_of
 from dragoman.identities.members import KeyMembers
 from dragoman.store import StoreBusy, StoreError
-from dragoman.store.identity_file import IdentityFile, check_owner, open_identity_file
+from dragoman.store.identity_file import IdentityFile, check_owner, may_accept, open_identity_file, requires_keys
 from dragoman.store.migrations import STEPS
 from tests.store.opened import Clock, opened
 from tests.store.other_users import NOBODY, as_nobody
@@ -134,3 +134,19 @@ def test_root_makes_no_file_in_the_directory_of_another_user(tmp_path: Path) -> 
     with as_nobody():
         # Other users may have a group's directory.
         check_owner(Path("/missing/state.db"))
+
+
+def test_what_a_file_accepts_is_known_where_it_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    assert not requires_keys(str(path))
+    assert not may_accept(str(path), digest_of("ann"))
+    assert not requires_keys(":memory:")
+    with identity_file(path) as file:
+        make(file, "ann")
+    assert requires_keys(str(path))
+    assert may_accept(str(path), digest_of("ann"))
+    assert not may_accept(str(path), digest_of("bob"))
+    # The gateway knows what this command cannot read.
+    set_version(path, len(STEPS) + 1)
+    assert not requires_keys(str(path))
+    assert may_accept(str(path), digest_of("bob"))

@@ -67,7 +67,7 @@ def key_as_text(key: KeyView, screen: OutputScreen) -> str:
 
 def _members(key: KeyView) -> Iterator[tuple[str, str]]:
     yield "state", key.state
-    if key.former_until is not None and key.revoked is None:
+    if key.former_until is not None:
         yield "former key until", key.former_until
     if key.revoked is not None:
         yield "revoked", key.revoked

@@ -183,7 +183,8 @@ def _view(
         concurrency=rights.concurrency,
         tags=dict(identity.tags),
         expires=_instant(identity.expires),
-        former_until=_instant(former_until(identity, now)),
+        # No text of a revoked key is accepted.
+        former_until=None if revoked is not None else _instant(former_until(identity, now)),
         created=_instant(created),
         created_by=created_by,
         revoked=_instant(revoked),

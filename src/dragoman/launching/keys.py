@@ -40,30 +40,39 @@ class GivenKey(Struct, frozen=True, kw_only=True):
 
 def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
     """The key to send, even if this configuration has none: the running gateway may have another configuration."""
-    given = _given(environ, file)
+    # Only commands that call a gateway look into its database.
+    from dragoman.store.identity_file import may_accept, requires_keys
+
+    given, path = _given(environ, file), settings.storage.path
     if not given.text:
-        if settings.keys:
+        if settings.keys or requires_keys(path):
             raise DragomanError(
                 f"the gateway asks for a key: put one into {KEY_VARIABLE}, or name the file that holds it with "
                 "--key-file; `dragoman key new NAME` makes one"
             )
         return GivenKey(text=PLACEHOLDER)
-    if settings.keys and digest_of(given.text) not in {
-        accepted.digest for key in settings.keys for accepted in key.digests
-    }:
+    if settings.keys and not (_is_configured(settings, given) or may_accept(path, digest_of(given.text))):
         names = ", ".join(key.name for key in settings.keys)
         raise DragomanError(
-            f"the key in {file or KEY_VARIABLE} is none of those in {settings.file or 'the configuration'} ({names}); "
+            f"the key in {file or KEY_VARIABLE} is none of those in {settings.file or 'the configuration'} ({names}) "
+            f"or in {path or 'a database'}; "
             "`dragoman key new NAME` makes one"
         )
     return given
 
 
 def key_of_own(settings: Settings, environ: Mapping[str, str], file: str | None = None) -> GivenKey:
-    """The key for a gateway of one client: the user's, else a new one: all users of the machine reach its port."""
+    """The key for a gateway of one client: the user's, else a new one: all users of the machine reach its port. Such a
+    gateway has the keys of the configuration, and none of the database."""
     if settings.keys and _given(environ, file).text:
-        return find_key(settings, environ, file)
+        given = find_key(settings, environ, file)
+        if _is_configured(settings, given):
+            return given
     return GivenKey(text=new_key(), is_new=True)
+
+
+def _is_configured(settings: Settings, given: GivenKey) -> bool:
+    return digest_of(given.text) in {accepted.digest for key in settings.keys for accepted in key.digests}
 
 
 def _given(environ: Mapping[str, str], file: str | None) -> GivenKey:

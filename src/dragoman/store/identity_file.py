@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from dragoman.errors import DragomanError
+from dragoman.errors import ConfigError, DragomanError
+from dragoman.store.database import MEMORY
 from dragoman.store.errors import StoreBusy, StoreError, is_busy
 from dragoman.store.identities import Identities
 from dragoman.store.identity_changes import IdentityChanges
 from dragoman.store.migrations import STEPS
 from dragoman.store.record_tables import LOCK_TIMEOUT, RecordTables, open_record_tables
+from dragoman.store.transaction import exists
 
+# How long, in seconds, a lock is waited for where the answer can be done without.
+_PEEK_TIMEOUT = 1.0
 _OTHERWISE = "keep keys in the configuration: dragoman key new NAME --print"
 
 
@@ -53,6 +57,26 @@ def open_identity_file(
             yield IdentityFile(tables, clock)
     except (sqlite3.Error, StoreBusy) as error:
         raise _problem(path, error) from None
+
+
+def requires_keys(path: str) -> bool:
+    """Whether a file has any identity, which closes its gateway; False if that cannot be read."""
+    return _has_row(path, "SELECT 1 FROM identities LIMIT 1", (), otherwise=False)
+
+
+def may_accept(path: str, digest: bytes) -> bool:
+    """Whether a file has a digest; True if that cannot be read, as by another user: its gateway knows."""
+    return _has_row(path, "SELECT 1 FROM digests WHERE digest = ?", (digest,), otherwise=True)
+
+
+def _has_row(path: str, statement: str, given: tuple[object, ...], *, otherwise: bool) -> bool:
+    if not path or path == MEMORY or not Path(path).exists():
+        return False
+    try:
+        with closing(open_record_tables(path, read_only=True, timeout=_PEEK_TIMEOUT)) as tables:
+            return exists(tables.connection, statement, given)
+    except (OSError, sqlite3.Error, ConfigError, StoreError):
+        return otherwise
 
 
 def check_owner(path: Path) -> None:
