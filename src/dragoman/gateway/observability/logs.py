@@ -159,6 +159,19 @@ class _SharedMembers(Struct, gc=False):
 _Shared: TypeAlias = tuple[str, str, str, str, str, str, str, str, bool, int]
 
 
+class _AttemptMembers(Struct, gc=False):
+    """Members of one call; what does not apply is left out."""
+
+    target: str
+    kind: str
+    status: int
+    duration: float
+    input: int | UnsetType
+    output: int | UnsetType
+    cost: str | UnsetType | None
+    maybe_billed: bool | UnsetType
+
+
 class _OwnMembers(Struct, gc=False):
     """Members at the end of a line, which are those of one exchange; what does not apply is left out."""
 
@@ -169,7 +182,7 @@ class _OwnMembers(Struct, gc=False):
     route: str | UnsetType
     policy: str | UnsetType
     reason: str | UnsetType
-    attempts: JsonList | UnsetType
+    attempts: list[_AttemptMembers] | UnsetType
     candidates: JsonList | UnsetType
     candidates_more: int | UnsetType
     queue_full: JsonList | UnsetType
@@ -253,7 +266,7 @@ def _own_members(entry: JournalEntry, details: LogDetails, thread: str, total: i
         route[_LABEL] if route else UNSET,
         entry.policy if route else UNSET,
         entry.reason if route else UNSET,
-        [_attempt_as_json(call, breakdown, cost) for call in calls] if route else UNSET,
+        [_attempt_members(call, breakdown, cost) for call in calls] if route else UNSET,
         [_candidate_as_json(each) for each in entry.candidates] if entry.candidates else UNSET,
         (entry.candidates_more or UNSET) if entry.candidates else UNSET,
         [target[_LABEL] for target in entry.queue_full] if entry.queue_full else UNSET,
@@ -286,22 +299,21 @@ def _dollars(breakdown: CostBreakdown, total: int) -> str | None:
     return None if breakdown.unpriced and not total else in_units(total, NANO)
 
 
-def _attempt_as_json(call: CallEntry, breakdown: CostBreakdown | None, cost: str | None) -> JsonValue:
+def _attempt_members(call: CallEntry, breakdown: CostBreakdown | None, cost: str | None) -> _AttemptMembers:
     """One of the calls that were made for an exchange, and what became of it; `cost` is the total of `breakdown`."""
-    fields: JsonObject = {
-        "target": f"{call.provider}/{call.model[_LABEL]}",
-        "kind": call.kind,
-        "status": call.status,
-        "duration": _seconds(max(call.ended - call.started, 0)),
-    }
-    if call.tokens is not None:
-        fields["input"], fields["output"] = call.tokens.input, call.tokens.output
-    if call.cost is not None:
+    tokens, spent, took = call.tokens, call.cost, call.ended - call.started
+    return _AttemptMembers(
+        f"{call.provider}/{call.model[_LABEL]}",
+        call.kind,
+        call.status,
+        # `_seconds`, without the call.
+        (took + 50) // 100 / 10_000 if took > 0 else 0.0,
+        UNSET if tokens is None else tokens.input,
+        UNSET if tokens is None else tokens.output,
         # Of most exchanges there is one call, which cost what the exchange did.
-        fields["cost"] = cost if call.cost is breakdown else _dollars(call.cost, call.cost.total)
-    if call.maybe_billed:
-        fields["maybe_billed"] = True
-    return fields
+        UNSET if spent is None else cost if spent is breakdown else _dollars(spent, spent.total),
+        call.maybe_billed or UNSET,
+    )
 
 
 def _candidate_as_json(candidate: CandidateEntry) -> JsonValue:
