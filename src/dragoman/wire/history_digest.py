@@ -12,7 +12,6 @@ from hashlib import blake2b
 from msgspec import Raw
 
 from dragoman.model.session_hints import HintQuery
-from dragoman.wire.peek import length
 
 # Whose a message is: what is told before anything is said, what the model says, what is said to it.
 INSTRUCTION, ASSISTANT, USER = "instructs", "answers", "asks"
@@ -43,7 +42,7 @@ _digits = re.compile(r"\d+").sub
 # Shapes of tools, by their last bytes, with all of them: a client offers the same ones in each request. All lists
 # together take 8 MB at most.
 _SHAPES: dict[tuple[int, bytes, frozenset[str]], tuple[bytes, ToolShape]] = {}
-_SAMPLE, _LARGEST, _MAX_SHAPES = 512, 128 * 1024, 64
+_SAMPLE, _LARGEST, _MAX_SHAPES = 128, 128 * 1024, 64
 _KINDS = ("call", "history", "instructions", "prompt")
 _HASHERS: dict[bytes, dict[str, blake2b]] = {}
 _MAX_KEYS = 4096
@@ -76,8 +75,9 @@ def hashers_of(key: bytes) -> dict[str, blake2b]:
 
 def tool_shape(tools: Raw, query: HintQuery, names_in: Callable[[Raw], Collection[str]]) -> ToolShape:
     """The shape of the tools that a request offers; `names_in` reads their names."""
-    size, distinctive = length(tools), query.distinctive_tools
-    key = size, bytes(tools if size <= _SAMPLE else memoryview(tools)[-_SAMPLE:]), distinctive
+    view, distinctive = memoryview(tools), query.distinctive_tools
+    size = view.nbytes
+    key = size, view[-_SAMPLE:].tobytes(), distinctive
     known = _SHAPES.get(key)
     # To compare the bytes takes a twentieth of the time to hash them.
     if known is not None and known[0].startswith(tools):
