@@ -260,7 +260,7 @@ def _without_article(type_name: str) -> str:
 
 def _capabilities() -> list[str]:
     comments, defaults = comments_of(Capabilities), _defaults(Capabilities)
-    lines = ["### Capabilities", "", "What `set` may name. The defaults are those of a server that nobody knows.", ""]
+    lines = ["### Capabilities", "", "Names and values for `set`. The defaults are those of an unknown server.", ""]
     lines += ["| Capability | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
     for name in Capabilities.__struct_fields__:
         cells = (f"`{name}`", _without_article(capability_overrides.expected_of(name)), defaults[name], comments[name])
@@ -270,7 +270,7 @@ def _capabilities() -> list[str]:
 
 def _when() -> list[str]:
     comments = comments_of(RuleCondition)
-    lines = ["### When", "", "What `when` may name. What is left out is not looked at.", ""]
+    lines = ["### When", "", "Conditions for `when`. A condition that is left out is not checked.", ""]
     lines += ["| Key | Value | Meaning | Example |", "| --- | --- | --- | --- |"]
     for name, kind in file_schema.WHEN.items():
         cells = (f"`{name}`", kind.type_name, comments[name], f"`{kind.example}`")

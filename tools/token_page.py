@@ -91,10 +91,10 @@ CPU time for 10,000 tokens of text, each text for the first time, with CPython 3
 | estimate | {0[0]} ms | {0[1]} ms | {0[2]} ms | {0[3]} ms | {0[4]} ms |
 | tokenizer | {1[0]} ms | {1[1]} ms | {1[2]} ms | {1[3]} ms | {1[4]} ms |
 
-The table of the estimate is read with the first count ({2} ms); the tokenizer's vocabulary takes {3} ms and 70 MB.
-Large bodies are counted in a thread, in pieces of 16 KiB, so that other requests do not wait. Of texts that are
-together longer than 1 MiB, 64 such pieces at even distances are counted and stand for the whole: how near that comes
-depends on how even the text is, and it costs no more than 1 MiB does.
+The first count loads the table of the estimate ({2} ms) or the tokenizer's vocabulary ({3} ms and 70 MB). A thread
+counts large bodies in pieces of 16 KiB, so that other requests do not wait. For texts that are together longer than
+1 MiB, the gateway counts a sample of 64 such pieces at even distances. The error of the sample depends on how uniform
+the text is.
 """
 # Measured by hand, since times differ from machine to machine and the page must not.
 TIMES = json.loads((SAMPLES / "times.json").read_text(encoding="utf-8"))

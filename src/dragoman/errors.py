@@ -17,7 +17,7 @@ E = TypeVar("E", bound=DragomanError)
 
 
 def bare(error: E) -> E:
-    """An error as a value: without the frames that would hold whoever holds it."""
+    """An error as a value, without the traceback frames that would keep its holder alive."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
@@ -245,4 +245,4 @@ class Redirected(BadResponse):
 
 
 class Oversized(BadResponse):
-    """The answer is larger than the gateway takes: as it would be from anybody else."""
+    """The response exceeds the gateway's limit. Another provider would exceed it, too."""

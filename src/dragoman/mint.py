@@ -22,7 +22,7 @@ _drawn = StringIO()
 
 
 def random_token(length: int) -> str:
-    """Letters and digits that nobody can guess."""
+    """Unguessable letters and digits."""
     token = _drawn.read(length)
     return token if len(token) == length else _draw(length)
 
@@ -49,5 +49,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def system_mint() -> Mint:
-    """Ids that nobody can guess and the time it is."""
+    """Unguessable IDs and the current time."""
     return Mint(token=random_token, now=lambda: int(time.time()))

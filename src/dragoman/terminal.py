@@ -17,11 +17,12 @@ _USUAL_COLUMNS = 80
 
 
 class Screen(Struct, frozen=True, kw_only=True):
-    """What is known of whoever looks at a stream."""
+    """Properties of the terminal behind a stream."""
 
     colours: bool = False
     unicode: bool = True
-    # How many columns there are now, which changes with the window; None where nobody looks and lines need no end.
+    # How many columns there are now, which changes with the window; None without a terminal, so that lines need no
+    # limit.
     columns: Callable[[], int | None] = lambda: None
 
 
@@ -45,18 +46,18 @@ def in_colour(looked_at: bool, environ: Mapping[str, str], choice: Choice = "aut
 
 def beyond_ascii(looked_at: bool, environ: Mapping[str, str], encoding: str) -> bool:
     """Whether arrows and the like are shown as what they are."""
-    # Python takes the C locale for UTF-8; whoever asks for it by this name means ASCII.
+    # Python treats the C locale as UTF-8; a user who sets it means ASCII.
     plain = is_dumb(environ) or environ.get("LC_ALL") in ("C", "POSIX")
     return not (looked_at and plain) and encoding.lower().replace("_", "-") in ("utf-8", "utf8")
 
 
 def is_dumb(environ: Mapping[str, str]) -> bool:
-    """Whether a terminal obeys nothing; where nobody says what it is, nothing is known that it obeys."""
+    """Whether a terminal supports no control sequences. Without TERM, none are assumed."""
     return environ.get("TERM", "") in ("", "dumb", "unknown")
 
 
 def columns_of(size: int, environ: Mapping[str, str]) -> int:
-    """How wide a terminal is that says `size` of itself: as the user says, and many say 0 when nobody has told them."""
+    """The width of a terminal that reports `size`: the user's setting wins, and 0 means unknown."""
     text = environ.get("COLUMNS", "")
     width = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     return width or size or _USUAL_COLUMNS
@@ -111,7 +112,7 @@ def _measure(descriptor: int | None, environ: Mapping[str, str]) -> Callable[[],
             try:
                 before = columns_of(os.get_terminal_size(descriptor).columns, environ)
             except OSError:
-                # The terminal is gone: nobody looks any more, and nothing is to be said about that.
+                # The terminal is gone, and no message can reach it.
                 return before
         return before
 

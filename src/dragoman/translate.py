@@ -50,8 +50,8 @@ class LossLine(TypedDict):
 
 
 class TranslatedRequest(Struct, frozen=True):
-    """A request as it is sent to the provider, and its losses. `headers` are those that the body needs. Pass the value
-    to `translate_response` or `StreamPipeline`: responses depend on the request."""
+    """A request as it is sent to the provider, and its losses. `headers` are required by the body. Pass the value to
+    `translate_response` or `StreamPipeline`: responses depend on the request."""
 
     body: bytes
     ledger: Ledger
@@ -280,7 +280,7 @@ def translate_failure(
 
 
 def _as_failure(error: DragomanError, target: str) -> Failure:
-    """What a client is told when its own request could not be translated; places are named in its own words."""
+    """The error for a client whose own request could not be translated, with locations in its protocol."""
     if isinstance(error, RefusedError):
         # The SDKs' tool runners fall back to the full history on exactly this code (mapping.md §14).
         details: JsonObject = {"details": {"error_code": "thread_unsupported_request"}}
@@ -334,7 +334,7 @@ def _joined(before: Response | Failure, response: Response) -> Response:
 
 
 def _cut_at_stop(response: Response, stops: tuple[str, ...]) -> Response:
-    """End a whole answer at the first stop string that the provider could not be asked to watch for (S11)."""
+    """End a whole answer at the first stop string that the provider could not be called to watch for (S11)."""
     scanner = StopScanner(stops)
     parts: list[Part] = []
     for part in response.parts:

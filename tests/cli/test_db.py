@@ -81,7 +81,7 @@ def test_where_nothing_was_ever_written_there_is_nothing_to_check_or_export(
     for words in (["check"], ["check", "--json"], ["export"]):
         assert main(["db", *words]) == 0
         captured = capfd.readouterr()
-        assert captured.err.startswith("dragoman: nothing was recorded yet: ")
+        assert captured.err.startswith("dragoman: no requests recorded yet: ")
         assert captured.out in ("", '{"findings":[]}\n')
     assert list(tmp_path.rglob("*.db")) == []
 

@@ -76,7 +76,7 @@ def test_a_key_that_is_secret_is_not_printed(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_trusted(Path(), Path("dragoman.toml").read_text() + f'[keys.me]\nkey = "{SECRET}"\n')
-    assert "put one into DRAGOMAN_KEY" in refused(capfd, "claude")
+    assert "set DRAGOMAN_KEY" in refused(capfd, "claude")
     monkeypatch.setenv("DRAGOMAN_KEY", SECRET)
     out = printed(capfd, "claude")
     assert 'export ANTHROPIC_AUTH_TOKEN="$DRAGOMAN_KEY"' in out
@@ -85,7 +85,7 @@ def test_a_key_that_is_secret_is_not_printed(
 
 # What cannot be had, and what is said.
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
-    "OpenCode without a model": (("opencode",), "has to be told which model"),
+    "OpenCode without a model": (("opencode",), "needs a model"),
     "a small model for Codex": (("codex", "--small-model", "x"), "leave out --small-model"),
     "a context of nothing": (("claude", "--context", "0"), "a number of tokens"),
     "a context that is no number": (("claude", "--context", "much"), "for example --context 32768 or --context 128k"),
@@ -156,21 +156,21 @@ def test_what_the_gateway_that_runs_knows_of_the_model_is_told(
     assert captured.err == ""
 
 
-UNKNOWN = "so claude goes by a guess of its own; --context 128k says it"
+UNKNOWN = "so claude uses its default; set it with --context 128k"
 
 
 def test_a_window_that_nobody_knows_is_said_to_be_unknown_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     with running(lambda received: whole({"data": []}), with_provider(models=None)) as house:
         assert main(["env", "claude", "--model", "chat/m", "--gateway", house.url]) == 0
     captured = capfd.readouterr()
-    assert captured.err == f"dragoman: note: how many tokens chat/m takes is not known, {UNKNOWN}\n"
+    assert captured.err == f"dragoman: note: the context window of chat/m is unknown, {UNKNOWN}\n"
     assert "CONTEXT_TOKENS" not in captured.out
 
 
 def test_where_no_gateway_runs_the_configuration_is_read(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "claude", "--model", "mine"]) == 0
     told = capfd.readouterr().err.splitlines()
-    assert told[0] == f"dragoman: note: how many tokens mine takes is not known, {UNKNOWN}"
+    assert told[0] == f"dragoman: note: the context window of mine is unknown, {UNKNOWN}"
     assert (len(told), "no gateway is running" in told[1]) == (2, True)
     assert main(["env", "claude", "--model", "mine", "--context", "1m"]) == 0
     captured = capfd.readouterr()
@@ -185,7 +185,7 @@ def test_a_gateway_that_does_not_tell_is_no_obstacle(
     assert main(["env", "claude", "--model", "m", "--gateway", "http://127.0.0.1:1"]) == 0
     captured = capfd.readouterr()
     assert "export ANTHROPIC_MODEL=m\n" in captured.out
-    assert "is not known (the gateway at http://127.0.0.1:1 did not answer" in captured.err
+    assert "is unknown (the gateway at http://127.0.0.1:1 did not answer" in captured.err
 
 
 def test_pitfall_640_who_says_the_window_by_the_end_of_the_name_is_not_told_of_another(

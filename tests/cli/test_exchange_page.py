@@ -77,7 +77,7 @@ def test_what_a_stranger_says_stays_in_its_quotes() -> None:
 CANDIDATES = (
     CandidateEntry("anthropic/claude-sonnet-5", "", 1_500_000, 0, 250_000, 80.5),
     CandidateEntry(
-        "openai/gpt-5.1", "deprioritized: it has only just come back, and gets some of the requests", 2_000_000
+        "openai/gpt-5.1", "deprioritized: slow start after a cooldown: it gets a part of the requests", 2_000_000
     ),
     CandidateEntry("ollama/qwen3", "left out: its price is unknown, and there is a max_cost"),
 )
@@ -85,7 +85,7 @@ EIGHTY = """
 #  CANDIDATE                    PRICE   TTFT  TOKENS/S  LOSSES
 1  anthropic/claude-sonnet-5  $0.0015  250ms      80.5       0
 2  openai/gpt-5.1             $0.0020      -         -       -
-      deprioritized: it has only just come back, and gets some of the requests
+      deprioritized: slow start after a cooldown: it gets a part of the requests
 -  ollama/qwen3                     -      -         -       -
       left out: its price is unknown, and there is a max_cost
 and 4 more

@@ -21,7 +21,7 @@ def test_three_columns_fit_a_terminal(name: str, columns: int, tmp_path: Path) -
     lines = seen.plain.splitlines()
     assert max(map(len, lines)) <= columns
     assert lines[0].split() == ["anthropic-messages", "openai-chat", "openai-responses"]
-    assert "as it was said" in lines[1]
+    assert "unchanged" in lines[1]
     assert lines[2].split() == ["─" * ((columns - 4) // 3)] * 3
 
 

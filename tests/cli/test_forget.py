@@ -50,11 +50,11 @@ def test_pitfall_563_a_key_is_forgotten_and_sums_stay(state: Path, capfd: pytest
     said = capfd.readouterr()
     first, second, third = said.out.splitlines()
     assert first == (
-        f"This removes all that is recorded of key 'alice': {count} rows of exchanges, 2 sessions with 4 threads, and "
-        "4 ends of histories. Sums stay."
+        f"This deletes the records of key 'alice': {count} rows of exchanges, 2 sessions with 4 threads, and "
+        "4 ends of histories. Totals stay."
     )
-    assert second.startswith(f"{count} rows removed; of key 'alice' nothing is left in ")
-    assert third.startswith("Not reached, since they are elsewhere: what providers keep, logs of the gateway, ")
+    assert second.startswith(f"{count} rows deleted; ")
+    assert third.startswith("Not deleted: data of providers, logs of the gateway, ")
     assert rows_of(state, "alice") == 0
     assert [used(by, capfd) for by in ("key", "session", "day")] == before
 
@@ -72,9 +72,9 @@ def test_a_session_is_forgotten(state: Path, capfd: pytest.CaptureFixture[str]) 
 def test_pitfall_622_nothing_is_removed_before_it_is_agreed_to(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
     count = rows_of(state, "bob")
     assert main(["forget", "--key", "bob", "--dry-run"]) == 0
-    assert capfd.readouterr().out.startswith(f"This removes all that is recorded of key 'bob': {count} rows ")
+    assert capfd.readouterr().out.startswith(f"This deletes the records of key 'bob': {count} rows ")
     assert main(["forget", "--key", "bob"]) == 1
-    assert capfd.readouterr().err == "dragoman: nothing is removed without being agreed to (--yes agrees)\n"
+    assert capfd.readouterr().err == "dragoman: nothing is deleted without confirmation (--yes)\n"
     assert rows_of(state, "bob") == count
 
 
@@ -91,7 +91,7 @@ def test_on_a_terminal_it_is_asked(
 
 def test_pitfall_657_names_that_nobody_has_are_told(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for words, problem in (
-        ([], "say whom to forget: --key NAME or --session ID"),
+        ([], "needs --key NAME or --session ID"),
         (["--key", "carol"], "nothing is recorded of a key 'carol'"),
         (["--session", "third"], "nothing is recorded of a session 'third'"),
         (["--session", "first"], "several keys have a session 'first': say which with --key, of 'alice', 'bob'"),
@@ -104,7 +104,7 @@ def test_where_nothing_was_ever_written_nobody_can_be_forgotten(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["forget", "--key", "alice", "--yes"]) == 1
-    assert capfd.readouterr().err.startswith("dragoman: nothing was recorded yet: ")
+    assert capfd.readouterr().err.startswith("dragoman: no requests recorded yet: ")
     assert list(tmp_path.rglob("*.db")) == []
 
 
@@ -127,4 +127,4 @@ def test_sentences_fit_the_terminal(state: Path, tmp_path: Path) -> None:
 
 
 def test_it_says_what_it_does_not_reach() -> None:
-    assert all(word in forget._ELSEWHERE for word in ("providers", "logs", "telemetry", "exported", "backups"))
+    assert all(word in forget._ELSEWHERE for word in ("providers", "logs", "telemetry", "exports", "backups"))

@@ -18,7 +18,7 @@ from tests.cli.screens import on_screen
 from tests.config.support import named
 
 OWN = Path(".config/dragoman/dragoman.toml")
-WHICH, KEY = "all if left empty: ", "gets in? [y/N] "
+WHICH, KEY = "all if left empty: ", "a gateway key? [y/N] "
 
 
 @pytest.fixture(autouse=True)

@@ -164,8 +164,8 @@ def test_what_nobody_knows_of_the_model_is_said_in_one_line(place: Path) -> None
         status, out, err = launched(place, "claude", "--model", "echo/text")
     assert (status, json.loads(out)["sizes"]) == (5, [None, None])
     assert err == (
-        "dragoman: note: how many tokens echo/text takes is not known, so claude goes by a guess of its own; "
-        "--context 128k says it\n"
+        "dragoman: note: the context window of echo/text is unknown, so claude uses its default; "
+        "set it with --context 128k\n"
         "dragoman: 1 call, 7 tokens, $0.00, no losses\n"
     )
 
@@ -202,7 +202,7 @@ def test_without_the_key_a_gateway_that_runs_is_not_used(place: Path) -> None:
     with gateway_here(place, f'[keys.me]\nkey = "{SECRET}"\n'):
         status, out, err = launched(place, "claude", "--model", "echo/text")
     assert (status, out) == (1, "")
-    assert "put one into DRAGOMAN_KEY" in err
+    assert "set DRAGOMAN_KEY" in err
 
 
 def test_a_missing_client_is_told_with_the_line_that_installs_it(place: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_model_that_leads_nowhere_is_told_before_anything_is_started(
 def test_words_of_the_client_without_two_hyphens_are_told_where_to_stand(place: Path) -> None:
     status, out, err = launched(place, "claude", "-p", "Hello")
     assert (status, out) == (2, "")
-    assert "unrecognized arguments: -p Hello; what is for the client stands behind --" in err
+    assert "unrecognized arguments: -p Hello; arguments for the client go after --" in err
 
 
 def test_a_signal_ends_the_client_and_then_the_gateway(place: Path) -> None:
@@ -374,8 +374,8 @@ def test_pitfall_636_a_client_that_never_called_is_told_of(place: Path) -> None:
         assert launched(place, *words)[2] == ""
     assert status == 0
     assert err == (
-        "dragoman: claude never called this gateway: it had nothing to ask, ended before it could, or was led "
-        "elsewhere (settings that an administrator manages)\n"
+        "dragoman: claude never called this gateway: it sent no request, ended early, or uses another "
+        "address (settings that an administrator manages)\n"
     )
 
 
@@ -383,7 +383,7 @@ def test_a_client_that_chooses_its_models_is_told_if_they_lead_nowhere(place: Pa
     with gateway_here(place):
         _, _, err = launched(place, "claude", "--", "mute", "--version", more={"ANTHROPIC_MODEL": "echo/text"})
     assert (
-        "note: claude asks for models of its own choice here: `claude-sonnet-5` is a model of anthropic, and anthropic "
+        "note: claude uses its default models: `claude-sonnet-5` is a model of anthropic, and anthropic "
         "has no key here: set ANTHROPIC_API_KEY, and add [providers.anthropic] to the configuration (--model NAME)\n"
     ) in err
 

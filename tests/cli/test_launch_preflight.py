@@ -79,12 +79,12 @@ def test_a_gateway_that_does_not_tell_is_a_note(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(url: str, *_: object) -> JsonObject:
-        raise PageError(url, "does not tell where the request would go", 403, "it is told on its own machine")
+        raise PageError(url, "does not explain the route", 403, "it is told on its own machine")
 
     monkeypatch.setattr("dragoman.cli.launch.route_of", refused)
     with running(()) as house:
         looked(house, "echo/text")
-        assert f"note: the gateway at {house.url} does not tell where" in capsys.readouterr().err
+        assert f"note: the gateway at {house.url} does not explain the route" in capsys.readouterr().err
 
 
 def test_models_of_the_clients_own_choice_are_a_note(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,6 +93,6 @@ def test_models_of_the_clients_own_choice_are_a_note(capsys: pytest.CaptureFixtu
         assert capsys.readouterr().err == ""
         looked(house, None, client="codex")
     assert (
-        "note: codex asks for models of its own choice here: `gpt-5.1` is a model of openai, "
+        "note: codex uses its default models: `gpt-5.1` is a model of openai, "
         "and openai has no key here: set OPENAI_API_KEY (--model NAME)\n"
     ) in capsys.readouterr().err

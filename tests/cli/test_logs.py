@@ -118,7 +118,7 @@ tokens     2500 uncached + 9000 read from caches + 500 written to caches = 12.0k
            in; 700 out, of which 200 thought
 cost       $0.013 (input $0.0050, cache read $0.0009, cache write $0.0003,
            output $0.0070); prices of DAY; entry anthropic/large; the
-           provider says $0.013
+           provider reported $0.013
 ids        ours req_000000000000000000000001, provider's theirs, answer's msg_1
 
 #  TARGET         OUTCOME      STATUS  AFTER   TTFT  DURATION     TOKENS    COST
@@ -200,11 +200,11 @@ def test_where_nothing_is_recorded_yet_it_says_so_and_where_it_looked(tmp_path: 
         assert records_piped(words(tmp_path, *more), tmp_path) == (
             0,
             "",
-            f"dragoman: nothing was recorded yet: {file} is not there\n",
+            f"dragoman: no requests recorded yet: {file} does not exist\n",
         )
     with closing(open_record_tables(str(file))):
         pass
-    assert records_piped(words(tmp_path), tmp_path) == (0, "", f"dragoman: nothing was recorded yet in {file}\n")
+    assert records_piped(words(tmp_path), tmp_path) == (0, "", f"dragoman: no requests recorded yet in {file}\n")
 
 
 def test_where_something_is_recorded_but_nothing_of_that_kind_it_is_silent(place: Path) -> None:

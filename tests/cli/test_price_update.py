@@ -245,7 +245,7 @@ def test_an_address_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     [
         (404, b"no", "answered 404"),
         (302, b"", "answered 302"),
-        (200, b" " * 8_000_001, "larger than the limit"),
+        (200, b" " * 8_000_001, "exceeds the limit"),
         (200, b"<html>", "is no collection of prices"),
     ],
 )

@@ -96,7 +96,8 @@ def test_where_nothing_was_recorded_there_is_nothing_and_nothing_is_made(
     status, _, err = called(capfd, *words, "--config", str(config(tmp_path)))
     # With nothing to list, a log would look like one that was not found.
     assert status == 0
-    assert err == (f"dragoman: nothing was recorded yet: {tmp_path / 'state.db'} is not there\n" * (words == ["logs"]))
+    line = f"dragoman: no requests recorded yet: {tmp_path / 'state.db'} does not exist\n"
+    assert err == line * (words == ["logs"])
     assert not (tmp_path / "state.db").exists()
 
 
@@ -134,16 +135,15 @@ def test_a_file_that_is_locked_is_read_all_the_same(
     journal = Journal(directory_of(str(path)))
     journal.finalize(entry(2))
     monkeypatch.setattr(
-        "dragoman.store.record_tables.open_record_tables.__kwdefaults__", {"read_only": False, "timeout": 0.05}
+        "dragoman.store.record_tables.open_record_tables.__kwdefaults__",
+        {"read_only": False, "timeout": 0.05, "otherwise": "set record_requests = false"},
     )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with open_records(RecordFile(path=str(path), zone=UTC.zone)) as (tables, status):
             assert RecordQueries(tables.connection).newest() == 1
             assert status == INCOMPLETE
-    assert capsys.readouterr().err.startswith(
-        "dragoman: what was written last is left out, since it cannot be moved to "
-    )
+    assert capsys.readouterr().err.startswith("dragoman: the newest requests are missing: cannot write to ")
     journal.close()
 
 
@@ -182,9 +182,7 @@ def test_damaged_lines_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture
     journal.path.write_bytes(b"".join([*lines[:2], b"xx" + lines[2][2:], *lines[3:]]))
     with open_records(RecordFile(path=path, zone=UTC.zone)) as (tables, _):
         assert RecordQueries(tables.connection).newest() == 2
-    assert capsys.readouterr().err == (
-        "dragoman: 1 line of journals could not be read, and what they said is left out\n"
-    )
+    assert capsys.readouterr().err == ("dragoman: cannot read 1 line of journals; their requests are missing\n")
     journal.close()
 
 

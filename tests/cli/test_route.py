@@ -73,8 +73,8 @@ def test_the_gateway_that_runs_is_asked_and_no_provider(tmp_path: Path) -> None:
         status, out, err = asked(tmp_path, "two", "--gateway", house.url)
         assert (status, err) == (0, "")
         lines = out.splitlines()
-        assert lines[0] == "two -> chat/m (fallback): it is the first of the line"
-        assert lines[2] == f"asked of the gateway at {house.url}"
+        assert lines[0] == "two -> chat/m (fallback): it is the first target of the route"
+        assert lines[2] == f"planned by the gateway at {house.url}"
         assert lines[4].split()[:3] == ["TARGET", "PRICE", "TTFT"]
         assert [line.split()[:2] for line in lines[5:]] == [["1", "chat/m"], ["2", "messages/m"]]
         body = json.dumps({"model": "any", "input": "Hello."})
@@ -140,7 +140,7 @@ def test_a_client_has_its_rules(config: str, tmp_path: Path) -> None:
     status, out, _ = asked(tmp_path, "ruled", "--config", config, "--client", "codex/1.2")
     assert status == 0
     assert out.splitlines()[:2] == [
-        "ruled -> near/b (fallback): nobody else is left",
+        "ruled -> near/b (fallback): it is the only target left",
         "by the rule ruled#0",
     ]
 
@@ -217,7 +217,7 @@ def test_numbers_are_shown_and_nothing_commands_the_terminal() -> None:
         "model": "a\x1b[2J",
         "policy": "fastest",
         "chosen": "p/m",
-        "because": "its answer is expected first",
+        "because": "its response is expected first",
         "client_protocol": CHAT,
         "bytes": 8,
         "tokens": 2,

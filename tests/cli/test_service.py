@@ -292,7 +292,7 @@ def test_a_service_that_does_not_answer_sends_its_user_to_the_log(
     environ = systemd.place / "environ"
     environ.write_text(json.dumps({"HOME": str(systemd.home), "PYTHONHOME": "/nowhere"}))
     status, out, err = service(systemd, "install", "--yes")
-    assert status == 1 and "no gateway answers" in err
+    assert status == 1 and "no gateway responds" in err
     assert "journalctl --user --unit dragoman.service" in out
 
 
@@ -325,7 +325,7 @@ def test_pitfall_625_serve_warns_of_a_service_beside_it(systemd: FakeInit) -> No
     environment = {**SHELL, **systemd.environment}
     with serving(systemd.home, environment) as beside:
         assert beside.log.wait("warning: a service") == (
-            f"dragoman: warning: a service runs beside this one (process {systemd.pid}, configured by {config}): "
+            f"dragoman: warning: a service runs, too (process {systemd.pid}, configured by {config}): "
             "`dragoman service stop` ends it"
         )
         assert not [line for line in beside.out.all() if "runs as a service" in line]

@@ -126,7 +126,7 @@ def test_standings_fit_a_terminal_and_are_whole_elsewhere(columns: int) -> None:
 def test_another_kind_of_answer_does_not_break_it() -> None:
     assert as_text("http://127.0.0.1:1", {}, SCREEN).startswith("dragoman  at http://127.0.0.1:1")
     unnamed = as_text("http://127.0.0.1:1", {"unnamed": {"healthy": 2, "cooldown": 1}}, SCREEN)
-    assert unnamed.endswith("Beside these, targets that only those name who ask for them: 2 healthy, 1 cooldown.")
+    assert unnamed.endswith("Other targets, which only clients name: 2 healthy, 1 cooldown.")
     assert "PROVIDER" in as_text("http://127.0.0.1:1", {"providers": 5, "targets": ["x"]}, SCREEN)
 
 
@@ -139,7 +139,7 @@ def test_pitfall_353_resting_keys_are_shown_by_their_places() -> None:
     assert "\x1b" not in text
     assert [line for line in text.splitlines() if line.startswith(("KEY", "p key"))] == [
         "KEY                  COOLDOWN",
-        "p key 2 of 3         for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s",
+        "p key 2 of 3         for another 890 s, since 10 s ago: rate_limited, the provider reported 86400 s",
         "p key 1 of 3, m\\x1b  for another 5.5 s",
     ]
 

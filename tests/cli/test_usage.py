@@ -314,7 +314,7 @@ def test_what_stands_in_journals_is_seen_whether_a_worker_runs_or_not(
         assert main(["usage", "--json", *THEN]) == 0
         captured = capfd.readouterr()
         assert json.loads(captured.out)["total"]["requests"] == 3
-        assert captured.err == ("dragoman: 1 line of journals could not be read, and what they said is left out\n")
+        assert captured.err == ("dragoman: cannot read 1 line of journals; their requests are missing\n")
     # The worker is gone.
     assert json.loads(told("--json", *THEN, capfd=capfd))["total"]["requests"] == 3
 
@@ -332,8 +332,7 @@ def test_what_cannot_be_moved_is_told_and_the_rest_is_shown(
     captured = capfd.readouterr()
     assert json.loads(captured.out)["total"]["requests"] == 4
     assert captured.err == (
-        f"dragoman: what was written last is left out, since it cannot be moved to {state(tmp_path)}: "
-        "database is locked\n"
+        f"dragoman: the newest requests are missing: cannot write to {state(tmp_path)}: database is locked\n"
     )
 
 
@@ -348,7 +347,7 @@ def test_what_waits_in_journals_was_recorded(
 
     monkeypatch.setattr("dragoman.records.journal_ingest.ingest_all", full)
     assert main([command, "--json"]) == 1
-    assert "nothing was recorded" not in capfd.readouterr().err
+    assert "no requests recorded" not in capfd.readouterr().err
 
 
 def test_where_nothing_was_ever_written_it_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -358,12 +357,12 @@ def test_where_nothing_was_ever_written_it_says_so(tmp_path: Path, capfd: pytest
     assert found["rows"] == []
     assert set(found["total"]) >= MEMBERS
     assert set(found["total"].values()) == {0}
-    assert captured.err == f"dragoman: nothing was recorded yet: {state(tmp_path)} is not there\n"
+    assert captured.err == f"dragoman: no requests recorded yet: {state(tmp_path)} does not exist\n"
     assert not state(tmp_path).exists()
     put(state(tmp_path))
     for form in ([], ["--csv"], ["--json"]):
         assert main(["usage", *form]) == 0
-        assert capfd.readouterr().err == f"dragoman: nothing was recorded yet in {state(tmp_path)}\n"
+        assert capfd.readouterr().err == f"dragoman: no requests recorded yet in {state(tmp_path)}\n"
 
 
 def test_a_month_and_all_of_it_can_be_asked_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ def all_is_well(house: FailingHouse) -> None:
 
 
 def statuses(told: Told, fault: Fault) -> set[int]:
-    """What a client may be told of a fault: in its own protocol's way, or as the provider said it."""
+    """What a client may be told of a fault: in its own protocol's way, or as the provider reported it."""
     own = fault.says(Asked(protocol=told.case.provider, stream=told.case.stream)).status
     known = MESSAGES_TOLD[fault.status][0] if told.case.client == MESSAGES else OPENAI_TOLD[fault.status][0]
     return {known, own} - {200}

@@ -124,7 +124,7 @@ def test_a_rule_with_nobody_left_leads_nowhere_else() -> None:
     with running([tells(CHAT)], settings_with) as house:
         told = house.post("/v1/chat/completions", request_of("by-rule", tools=[TOOL]))
         assert told.status == 400
-        assert "gone/m: its provider is not set up here" in told.body.decode()
+        assert "gone/m: its provider is not configured" in told.body.decode()
         assert not house.provider.received
         assert house.post("/v1/chat/completions", request_of("but-rule", tools=[TOOL])).status == 200
 
@@ -137,7 +137,7 @@ def test_route_shows_who_is_left_out() -> None:
             "target": "gone/m",
             "place": None,
             "health": "absent",
-            "left_out": {"filter": "absent", "why": "its provider is not set up here"},
+            "left_out": {"filter": "absent", "why": "its provider is not configured"},
         }
 
 

@@ -316,7 +316,7 @@ def test_pitfall_628_in_a_container_a_loopback_address_is_the_containers_own(
 
 
 def test_only_inside_a_container_its_host_is_to_be_named_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    error = Unnamed("the provider's name could not be resolved", address="host.docker.internal:11434")
+    error = Unnamed("the provider's host name cannot be resolved", address="host.docker.internal:11434")
     endpoint = Endpoint(protocol=CHAT, base_url="http://host.docker.internal:11434/v1")
     called = Called(provider=Provider(name="ollama", endpoints=(endpoint,)), endpoint=endpoint)
     for inside in (False, True):
@@ -398,20 +398,20 @@ ERRORS: dict[str, tuple[UpstreamError, str, str, bool]] = {
         False,
     ),
     "no such host": (
-        Unnamed("the provider's name could not be resolved", address=PLACE),
+        Unnamed("the provider's host name cannot be resolved", address=PLACE),
         "there is no host api.openai.com, where openai is called: check providers.openai.base_url, and the network",
         "openai cannot be reached: its host's name leads nowhere",
         True,
     ),
     "the host of a container, outside of one": (
-        Unnamed("the provider's name could not be resolved", address="host.docker.internal:11434"),
+        Unnamed("the provider's host name cannot be resolved", address="host.docker.internal:11434"),
         "there is no host host.docker.internal, where openai is called: check providers.openai.base_url, and the "
         "network",
         "openai cannot be reached: its host's name leads nowhere",
         True,
     ),
     "name servers that are silent": (
-        Unresolved("the provider's name could not be resolved", address=PLACE),
+        Unresolved("the provider's host name cannot be resolved", address=PLACE),
         "api.openai.com, where openai is, could not be looked up: no name server answers; is there a network?",
         "openai cannot be reached at present: its host's name could not be looked up",
         False,
@@ -443,9 +443,9 @@ ERRORS: dict[str, tuple[UpstreamError, str, str, bool]] = {
         False,
     ),
     "no answer in time": (
-        TimedOut("the provider did not begin to answer within 300 s"),
-        "openai did not begin to answer within 300 s (timeouts.first_byte is the limit)",
-        "openai did not begin to answer within 300 s",
+        TimedOut("the provider did not begin to respond within 300 s"),
+        "openai did not begin to respond within 300 s (timeouts.first_byte is the limit)",
+        "openai did not begin to respond within 300 s",
         False,
     ),
     "silence": (

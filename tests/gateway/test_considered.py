@@ -47,7 +47,7 @@ PRICES = {
     "messages/m": Override(rates=Rates(input=10**6, output=10**6), context_window=1000),
 }
 
-LAST_RESORT = "deprioritized: in cooldown, and asked if all others fail"
+LAST_RESORT = "deprioritized: in cooldown: called if all others fail"
 
 
 def settings(port: int) -> Settings:
@@ -111,15 +111,15 @@ CASES: dict[str, tuple[Callable[[House], None], dict[str, object], list[tuple[st
         request_of("cheap"),
         [
             ("messages/m", ""),
-            ("chat/dear", "left out: it is dearer than max_cost"),
+            ("chat/dear", "left out: its estimated cost exceeds max_cost"),
             ("responses/m", "left out: its price is unknown, and there is a max_cost"),
         ],
     ),
-    "nobody can be asked": (
+    "no target can be called": (
         well,
         {**request_of("cheap"), **LONG},
         [
-            ("chat/dear", "left out: it is dearer than max_cost"),
+            ("chat/dear", "left out: its estimated cost exceeds max_cost"),
             ("messages/m", "left out: its window is too small"),
             ("responses/m", "left out: its price is unknown, and there is a max_cost"),
         ],
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Callable[[House], None], dict[str, object], list[tuple[st
         [
             ("messages/m", ""),
             ("chat/m", "deprioritized: failed 3 s ago"),
-            ("gone/m", "left out: its provider is not set up here"),
+            ("gone/m", "left out: its provider is not configured"),
         ],
     ),
 }

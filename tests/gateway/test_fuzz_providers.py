@@ -48,7 +48,7 @@ def check(fuzz: FuzzedHouse, client: str, provider: str, stream: bool, reply: Re
     fuzz.script = lambda received: reply
     answer = fuzz.house.post(PATHS[client], question(client, provider, stream=stream))
     check_reply(client, answer, native=client == provider)
-    # What the provider said wrong is not the client's fault.
+    # What the provider reported wrong is not the client's fault.
     assert not 400 <= answer.status < 500 or _blames(answer.body) is None, answer
     fuzz.check_silence()
 

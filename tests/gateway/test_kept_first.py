@@ -180,7 +180,7 @@ def test_what_cannot_be_kept_is_not_told(
         if streaming:
             last = events_of(answer.body)[-1]
             assert (answer.status, last["type"]) == (200, "response.failed")
-            assert "could not be kept" in dig_text(last, "response", "error", "message")
+            assert "could not be stored" in dig_text(last, "response", "error", "message")
             numbers = [event["sequence_number"] for event in events_of(answer.body)]
             assert numbers == list(range(len(numbers)))
             # Also of an answer that came in one piece there is the beginning, without which its SDK knows no error.
@@ -188,7 +188,7 @@ def test_what_cannot_be_kept_is_not_told(
             assert kinds[0] == "response.created" and kinds.count("error") == kinds.count("response.failed") == 1
         else:
             assert (answer.status, answer.header("x-should-retry")) == (500, "false")
-            assert "could not be kept" in answer.body.decode()
+            assert "could not be stored" in answer.body.decode()
         # From now on nobody is asked for what could not be kept either.
         asked = len(house.provider.received)
         assert house.post("/v1/responses", body).status == 503
@@ -285,7 +285,7 @@ def test_a_change_waits_for_a_busy_store(
             if stays:
                 answer = told.result(PATIENCE)
                 assert (answer.status, answer.header("x-should-retry")) == (500, "false")
-                assert b"could not be kept, so that nothing was done" in answer.body
+                assert b"could not be stored, so nothing was done" in answer.body
                 assert len(house.provider.received) == asked
             else:
                 assert not told.done()
@@ -354,7 +354,7 @@ def test_a_gateway_that_stops_while_a_whole_answer_is_kept_says_that_it_was_not(
             on_loop(house, stop)
             answer = told.result(PATIENCE)
         assert (answer.status, answer.header("x-should-retry")) == (500, "false")
-        assert b"the answer could not be kept" in answer.body
+        assert b"the response could not be stored" in answer.body
         assert "cannot store response" in house.log.getvalue()
 
 

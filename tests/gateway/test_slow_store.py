@@ -210,4 +210,4 @@ def test_an_answer_that_a_closed_store_does_not_take_is_not_told(tmp_path: Path,
     with kept_in(tmp_path) as house, unwilling(house, tmp_path, "closed"):
         answer = house.post("/v1/responses", {"model": MODELS[way], "input": "Hello.", "stream": streaming})
         assert answer.status == (200 if streaming else 500) and answer.complete
-        assert b"could not be kept" in answer.body and b"event: response.completed" not in answer.body
+        assert b"could not be stored" in answer.body and b"event: response.completed" not in answer.body

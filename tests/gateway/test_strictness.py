@@ -37,7 +37,7 @@ def good(protocol: str) -> Object:
 
 
 def issued() -> Issued:
-    """What the provider said before."""
+    """What the provider reported before."""
     known = Issued()
     for protocol in PROTOCOLS:
         record_response(protocol, decode_object(json.dumps(answer(protocol, TURN[protocol]))), known)

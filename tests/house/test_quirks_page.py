@@ -60,7 +60,7 @@ def test_words_are_for_abilities_that_exist() -> None:
 def test_an_ability_without_words_is_told_in_those_of_the_configuration() -> None:
     assert "max_output" not in WORDS
     told = said_of("max_output", 8192)
-    assert told is not None and "model's maximum" in told[0] and told[0].endswith("Here: `8192`.")
+    assert told is not None and "Maximum output tokens" in told[0] and told[0].endswith("Here: `8192`.")
 
 
 def test_every_ability_can_be_told() -> None:

@@ -333,7 +333,7 @@ def test_a_head_that_is_too_large_is_a_bad_answer(head: bytes, loop: str) -> Non
     fails(
         OK + b"content-length: 5\r\n" + head + b"hello",
         BadResponse,
-        "the headers of the provider's answer are too large",
+        "the headers of the provider's response are too large",
         loop,
     )
 
@@ -475,7 +475,7 @@ def test_identity_is_no_coding() -> None:
     answers(OK + b"content-encoding: identity\r\ncontent-length: 5\r\n\r\nhello", b"hello", "asyncio", reused=True)
 
 
-BROKEN = "the provider's answer is not what its content-encoding says"
+BROKEN = "the provider's response does not match its content-encoding"
 
 
 @pytest.mark.parametrize(
@@ -490,7 +490,7 @@ def test_a_broken_coding_is_a_bad_answer(raw: bytes) -> None:
 
 
 def test_an_unknown_coding_is_a_bad_answer() -> None:
-    words = "the provider's answer has a content-encoding that is not supported"
+    words = "the provider's response has an unsupported content-encoding"
     fails(OK + b"content-encoding: rot13\r\ncontent-length: 1\r\n\r\nx", BadResponse, words, "asyncio")
 
 
@@ -533,7 +533,7 @@ def test_a_body_above_the_limit_is_refused_and_its_connection_closed(loop: str) 
         async with provider(answering(OK + b"content-length: 1000\r\n\r\n" + b"x" * 1000)) as server:
             client = make_client()
             assert len((await fetch(client, post(server.url()), 1000))[1]) == 1000
-            with pytest.raises(Oversized, match="the provider's answer is larger than the limit"):
+            with pytest.raises(Oversized, match="the provider's response exceeds the limit"):
                 await fetch(client, post(server.url()), 999)
             await client.close()
 
@@ -547,7 +547,7 @@ def test_a_bomb_is_refused_at_the_limit() -> None:
     async def test() -> None:
         async with provider(answering(answer)) as server:
             client = make_client()
-            with pytest.raises(Oversized, match="larger than the limit"):
+            with pytest.raises(Oversized, match="exceeds the limit"):
                 await fetch(client, post(server.url()), MEBIBYTE)
             await client.close()
 

@@ -246,7 +246,7 @@ def test_a_name_without_an_address_is_told_in_plain_words(host: str, monkeypatch
 
     async def test() -> None:
         monkeypatch.setattr(socket, "getaddrinfo", offline)
-        await refused(make_client(), f"http://{host}/", Unreachable, "the provider's name could not be resolved")
+        await refused(make_client(), f"http://{host}/", Unreachable, "the provider's host name cannot be resolved")
 
     run(test, "asyncio")
 

@@ -194,7 +194,7 @@ BOMBS: dict[str, tuple[bytes, bytes, str]] = {
     "three codings": (
         b"gzip, gzip, gzip",
         b"",
-        "the provider's answer has a content-encoding that is not supported",
+        "the provider's response has an unsupported content-encoding",
     ),
 }
 

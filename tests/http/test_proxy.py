@@ -210,7 +210,7 @@ def saying(answer: bytes) -> Callable[[asyncio.StreamReader, asyncio.StreamWrite
         (b"", "the proxy did not open a way to the provider"),
         (b"HTTP/1.1 200 OK\r\n", "the proxy did not open a way to the provider"),
         (b"x" * 100_000, "the proxy did not open a way to the provider"),
-        (b"SSH-2.0\r\n\r\n", "the proxy did not answer in HTTP"),
+        (b"SSH-2.0\r\n\r\n", "the proxy did not respond in HTTP"),
     ],
 )
 def test_a_proxy_that_opens_no_way_is_told_in_plain_words(answer: bytes, words: str, loop: str) -> None:

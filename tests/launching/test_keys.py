@@ -52,7 +52,7 @@ def test_a_key_is_never_shown() -> None:
 @pytest.mark.parametrize(
     ("environ", "content", "words"),
     [
-        ({}, None, "put one into DRAGOMAN_KEY"),
+        ({}, None, "set DRAGOMAN_KEY"),
         ({"DRAGOMAN_KEY": ""}, None, "--key-file; `dragoman key new NAME` makes one"),
         ({"DRAGOMAN_KEY": "sk-of-somebody-else"}, None, "the key in DRAGOMAN_KEY is none of those"),
         ({}, " \n", "holds no key"),

@@ -19,9 +19,9 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
         (b"", "did not answer"),
         (b"SSH-2.0-OpenSSH\r\n", "did not answer"),
         (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "status 404"),
-        (OK % (2, b"{}"), "in another form"),
-        (OK % (14, b'{"names": [5]}'), "in another form"),
-        (OK % (5, b"<html"), "in another form"),
+        (OK % (2, b"{}"), "in a format"),
+        (OK % (14, b'{"names": [5]}'), "in a format"),
+        (OK % (5, b"<html"), "in a format"),
     ],
     ids=["nothing", "no HTTP", "an older gateway", "no names", "no objects", "no JSON"],
 )

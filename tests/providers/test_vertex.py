@@ -225,7 +225,7 @@ def test_a_token_server_that_refuses_is_unreachable_and_the_words_tell_nothing(t
         provider = google(credentials=bank.account(tmp_path / "account.json", url))
         with pytest.raises(Unreachable) as failed:
             called(order_to(provider))
-    assert str(failed.value) == "The provider's credentials could not be fetched."
+    assert str(failed.value) == "The provider's credentials are not available."
 
 
 def test_credentials_that_are_not_there_are_an_error_with_a_remedy(tmp_path: Path) -> None:

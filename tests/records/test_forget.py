@@ -208,7 +208,7 @@ def test_pitfall_657_whoever_is_not_known_is_told(tmp_path: Path) -> None:
             "secret-session",
             "several keys have a session 'secret-session': say which with --key, of 'alice', 'bob'",
         ),
-        (None, None, "say whom to forget: --key NAME or --session ID"),
+        (None, None, "needs --key NAME or --session ID"),
     ):
         with pytest.raises(DragomanError, match=words):
             who(file, key, session)

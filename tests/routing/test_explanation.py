@@ -45,7 +45,7 @@ def test_a_plan_reads_as_a_page() -> None:
         "b/m leads: it is the cheapest for this request (cheapest)",
         "1. b/m: healthy; costs about $0.0125; window of 128000 tokens",
         "2. a/m: deprioritized, failed 5 s ago; suspect for 5 s; costs about $0.001",
-        "3. c/m: deprioritized, in cooldown, and asked if all others fail; cooldown for 5 s; price unknown",
+        "3. c/m: deprioritized, in cooldown: called if all others fail; cooldown for 5 s; price unknown",
     )
 
 
@@ -72,8 +72,8 @@ def test_a_record_has_a_plan_in_the_same_words() -> None:
         (
             CandidateEntry("b/m", "", 12_500_000),
             CandidateEntry("a/m", "deprioritized: failed 5 s ago", 1_000_000),
-            CandidateEntry("c/m", "deprioritized: in cooldown, and asked if all others fail"),
-            CandidateEntry("gone/model/x", "left out: its provider is not set up here"),
+            CandidateEntry("c/m", "deprioritized: in cooldown: called if all others fail"),
+            CandidateEntry("gone/model/x", "left out: its provider is not configured"),
         ),
         None,
     )
@@ -105,7 +105,7 @@ def test_what_a_translation_said_of_a_request_is_explained_and_not_recorded() ->
     assert reason(left, made).endswith("nobody takes a raven")
     assert candidate_entries(made)[0] == (
         CandidateEntry("b/m", losses=3),
-        CandidateEntry("a/m", "left out: the request cannot be said there"),
+        CandidateEntry("a/m", "left out: the request cannot be translated for it"),
     )
 
 

@@ -107,7 +107,7 @@ def test_a_limit_of_cost_leaves_out_the_dear_and_the_unknown() -> None:
     view = seen(costs={"a": 51, "b": 50})
     assert left_out(limited, Requirements(size=1), view) == {"a": Filter.COST, "c": Filter.UNKNOWN_COST}
     told = explain(plan(limited, Requirements(size=1), view, DICE))
-    assert "left out: a/m: it is dearer than max_cost" in told[2]
+    assert "left out: a/m: its estimated cost exceeds max_cost" in told[2]
     assert "left out: c/m: its price is unknown, and there is a max_cost" in told[3]
 
 
@@ -136,7 +136,7 @@ def test_of_what_nobody_knows_the_keeper_of_one_is_asked() -> None:
         made = plan(cheap, Requirements(size=1, alone=True), view, DICE)
         assert (names(made), made.why) == ("a", Why.ALONE)
         assert left_out(cheap, Requirements(size=1, alone=True), view) == {"b": Filter.ALONE, "c": Filter.ALONE}
-        assert "nobody knows who keeps" in explain(made)[0]
+        assert "the owner of the referenced items is unknown" in explain(made)[0]
     # The conversation's own target knows best.
     for level in (HEALTHY, SUSPECT, RESTING):
         standings = {"c": level}
@@ -161,7 +161,7 @@ def test_a_translation_that_refuses_is_told_with_its_reason() -> None:
     needs = Requirements(size=1, refused={"a/m": "audio cannot be said"})
     made = plan(BOTH, needs, seen(), DICE)
     assert names(made) == "b"
-    assert "left out: a/m: the request cannot be said there: audio cannot be said; healthy" in explain(made)
+    assert "left out: a/m: the request cannot be translated for it: audio cannot be said; healthy" in explain(made)
 
 
 def test_under_strict_nothing_may_be_lost() -> None:

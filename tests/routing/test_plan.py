@@ -237,7 +237,7 @@ def test_pitfall_347_if_all_rest_those_that_nobody_tries_take_turns() -> None:
     }
     turns = [plan(line(A, B, C), NEEDS, seen(standings=standings, turn=turn), DICE) for turn in range(4)]
     assert [(names(made), made.why) for made in turns] == [("a b c", Why.WAKES), ("c b a", Why.WAKES)] * 2
-    assert explain(turns[1])[0] == "c/m leads: all are in cooldown, and it is its turn to be tried (fallback)"
+    assert explain(turns[1])[0] == "c/m leads: all targets are in cooldown, and it is its turn to be probed (fallback)"
     # Whoever cannot be asked at all is not woken, and one that is being tried only if there is no other.
     made = plan(line(A, B, C), Requirements(size=1, refused={"c/m": "no"}), seen(standings=standings, turn=1), DICE)
     assert names(made) == "a b"
@@ -268,7 +268,7 @@ def test_nobody_left_names_each_with_its_filter() -> None:
     made = plan(line(A, B), Requirements(size=10**6), seen(windows={"a": 10, "b": 10}), DICE)
     assert (made.order, made.why) == ((), Why.NO_TARGET)
     assert [found.left_out for found in made.candidates] == [Filter.WINDOW, Filter.WINDOW]
-    assert explain(made)[0] == "nobody can be asked"
+    assert explain(made)[0] == "no target can be called"
 
 
 class TestNested:

@@ -189,7 +189,7 @@ def test_item_3_a_gateway_elsewhere_is_used_if_the_command_line_names_it(checkou
     finally:
         foreign.close()
     status, out, err = run(checkout, "launch", "claude", "--gateway", url)
-    assert (status, out, err) == (1, "", f"dragoman: no gateway answers at {url}\n")
+    assert (status, out, err) == (1, "", f"dragoman: no gateway responds at {url}\n")
 
 
 @pytest.mark.parametrize("where", ["the client", "the gateway"])

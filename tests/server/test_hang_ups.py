@@ -40,10 +40,10 @@ def _half_a_body(provider: str, gate: Step) -> Reply:
     return Reply(steps=(b'{"half":', gate, b"1}"))
 
 
-# What the provider said before its caller's client went away: the reply, whether a stream was asked for, and whether
-# the client has got its headers by then.
+# What the provider sent before the client disconnected: the reply, whether a stream was requested, and whether the
+# client has got its headers by then.
 MOMENTS: dict[str, tuple[Callable[[str, Step], Reply], bool, bool]] = {
-    "before the provider said anything": (_silent, True, False),
+    "before the provider reported anything": (_silent, True, False),
     "after the provider's headers": (_headers_alone, True, False),
     "after the opening of a stream": (_opened, True, False),
     "in the middle of a stream": (_spoke, True, True),

@@ -118,7 +118,7 @@ def test_listening_for_others_is_allowed_to(tmp_path: Path, insists: bool) -> No
     with started(tmp_path, *arguments, environment={"LAPTOP_KEY": KEY}) as process:
         process.listening()
         _try_all(process, {"DRAGOMAN_KEY": KEY})
-        assert ("for everybody" in "\n".join(process.out.all())) is insists
+        assert ("may use it" in "\n".join(process.out.all())) is insists
 
 
 @pytest.mark.parametrize("workers", ["1", "2"], ids=["one worker", "two workers"])

@@ -118,7 +118,7 @@ def _run(words: Sequence[str]) -> int:
     ours, clients = cut(words[at:])
     options, others = parser.parse_known_args([*words[:at], *_joined(ours, parser)])
     if others:
-        hint = "; what is for the client stands behind --" if ours[:1] == [_LAUNCH] else ""
+        hint = "; arguments for the client go after --" if ours[:1] == [_LAUNCH] else ""
         early = any(word in others for word in words[:at])
         unknown(parser if early else options.parser, others, hint)
     if "run" not in options:

@@ -50,7 +50,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check one configuration; what is wrong with it is told by whoever called."""
+    """Checks one configuration. The caller reports its problems."""
     settings = configured(options.config)
     screen = screen_of(sys.stdout, options.color)
     documents.write_text("\n".join(_as_text(list(_summary(settings)), screen)), screen)
@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
         documents.complain(f"warning: {doubt}")
     for doubt in _key_doubts(settings):
         documents.complain(f"warning: {doubt}")
-    # What a gateway does without is nothing that somebody who asks should have to do without.
+    # A missing optional setting of a running gateway is an error here, because `check` reports everything that is
+    # missing.
     for each in settings.missing:
         documents.complain(str(each.as_error(settings.file)))
     conflicts = list(_key_conflicts(settings))
@@ -119,7 +120,7 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
                 target.id: target for target in _priced(resolver.route(route.pattern, PROTOCOL_NAMES[0], ALL_RIGHTS))
             }
         except AbsentModel:
-            # Why nobody is left is told elsewhere.
+            # The reason is reported elsewhere.
             continue
         for target in targets.values():
             # A model that the client's name decides on is known when it is asked for.
@@ -132,7 +133,7 @@ def _price_doubts(settings: Settings) -> Iterator[str]:
 
 
 def _priced(route: Route) -> Iterator[Target]:
-    """The targets of a route whose prices somebody asks for."""
+    """The targets of a route whose policy needs prices."""
     if route.max_cost is not None:
         yield from route.targets
         return
@@ -177,7 +178,7 @@ def _summary(settings: Settings) -> Iterator[tuple[str, ...]]:
 
 
 def _unpriced(settings: Settings) -> Iterator[str]:
-    """The targets that the file names and of which nobody knows what they cost, each once."""
+    """The targets in the file without a known price, each once."""
     # Which model a client's name decides on is known when it is asked for.
     texts = (text for route in settings.routes for text in route.targets if "*" not in text)
     named = dict.fromkeys(split_protocol(text)[0] for text in texts)

@@ -40,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     check = actions.add_parser(
         "check",
-        help="see whether it is whole, and change nothing",
+        help="verify the records without changing them",
         description="See whether the file is whole, its sums agree with its rows and with each other, what is referred "
         "to is there, and journals can be read. Nothing is changed. The exit status is 1 if something is wrong.",
     )
@@ -64,7 +64,7 @@ def run_check(options: argparse.Namespace) -> int:
 
     record_file = find_record_file(options)
     if not Path(record_file.path).exists():
-        documents.complain(f"nothing was recorded yet: {record_file.path} is not there")
+        documents.complain(f"no requests recorded yet: {record_file.path} does not exist")
         if options.json:
             write_json({"findings": []})
         return 0
@@ -92,7 +92,7 @@ def run_export(options: argparse.Namespace) -> int:
     period = period_of(zone, now // _MICRO, since=options.since, until=options.until, first=0)
     status = ingest(record_file.path)
     if not Path(record_file.path).exists():
-        documents.complain(f"nothing was recorded yet: {record_file.path} is not there")
+        documents.complain(f"no requests recorded yet: {record_file.path} does not exist")
     with closing(open_record_tables(record_file.path, read_only=True)) as tables:
         # Rows are cut where it was said, since they have their own times; up to now is all that is there.
         until = period.requested_until * _MICRO if options.until else _EVER

@@ -26,22 +26,20 @@ from dragoman.routing.model_description import DescribedName
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "env",
-        help="print what a client needs, for a shell",
-        description='Print what a client needs to talk to the gateway: eval "$(dragoman env claude)"',
+        help="print the set-up of a client as lines for a shell",
+        description='Print the variables that connect a client to the gateway: eval "$(dragoman env claude)"',
     )
     add_launch_arguments(parser)
-    parser.add_argument("--shell", choices=SHELLS, help="whose lines to print; left out, those of $SHELL")
+    parser.add_argument("--shell", choices=SHELLS, help="shell of the lines (default: $SHELL)")
     parser.set_defaults(run=run)
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what is the same for printing and for launching."""
     parser.add_argument("client", choices=CLIENTS, help="the program")
-    parser.add_argument("--model", metavar="NAME", help="the model to ask for, as `provider/model` or as configured")
-    parser.add_argument("--small-model", metavar="NAME", help="one for titles and summaries; left out, the same")
-    parser.add_argument(
-        "--context", metavar="TOKENS", help="how much the model takes, as 128k, whatever is known of it"
-    )
+    parser.add_argument("--model", metavar="NAME", help="model name, as `provider/model` or a route")
+    parser.add_argument("--small-model", metavar="NAME", help="model for titles and summaries (default: the same)")
+    parser.add_argument("--context", metavar="TOKENS", help="context window of the model, such as 128k")
     add_gateway(parser)
 
 
@@ -49,7 +47,7 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
     """Declare which gateway is meant, and how it is spoken to."""
     parser.add_argument("--key-file", metavar="FILE", help="holds the gateway's key; left out, DRAGOMAN_KEY does")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
-    parser.add_argument("--gateway", metavar="URL", help="a gateway that runs, here or elsewhere; left out, one here")
+    parser.add_argument("--gateway", metavar="URL", help="address of a running gateway (default: on this machine)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -107,7 +105,7 @@ def gateway_to_ask(options: argparse.Namespace, settings: Settings) -> str | Non
 
 
 def warn_of_clear_text(address: str, key: GivenKey) -> None:
-    """Tell if a key goes where everybody on the way can read it."""
+    """Warn if a key is sent in clear text over a network."""
     place = urlsplit(address)
     if place.scheme == "http" and not is_loopback(place.hostname or "") and not key.is_placeholder:
         documents.complain(f"warning: the gateway's key is sent to {address} in clear text")
@@ -118,9 +116,9 @@ def launch_options_of(
 ) -> LaunchOptions:
     """What the user asked for, if the client can have it."""
     if client.needs_model and options.model is None:
-        raise UsageError(f"{client.name} has to be told which model to ask for: --model NAME")
+        raise UsageError(f"{client.name} needs a model: --model NAME")
     if options.small_model is not None and not client.has_small_model:
-        raise UsageError(f"{client.name} asks for one model only; leave out --small-model")
+        raise UsageError(f"{client.name} uses one model; leave out --small-model")
     return LaunchOptions(
         url=address,
         model=options.model,
@@ -145,7 +143,7 @@ def with_sizes(
     except DragomanError as error:
         why = f" ({error})"
     sizes_by_name = {name.name: Sizes(window=name.window, cap=name.output_cap) for name in descriptions}
-    # Whoever ends a name so has said what the window is.
+    # A client name with this suffix already states its window.
     sizes_by_name |= {name + CLAUDE_SUFFIX: replace(sizes, window=None) for name, sizes in sizes_by_name.items()}
     launch_options = replace(launch_options, sizes=sizes_by_name)
     if (
@@ -154,8 +152,8 @@ def with_sizes(
         and launch_options.sizes_of(launch_options.model).window is None
     ):
         documents.complain(
-            f"note: how many tokens {launch_options.model} takes is not known{why}, so {client.name} goes by a guess "
-            "of its own; --context 128k says it"
+            f"note: the context window of {launch_options.model} is unknown{why}, so {client.name} uses its default; "
+            "set it with --context 128k"
         )
     return launch_options
 

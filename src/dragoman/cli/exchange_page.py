@@ -65,7 +65,7 @@ def as_page(
 
 
 def _ranking(exchange: RecordedExchange, screen: OutputScreen, exact: bool) -> Iterator[str]:
-    """Who was considered: as they would be tried, then those that were left out."""
+    """The candidates in the order of their rank, then the skipped ones."""
     candidates, more = exchange.details.candidates, exchange.details.candidates_more
     if not candidates:
         return
@@ -175,7 +175,7 @@ def _cost(cost: int, unpriced: int, money: CostBreakdown | None, exact: bool) ->
     prices = (("prices of", money.version), ("entry", money.entry), ("tier", money.tier))
     words += "".join(f"; {name} {quoted(value)}" for name, value in prices if value)
     if money.reported is not None:
-        words += f"; the provider says {formatting.format_cost(money.reported, 0, exact=exact)}"
+        words += f"; the provider reported {formatting.format_cost(money.reported, 0, exact=exact)}"
     return words
 
 

@@ -121,7 +121,7 @@ def _column(version: Version, source: str, size: int) -> list[str]:
 
 
 def _summary(version: Version, source: str) -> str:
-    return "as it was said" if version.protocol == source else _cost(version)
+    return "unchanged" if version.protocol == source else _cost(version)
 
 
 def _cost(version: Version) -> str:

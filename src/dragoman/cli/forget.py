@@ -15,22 +15,22 @@ from dragoman.errors import DragomanError, UsageError
 
 REFUSED = 1
 _ELSEWHERE = (
-    "Not reached, since they are elsewhere: what providers keep, logs of the gateway, telemetry, what was exported, "
-    "backups; and stored responses, which end by themselves (storage.response_days)."
+    "Not deleted: data of providers, logs of the gateway, telemetry, exports, "
+    "backups, and stored responses, which expire (storage.response_days)."
 )
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "forget",
-        help="remove what is recorded of a key or a session",
-        description="Remove all rows of a key or of a session, with the names of its sessions and threads, from the "
-        "file of records and its journals. Sums stay. It says how much that is, and asks.",
+        help="delete the records of a key or a session",
+        description="Delete all records of a key or of a session, with the names of its sessions and threads, from the "
+        "database and the journals. Totals stay. The command shows the extent and asks for confirmation.",
     )
     parser.add_argument("--key", metavar="NAME", help="the name of a key, or whose session it is")
     parser.add_argument("--session", metavar="ID", help="a session, as its client calls it")
-    parser.add_argument("--yes", action="store_true", help="agree to what is said, and do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="say it, and do no more")
+    parser.add_argument("--yes", action="store_true", help="do it without confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     add_config(parser)
     parser.set_defaults(run=run)
 
@@ -45,11 +45,11 @@ def run(options: argparse.Namespace) -> int:
     from dragoman.store.unassigned import RowScope
 
     if options.key is None and options.session is None:
-        raise UsageError("say whom to forget: --key NAME or --session ID")
+        raise UsageError("needs --key NAME or --session ID")
     record_file = find_record_file(options)
     ingest_all(record_file.path, now=now_in_micro())
     if not Path(record_file.path).exists():
-        raise DragomanError(f"nothing was recorded yet: {record_file.path} is not there")
+        raise DragomanError(f"no requests recorded yet: {record_file.path} does not exist")
     key, session = name_of(options.key), name_of(options.session)
     if session is None:
         assign_scope(record_file.path, RowScope(key=key))
@@ -62,17 +62,15 @@ def run(options: argparse.Namespace) -> int:
         f"{counted(amount.rows, 'row')} of exchanges, {counted(amount.sessions, 'session')} with "
         f"{counted(amount.threads, 'thread')}, and {counted(amount.heads, 'end')} of histories"
     )
-    _print(f"This removes all that is recorded of {scope.description}: {much}. Sums stay.")
+    _print(f"This deletes the records of {scope.description}: {much}. Totals stay.")
     if options.dry_run:
         return 0
-    unasked = "nothing is removed without being agreed to (--yes agrees)"
+    unasked = "nothing is deleted without confirmation (--yes)"
     if not documents.agreed("Remove it?", options.yes, unasked, "nothing was removed"):
         return REFUSED
     with progress() as show_step:
         done = forget(record_file.path, scope, clock=now_in_micro, report_progress=show_step)
-    _print(
-        f"{counted(done.rows, 'row')} removed; of {scope.description} nothing is left in {record_file.path} but sums."
-    )
+    _print(f"{counted(done.rows, 'row')} deleted; {record_file.path} has only totals of {scope.description}.")
     for left in done.remaining:
         documents.complain(f"not reached: {left}")
     _print(_ELSEWHERE)

@@ -36,11 +36,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "init",
         help="write a first configuration",
-        description="Look which keys are in the environment and which local servers answer, and write a dragoman.toml "
+        description="Look for API keys in the environment and for local servers, and write a dragoman.toml "
         "that uses them. It holds the names of variables and no key. A file that exists is never changed.",
     )
     parser.add_argument("--config", metavar="FILE", help="where to write (default: the user's configuration directory)")
-    parser.add_argument("--yes", action="store_true", help="ask nothing: use all that is found")
+    parser.add_argument("--yes", action="store_true", help="do not ask: use all keys and servers that were found")
     parser.add_argument("--key", action="store_true", help="make a gateway key, too, without asking")
     parser.add_argument("--dry-run", action="store_true", help="print the file instead of writing it")
     parser.set_defaults(run=run)
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.yes and sys.stdin.isatty():
         try:
             chosen = _chosen(usable)
-            keyed = keyed or _confirm("A gateway key, so that only who has it gets in?")
+            keyed = keyed or _confirm("Require a gateway key?")
         except EOFError:
             _print_lines("", "Nothing was written.")
             return NOTHING
@@ -126,7 +126,7 @@ def _described(number: int, provider: UsableProvider) -> list[str]:
 
 
 def _chosen(usable: Sequence[UsableProvider]) -> list[UsableProvider]:
-    """Those that are to be used, by their numbers or names."""
+    """The selected providers, by their numbers or names."""
     while True:
         words = _prompt("Which are to be used? Numbers or names; all if left empty: ").replace(",", " ").split()
         if not words or words == ["all"]:

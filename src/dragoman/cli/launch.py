@@ -51,7 +51,7 @@ from dragoman.wire.json import encode
 NAME = "launch"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
 _LAUNCH_ARGUMENTS = ("model", "small_model", "context", "key_file", "config", "gateway")
-# With these a client says something of itself, and calls nobody.
+# With these options a client prints something about itself and calls no gateway.
 _ASIDE = frozenset({"-h", "--help", "-v", "-V", "--version"})
 # Who interrupts a client ends it as it is meant to be ended.
 _ENDED_WELL = (0, 128 + signal.SIGINT)
@@ -60,14 +60,14 @@ _ENDED_WELL = (0, 128 + signal.SIGINT)
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         NAME,
-        help="run a client in front of the gateway",
+        help="start a client on any model through the gateway",
         usage="dragoman launch CLIENT [--model NAME] [OPTION …] [-- ARGUMENT …]",
-        description="Run a client in front of the gateway, which is started for it if none is running. "
-        "The client's own files are not touched. What stands behind -- is for the client itself.",
+        description="Start a client with the gateway as its provider. If no gateway runs, launch starts one. "
+        "Files of the client are not changed. Arguments after -- go to the client.",
     )
     add_launch_arguments(parser)
-    parser.add_argument("--name", metavar="NAME", help="what the launch is called; left out, a name is made up")
-    parser.add_argument("--log", metavar="FILE", help="the log of the gateway that is started, for nobody else to read")
+    parser.add_argument("--name", metavar="NAME", help="name of the launch (default: generated)")
+    parser.add_argument("--log", metavar="FILE", help="log file of a gateway that is started, with mode 0600")
     parser.set_defaults(run=run, arguments=[])
 
 
@@ -113,7 +113,7 @@ def _running(named: str | None, options: argparse.Namespace, settings: Settings)
     """The gateway to use; None if one has to be started."""
     if named is not None:
         if not is_running(named):
-            raise DragomanError(f"no gateway answers at {named}")
+            raise DragomanError(f"no gateway responds at {named}")
         address: str | None = named
     else:
         try:
@@ -122,7 +122,7 @@ def _running(named: str | None, options: argparse.Namespace, settings: Settings)
             documents.complain(f"note: {error}; another is started (--gateway insists on it)")
             return None
     if address is not None and options.log is not None:
-        documents.complain(f"note: the gateway at {address} was running already, and its log is where it was started")
+        documents.complain(f"note: the gateway at {address} was running already, its log is where it was started")
     return address
 
 
@@ -176,14 +176,14 @@ def _sum_up(
     """Show the totals of the client's run, and how its session is resumed, unless the run failed."""
     named = f"{options.name}: " if options.name else ""
     if launch is None or before is None:
-        documents.complain(f"{named}the gateway does not tell what the run came to")
+        documents.complain(f"{named}the gateway does not report the totals of the run")
     elif launch.requests:
         documents.complain(named + summary(launch, before))
         if launch.session and status in _ENDED_WELL and sys.stdout.isatty():
             # The line that the client has just shown names a file, or a provider, that is gone.
             documents.complain("to resume the session:", _again(client, options, launch.session))
     elif _ASIDE.isdisjoint(options.arguments):
-        reasons = f"it had nothing to ask, ended before it could, or was led elsewhere ({client.elsewhere})"
+        reasons = f"it sent no request, ended early, or uses another address ({client.elsewhere})"
         documents.complain(f"{named}{client.name} never called this gateway: {reasons}")
 
 
@@ -238,7 +238,7 @@ def preflight(
     names = list(dict.fromkeys(name.removesuffix(CLAUDE_SUFFIX) for name in models if name is not None))
     notes: list[str] = []
     if names:
-        # At the same time: nobody waits twice for the same slow network.
+        # In parallel, so that a slow network delays only once.
         with ThreadPoolExecutor(len(names)) as pool:
             notes += [
                 note
@@ -250,7 +250,7 @@ def preflight(
             notes += _notes(client.usual, settings, key, address)
         except DragomanError as error:
             # Which model it will ask for is not known; this one is of the kind.
-            notes.append(f"{client.name} asks for models of its own choice here: {error} (--model NAME)")
+            notes.append(f"{client.name} uses its default models: {error} (--model NAME)")
     for note in dict.fromkeys(notes):
         documents.complain(f"note: {note}")
 
@@ -288,7 +288,7 @@ def _route_page(name: str, key: GivenKey, address: str) -> JsonObject:
 
 
 def _with_address(target: _Target, settings: Settings) -> str:
-    """What is wrong with a target; where it is the configuration says, which whoever has it may read."""
+    """What is wrong with a target; with the address from the configuration, which its user may read."""
     name = target.target.partition("/")[0]
     provider = settings.providers.get(name)
     if provider is None or not target.words.startswith(f"{name} ") or target.words.startswith(f"{name} at "):

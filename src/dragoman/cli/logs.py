@@ -252,7 +252,7 @@ def _follow(source: _FileSource | _GatewaySource, number: int, write_exchange: C
 
 
 def _is_unread() -> bool:
-    """Wait a second, or until whoever reads the standard output has gone."""
+    """Wait one second. True if the reader of standard output has gone."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(_EVERY))

@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         return screen_of(sys.stdout).displayable(super().format_help())
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        # That nobody reads it is for the caller to know; argparse would keep it to itself.
+        # A write error is reported to the caller; argparse would hide it.
         (file or sys.stderr).write(message)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:

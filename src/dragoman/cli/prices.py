@@ -254,7 +254,7 @@ async def _fetch(url: str) -> bytes:
     except TimeoutError:
         raise DragomanError(f"{url} did not answer in time") from None
     except Unreachable as error:
-        # Its words are of a provider, which this is not to whoever reads them.
+        # The remedy names a provider, which does not fit here.
         remedy = "fetch it otherwise, and name the file with --from"
         raise DragomanError(f"{url} cannot be reached: {error} ({remedy})") from None
     except ValueError as error:

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 def lines_of(
     settings: Settings, entries: Mapping[str, CatalogueEntry], local_names: Iterable[str] = ()
 ) -> list[ProviderLine]:
-    """Those that are set up in the order of the settings, those that lack something, then all of the catalogue."""
+    """Configured providers in the order of the settings, incomplete ones, then the whole catalogue."""
     lines = []
     there = {provider.name: provider for provider in settings.listed([settings.local[name] for name in local_names])}
     for name in dict.fromkeys((*there, *settings.absent, *entries)):

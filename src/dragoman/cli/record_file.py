@@ -87,8 +87,8 @@ def find_record_file(options: argparse.Namespace) -> RecordFile:
 def nothing_yet(path: str) -> str:
     """The sentence where nothing was ever recorded, and where that was looked for."""
     if Path(path).exists():
-        return f"nothing was recorded yet in {path}"
-    return f"nothing was recorded yet: {path} is not there"
+        return f"no requests recorded yet in {path}"
+    return f"no requests recorded yet: {path} does not exist"
 
 
 def now_in_micro() -> int:
@@ -104,12 +104,12 @@ def ingest(path: str, complain: Callable[[str], None] = documents.complain) -> i
     try:
         ingested = ingest_all(path, now=now_in_micro())
     except StoreError as error:
-        # Somebody else has the file, or its disk is full: what is in it can be read all the same.
-        complain(f"what was written last is left out, since it cannot be moved to {path}: {error}")
+        # Another process has the file, or the disk is full. The file is still readable.
+        complain(f"the newest requests are missing: cannot write to {path}: {error}")
         return INCOMPLETE
     if ingested.damaged:
         lines = formatting.counted(ingested.damaged, "line")
-        complain(f"{lines} of journals could not be read, and what they said is left out")
+        complain(f"cannot read {lines} of journals; their requests are missing")
     return 0
 
 

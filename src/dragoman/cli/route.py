@@ -57,7 +57,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Explain where a request would go and why: asked of the gateway that runs, which knows how its "
         "targets stand, else planned from the configuration alone. The request is sent to no provider.",
     )
-    parser.add_argument("model", metavar="MODEL", help="the name that is asked for")
+    parser.add_argument("model", metavar="MODEL", help="the requested model name")
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="the request; - is standard input; left out, a small one"
     )
@@ -129,7 +129,7 @@ def as_text(decision: JsonObject, screen: OutputScreen) -> str:
         head.append(f"of {text_of(decision, 'client')}, a thread of the class {text_of(decision, 'thread')}")
     gateway = text_of(decision, "gateway")
     head.append(
-        f"asked of the gateway at {gateway}"
+        f"planned by the gateway at {gateway}"
         if gateway
         else "no gateway is running: planned from the configuration alone, and nothing is measured"
     )

@@ -48,13 +48,11 @@ _OPTIONS: Mapping[str, ValueType[object]] = {name: SERVER[name] for name in ("ho
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("serve", help="start the gateway")
     parser.add_argument("--config", metavar="FILE", help="configuration (default: dragoman.toml, if there is one)")
-    parser.add_argument(
-        "--env-file", metavar="FILE", help="variables beside those of the environment, read once; for services"
-    )
+    parser.add_argument("--env-file", metavar="FILE", help="file with additional environment variables, for services")
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     parser.add_argument("--workers", type=int, help="how many processes serve; more than there are cores is no gain")
-    parser.add_argument("--key-hash", metavar="HASH", help="one more key, by its hash, beside those of the file")
+    parser.add_argument("--key-hash", metavar="HASH", help="hash of an additional gateway key")
     without_keys = parser.add_mutually_exclusive_group()
     without_keys.add_argument(
         "--no-auth", action="store_true", help="listen for other machines although no key is configured"
@@ -62,14 +60,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     without_keys.add_argument(
         "--first-key",
         metavar="FILE",
-        help="if no key is configured, make one, print it once, and keep its hash in FILE",
+        help="if no key is configured, generate one, print it once, and store its hash in FILE",
     )
     parser.add_argument("--log", choices=("auto", "text", "json", "off"), default="auto", help="form of the log")
     add_all_losses(parser, "log lines of text")
-    parser.add_argument(
-        "--log-file", metavar="FILE", help="write the log there, for nobody else to read; the last 32 MB are kept"
-    )
-    # For whoever starts a gateway for itself: it ends when standard input does. `launch` holds the other end.
+    parser.add_argument("--log-file", metavar="FILE", help="log file with mode 0600; the last 32 MB are kept")
+    # For programs that start a gateway for themselves: the gateway ends when standard input closes. `launch` holds the
+    # other end.
     parser.add_argument("--lifeline", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
@@ -186,31 +183,31 @@ def _is_service(options: argparse.Namespace) -> bool:
     from dragoman.system_service.init_systems import state_of
     from dragoman.system_service.installed import find_installed
 
-    # What `launch` starts is nobody's to look after.
+    # A gateway that `launch` starts needs no service.
     installed = find_installed(os.environ) if not options.lifeline else None
     if installed is None or options.env_file == installed.env_file:
         return installed is not None
     try:
         state = state_of(installed.manager, os.environ)
     except DragomanError as error:
-        documents.complain(f"warning: whether a service runs beside this is not known: {error}")
+        documents.complain(f"warning: cannot determine whether a service runs: {error}")
         return False
     if state.running:
         who = f"process {state.pid}, " if state.pid else ""
         who += f"configured by {installed.config or 'environment variables only'}"
-        documents.complain(f"warning: a service runs beside this one ({who}): `dragoman service stop` ends it")
+        documents.complain(f"warning: a service runs, too ({who}): `dragoman service stop` ends it")
     return False
 
 
 def _first_key(file: str) -> FirstKey:
-    """The key that is made at the first start; whoever looks at that start is told it, and nobody later."""
+    """The key that is generated at the first start. Only the output of this start shows it."""
     from dragoman.gateway.access.first_key import take_first_key
 
     first = take_first_key(Path(file))
     if first.text is not None:
-        # At once: nothing that happens later can keep it from whoever needs it.
+        # Printed at once, so that no later failure can hide it.
         documents.complain(f"made a key, which is shown this once: {first.text}")
-        documents.complain(f"its hash is kept in {file}; if the key is lost, remove that file and start again")
+        documents.complain(f"its hash is stored in {file}; if the key is lost, remove that file and start again")
     else:
         documents.complain(f"the key that was shown at the first start opens it; lost? remove {file} and start again")
     return first
@@ -222,7 +219,7 @@ def _log_settings(log: Log, settings: Settings, file: ConfigFile | None, options
     try:
         effective_settings = list_effective_settings(settings, file, os.environ, catalogue(), option_names)
     except ConfigError as error:
-        # It was replaced since it was read; whoever follows it tells the rest.
+        # The file was replaced after it was read. The config watcher reports the rest.
         log.event("warn", "cannot list effective settings", reason=str(error))
         return
     fields: JsonObject = {
@@ -273,7 +270,7 @@ def _overridden(settings: Settings, options: argparse.Namespace) -> Settings:
 
 
 def _command_line_keys(settings: Settings, written: str | None) -> tuple[Identity, ...]:
-    """The key of `--key-hash`: it is there whatever the file says, and its holder is whoever started the gateway."""
+    """The key of `--key-hash`: valid whatever the file states, and owned by the user who started the gateway."""
     if written is None:
         return ()
     try:
@@ -308,14 +305,14 @@ def _greet(
     elif is_loopback(settings.server.host):
         lines.append("keys: none, so it listens on this machine only; make one with `dragoman key new`")
     else:
-        lines.append(f"keys: none, and it listens on {settings.server.host} for everybody, as --no-auth asked")
+        lines.append(f"keys: none; every client that reaches {settings.server.host} may use it (--no-auth)")
     if protection.requires_keys and not is_loopback(settings.server.host):
         # The address above is the one to call it by from here.
         lines.append(f"other machines reach it, too: it listens on {settings.server.host}")
     if service:
         lines.append("runs as a service: `dragoman service stop` ends it, `dragoman service uninstall` takes it away")
     lines.append("providers:")
-    lines += [*provider_lines(settings, local_models)] or ["  none; `dragoman init` finds out who could be there"]
+    lines += [*provider_lines(settings, local_models)] or ["  none; `dragoman init` looks for keys and local servers"]
     if settings.routes:
         lines.append("models:")
         lines += [f"  {line.pattern} -> {describe_route(line)}" for line in settings.routes]
@@ -327,7 +324,7 @@ def _greet(
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        # The terminal is gone. Whether that ends the gateway is told by a signal; what is left to say has no reader.
+        # The terminal is gone. A signal tells whether that ends the gateway. Further output has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -72,8 +72,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Say what is removed, ask, stop the service, remove it, and list what stays.",
     )
     for action in (install, uninstall):
-        action.add_argument("--yes", action="store_true", help="agree to what is said, and do not ask")
-        action.add_argument("--dry-run", action="store_true", help="say it, and do no more")
+        action.add_argument("--yes", action="store_true", help="do it without confirmation")
+        action.add_argument("--dry-run", action="store_true", help="only show what would be done")
     for action, run in ((install, run_install), (status, run_status), (stop, run_stop), (uninstall, run_uninstall)):
         action.set_defaults(run=run)
 
@@ -245,7 +245,7 @@ def _begun(plan: _Plan) -> int:
     else:
         where = addresses_of(server)[0] if server.port else "any port"
         documents.complain(
-            f"the service was started, and no gateway answers at {where} ({state.description}): see its log"
+            f"the service was started, and no gateway responds at {where} ({state.description}): see its log"
         )
     _print_lines(
         [
@@ -346,7 +346,7 @@ def _stays(manager: Manager, config: str) -> list[str]:
 
 
 def _wait_until(done: Callable[[], bool]) -> None:
-    """Wait for something that others do; whoever asks looks once more whether it has come."""
+    """Wait for a change by another process. The caller checks the result."""
     ends = time.monotonic() + _READY_SECONDS
     while not done() and time.monotonic() < ends:
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""`dragoman session`: one session as the tree of its threads, with what each came to, alone and with its children."""
+"""`dragoman session`: one session as a tree of threads, with the usage of each, alone and with its children."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _as_text(detail: SessionDetail, record_file: RecordFile, screen: OutputScree
 
 
 def _head(detail: SessionDetail, record_file: RecordFile, now: int) -> Iterator[str]:
-    """What the session is, and what all of it came to."""
+    """The session and its totals."""
     session, total = detail.session, detail.tree.total
     of = f" of {as_cell(session.client)}" if session.client else ""
     yield f"Session {as_cell(session.name)}{of}" + (f", key {as_cell(session.key)}" if session.key else "")

@@ -104,7 +104,7 @@ def as_text(address: str, status: JsonObject, screen: OutputScreen) -> str:
     unnamed = status.get("unnamed")
     if isinstance(unnamed, dict) and unnamed:
         levels = ", ".join(f"{text_of(unnamed, level)} {printable(level)}" for level in unnamed)
-        lines += ["", *wrapped(screen, f"Beside these, targets that only those name who ask for them: {levels}.")]
+        lines += ["", *wrapped(screen, f"Other targets, which only clients name: {levels}.")]
     return "\n".join(lines)
 
 
@@ -148,7 +148,7 @@ def _key(row: JsonObject, provider: JsonObject) -> str:
 def _cooldown(row: JsonObject) -> str:
     """Length and cause of a cooldown: `for another 890 s, since 10 s ago: rate_limited, the provider said 86400 s`."""
     why = [text_of(row, "why")] if text_of(row, "why") else []
-    why += [f"the provider said {_seconds(row, 'hint')}"] if _seconds(row, "hint") else []
+    why += [f"the provider reported {_seconds(row, 'hint')}"] if _seconds(row, "hint") else []
     since = _seconds(row, "since")
     text = _remaining(row).strip() + (f", since {since} ago" if since else "")
     return text + (f": {', '.join(why)}" if why else "")

@@ -20,7 +20,7 @@ from dragoman.terminal import Choice, is_dumb
 
 AUTO: Choice = "auto"
 CHOICES: tuple[Choice, ...] = (AUTO, "always", "never")
-# How wide prose is where nobody says how wide it may be.
+# Width of prose if the terminal reports none.
 WIDTH = 100
 _NARROWEST = 20
 
@@ -160,7 +160,7 @@ def _natural(column: Column, cells: Sequence[str]) -> int:
 
 
 def _sizes(width: int, columns: Sequence[Column], rows: list[list[str]]) -> list[int]:
-    """How wide each column is: what it needs, or less for those that can go on below, the widest first."""
+    """The width of each column: as needed, or less for columns that can wrap, the widest first."""
     sizes = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
     least = [
         max(column.least or (_BESIDE if column.below else size), terminal.cells(column.heading))

@@ -1,4 +1,4 @@
-"""`dragoman top`: what goes on now: what is open, who does what, and what the last minute came to."""
+"""`dragoman top`: live view of open requests, active threads and totals of the last minute."""
 
 from __future__ import annotations
 

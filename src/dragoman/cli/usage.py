@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
     def period(first: int | None = None) -> Period:
         return period_of(zone, now // _MICRO, since=options.since, until=options.until, first=first)
 
-    # What was said wrongly is told before anything is looked at.
+    # Wrong arguments are reported before the records are read.
     period()
     status = ingest(record_file.path)
     if {SESSION, THREAD} & {*by}:
@@ -186,7 +186,7 @@ def _of_gateway(
 
 
 def _complete(report: UsageReport, calls: Iterator[tuple[CallId, ...]]) -> Iterator[CallId]:
-    """The calls, and a word on those that are not known any more."""
+    """The provider calls, and a note about calls that are no longer recorded."""
     rows = 0
     for each in calls:
         rows += 1

@@ -15,7 +15,7 @@ CHOICES = {"echo_thinking": ("calls", "turns", "all", "none"), "call_ids": ("sta
 
 
 def read_capability_rows(provider: ConfigTable) -> tuple[CapabilityRow, ...]:
-    """The rows of one provider's table; those that cannot be used are noted."""
+    """The capability rows of one provider's table. Unusable rows are reported."""
     tables = provider.values.get("capabilities", [])
     if not isinstance(tables, list):
         provider.complain(

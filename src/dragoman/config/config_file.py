@@ -19,7 +19,7 @@ from dragoman.errors import ConfigError, ConfigErrors
 FILE_NAME = "dragoman.toml"
 FILE_VARIABLE = "DRAGOMAN_CONFIG"
 _DIRECTORY = "dragoman"
-# Nobody writes so much by hand, and whoever looks around must not choke on what lies there.
+# Larger than any file written by hand. A search for files must not read huge ones.
 MAX_FOUND_BYTES = 1024 * 1024
 MAX_FILE_BYTES = 16 * 1024 * 1024
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-# The host as a container knows it, where somebody has given it that name.
+# The name under which containers reach the host.
 HOST = "host.docker.internal"
 _MARKER_FILES = ("/.dockerenv", "/run/.containerenv")
 # The namespace of the machine's first process, by the number that every Linux kernel gives it
@@ -34,6 +34,6 @@ def has_container_markers(root: Path) -> bool:
     try:
         groups = (root / _GROUPS.lstrip("/")).read_bytes()
     except OSError:
-        # No Linux, or nothing that may be read: nobody says that it is one.
+        # Not Linux, or nothing readable: treated as no container.
         return False
     return any(name in groups for name in _CGROUP_NAMES)

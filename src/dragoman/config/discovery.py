@@ -64,7 +64,7 @@ def local_servers(catalogue: Mapping[str, CatalogueEntry], taken: Iterable[str])
         if name in catalogue and name not in taken_names:
             provider = assemble(name, ProviderEntry(), catalogue[name], {}, ProblemReporter(_reasons([])))
             if provider is not None:
-                # Nobody said that it is there to stay: what is to be kept is kept here.
+                # Such a server may disappear, so responses are stored by the gateway.
                 servers[name] = replace(provider, stores_responses=False)
     return servers
 

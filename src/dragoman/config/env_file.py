@@ -41,7 +41,7 @@ def as_env_file(values: Mapping[str, str], heading: str) -> str:
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """The variables of a file of this user's, which nobody else can read; no value is in any error."""
+    """The variables of a file that only its user can read. No error contains a value."""
     return parse_env_file(str(path), _content(path))
 
 
@@ -75,7 +75,7 @@ def parse_env_file(file: str, content: bytes) -> dict[str, str]:
 
 
 def _value(text: str) -> str | None:
-    """What a value says; None for one of which not everybody reads the same."""
+    """What a value says; None for a value that shells read differently."""
     if match := _DOUBLE.fullmatch(text):
         return re.sub(r"\\(.)", r"\1", match[1])
     if match := _SINGLE.fullmatch(text):

@@ -39,110 +39,107 @@ Targets: TypeAlias = tuple[str, ...] | dict[str, int]
 
 
 class ProviderTable(Struct, frozen=True, kw_only=True):
-    """A service to call. A name from the catalogue (`dragoman providers`) needs nothing but its key, and not even that
-    if the key is in the environment; a local server of the catalogue needs an empty table. Any other name needs
-    `protocol` and `base_url`. What a transport needs to know (`region`, `project`, `resource`, `api_version` and the
-    like) is written as further keys of the table."""
+    """A provider. A provider of the catalogue (`dragoman providers`) needs only its key, and no table if the key is in
+    the environment. A local server of the catalogue needs an empty table. Any other name needs `protocol` and
+    `base_url`. Settings of a transport (`region`, `project`, `resource`, `api_version` and similar) are additional keys
+    of the table."""
 
-    # The protocol it speaks, or an array of those it serves, the preferred one first.
+    # The protocol of the provider, or an array of protocols in order of preference.
     protocol: tuple[str, ...] | None = None
-    # What the official SDK of the protocol would take as its base URL, or a table of one for each protocol. One
-    # string for protocols of both makers ends in `/v1`, which Anthropic's SDK is given without.
+    # The base URL as the official SDK of the protocol takes it, or a table with one URL per protocol. A single URL for
+    # protocols of both vendors ends in `/v1`, which is removed for Messages.
     base_url: Addresses | None = None
-    # The key, or an array of keys that take turns. `$NAME` or `${NAME}` reads the environment, `none` means no key,
-    # `$$` at the beginning is a dollar sign. Left out, it is the catalogue's environment variable.
+    # The API key, or an array of keys that are used in turn. `$NAME` or `${NAME}` reads an environment variable, `none`
+    # means no key, `$$` at the start is a dollar sign. The default is the variable of the catalogue.
     api_key: tuple[str, ...] | None = None
-    # How the key is sent; left out, as the catalogue says, or as is the custom of the protocol.
+    # How the key is sent. The default is that of the catalogue, else that of the protocol.
     auth: str | None = None
-    # Sent with every call, beside those of the protocol; `$NAME` reads the environment.
+    # Additional headers of each call. `$NAME` reads an environment variable.
     headers: dict[str, str] | None = None
-    # The name that built-in rules know it by, if it is another than its own.
+    # The vendor whose built-in rules apply, if it differs from the name of the table.
     vendor: str | None = None
-    # Whether it streams when asked, always or never.
+    # Whether the provider streams if the request asks for it (`on-request`), `always` or `never`.
     streaming: str | None = None
-    # The models to list; left out, the provider is asked.
+    # The models to list. The default is the provider's model list.
     models: tuple[str, ...] | None = None
-    # Whether `stream_options.include_usage` is added to relayed Chat streams, and the chunk that answers it withheld
-    # from clients that did not ask; without it their tokens are counted here, as an estimate. Left out, it is added
-    # where the catalogue knows that it is taken.
+    # Request usage in relayed Chat streams with `stream_options.include_usage`, and hide the usage chunk from clients
+    # that did not request it. If `false`, the gateway estimates their tokens.
     include_usage: bool | None = None
-    # Whether it counts tokens for the protocols it speaks.
+    # Whether the provider has an endpoint that counts tokens.
     counts_tokens: bool | None = None
-    # Whether it keeps what it answered on Responses, so that ids are its own to know; left out, it does unless the
-    # catalogue says otherwise.
+    # Whether a Responses provider stores its responses, so that only the provider can resolve their IDs.
     stores_responses: bool | None = None
-    # How calls are addressed and framed.
+    # How calls are addressed, signed and framed.
     transport: str | None = None
-    # How many calls it may have at a time, divided among the workers, at least one for each; left out, any number.
+    # Maximum calls at the same time, divided among the workers, at least one for each. The default is no limit.
     concurrency: int | None = None
-    # How many requests may wait for one of them, divided among the workers; one more is answered at once as overloaded.
-    # It takes `concurrency`.
+    # Maximum requests that wait for a free slot, divided among the workers. The next request gets the overload error.
+    # Needs `concurrency`.
     queue_size: int | None = None
-    # How long a request may wait for one of them; it takes `concurrency`.
+    # Maximum wait for a free slot. Needs `concurrency`.
     queue_timeout: float | None = None
-    # How often it is asked for its list of models, which costs nothing, while one of its targets is in cooldown: if
-    # that failed and then works again, the cooldown ends. Left out, never: a target is probed when its cooldown ends.
+    # Interval of active health checks while a target is in cooldown. A check requests the model list, which is free. If
+    # a check fails and a later one succeeds, the cooldown ends. Without this key, one probe request is sent after the
+    # cooldown.
     health_check_interval: float | None = None
-    # Whether a key may be sent in clear text, to an `http://` address that is not this machine.
+    # Send the key over `http://` to another machine.
     allow_plaintext_key: bool = False
 
 
 class CapabilityTable(Struct, frozen=True, kw_only=True):
-    """What some models of the provider take, where the built-in rules do not know it or are wrong. Later rows win."""
+    """Capabilities of some models of the provider, if the built-in rules have none or are wrong. Later rows win."""
 
-    # The protocol that the row is about.
+    # The protocol of the row.
     protocol: str | None = None
-    # The models, as a shell pattern.
+    # A shell pattern of model names.
     model: str = "*"
-    # Capabilities and their values, see the list below.
+    # Capabilities and their values, from the list below.
     set: JsonObject | None = None
 
 
 class RouteTable(Struct, frozen=True, kw_only=True):
-    """Which names clients may use beside `provider/model`, which always works. A route is a name or a pattern with
-    one `*`, and where that leads: a target as a string, several as an array, which is a fallback in this order, or a
-    table. A target is `provider/model`, or the name of another route, which keeps what it says itself and takes the
-    rest from here. A model that is `*` alone is the name itself, without the directories that the pattern spells out;
-    in any other model `*` is what the pattern's `*` matched. The longest literal prefix wins."""
+    """Routes: model names for clients, in addition to `provider/model`. A route has a name, or a pattern with one `*`.
+    Its value is a target as a string, an array of targets as a fallback in this order, or a table. A target is
+    `provider/model` or the name of another route. A nested route uses its own keys, and inherits the others from this
+    route. In a target, `*` is the text that the `*` of the pattern matched. As a complete model name, as in `openai/*`,
+    it is the requested name without the directories of the pattern. If several patterns match, the longest literal
+    prefix wins."""
 
-    # The one target. A route has either `to` or `targets`.
+    # The only target. A route has either `to` or `targets`.
     to: str | None = None
-    # The targets, in order; with their weights for `weighted`, which are shares of the requests.
+    # Targets in order, or for `weighted` a table of targets and weights.
     targets: Targets | None = None
-    # Which target goes first: the first of the array (`fallback`), by chance as the weights say (`weighted`), each in
-    # turn (`round-robin`), that on which the request is estimated to cost the least (`cheapest`), that which answers
-    # the soonest as measured (`fastest`), that on which the request's translation loses the least (`least-loss`). The
-    # others follow if it fails.
+    # How targets are ordered: as written (`fallback`), at random by weight (`weighted`), in turn (`round-robin`), by
+    # estimated cost (`cheapest`), by expected time (`fastest`), or by the number of losses (`least-loss`). If a target
+    # fails, the next one is called.
     policy: str = FALLBACK
-    # Whether a conversation stays on its target until that fails, for the sake of prompt caches and reasoning. Left
-    # out, it does, but for `round-robin`.
+    # Session affinity: a conversation stays on its target until the target fails, so that prompt caches and reasoning
+    # remain usable. The default is `true`, and `false` for `round-robin`.
     sticky: bool | None = None
-    # How often the same target is asked again, if that makes sense after its failure, before the next one. Left out,
-    # never: clients repeat by themselves.
+    # Retries on the same target before the next target, after failures that a retry can repair. The default is 0,
+    # because clients retry by themselves.
     retries: int | None = None
-    # How long a target may take until its answer begins before the next one is asked; left out, `timeouts.first_byte`.
+    # Time until the response must begin, before the next target is called. The default is `timeouts.first_byte`.
     first_byte: float | None = None
-    # What a request may cost, as far as that can be estimated: dearer targets, and those whose price is not known, are
-    # left out.
+    # Maximum estimated cost of a request. Targets above it, or without a known price, are skipped.
     max_cost: int | None = None
-    # Refuse a request whose translation would change the response, on this route; of several targets, leave out those
-    # that would. `"all"` also refuses losses that are bookkeeping ([which is which](losses.md)).
+    # Reject a request whose translation would change the response. With several targets, skip those targets. `"all"`
+    # also rejects bookkeeping losses ([losses](losses.md)).
     strict: Strict = False
-    # Whether the next target is asked when one refuses the request for its content, with an error. Left out, it is not:
-    # the refusal is told, as is one that comes as an answer.
+    # Call the next target if a target refuses the content with an error. By default the client gets the refusal. A
+    # refusal inside a response is always returned.
     fallback_on_refusal: bool | None = None
 
 
 class RuleTable(Struct, frozen=True, kw_only=True):
-    """Where a request goes in place of the route's own targets; the first rule that fits decides. The route's policy
-    and options hold there, too. Rules choose prices, never permissions: what a key may use is a matter of the name that
-    was asked for."""
+    """Rules of a route. The first rule that fits replaces the targets of the route. Policy and other keys of the route
+    stay in force. Rules are for cost, not for permissions: the permissions of a key apply to the requested name."""
 
-    # What must be so of the request, all of it: see the list below.
+    # Conditions, from the list below. All must hold.
     when: dict[str, object] | None = None
-    # The one target. A rule has either `to` or `targets`.
+    # The only target. A rule has either `to` or `targets`.
     to: str | None = None
-    # The targets, in order; with their weights for `weighted`.
+    # Targets in order, or for `weighted` a table of targets and weights.
     targets: Targets | None = None
 
 

@@ -28,6 +28,6 @@ def key_names(
         try:
             names.setdefault(resolved(text, environ), named if is_literal(text) else text.strip("${}"))
         except ConfigError:
-            # It is no key, which is told of where keys are read.
+            # Not a key. The reader of `[keys]` reports it.
             continue
     return tuple(names.get(key, location) for key in keys)

@@ -59,10 +59,10 @@ def read_settings(
     tables = section.tables()
     read = _providers(tables, server, environ, catalogue)
     providers = read.providers
-    # A provider whose table cannot be used is told of there, not once more at each of its routes.
+    # A provider with an unusable table is reported once, not again at each of its routes.
     own = root.table("keys")
     named = (*own.values, COMMAND_LINE_KEY)
-    # Whoever has a key was not told of them by anybody.
+    # Clients with a key were not meant to reach local servers.
     local = local_servers(catalogue, (*providers, *section.values)) if server.discover and not root.has("keys") else {}
     provider_names = tuple(dict.fromkeys((*providers, *section.values, *local)))
     protocols = {name: provider.protocols for name, provider in (*providers.items(), *local.items())}
@@ -137,7 +137,7 @@ def _anchored(provider: Provider, file: ConfigFile | None) -> Provider:
 
 
 def _beside(file: ConfigFile, path: str) -> str:
-    """A path as the file means it, and not from where the gateway is started: what lies there may be anybody's."""
+    """A path relative to the configuration file, not to the directory in which the gateway was started."""
     return str(file.path.absolute().parent / path)
 
 
@@ -215,7 +215,7 @@ def _warnings(settings: Settings, tables: Mapping[str, ConfigTable], short: tupl
 
 
 def _exposed(file: ConfigFile | None, root: ConfigTable) -> Iterator[str]:
-    """A warning if everybody on this machine can read keys in the file."""
+    """A warning if all users of this machine can read keys in the file."""
     if file is None or os.name != "posix" or not _holds_secrets(root):
         return
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The known name that somebody probably meant."""
+    """The known name that was probably meant."""
     # Only a mistake needs it.
     import difflib
 

@@ -60,7 +60,7 @@ def check_nesting(models: ConfigTable, named: Mapping[str, NamedTargets]) -> Non
             extents.update(dict.fromkeys(circle, _Extent()))
             return _Extent()
         if len(path) > MAX_DEPTH or name not in named:
-            # Whoever is at the head of it is told of the former, and the latter has a problem of its own.
+            # The caller reports the former; the latter has an error of its own.
             return _Extent()
         within = [measure(other, (*path, name)) for other in named[name].routes]
         extent = _Extent(

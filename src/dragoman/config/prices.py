@@ -33,31 +33,31 @@ _FREE = Override(rates=Rates(input=0, output=0, cache_read=0, cache_write=0, cac
 
 
 class PriceTable(Struct, frozen=True, kw_only=True):
-    """What a model costs and takes, where the price book does not know it or is wrong: `dragoman prices` shows what it
-    knows. The name is `provider/model`, with the provider's name in this file; a `*` at its end stands for any rest.
-    Prices are in US dollars, as numbers or as strings; what is left out is as in the price book, and 0 is free. With a
-    price in it, service tiers have the prices that `tiers` says and no others."""
+    """Price and limits of a model that is missing or wrong in the price book (`dragoman prices`). The name is
+    `provider/model`, with the provider's name in this file. `*` at the end matches any rest. Prices are in US dollars,
+    as numbers or strings. Missing keys have the value of the price book, and 0 is free. If the table has a price, only
+    the service tiers in `tiers` have prices."""
 
-    # For a million tokens of input that no cache had.
+    # Per million input tokens that were not read from a cache.
     input: int | None = None
-    # For a million tokens of output, thinking included.
+    # Per million output tokens, including reasoning.
     output: int | None = None
-    # For a million tokens that were read from a cache.
+    # Per million tokens read from a cache.
     cache_read: int | None = None
-    # For a million tokens that were written to a cache, for five minutes or for as long as is usual.
+    # Per million tokens written to a cache, for five minutes or the provider's usual time.
     cache_write: int | None = None
-    # For a million tokens that were written to a cache for an hour.
+    # Per million tokens written to a cache for one hour.
     cache_write_1h: int | None = None
-    # For each request, beside its tokens.
+    # Per request, in addition to tokens.
     per_request: int | None = None
-    # For each search in the web.
+    # Per web search.
     per_search: int | None = None
-    # How many tokens the model takes, input and output together.
+    # Context window in tokens, input and output together.
     context_window: int | None = None
-    # How many tokens it answers at most.
+    # Maximum output tokens of a response.
     max_output_tokens: int | None = None
-    # The same prices in service tiers, by their names (`priority`, `flex`, `batch`, `speed-fast`, `geo-us`); what a
-    # tier leaves out costs what it does without.
+    # The same prices for service tiers, by name (`priority`, `flex`, `batch`, `speed-fast`, `geo-us`). Missing prices
+    # are those of the model.
     tiers: dict[str, Rates] | None = None
 
 
@@ -181,7 +181,8 @@ def _naming_remedy(name: str, price_table: ConfigTable) -> str:
 
 
 def price_book_of(settings: Settings, warn: Callable[[str], None]) -> PriceBook:
-    """The book that these settings mean, read when it is first asked; `warn` is told why an update is not used."""
+    """The book that these settings mean, read when it is first asked; `warn` gets the reason if an update is not
+    used."""
 
     def source() -> table.PriceBookTable:
         own = own_table()
@@ -215,7 +216,7 @@ def read_price_book(path: Path) -> table.PriceBookTable | None:
 
 
 def override_warnings(settings: Settings, book: PriceBook, now: float) -> Iterator[str]:
-    """Overrides that look like slips: far from what the book says, or of a provider that nobody knows."""
+    """Overrides that look like mistakes: far from the price book, or for an unknown provider."""
     plain = PriceBook(lambda: book.table)
     for key, override in settings.prices.items():
         name, _, model = key.partition("/")

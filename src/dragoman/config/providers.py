@@ -34,7 +34,7 @@ MESSAGES = "anthropic-messages"
 _KEYLESS = frozenset({"none", "aws", "google"})
 # Headers that carry a key, whatever `api_key` says.
 _CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key"})
-# Members of a provider that its entry in the catalogue has, and those that its table may have.
+# Members that a provider's catalogue entry has, and members that its table may have.
 _LISTED = (
     *("endpoints", "auth", "transport", "streaming", "capabilities", "anthropic", "counts_tokens", "stores_responses"),
 )
@@ -113,7 +113,7 @@ def read_provider(
 
 
 def _check_queue(table: ConfigTable) -> None:
-    """Refuse a queue in which nobody can ever stand."""
+    """Reject a queue without `concurrency`."""
     for name in ("queue_size", "queue_timeout"):
         if table.has(name) and not table.has("concurrency"):
             problem = "needs concurrency: without a limit no call waits"
@@ -142,7 +142,7 @@ def _reporting(table: ConfigTable, catalogue: Mapping[str, CatalogueEntry]) -> P
     """Notes of problems with members of a table, with the name of the catalogue that was probably meant."""
     close = nearest(str(table.path[-1]), catalogue)
     hint = f", or did you mean [providers.{dotted((close,))}] of the catalogue?" if close else ""
-    # A value that could not be read is told of already; that it is missing, too, is no news.
+    # An unreadable value was already reported. Its absence is not reported again.
     reported_keys = table.problems.keys()
 
     def report(key: str, problem: str, remedy: str) -> None:
@@ -324,7 +324,7 @@ def _credentials(
 ) -> tuple[str, tuple[str, ...]]:
     """How the key is sent, and the keys."""
     auth = table.auth or (listing.auth if listing else "")
-    # With a key at hand, whoever needs none or finds one alone takes it as is the transport's or the protocol's custom.
+    # With a key, a provider without a fixed scheme uses that of its transport or protocol.
     keyed = table.auth or ("" if auth in _KEYLESS else auth)
     names = listing.env if listing else ()
     variable = _first_set(names, environ)
@@ -388,7 +388,7 @@ def has_credentials(headers: Iterable[str]) -> bool:
 
 
 def _check_plaintext_key(provider: Provider, insecure: bool, report: ProblemReport) -> None:
-    """Refuse to send a key where everybody on the way can read it."""
+    """Reject a configuration that would send a key in clear text over a network."""
     if insecure or not (provider.keys or has_credentials(provider.headers)):
         return
     for endpoint in provider.endpoints:
@@ -408,7 +408,7 @@ def _check_transport(provider: Provider, report: ProblemReport) -> None:
 
 
 def _check_list(provider: Provider, report: ProblemReport) -> None:
-    """Refuse to check whoever has no list of models to be asked for."""
+    """Reject health checks of a provider without a model list."""
     if provider.health_check_interval is not None and not has_list(provider):
         problem = f"needs a list of models, which the transport {provider.transport} does not have"
         report("health_check_interval", problem, "leave it out: a target in cooldown is probed when the cooldown ends")

@@ -193,7 +193,7 @@ class _Reader:
         return when
 
     def _can_use(self, target_list: _TargetList, pattern: str) -> bool:
-        """Whether all targets lead somewhere, and each once; those that do not are noted."""
+        """Whether all targets exist, each once. Others are reported."""
         seen: set[str] = set()
         is_good = True
         for path, text in target_list.paths.items():

@@ -23,34 +23,35 @@ _DEFAULT_TOTAL = 1800.0
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """Where the gateway listens and whom a browser may send to it."""
+    """Address of the gateway, processes, and access by browsers and proxies."""
 
-    # The address to listen on. Anything but a loopback address needs `[keys]`, or `--no-auth`.
+    # Listen address. An address other than loopback needs `[keys]` or `--no-auth`.
     host: str = "127.0.0.1"
-    # The port to listen on; 0 takes a free one.
+    # Listen port. 0 selects a free port.
     port: int = 8484
-    # How many processes serve.
+    # Number of worker processes.
     workers: int = 1
-    # Names under which it is reached beside loopback names, IP addresses and `host` (against DNS rebinding).
+    # Accepted names in the `Host` header, in addition to loopback names, IP addresses and `host`. The check prevents
+    # DNS rebinding.
     allowed_hosts: tuple[str, ...] = ()
-    # Web pages whose scripts may call it, as `https://example.org`.
+    # Origins of web pages that may call the gateway, such as `https://example.org`.
     allowed_origins: tuple[str, ...] = ()
-    # Proxies in front of it, as addresses or networks, that are believed about the client's address
-    # (`X-Forwarded-For`): for the log, and for `addresses` of keys.
+    # Addresses or networks of reverse proxies whose `X-Forwarded-For` header is trusted, for the log and for
+    # `addresses` of keys.
     trusted_proxies: tuple[str, ...] = ()
-    # Further paths of providers that are relayed with their key, as `GET /files/*`: a method or `*`, and a path
-    # without `/v1`, in which `*` is one segment, and at the end everything below. Open without this: what a model
-    # computes (embeddings, images, audio, moderation, rerank), and files, batches and the like to be made, not read.
+    # Additional provider paths that clients may call with the provider's key, such as `GET /files/*`: a method or `*`,
+    # and a path without `/v1`. `*` matches one segment, or the rest of the path at its end. Always open: paths on which
+    # a model computes (embeddings, images, audio, moderation, rerank), and uploads of files, batches and similar input.
     passthrough_paths: tuple[str, ...] = ()
-    # Refuse a request whose translation would change the response, for everybody; `"all"` also refuses losses that are
-    # bookkeeping ([which is which](losses.md)).
+    # Reject every request whose translation would change the response. `"all"` also rejects bookkeeping losses
+    # ([losses](losses.md)).
     strict: Strict = False
-    # Whether x-ratelimit-* of a provider are passed on although several keys take turns.
+    # Forward the `x-ratelimit-*` headers of a provider with several keys.
     forward_pooled_rate_limits: bool = False
-    # Whether providers of the catalogue whose key is in the environment are there although the file leaves them out;
-    # and, on a loopback address and without `[keys]`, Ollama, LM Studio, llama.cpp and vLLM on their usual ports.
+    # Enable providers of the catalogue whose key is in the environment, without a table in the file. On a loopback
+    # address without `[keys]`, also enable Ollama, LM Studio, llama.cpp and vLLM on their default ports.
     discover: bool = True
-    # Whether the embedded `echo` is there, which answers without a key and without cost.
+    # Enable the built-in provider `echo`, which needs no key and costs nothing.
     echo: bool = True
 
 
@@ -83,32 +84,32 @@ class RouteConfig(Struct, frozen=True, kw_only=True):
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
-    """Limits in time, in seconds."""
+    """Time limits, in seconds."""
 
-    # Until a connection to a provider stands.
+    # Limit for a connection to a provider.
     connect: float = 10.0
-    # From the request to the first content of the answer; of a whole one, to its first byte.
+    # Limit from the request to the first content of a stream, or to the first byte of a full response.
     first_byte: float = 300.0
-    # Silence within an answer.
+    # Limit for silence within a response.
     idle: float = 120.0
-    # Time without content within a stream, whatever else comes: text, reasoning and arguments are content; pings,
-    # comments, blank lines and empty deltas are not.
+    # Limit for a stream without content. Text, reasoning and tool arguments are content. Pings, comments, blank lines
+    # and empty deltas are not.
     content: float = 900.0
-    # A whole exchange, from the request to the last byte of the answer. Left out, half an hour, but for streams: one
-    # that has begun to say something goes on for as long as it has more to say.
+    # Limit from the request to the last byte of the response. The default is 30 minutes, and no limit for a stream
+    # after its first content.
     total: float | None = None
-    # Silence after which a streaming client gets a keep-alive of its own protocol.
+    # Silence after which a streaming client gets a heartbeat of its protocol.
     heartbeat: float = 15.0
-    # Until a client's headers are complete.
+    # Limit for the headers of a client's request.
     client_headers: float = 30.0
-    # Silence within a client's body.
+    # Limit for silence within a client's request body.
     client_body: float = 60.0
-    # How long a client's connection is kept without a request. Longer than load balancers keep theirs, so that none
-    # of them sends a request into a connection that is being closed.
+    # Lifetime of an idle client connection. It is longer than that of common load balancers, so that a balancer never
+    # sends a request on a connection that the gateway is closing.
     client_idle: float = 650.0
-    # How long it serves on after SIGTERM while `/readyz` already fails, so that balancers take notice.
+    # Time after SIGTERM during which the gateway serves requests while `/readyz` fails, so that load balancers notice.
     lame_duck: float = 5.0
-    # How long running exchanges may take after a termination signal; 0 ends them at once.
+    # Limit for running requests after a termination signal. 0 ends them at once.
     drain: float = 30.0
 
     @cached_property
@@ -123,81 +124,78 @@ class Timeouts(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Routing(Struct, frozen=True, kw_only=True):
-    """What may follow a failure, for one request, before anything of an answer was said: another try on the same
-    target or the next one, as the model's route in `[models]` says."""
+    """Limits of retries and failover of one request. Failover is possible until the first content of the response was
+    sent. The route in `[models]` names the targets."""
 
-    # How many tries a request has, over all targets and names.
+    # Maximum attempts of a request, over all targets.
     max_attempts: int = 8
-    # How often a request is sent once more although the provider may have worked on it, and may bill it: after silence,
-    # or a stream that broke.
+    # Maximum retries after an attempt that the provider may bill: after a timeout or a broken stream.
     max_billed_retries: int = 1
-    # How long nothing is told while targets are tried, on routes with several of them; then a streaming client gets
-    # heartbeats.
+    # Silence after which a streaming client gets heartbeats, while a route with several targets is tried.
     heartbeat_after: float = 10.0
-    # The share of requests with which `fastest` leads with the target whose figures are missing or the oldest.
+    # Share of requests for which `fastest` calls the target with the oldest or missing measurements first.
     exploration_rate: float = 0.05
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits in size, in bytes unless the name says otherwise."""
+    """Size limits, in bytes unless the name states another unit."""
 
-    # A request's body, decoded.
+    # A request body, decompressed.
     request_body: int = 32 * MEBIBYTE
-    # A request's line and headers together.
+    # Request line and headers of a request together.
     header_bytes: int = 64 * 1024
-    # How many headers a request may have.
+    # Number of headers of a request.
     header_count: int = 128
-    # A provider's whole answer, decoded.
+    # A provider's full response, decompressed.
     response_body: int = 256 * MEBIBYTE
     # One event of a provider's stream.
     stream_event: int = 16 * MEBIBYTE
-    # Request bodies that have not come completely, of all gateway keys, in each process; and as many bytes of complete
-    # ones, with what they refer to, until their exchanges end. A client beyond its key's part is not read until there
-    # is room.
+    # Incomplete request bodies of all gateway keys, per process. The same limit holds for complete bodies and the
+    # stored items that they reference, until their requests end. The gateway pauses reading from a client whose key
+    # exceeds its share.
     unfinished_bytes: int = 256 * MEBIBYTE
-    # Answers that are read as a whole before the client gets them, and what each stream holds beyond 1 MiB, likewise: a
-    # provider beyond the part of a key is not read until there is room. And as many bytes of such answers, and of
-    # stored ones, that clients have not read.
+    # Full responses that are buffered for clients, and the part of each stream beyond 1 MiB, per process. The gateway
+    # pauses reading from a provider if a key exceeds its share. The same limit holds for buffered and stored responses
+    # that clients have not read.
     buffered_bytes: int = 256 * MEBIBYTE
     # Open connections to one address of a provider.
     connections_per_host: int = 1024
 
 
 class Storage(Struct, frozen=True, kw_only=True):
-    """What is kept for clients that refer back to it: stored responses and conversations, and what runs in the
-    background. A provider that speaks Responses keeps its own. Of answers with tool calls to Chat clients their sealed
-    reasoning is kept for an hour, for those that do not send it back."""
+    """Stored responses, conversations and background responses of Responses clients, and the records of all requests. A
+    provider that supports Responses stores its own responses. For Chat clients, signed reasoning of responses with tool
+    calls is cached for one hour."""
 
-    # Whether anything is kept. Without it a reference to what was stored is refused.
+    # Store responses and conversations. If `false`, requests that reference stored items are rejected.
     store_responses: bool = True
-    # The file to keep it in, a relative one beside the configuration, or `:memory:` to keep it as long as the process
-    # lives. Left out, it is `dragoman/state.db` in the user's state directory (`$XDG_STATE_HOME`, else
-    # `~/.local/state`).
+    # The database file. A relative path starts at the directory of the configuration. `:memory:` stores data only while
+    # the process runs. The default is `dragoman/state.db` in `$XDG_STATE_HOME`, or in `~/.local/state`.
     path: str = ""
-    # How many days after something was last added to them responses and conversations are forgotten.
+    # Days after the last addition until a response or conversation is deleted.
     response_days: int = 30
-    # How many bytes are stored for all keys together: responses, conversations, their items, and the events of
-    # background responses. Beyond that, requests that are to be stored get a 507 until something is deleted or out of
-    # date; 0 sets no limit. In memory it is 256 MiB at most, in each process.
+    # Limit for responses, conversations, their items and events of background responses of all keys. Beyond it,
+    # requests that store something get 507. 0 means no limit. With `:memory:`, the limit is at most 256 MiB per
+    # process.
     max_bytes: int = 8 * GIBIBYTE
-    # How many bytes of those one key may store; 0 sets no limit.
+    # The same limit for one gateway key. 0 means no limit.
     max_bytes_per_key: int = 2 * GIBIBYTE
-    # How many responses may run in the background at once, in each process.
+    # Maximum background responses that run at the same time, per process.
     max_background_responses: int = 64
-    # Whether every exchange is written down: who asked what of whom, what it took and what it cost, but nothing of what
-    # was said. It lies in the same file, and until it is there in journals in a directory beside it
-    # (`state.db.records`). In memory nothing is written down.
+    # Record key, client, model, provider, tokens, cost and timing of each request, without prompts and responses.
+    # Records are in the same file, and in journals in the directory `state.db.records` until they are ingested. With
+    # `:memory:`, nothing is recorded.
     record_requests: bool = True
-    # How many days the rows of exchanges are kept; what they come to is kept for ever. A thousand exchanges take about
-    # a megabyte.
+    # Days until the record of a single request is deleted. Totals are never deleted. A thousand records take about 1
+    # MB.
     record_days: int = 400
-    # What a client waits for before it hears the end of its answer: `process`, that nothing is lost if the gateway is
-    # killed; `machine`, also if the machine fails, which takes a write to the disk.
+    # When the client gets the end of its response: `process`, if the record survives a crash of the gateway; `machine`,
+    # if it also survives a crash of the machine, which takes a disk write.
     durability: str = "process"
-    # What is done while exchanges cannot be written down, as on a full disk: `serve`, and say so in `/readyz` and the
-    # log, or `reject`.
+    # Behaviour if records cannot be written, as on a full disk: `serve` continues and reports it in `/readyz` and the
+    # log, `reject` rejects requests.
     on_write_failure: str = "serve"
-    # How much of a client's address is written down: its `network` (/24, of IPv6 /48), the `full` one, or `off`.
+    # Recorded part of a client's address: its `network` (/24 for IPv4, /48 for IPv6), the `full` address, or `off`.
     client_addresses: str = "network"
     # How many seconds gateway keys of the file are accepted while it cannot be read, as on a disk that fails; after
     # that they get a 503 until it can.
@@ -207,20 +205,19 @@ class Storage(Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(Struct, frozen=True, kw_only=True):
-    """Where exchanges are told to: a collector of OpenTelemetry gets a span for each, by OTLP over HTTP, with models,
-    tokens, costs and times, and nothing that was said. It needs the extra `otel`, and what is told are the records
-    (`[storage]`)."""
+    """OpenTelemetry export: the collector gets one span per request by OTLP over HTTP, with models, tokens, cost and
+    timing, without prompts and responses. Telemetry needs the extra `otel` and records (`[storage]`)."""
 
-    # The collector; `/v1/traces` is added to an address that does not end in it. `$NAME` reads the environment. Left
-    # out, nobody is told anything.
+    # Address of the collector. `/v1/traces` is appended if the address does not end in it. `$NAME` reads an environment
+    # variable. Without an address, nothing is exported.
     endpoint: str = ""
-    # Sent with every call to it; `$NAME` reads the environment.
+    # Headers of each call to the collector. `$NAME` reads an environment variable.
     headers: dict[str, str] = {}
-    # The share of exchanges that is told, of those whose client does not say by `traceparent` whether it is.
+    # Exported share of requests without `traceparent`. For other requests, `traceparent` decides.
     sample_ratio: float = 1.0
-    # What this gateway is called there.
+    # `service.name` of this gateway.
     service_name: str = "dragoman"
-    # What else tells it from others, by the names of OpenTelemetry's conventions.
+    # Additional resource attributes, named by OpenTelemetry's conventions.
     attributes: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -246,7 +243,7 @@ class Missing(Struct, frozen=True, kw_only=True):
         return f"{self.left_out} is left out: {self.problem} ({self.remedy})"
 
     def as_error(self, file: str) -> ConfigError:
-        """The same for whoever asks whether a file is in order."""
+        """The same as an error, for `dragoman check`."""
         return ConfigError(key=self.key, problem=self.problem, remedy=self.remedy, file=file, line=self.line)
 
 
@@ -256,11 +253,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     file: str = ""
     server: Server = Server()
     providers: dict[str, Provider] = {}
-    # Servers of this machine that have no table, and are called when somebody names them.
+    # Local servers without a table, called when a request names them.
     local: dict[str, Provider] = {}
     # Whether the file has a table of the embedded provider.
     echo_table: bool = False
-    # Providers of the file that cannot be called until something else is there: nobody takes their place.
+    # Providers of the file that cannot be called, because something is missing. No other provider takes their name.
     absent: dict[str, Missing] = {}
     # All that is missing: of those, and keys of others that are left out.
     missing: tuple[Missing, ...] = ()
@@ -291,10 +288,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def has_telemetry_export(self) -> bool:
-        """Whether a collector is told of exchanges: there is one, and they are written down."""
+        """Whether records are exported: there is a collector, and records are enabled."""
         return bool(self.telemetry.endpoint) and self.storage.record_requests and self.storage.path not in ("", MEMORY)
 
     @property
     def callable(self) -> dict[str, Provider]:
-        """Everybody who is called when somebody names them."""
+        """All providers that a request can name."""
         return {**self.providers, **self.local}

@@ -51,7 +51,7 @@ class Problems:
 
 
 class ConfigTable:
-    """One table with its place; keys that nobody asked for are unknown."""
+    """One table with its location. Keys that were never read are unknown keys."""
 
     def __init__(self, values: Mapping[str, object], path: KeyPath, problems: Problems) -> None:
         self.values = values

@@ -18,7 +18,7 @@ from dragoman.errors import ConfigError
 
 
 class ReadTelemetry(Struct, frozen=True, kw_only=True):
-    """What is sent to whom, or nothing to nobody for want of something."""
+    """The telemetry settings, or none and the reason."""
 
     telemetry: Telemetry = Telemetry()
     missing: tuple[Missing, ...] = ()
@@ -72,6 +72,6 @@ def _missing(table: ConfigTable, key: str, problem: str, remedy: str, variable: 
 
 
 def sends_in_clear(telemetry: Telemetry) -> bool:
-    """Whether headers, which may be secret, can be read by everybody on the way."""
+    """Whether headers, which may be secret, are sent in clear text."""
     host = urlsplit(telemetry.endpoint).hostname or ""
     return bool(telemetry.headers) and telemetry.endpoint.startswith("http://") and not is_loopback(host)

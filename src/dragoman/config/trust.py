@@ -60,7 +60,7 @@ def trust(path: Path, content: bytes, environ: Mapping[str, str]) -> None:
         raise DragomanError(
             f"{trust_file.parent} is not a directory that you alone can write to (chmod 700, or remove it)"
         )
-    # The path is for whoever looks there.
+    # The path is for readers of the directory.
     write_atomically(trust_file, f"{_digest(content)}\n".encode() + os.fsencode(_absolute_path(path)) + b"\n")
 
 
@@ -112,7 +112,7 @@ def _trusted_digest(trust_file: Path) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a plain file or directory that nobody but this user can write to."""
+    """Whether it is a regular file or directory that only this user can write to."""
     file_stat = path.lstat()
     if not (stat.S_ISREG(file_stat.st_mode) or stat.S_ISDIR(file_stat.st_mode)):
         return False

@@ -12,7 +12,7 @@ from dragoman.config.settings import RouteConfig
 from dragoman.config.toml_lines import dotted
 from dragoman.providers.catalogue import CatalogueEntry
 
-# What is told in words of its own; other members of a provider's table are told as they are.
+# Keys with a text of their own. Other members of a provider's table are shown as they are.
 _DESCRIBED_KEYS = ("base_url", "api_key", "headers", "allow_plaintext_key")
 _FROM_OPTIONS = "an address that its options make"
 # Sections whose members are told as they are.

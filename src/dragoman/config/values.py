@@ -270,7 +270,7 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and nobody else can listen in."""
+    """Whether a host is this machine."""
     name = host.lower().removesuffix(".")
     if is_address(name):
         return ipaddress.ip_address(name).is_loopback

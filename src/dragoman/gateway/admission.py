@@ -42,7 +42,7 @@ class Load(Struct, frozen=True):
 
 
 class Slot:
-    """The right to one call. It is given back once, by `release` or when nobody knows it any more."""
+    """The right to one call. It is released once, by `release` or when it is garbage collected."""
 
     __slots__ = ("_gate", "_taken", "waited")
 
@@ -77,7 +77,7 @@ class QueuePlace:
         self.key = key
         self.came = came
         self.ends = ends
-        # What came of it, once somebody was woken.
+        # The result, once the waiting request was woken.
         self._slot: Slot | None = None
         self._error: Overloaded | None = None
         self._woken: asyncio.Future[None] = gate.loop.create_future()
@@ -102,7 +102,7 @@ class QueuePlace:
 
     @property
     def over(self) -> bool:
-        """Whether nobody waits here any more."""
+        """Whether no request waits here."""
         return self._woken.done()
 
     def abandon(self) -> None:
@@ -160,7 +160,7 @@ class _Gate:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody calls and nobody waits."""
+        """Whether there are neither calls nor waiting requests."""
         return not self.calls and not self._waiting
 
     def enter(self, key: str, deadline: float) -> Slot | QueuePlace:
@@ -195,7 +195,7 @@ class _Gate:
             place = self._waiting.pop()
             now = self._clock()
             if place.ends <= now:
-                # Its timer is late, as is the whole loop: whoever asked has been told otherwise, or will be.
+                # The timer is late because the loop is blocked. The waiting request gets another error.
                 place.refuse(self._late(place, now))
             elif not place.over:
                 self.calls += 1
@@ -273,7 +273,7 @@ class Admission:
         return [name for name in providers if name in gates and not gates[name].free] if gates else []
 
     def loads(self) -> dict[str, Load]:
-        """What all providers have to do, of which anybody has heard."""
+        """The load of all providers that were called."""
         return {name: gate.load for name, gate in self._gates.items()}
 
     def _gate(self, provider: str) -> _Gate:

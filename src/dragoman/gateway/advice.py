@@ -80,7 +80,7 @@ class Called(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """What its key is called, or those that were tried."""
+        """The name of its key, or of the keys that were tried."""
         provider = self.provider
         names = provider.key_names or (f"providers.{dotted((self.name,))}.api_key",) * len(provider.keys)
         named = dict(zip(provider.keys, names, strict=True))

@@ -84,12 +84,12 @@ _RECORD_KINDS: dict[EndpointKind, str] = {
     EndpointKind.CONVERSATIONS: OTHER,
     EndpointKind.OTHER: OTHER,
 }
-# How long whoever is refused for want of room in the accounts is to wait, in seconds.
+# `retry-after` in seconds for requests that are rejected because records cannot be written.
 _FULL_FOR = 10
-# What is told where a handler came to an end that nobody foresaw, or that the gateway brought about.
+# The message for unexpected errors in a handler, and for errors that the gateway caused.
 _BROKEN = "internal error"
 _STOPPING = "the gateway is shutting down"
-_NOT_WRITTEN = "the gateway has no room to write down what is asked of it"
+_NOT_WRITTEN = "the gateway cannot record requests: the disk is full"
 
 
 # Endpoints beside conversations.
@@ -139,7 +139,7 @@ class App:
                 return
             if given(b"sec-websocket-key") is not None:
                 # The status from which clients fall back to HTTP at once instead of trying again.
-                raise ClientError(426, "WebSockets are not spoken here; the same path answers over HTTP")
+                raise ClientError(426, "WebSocket is not supported; use the same path over HTTP")
             if api_path.methods and request.method not in api_path.methods:
                 raise ClientError(405, f"this path takes {' or '.join(api_path.methods)}, not {request.method}")
             is_open = not is_talk and api_path.kind in _OPEN_KINDS
@@ -186,7 +186,7 @@ class App:
                 builder.finalize(status=builder.record.status or CLIENT_CLOSED_REQUEST, failure="cancelled")
             raise
         except Exception:
-            # Whoever called logs what it was.
+            # The caller logs the cause.
             self._give_up(runtime, request, builder, ClientError(500, _BROKEN), failure=FailureKind.INTERNAL.value)
             raise
         finally:
@@ -309,7 +309,7 @@ class App:
     def _give_up(
         self, runtime: Runtime, request: ServerRequest, builder: RecordBuilder, error: ClientError, *, failure: str
     ) -> None:
-        """Settle what nobody goes on with, and tell the client under the exchange's own id, if it heard nothing yet."""
+        """Finalize an exchange that no code continues, and send an error with its ID if nothing was sent."""
         if request.started:
             builder.finalize(failure=failure)
             return
@@ -330,7 +330,7 @@ class App:
                 path=without_key_texts(rest),
                 started=runtime.clock(),
                 time=now,
-                # What says nowhere where it was to go is nobody's exchange.
+                # Without a path there is no kind.
                 kind="" if api_path is None else _RECORD_KINDS.get(api_path.kind, ""),
                 address=peer_address(peer, runtime.proxies),
             )

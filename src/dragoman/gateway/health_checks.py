@@ -75,7 +75,7 @@ class Checks:
         self._is_closed = False
 
     def follow(self) -> None:
-        """Look from now on if the configuration wants anybody checked, else no more; to be called when it changes."""
+        """Start health checks if the configuration requests any, else stop them. Called after each change."""
         if self._is_closed or not any(
             one.health_check_interval is not None for one in self._runtime().settings.providers.values()
         ):
@@ -84,7 +84,7 @@ class Checks:
             self._timer = asyncio.get_running_loop().call_later(POLL_INTERVAL, self._poll)
 
     async def close(self) -> None:
-        """Check nobody any more; return when nothing is under way."""
+        """Stop all health checks. Returns when none is in progress."""
         self._is_closed = True
         self._stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)

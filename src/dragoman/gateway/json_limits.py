@@ -28,7 +28,7 @@ def check_request_members(body: bytes) -> None:
 def check_response_values(body: bytes) -> None:
     """Refuse a provider's answer with too many values."""
     if len(body) > MAX_RESPONSE_VALUES and exceeds(body, MAX_RESPONSE_VALUES):
-        raise Oversized("the provider's answer holds too many values")
+        raise Oversized("the provider's response has too many values")
 
 
 def decode_checked_object(body: bytes) -> JsonObject:

@@ -42,7 +42,7 @@ async def names_table(
 
 
 def look_up(runtime: Runtime, protocol: str, rights: Rights, names: Iterable[str]) -> list[DescribedName]:
-    """What is known of these names, but for those that lead nowhere."""
+    """Metadata of these names, without names that lead nowhere."""
     return [described(runtime, (name, route)) for name in names if (route := route_of(runtime, name, protocol, rights))]
 
 
@@ -59,7 +59,7 @@ def search(runtime: Runtime, protocol: str, rights: Rights, match: str = "") -> 
     if match and not _WILD.intersection(match) and match not in dict(listed):
         route = route_of(runtime, match, protocol, rights)
         if route is not None and (not matches or route.targets[0].id != match):
-            # A name that nobody lists, and that leads somewhere all the same.
+            # A name that is not listed, but has a route.
             matches.insert(0, (match, route))
     route_configs = {route_config.pattern: route_config for route_config in runtime.settings.routes}
     for route_config in runtime.settings.defaults:
@@ -116,11 +116,11 @@ def _pattern(route_config: RouteConfig, rights: Rights) -> DescribedName:
 
 
 def _able(target: Target) -> dict[str, bool | None]:
-    """What a target can do; None where nobody knows."""
+    """What a target can do; None if unknown."""
     capabilities = capabilities_of(
         target.endpoint.protocol, target.model, target.provider.vendor_or_name, target.provider.capabilities
     )
-    # A vendor's own service takes documents; whether others do, hardly anybody tells.
+    # A vendor's own service accepts documents. For others, that is usually unknown.
     able = {"documents": True if capabilities.official else None, "thinking": capabilities.reasons}
     return {word: False if word in target.denies else able.get(word, True) for word in CAPABILITIES}
 

@@ -40,7 +40,7 @@ async def refresh_lists(runtime: Runtime, providers: Iterable[Provider], *, size
 
 
 def models_of(runtime: Runtime, provider: Provider) -> Collection[str]:
-    """The models of a provider: those of the configuration, else those that it listed."""
+    """The models of a provider: from the configuration, else from its model list."""
     if provider.models is not None:
         return provider.models
     cached = runtime.listed.of(provider)
@@ -55,7 +55,7 @@ async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
         return ""
     reason, fresh = "", _FRESH
     if provider.name in runtime.settings.local:
-        # It comes and goes, and nobody waits for one that is not there.
+        # A local server may be off, so its list is not waited for.
         try:
             local = await asyncio.wait_for(models_at(runtime, provider, provider.endpoints[0]), LOCAL_PATIENCE)
         except (DragomanError, TimeoutError):
@@ -65,7 +65,7 @@ async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
     try:
         models = await asyncio.wait_for(models_at(runtime, provider, provider.endpoints[0]), _TIMEOUT)
     except (DragomanError, TimeoutError) as error:
-        # A list without one provider is better than none; the operator is told which.
+        # A list without one provider is better than none. The log names the missing one.
         reason = str(error) or str(TimedOut(f"no answer within {_TIMEOUT:g} s"))
         runtime.log.event("warn", "cannot list models of provider", provider=provider.name, reason=reason)
         models, fresh = tuple(cached.models.values()) if cached is not None else (), _RETRIED

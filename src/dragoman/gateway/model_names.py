@@ -36,7 +36,7 @@ def names_of(runtime: Runtime, protocol: str, rights: Rights) -> list[NamedRoute
         try:
             routes[name] = runtime.routes.route(name, protocol, rights)
         except (AbsentModel, NotPermitted):
-            # Nobody is left to answer to it.
+            # No target is left for the name.
             continue
         except UnknownModel:
             routes[name] = None
@@ -89,7 +89,7 @@ def model_of(runtime: Runtime, name: str, route: Route | None) -> ListedModel:
 
 
 def models_of_all(runtime: Runtime, names: Iterable[NamedRoute]) -> list[ListedModel]:
-    """Names as lists of models tell of them; what several providers call alike is told apart."""
+    """Names in the form of model lists. Equal names of several providers get a prefix."""
     models = [model_of(runtime, *named) for named in names]
     titles = Counter(model.title for model in models)
     return [

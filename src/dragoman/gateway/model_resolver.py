@@ -94,7 +94,7 @@ class ModelResolver:
         self._routes = _RouteIndex(settings.routes)
         self._defaults = _RouteIndex(settings.defaults)
         self._cache: dict[tuple[str, str], Route] = {}
-        # What a provider listed, if anybody asked it.
+        # The model list of a provider, if it was requested.
         self.listed: Callable[[Provider], Iterable[str]] = lambda provider: ()
         # The ids of targets that the configuration spells out, as they are and as they are shown.
         self.spelled = frozenset(_spelled(settings))
@@ -220,7 +220,7 @@ class ModelResolver:
         if not route.targets:
             raise self._no_target(name, route)
         if self._stores_responses and len(route.targets) > 1:
-            # Whoever answers, any other can go on.
+            # Any target can continue it.
             route = self._resolved(route_config, name, protocol, stored=True)
         return route
 
@@ -352,7 +352,7 @@ class ModelResolver:
         return replace(advice, operator=whose + advice.operator, client=whose + advice.client)
 
     def _offered(self) -> Iterable[str]:
-        """The providers to name in an error: of servers of this machine without a table, those that listed models."""
+        """The providers to name in an error. Local servers without a table are named if they listed models."""
         for name, provider in self._providers.items():
             if name not in self._local or any(True for _ in self.listed(provider)):
                 yield name
@@ -457,7 +457,7 @@ def _provider_of(target: str) -> str:
 
 
 def _members(route: Route) -> Iterator[Target]:
-    """The targets of a route but for its rules, in order; those that get no share of the requests come last."""
+    """The targets of a route without its rules, in order. Targets with weight 0 come last."""
     weights = route.weights or (1,) * len(route.members)
     for _, member in sorted(zip(weights, route.members, strict=True), key=lambda entry: entry[0] == 0):
         if isinstance(member, Target):

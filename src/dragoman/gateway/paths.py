@@ -43,7 +43,7 @@ class EndpointKind(Enum):
     ROUTE = "route"
     LAUNCH = "launch"
     ADMIN = "admin"
-    # A path of some provider's API that is not ours, and one of nobody's.
+    # A path of a provider's API that the gateway does not handle itself, and an unknown path.
     OTHER = "other"
     NOWHERE = "nowhere"
 
@@ -68,7 +68,7 @@ _ENDPOINTS: dict[str, tuple[EndpointKind, str, tuple[str, ...]]] = {
     "/models": (EndpointKind.MODELS, "", ("GET", "HEAD")),
     "/model-names": (EndpointKind.MODEL_NAMES, "", ("GET", "HEAD")),
     "/": (EndpointKind.INDEX, "", ("GET", "HEAD")),
-    # By which some clients open a connection when they start, and see whether anybody is there.
+    # Some clients call it at their start to see whether the server is up.
     "/api/hello": (EndpointKind.HELLO, "", ("GET", "HEAD")),
     "/health": (EndpointKind.HEALTH, "", ("GET", "HEAD")),
     "/healthz": (EndpointKind.HEALTH, "", ("GET", "HEAD")),
@@ -237,9 +237,9 @@ class PathRule(Struct, frozen=True, kw_only=True):
 
 # Every path that a key may be permitted: method, path (`{id}` is any one segment), family and action, place of the
 # model. Endpoints of the gateway come first; then what is relayed of a provider's other paths: what a model computes,
-# and what is made for that. Everything else is closed: what mints, administers and deletes, what reads files of
-# containers, and whatever nobody thought of. Responses and conversations are of a key, which is looked for before.
-# `server.passthrough_paths` opens more.
+# and what is made for that. Everything else is closed: paths that mint, administer or delete, files of containers, and
+# unknown paths. Responses and conversations are of a key, which is looked for before. `server.passthrough_paths` opens
+# more.
 _SERVED = """
 POST   /messages                                          messages:create       body
 POST   /messages/count_tokens                             messages:create       body

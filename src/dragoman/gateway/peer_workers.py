@@ -94,7 +94,7 @@ class PeerWorkers:
             if wanted == UPDATES:
                 await self.channel.listen(reader)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, Malformed, msgspec.DecodeError):
-            # Whoever asked said too little, or did not wait for the answer, or said what nobody says here.
+            # The peer sent an invalid request, or did not wait for the response.
             return
         finally:
             self._writers.discard(writer)

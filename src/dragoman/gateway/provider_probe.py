@@ -21,7 +21,7 @@ from dragoman.providers.provider import Endpoint, Provider
 from dragoman.providers.transport import has_list
 from dragoman.providers.transport_interface import Order
 
-# A body that no model answers, and a model that nobody has.
+# A request that no model answers, and a model that does not exist.
 _NOTHING = b'{"model":"none","max_tokens":1,"messages":[]}'
 _NO_MODEL = "none"
 # Who says this has looked at the request, and so at the key before it.

@@ -29,7 +29,7 @@ _REFUSED = frozenset({401, 403})
 
 
 async def check_targets(runtime: Runtime, route: Route, *, is_operator: bool) -> list[JsonObject]:
-    """Ask everybody that a name leads to; what is told of it depends on who wants to know."""
+    """Check all targets of a name. The details depend on the client."""
     targets = route.targets[:_MAX_TARGETS]
     target_by_key = {_cache_key(target): target for target in targets}
     results = await asyncio.gather(
@@ -72,13 +72,13 @@ async def _check(runtime: Runtime, target: Target) -> CheckResult:
 
 
 def _public_advice(called: Called, message: str) -> Advice:
-    """Something that everybody may know of a provider, but for where it is."""
+    """What any client may read about a provider, without its address."""
     location = f" at {called.address}" if called.address else ""
     return Advice(operator=f"{called.name}{location} {message}", client=f"{called.name} {message}")
 
 
 async def _by_list(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> CheckResult:
-    """What a provider's list of models tells of it; one on this machine is nobody else's."""
+    """A provider's state by its model list. A local server must belong to the same user."""
     key = runtime.rotation(provider).next()
     fetches = [fetch_list(runtime, provider, endpoint, key)]
     origin = _origin(endpoint)
@@ -98,7 +98,7 @@ async def _by_list(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> 
 
 
 async def _models(provider: Provider, endpoint: Endpoint, body: bytes) -> list[str] | None:
-    """The models of a list; those that the configuration names are taken on trust, and so is who lists nothing."""
+    """The models of a list. Models of the configuration are trusted, and so is a provider without a list."""
     if provider.models is not None:
         return None
     try:

@@ -49,7 +49,7 @@ class RoutingState:
         self._turns: dict[str, int] = {}
         self.outputs = Outputs()
 
-    # Before a request is put to anybody.
+    # Before a request is sent to any target.
 
     def plan(
         self,
@@ -118,7 +118,7 @@ class RoutingState:
         return plan(route, requirements, inputs, RandomDraws(slow_start=0.5, exploration_rate=0.0))
 
     def usual_output(self, route: Route, requirements: Requirements) -> float:
-        """How many tokens a request is answered with, whoever of a route is asked."""
+        """The usual output tokens of a request, for all targets of a route."""
         return self.outputs.among([target.id for target in route.targets], requirements.size)
 
     def cost(self, target: Target, requirements: Requirements, target_info: TargetInfo, among: float) -> int | None:
@@ -126,7 +126,7 @@ class RoutingState:
         return target_info.cost(target, requirements, self.outputs.usual(target.id, requirements.size, among))
 
     def is_healthy(self, target: Target) -> bool:
-        """Whether a target may be asked by anybody."""
+        """Whether all requests may call a target."""
         return self.health.state(target.id, self.clock()) is HEALTHY
 
     def wakes_in(self, target: Target) -> float:
@@ -146,7 +146,7 @@ class RoutingState:
             # A prompt error costs less than no attempt.
             return True
         if health.level is HealthLevel.PROBING:
-            # Somebody else is finding out.
+            # Another request is probing.
             return False
         return health.level is not HealthLevel.COOLDOWN or self.budgets.spend(target.id)
 
@@ -156,11 +156,11 @@ class RoutingState:
         return self.health.take_permit(target.id, self.clock(), seconds)
 
     def give_back(self, target: Target, permit: Permit | None) -> None:
-        """Let somebody else find out: no call was made with a permit."""
+        """Return an unused permit, so that another request can probe."""
         self.health.give_back(target.id, self.clock(), permit)
 
     def is_in_cooldown(self, target: str) -> bool:
-        """Whether a target is not asked by everybody, by its id."""
+        """Whether a target is in cooldown, by its ID."""
         return self.health.state(target, self.clock()).level in (HealthLevel.COOLDOWN, HealthLevel.PROBING)
 
     # During and after a call.
@@ -209,7 +209,7 @@ class RoutingState:
             self.health.give_back(name, now, permit)
 
     def set_affinity(self, owner: str, conversation: str, affinity: Affinity) -> None:
-        """Say where a conversation is: with whoever answered it."""
+        """Record the target of a conversation."""
         if len(affinity.target) <= _MAX_TARGET_LENGTH:
             self.affinities.put(owner, conversation, affinity, self.clock())
 
@@ -219,7 +219,7 @@ class _PlanInputs(PlanInputs, frozen=True, kw_only=True):
 
     routing_state: RoutingState
     target_info: TargetInfo
-    # How long an answer is, whoever gives it.
+    # The usual output length, over all targets.
     among: float
 
     def health_states(self, summary: RouteSummary) -> Sequence[HealthState]:
@@ -252,7 +252,7 @@ class _PlanInputs(PlanInputs, frozen=True, kw_only=True):
             summary, size
         ):
             return True
-        # Of what may be held against somebody nothing may be left.
+        # Not one target may have a recorded failure.
         return super().are_all_available(summary, size)
 
     def has_doubts(self, summary: RouteSummary, size: int) -> bool:

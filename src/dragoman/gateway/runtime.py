@@ -86,7 +86,7 @@ class Runtime:
         self.log = metrics.log = log
         log.count, log.count_lock = metrics.count, metrics.lock
         self.state = state or StoredState(settings.storage, log)
-        # What is written down of exchanges, once somebody starts it.
+        # The usage recorder, once it is started.
         self.usage_recorder: UsageRecorder = (
             former.usage_recorder if former is not None else UsageRecorder(settings.storage, log)
         )
@@ -94,11 +94,11 @@ class Runtime:
         self.guard = guard or Guard(settings)
         self.proxies = networks(settings.server.trusted_proxies)
         self.routes = ModelResolver(settings, stores_responses=self.state.store is not None)
-        # Prices and windows; nothing is read before somebody asks.
+        # Prices and context windows, read on first use.
         self.price_book = price_book_of(settings, lambda words: log.event("warn", words))
         self.mint = system_mint()
         self.costs = Costs(self.price_book, time.time)
-        # The share of exchanges that a collector is told of; None without one.
+        # The exported share of exchanges; None without one.
         self.sample_ratio = settings.telemetry.sample_ratio if settings.has_telemetry_export else None
         self.client: HttpClient = HttpClient(
             connect_timeout=settings.timeouts.connect,
@@ -284,7 +284,7 @@ class Runtime:
             async with asyncio.timeout(self.settings.timeouts.connect):
                 made = await transport_of(provider.transport).call(order)
         except TimeoutError:
-            raise Unconnected("the provider's credentials could not be fetched in time") from None
+            raise Unconnected("the provider's credentials were not available in time") from None
         # Clouds are called with credentials and at addresses that the configuration does not spell out.
         self.redactor(provider).learn(made)
         return self.client.open(made)
@@ -304,7 +304,7 @@ class Runtime:
         self.log.exchange(entry, LogDetails(record.address, record.path, record.refusal, record.advice, record.at_door))
 
     def builder_of_unauthenticated(self, record: Record) -> RecordBuilder:
-        """The account of somebody who is not let in."""
+        """The record of a rejected client."""
         return RecordBuilder(record, self.clock, self._finish_unauthenticated)
 
     def _finish_unauthenticated(self, record: Record) -> None:

@@ -116,7 +116,7 @@ class TargetInfo:
         return estimate(facts, requirements.paid, cached, answered * request_features.choices, tier).total
 
     def price(self, target: Target) -> Price | None:
-        """What a target costs, for whoever lists it."""
+        """The price of a target, for lists."""
         facts = self._entry(target)
         rates = None if facts is None else facts.rates
         if rates is None or rates.input is None or rates.output is None:

@@ -51,7 +51,7 @@ class TelemetryTarget:
 
     @property
     def on_ingested(self) -> OnIngested | None:
-        """Who hears of exchanges in the drain's thread; None if there is nobody to be told."""
+        """Who hears of exchanges in the drain's thread; None without a collector."""
         return self.export if self._telemetry is not None else None
 
     def export(self, entries: Sequence[JournalEntry]) -> None:
@@ -61,7 +61,7 @@ class TelemetryTarget:
             telemetry.export(entries)
 
     async def close(self) -> None:
-        """Tell what waits, for two seconds at most; whoever does not wait for that leaves nothing behind that does."""
+        """Export the queue, for two seconds at most. A cancelled caller leaves no task behind."""
         telemetry, self._telemetry = self._telemetry, None
         if telemetry is not None:
             self._end(telemetry)
@@ -82,7 +82,7 @@ class TelemetryTarget:
         threading.Thread(target=end, name="telemetry-end", daemon=True).start()
 
     def _warn(self, words: str) -> None:
-        # At the very end there is nobody left to be told.
+        # At the very end no reader is left.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(partial(self._runtime().log.event, "warn", words))
 
@@ -93,7 +93,7 @@ def _done(ended: asyncio.Future[None]) -> None:
 
 
 def collector_of(settings: Settings) -> Collector | None:
-    """Whom a configuration names; None for nobody."""
+    """Whom a configuration names; None without telemetry."""
     telemetry = settings.telemetry
     if not settings.has_telemetry_export:
         return None

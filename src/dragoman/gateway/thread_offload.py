@@ -57,7 +57,7 @@ class _Job(Generic[T]):
         self._context: Context = copy_context()
 
     def give_up(self) -> None:
-        """Let go of work that nobody waits for any more; what has begun comes to its end unheard."""
+        """Drop work whose caller is gone. Work that has begun ends without a listener."""
         self._work = None
 
     def refuse(self, message: str) -> None:
@@ -66,7 +66,7 @@ class _Job(Generic[T]):
         _fail(self._future, OffloadBusy(message, retry_after=math.ceil(_MAX_WAIT_SECONDS)))
 
     def run(self, leave: Callable[[_Job[T]], None]) -> None:
-        """Do it, in a thread, and `leave` before anybody hears of it."""
+        """Run it in a thread, and call `leave` before the result is delivered."""
         work, self._work = self._work, None
         if work is None:
             leave(self)
@@ -101,7 +101,7 @@ class _Threads:
 
     def __init__(self, count: int = _THREADS) -> None:
         self._waiting: FairQueue[_Job[object]] = FairQueue()
-        # Requests that wait, and the bytes of those that wait or run.
+        # Waiting requests, and the bytes of waiting and running ones.
         self._jobs = 0
         self._bytes = 0
         # Held for a few steps at a time, by the loop too.

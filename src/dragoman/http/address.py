@@ -91,7 +91,7 @@ def _line(method: str, url: str, absolute: bool) -> bytes:
     return f"{method} {place} HTTP/1.1\r\nhost: {origin.host_header}\r\n".encode("ascii")
 
 
-# Clients have a say in paths and queries: whoever sends many long ones must not fill the memory.
+# Clients choose paths and queries. Many long ones must not fill the memory.
 _REMEMBERED = 512
 _located = lru_cache(maxsize=1024)(_locate)
 _lined = lru_cache(maxsize=1024)(_line)

@@ -1,4 +1,5 @@
-"""Body: a request's body while it comes in, held back where nobody asks for it and thrown away where nobody will.
+"""The body of a request while it arrives: reading pauses until a handler wants it, and it is discarded if no handler
+will.
 
 mode      set by                      past `mark` bytes
 HELD      the message's head          reading stops until somebody asks (back-pressure)
@@ -21,7 +22,8 @@ from msgspec import Struct, field
 from dragoman.errors import ClientError
 from dragoman.http.byte_buffer import ByteBuffer
 
-# What is taken in before anybody asks, and what is thrown away to keep a connection after an early reply.
+# Bytes that are read before a handler wants them, and bytes that are discarded to keep a connection after an early
+# reply.
 HIGH_WATER = 256 * 1024
 MAX_DISCARD_BYTES = 256 * 1024
 
@@ -50,11 +52,11 @@ class BodySource(Protocol):
         ...
 
     def await_body(self, proceed: bool) -> None:
-        """Read on, because somebody waits; with `proceed`, tell the client first that it may send."""
+        """Continue reading, because the handler waits; with `proceed`, send 100 Continue first."""
         ...
 
     def body_waited(self) -> None:
-        """Nobody waits any longer."""
+        """The handler no longer waits."""
         ...
 
     def too_much(self) -> None:
@@ -139,7 +141,7 @@ class Body(Struct, eq=False):
                 self.source.too_much()
 
     def fail(self, error: ClientError) -> None:
-        """Give up: whoever reads gets this error, and what still comes is thrown away."""
+        """Fail: the reader gets this error, and the rest of the body is discarded."""
         self.failure = self.failure or error
         self.discharge()
         self.discard()
@@ -160,7 +162,7 @@ class Body(Struct, eq=False):
         return self.length is None or self.length - self.size <= MAX_DISCARD_BYTES
 
     def take_charge(self) -> ByteCharge | None:
-        """What the body is charged to, for whoever has its bytes for longer than the exchange lasts."""
+        """The byte charge of the body, for a holder that outlives the exchange."""
         charge, self.charge = self.charge, None
         return charge
 

@@ -52,10 +52,10 @@ class ClientConnection(asyncio.Protocol):
         self.gone = False
         self.closing = False
         self.retiring = server.retired
-        # Nobody takes more; it reads on only in the loop's next turn, or in its own.
+        # The reader pauses. Reading continues in the loop's next turn.
         self.holding = False
         self.waiting = False
-        # The transport holds more than the client has read of late, and how much at the last look.
+        # Whether the transport buffers more than the client has read, and how much at the last check.
         self.paused = False
         self.unsent = 0
         # Called when the client has read what was written, or never will.
@@ -110,7 +110,7 @@ class ClientConnection(asyncio.Protocol):
                 self.loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """Read on after a large read, unless nobody takes more."""
+        """Continue after a large read, unless the reader paused."""
         self.waiting = False
         if not self.holding and not self.gone and not self.transport.is_closing():
             self.transport.resume_reading()
@@ -166,7 +166,8 @@ class ClientConnection(asyncio.Protocol):
             call()
 
     def sever(self, reset: bool) -> None:
-        """Close at once; what was written is still sent, unless nobody reads it or the end must be seen as a break."""
+        """Close at once. Written data is still sent, unless the client does not read, or the end must look like a
+        break."""
         if self.gone:
             return
         self.gone = self.closing = True

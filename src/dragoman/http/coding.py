@@ -21,7 +21,7 @@ ZSTD_SLICE = 512
 MAX_MEMBERS = 4096
 # What an HTTP decoder of zstd must support, and an encoder may not exceed: RFC 9659, section 3.
 ZSTD_WINDOW = 8 * 1024 * 1024
-# Nobody applies more; a long list is an attempt to make work.
+# Real clients apply no more. A long list is an attack.
 MAX_CODINGS = 2
 
 
@@ -312,7 +312,7 @@ class BodyDecoder:
         except OversizeCoding as error:
             raise ClientError(413, too_large(self._limit)) from error
         except BrokenCoding as error:
-            raise ClientError(400, "the body is not what its content-encoding says") from error
+            raise ClientError(400, "the body does not match its content-encoding") from error
         self._size += len(piece)
         if self._size > self._limit:
             raise ClientError(413, too_large(self._limit))

@@ -34,8 +34,8 @@ MAX_TUNNEL_BYTES = 64 * 1024
 ERROR_MESSAGES: tuple[tuple[type[Exception], type[Unreachable], str], ...] = (
     (ssl.SSLCertVerificationError, Untrusted, "the provider's certificate is not trusted or is not for its name"),
     (ssl.SSLError, Unencrypted, "the provider did not agree on a TLS connection"),
-    (socket.gaierror, Unnamed, "the provider's name could not be resolved"),
-    (UnicodeError, Unnamed, "the provider's name could not be resolved"),
+    (socket.gaierror, Unnamed, "the provider's host name cannot be resolved"),
+    (UnicodeError, Unnamed, "the provider's host name cannot be resolved"),
     (ConnectionRefusedError, NotListening, "the provider refused the connection"),
     (ConnectionError, Unreachable, "the provider broke off while the connection was made"),
     (OSError, Unreachable, "no connection to the provider could be made"),
@@ -43,7 +43,7 @@ ERROR_MESSAGES: tuple[tuple[type[Exception], type[Unreachable], str], ...] = (
 
 # Shortages of this machine, which say nothing about the provider.
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN})
-# Name servers that do not answer, as opposed to those that say that there is no such name.
+# Errors of name servers that do not respond, as opposed to missing names.
 UNRESOLVED = frozenset({socket.EAI_AGAIN, socket.EAI_SYSTEM, socket.EAI_MEMORY})
 
 SocketAddress: TypeAlias = tuple[socket.AddressFamily, tuple[str | int | bytes, ...]]
@@ -214,7 +214,7 @@ async def tunnel(end: socket.socket, origin: Origin, proxy: Proxy) -> None:
     version, _, rest = response.partition(b" ")
     status = rest[:3]
     if not version.startswith(b"HTTP/1.") or not status.isdigit():
-        raise Unreachable("the proxy did not answer in HTTP")
+        raise Unreachable("the proxy did not respond in HTTP")
     # Nothing can follow before TLS has begun from this side.
     if not status.startswith(b"2") or not response.endswith(b"\r\n\r\n"):
         raise Unreachable(f"the proxy refused to open a way to the provider (status {status.decode()})")

@@ -17,9 +17,9 @@ from dragoman.http.response_head import CLOSE
 from dragoman.http.upstream_call import HeaderList, UpstreamRequest
 from dragoman.http.upstream_connection import NO_RESPONSE, NOT_HTTP, UpstreamConnection
 
-# How much of a body waits for somebody to ask for it before reading stops.
+# Unread bytes of a body after which reading pauses.
 MAX_WAITING_BYTES = 256 * 1024
-# What a coding below another may give out: nobody has a use for answers that are larger.
+# Maximum output of an inner coding. No use needs larger bodies.
 MAX_BETWEEN_BYTES = 256 * 1024 * 1024
 # A dead connection shows within a round trip. After that a peer may have processed, and billed, the request.
 STALE_SECONDS = 10.0
@@ -28,8 +28,8 @@ STALE_SECONDS = 10.0
 _CODED = frozenset({b"content-encoding", b"transfer-encoding"})
 _FRAMINGS = (b"chunked", b"identity")
 
-BROKEN_CODING = "the provider's answer is not what its content-encoding says"
-TOO_LARGE = "the provider's answer is larger than the limit"
+BROKEN_CODING = "the provider's response does not match its content-encoding"
+TOO_LARGE = "the provider's response exceeds the limit"
 ENDED = "the call was ended before its answer was"
 
 
@@ -62,13 +62,13 @@ class HttpCall(Struct, eq=False, weakref=True):
     # What is being waited for: a connection; a head or an end.
     _connecting: asyncio.Future[UpstreamConnection] | None = None
     _waiter: asyncio.Future[None] | None = None
-    # The class is enough for a call that was closed: an instance is made if somebody still asks.
+    # The class suffices for a closed call. An instance is created on access.
     _error: Exception | type[CallEnded] | None = None
     # Nothing more comes; and if that is not as it should be, why.
     _ended: bool = False
     _broken: UpstreamError | None = None
     _take: Callable[[bytes], None] | None = None
-    # Raw pieces that came before anybody asked, or while a decoder was held up.
+    # Raw bytes that arrived before a reader, or while a decoder was paused.
     _waiting: ByteBuffer = field(default_factory=ByteBuffer)
     _paused: bool = False
     _decoder: Decoder | None = None
@@ -154,7 +154,7 @@ class HttpCall(Struct, eq=False, weakref=True):
             self._connection.resume()
 
     def abort(self, error: Exception) -> None:
-        """End the call: whoever waits on it gets this error, and the connection is closed."""
+        """End the call: its waiter gets this error, and the connection is closed."""
         if self._error is None:
             self._error = error
         self._take = None
@@ -170,7 +170,7 @@ class HttpCall(Struct, eq=False, weakref=True):
     def close(self) -> None:
         """Say that the answer is no longer wanted; a complete answer's connection is long back in the pool."""
         if self._connection is None and self._connecting is None and self._waiter is None:
-            # Nobody waits, and nothing is under way.
+            # No reader waits, and no data is pending.
             self._take = None
             if self._waiting.size:
                 self._waiting.clear()
@@ -215,7 +215,7 @@ class HttpCall(Struct, eq=False, weakref=True):
             self._connection.pause()
 
     def on_end(self) -> None:
-        """Let whoever waits go on as soon as everything is handed over."""
+        """Wake the waiter as soon as all data was handed over."""
         self._connection = None
         self._ended = True
         if self._take is not None:
@@ -264,7 +264,7 @@ class HttpCall(Struct, eq=False, weakref=True):
             self._pool.release(connection)
             raise self._error
         if connection.reused and not self._pool.fits(connection):
-            # It came straight from another call, and brings what nobody asked for.
+            # The connection was handed over directly, and has unexpected data.
             connection.dismiss()
             return await self._connect()
         return connection
@@ -289,12 +289,12 @@ class HttpCall(Struct, eq=False, weakref=True):
             try:
                 self._decoder = decoder(b",".join(codings), MAX_BETWEEN_BYTES)
             except BrokenCoding:
-                self.abort(BadResponse("the provider's answer has a content-encoding that is not supported"))
+                self.abort(BadResponse("the provider's response has an unsupported content-encoding"))
         if self._decoder is not None:
             outer = (b"content-encoding", b"content-length")
             self.headers = [(name, value) for name, value in headers if name not in outer]
         if any(value.lower() not in _FRAMINGS for name, value in headers if name == b"transfer-encoding"):
-            # Codings of the transfer are not asked for, so nobody may apply them.
+            # The gateway never sends TE, so no transfer coding other than chunked is valid.
             self.abort(BadResponse(NOT_HTTP))
 
     def _held(self) -> bool:

@@ -33,7 +33,7 @@ class Pool:
         # In the order of their last use.
         self._idle_connections: list[UpstreamConnection] = []
         self._waiting: deque[asyncio.Future[UpstreamConnection]] = deque()
-        # Those who want a connection that nobody has used go first: they have waited for one already.
+        # Calls that need an unused connection go first: they have waited before.
         self._renewing: deque[asyncio.Future[UpstreamConnection]] = deque()
         # Connections that exist or are being made.
         self._open = 0
@@ -94,7 +94,7 @@ class Pool:
                 self._timer = self.loop.call_later(self._idle, self._sweep)
 
     def forget(self, connection: UpstreamConnection) -> None:
-        """Count a connection out, and make a new one if somebody waits."""
+        """Remove a connection from the pool, and open a new one if a call waits."""
         self._open -= 1
         if connection in self._idle_connections:
             self._idle_connections.remove(connection)
@@ -170,5 +170,5 @@ class Pool:
 
 
 def give_up(task: asyncio.Task[UpstreamConnection], _: asyncio.Future[UpstreamConnection]) -> None:
-    """End the dialling for somebody who waits no longer; one that is through is not touched by it."""
+    """Cancel the dialling of a call that no longer waits. A finished dial stays."""
     task.cancel()

@@ -154,7 +154,7 @@ class ServerRequest(Struct, eq=False):
             self._channel.sever(self.started and not self.chunked)
 
     def take_charge(self) -> ByteCharge | None:
-        """What the body is charged to, for whoever has its bytes for longer than the exchange lasts."""
+        """The byte charge of the body, for a holder that outlives the exchange."""
         return self.content.take_charge()
 
     def after_sending(self, call: Callable[[], None]) -> None:
@@ -195,7 +195,7 @@ class ServerRequest(Struct, eq=False):
         self._wake()
 
     def _wake(self) -> None:
-        """Let whoever waits in `drained` look again."""
+        """Wake the waiter of `drained`."""
         if self.resumed is not None and not self.resumed.done():
             self.resumed.set_result(None)
         self.resumed = None

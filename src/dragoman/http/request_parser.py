@@ -196,7 +196,7 @@ class RequestParser:
         return body.length - body.size if body is not None and body.length is not None else 0
 
     def forget(self) -> None:
-        """Let go of what knows this object in turn, and of bytes that nobody will read."""
+        """Break reference cycles, and drop bytes that will not be read."""
         self._parser = None
         self._pieces.clear()
         self.queue.clear()
@@ -223,7 +223,7 @@ class RequestParser:
             self._break(ClientError(400, f"malformed HTTP message: {error}"))
 
     def _replay(self) -> None:
-        """Go on after an upgrade that is not made: the parser left the body out, so a fresh one is told of it."""
+        """Continue after a refused upgrade: the parser left the body out, so a new parser gets it."""
         request = self.incoming
         if request is None:
             return

@@ -40,7 +40,7 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     idle_timeout: float = 75.0
     # No progress in what a client has left to read, once nothing more is written.
     unread_timeout: float = 10.0
-    # Bytes that may wait for a client that does not read before the handler is told.
+    # Unsent bytes of a slow client after which the handler is informed.
     write_buffer: int = 64 * 1024
 
 
@@ -118,7 +118,7 @@ class HttpServer:
         self.changed()
 
     def changed(self) -> None:
-        """Wake whoever waits for an idle server if it is one."""
+        """Wake the waiter for an idle server if it is idle."""
         if self.waiting and self._is_idle():
             waiters, self.waiting = self.waiting, []
             for waiter in waiters:

@@ -1,4 +1,4 @@
-"""Flight: one call to a provider and its answer, whoever carries it (a socket, or a provider inside the process)."""
+"""Interface of one call to a provider and its response, over a socket or inside the process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class UpstreamCall(Protocol):
         ...
 
     def abort(self, error: Exception) -> None:
-        """End the call from outside: whoever waits on it gets this error, and the connection is closed."""
+        """End the call from outside: its waiter gets this error, and the connection is closed."""
         ...
 
     def close(self) -> None:

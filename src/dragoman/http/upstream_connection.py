@@ -44,11 +44,11 @@ TLS_CLOSE_DELAY = 1.0
 # Until here a status is none of an early refusal.
 FIRST_ERROR = 400
 
-NOT_HTTP = "the provider did not answer in HTTP"
-BROKE_OFF = "the provider's answer broke off"
-NO_RESPONSE = "the provider closed the connection before it answered"
-UNSOLICITED = "the provider's answer is none to what it was asked"
-LARGE_HEAD = "the headers of the provider's answer are too large"
+NOT_HTTP = "the provider did not respond in HTTP"
+BROKE_OFF = "the provider's response broke off"
+NO_RESPONSE = "the provider closed the connection before its response"
+UNSOLICITED = "the provider's response does not match the request"
+LARGE_HEAD = "the headers of the provider's response are too large"
 
 
 class Receiver(Protocol):
@@ -66,7 +66,7 @@ class Receiver(Protocol):
         ...
 
     def on_end(self) -> None:
-        """The answer is complete; the connection is somebody else's from now on."""
+        """The response is complete. The connection returns to the pool."""
         ...
 
     def on_break(self, error: UpstreamError) -> None:
@@ -327,7 +327,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """Read on after a large read, unless somebody wants no more."""
+        """Continue after a large read, unless the reader paused."""
         self._waiting = False
         if self._reads():
             self._read_on()
@@ -372,7 +372,7 @@ class UpstreamConnection(asyncio.Protocol):
         if self._barren > MAX_HEAD_BYTES and head_size(self._headers) > MAX_HEAD_BYTES:
             self._break(BadResponse(LARGE_HEAD))
         elif self._early and self._status < FIRST_ERROR:
-            # Nobody can have granted what had not arrived: it was meant for the call before. Refusals come early.
+            # The permission came too early: it belongs to an earlier call. Refusals come early.
             self._owner.mistrust()
             self._break(BadResponse(UNSOLICITED))
         else:
@@ -404,7 +404,7 @@ class UpstreamConnection(asyncio.Protocol):
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        """See whether somebody answers what was not asked."""
+        """Detect a response without a request."""
         if self._ended:
             self._excess = True
             # The parser stops at an error.

@@ -19,7 +19,7 @@ from dragoman.errors import DragomanError
 from dragoman.launching.clients import LaunchableClient, LaunchPlan
 from dragoman.launching.keys import GivenKey
 
-# Sent by a terminal to everybody in front of it: the client decides what they mean.
+# Signals that a terminal sends to all its foreground processes: the client decides what they mean.
 _STOP = "SIGTSTP"
 _FOR_THE_CLIENT = ("SIGINT", "SIGQUIT", _STOP)
 # Sent to this process alone: the client has to hear of them.
@@ -102,9 +102,9 @@ class ClientRun:
             process = subprocess.Popen(words, env=environment, close_fds=False)
             self._pid = process.pid
             if self._early is not None:
-                # It came in between, and nobody but us has heard it.
+                # It arrived in between, and only this process received it.
                 self._send(self._early)
-            # Nobody else waits for it from now on: a number that is sent to is still the client's.
+            # Only this process reaps the client from now on, so its process ID stays valid.
             status = process.wait() if os.name == "nt" else _waited(process.pid)
             process.returncode = status
         else:
@@ -126,7 +126,8 @@ class ClientRun:
 
 
 def _waited(pid: int) -> int:
-    """Wait for a child; stop when it is stopped, so that whoever watches this process notices, and go on with it."""
+    """Wait for a child. If the child stops, this process stops, too, so that its shell notices, and continues with
+    it."""
     with _signal_pipe() as pipe:
         while True:
             ended, status = os.waitpid(pid, os.WUNTRACED | os.WNOHANG)

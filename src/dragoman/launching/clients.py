@@ -15,7 +15,7 @@ from dragoman.wire.json import decode, encode_text
 _UNITS = {"": 1, "k": 1000, "m": 1_000_000}
 _is_size = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([km]?)", re.ASCII | re.IGNORECASE).fullmatch
 _MAX_TOKENS = 10**9
-# The part of a window that is left for an answer where nobody knows how much is said at most.
+# The part of the context window that is reserved for output if its maximum is unknown.
 _PART = 4
 
 
@@ -93,7 +93,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     # Variables that would lead it elsewhere.
     removed: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    # By which the client is told of a file with settings, where those of the user's files win over its environment.
+    # The option for a settings file, if the user's files win over the environment.
     settings: str = ""
 
 
@@ -110,13 +110,13 @@ class LaunchableClient(Struct, frozen=True, kw_only=True):
     has_small_model: bool = True
     # Whether it has to be told which models there are.
     offers_models: bool = False
-    # A model of those that it asks for by itself.
+    # A model that it requests by itself.
     usual: str = ""
-    # What to say once to whoever launches it.
+    # A hint for the user, shown once.
     hint: str = ""
     # The word before a session's id that resumes it; what it says of that itself does not hold without a launch.
     resumes: str
-    # What may lead it elsewhere, for whoever wonders why it never called.
+    # Settings that may lead it to another address, if it never called the gateway.
     elsewhere: str = ""
 
     @property
@@ -134,8 +134,8 @@ _CLAUDE_MODELS = (
 )
 # The first is the older name, which it still reads.
 _CLAUDE_SMALL_MODELS = ("ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL")
-# It asks for so many tokens of a model that it does not know. Room for more is not left in a conversation that it does
-# not summarise yet, and servers refuse what would not fit, so it is told of what is less alone.
+# It asks for so many tokens of a model that it does not know. A conversation before its compaction may leave less room,
+# and servers reject requests beyond the window. The client therefore gets only smaller limits.
 _CLAUDE_OUTPUT = 32_000
 # Where it may begin to summarise; it complains of what is less or more, and goes by these.
 _CLAUDE_MIN_COMPACT_WINDOW, _CLAUDE_MAX_COMPACT_WINDOW = 100_000, 1_000_000
@@ -169,7 +169,7 @@ def _claude(launch_options: LaunchOptions) -> LaunchPlan:
     environment |= dict.fromkeys(_CLAUDE_SMALL_MODELS, small) if small else {}
     window = launch_options.sizes_of(launch_options.model).window
     if window:
-        # The first is of models that it does not know, the second of those that it knows by another's name, too.
+        # The first is for models that it does not know, the second also for models that it knows by another name.
         environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(window)
         environment["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(
             min(max(window, _CLAUDE_MIN_COMPACT_WINDOW), _CLAUDE_MAX_COMPACT_WINDOW)

@@ -37,8 +37,7 @@ _MAX_NAMES_BYTES = 64 * 1024 * 1024
 MAX_NAMES = 50
 # What a gateway tells is reckoned with and shown, so that numbers need not keep their spelling.
 _PAGE = msgspec.json.Decoder()
-# A gateway of one's own is on a free port, not the configured one, so that nobody else comes to depend on it, and for
-# this machine alone.
+# A private gateway uses a free port of this machine, so that no other program depends on it.
 _OWN = ("--host", "127.0.0.1", "--port", "0", "--lifeline")
 _NO_LOG = ("--log", "off")
 # What the first line that a gateway prints begins with; the address follows up to a comma.
@@ -101,7 +100,7 @@ def is_running(url: str) -> bool:
 
 
 def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | None:
-    """What a gateway says of itself to whoever asks; None if none answers there."""
+    """The identification of a gateway; None if none answers there."""
     import http.client
 
     try:
@@ -113,7 +112,7 @@ def greeting_of(url: str, seconds: float = _RESPONSE_SECONDS) -> JsonObject | No
 
 def status_of(url: str, key: str) -> JsonObject:
     """What a gateway says of itself and its providers."""
-    return _page(url, key, "GET", "/status", None, {}, "does not tell its status")
+    return _page(url, key, "GET", "/status", None, {}, "does not report its status")
 
 
 def reset_target(url: str, key: str, target: str) -> JsonObject:
@@ -124,17 +123,19 @@ def reset_target(url: str, key: str, target: str) -> JsonObject:
 def route_of(url: str, key: str, query: Mapping[str, str], body: bytes, client: str) -> JsonObject:
     """How a gateway would route a request, and why; `query` is what is to be known beside its body."""
     headers = {"content-type": "application/json", "user-agent": client}
-    fails = "does not tell where the request would go"
+    fails = "does not explain the route"
     return _page(url, key, "POST", f"/route?{urlencode(query)}", body, headers, fails)
 
 
 def launch_of(url: str, key: str, name: str) -> Launch:
     """What a gateway has counted of a launch."""
-    page = _page(url, key, "GET", f"/launches/{name}", None, {}, "does not tell what became of the launch")
+    page = _page(url, key, "GET", f"/launches/{name}", None, {}, "does not report the launch")
     try:
         return msgspec.convert(page, Launch)
     except msgspec.ValidationError:
-        raise DragomanError(f"the gateway at {url} tells of launches in another form than this version knows") from None
+        raise DragomanError(
+            f"the gateway at {url} reports launches in a format that this version does not support"
+        ) from None
 
 
 def _page(
@@ -169,11 +170,13 @@ def fetch_names(url: str, key: str, *, match: str = "", names: Sequence[str] = (
     except (OSError, http.client.HTTPException) as error:
         raise DragomanError(f"the gateway at {url} did not answer: {error or type(error).__name__}") from None
     if status != 200:
-        raise DragomanError(f"the gateway at {url} does not tell what it knows of models (status {status})")
+        raise DragomanError(f"the gateway at {url} does not report its models (status {status})")
     try:
         return msgspec.json.decode(body, type=_NamesPage).names
     except msgspec.MsgspecError:
-        raise DragomanError(f"the gateway at {url} tells of models in another form than this version knows") from None
+        raise DragomanError(
+            f"the gateway at {url} reports models in a format that this version does not support"
+        ) from None
 
 
 class Fetched(NamedTuple):

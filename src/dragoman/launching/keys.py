@@ -47,7 +47,7 @@ def find_key(settings: Settings, environ: Mapping[str, str], file: str | None = 
     if not given.text:
         if settings.keys or requires_keys(path):
             raise DragomanError(
-                f"the gateway asks for a key: put one into {KEY_VARIABLE}, or name the file that holds it with "
+                f"the gateway requires a key: set {KEY_VARIABLE}, or name the file that holds it with "
                 "--key-file; `dragoman key new NAME` makes one"
             )
         return GivenKey(text=PLACEHOLDER)

@@ -21,7 +21,8 @@ _FIRST_PERSON = 1000
 
 
 def foreign_user_at(port: int, tables: Sequence[Path] = TABLES) -> int | None:
-    """The person who listens at a port and is not this one; None if there is nobody, or the system does not tell."""
+    """The person who listens at a port and is not this one; None if no process listens, or the system does not report
+    it."""
     persons = [owner for owner in foreign_users(owners_of(port, tables) or frozenset()) if owner >= _FIRST_PERSON]
     return persons[0] if persons else None
 

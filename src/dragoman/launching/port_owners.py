@@ -1,4 +1,4 @@
-"""Listeners: whose a port of this machine is, and which process has it. Whoever listens is told prompts and keys."""
+"""Listeners: whose a port of this machine is, and which process has it. The listener gets prompts and keys."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dragoman.launching.clients import CLAUDE_HEADERS, LaunchPlan, merged
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import decode, encode
 
-# What an administrator of the machine says, which wins over everybody.
+# Settings of the machine's administrator, which win over all others.
 MANAGED = (
     Path("/etc/claude-code/managed-settings.json"),
     Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
@@ -42,7 +42,7 @@ def own_variables(plan_option: str, arguments: Sequence[str], environ: Mapping[s
 
 
 def settings_of(plan: LaunchPlan, environment: Mapping[str, str], given: JsonObject) -> JsonObject:
-    """The settings of a launch: what the environment says, over those that the user gives on the command line."""
+    """The settings of a launch: the environment's, over those of the user's command line."""
     names = (*plan.environment, plan.key_variable, *_EXCEPTIONS)
     env: JsonObject = {name: environment[name] for name in names if name in environment}
     # Nothing is what they are set to: a file cannot take away what another one says.
@@ -139,7 +139,7 @@ def taken_out(option: str, arguments: Sequence[str]) -> tuple[JsonObject, list[s
 
 
 def managed_notes(plan: LaunchPlan, places: Sequence[Path] = MANAGED) -> list[str]:
-    """What managed settings say of the same things: they win, and whoever launches should know."""
+    """Notes about managed settings for the same keys, which win over the launch."""
     if not plan.settings:
         return []
     ours = {*plan.environment, plan.key_variable, *plan.removed} - {CLAUDE_HEADERS}

@@ -1,4 +1,4 @@
-"""Summary: what a launch came to, in one line."""
+"""Totals of a launch, in one line."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class MockApp:
         content = outcome.delivery if isinstance(outcome, MockTurn) else outcome
         response = http_response(content, protocol, request_id, self._mint)
         if self._recorder is not None:
-            # Before a byte is sent: whoever was answered finds the line.
+            # Before the first byte is sent, so that the line exists when the client has its response.
             line: JsonObject = {
                 "protocol": protocol,
                 "method": request.method,

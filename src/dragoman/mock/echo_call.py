@@ -81,7 +81,7 @@ class EchoCall:
         self._going.set()
 
     def abort(self, error: Exception) -> None:
-        """End the call: whoever waits on it gets this error."""
+        """End the call: its waiter gets this error."""
         if self._error is None:
             self._error = error
         self._stop()

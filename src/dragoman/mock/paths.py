@@ -31,7 +31,7 @@ class MockEndpointKind(Enum):
 
 
 class MockPath(Struct, frozen=True, kw_only=True):
-    """One path: `name` is the id in it. A path that every protocol has is told apart by the headers."""
+    """One path: `name` is the id in it. A path of several protocols is distinguished by the headers."""
 
     kind: MockEndpointKind
     protocol: str = ""

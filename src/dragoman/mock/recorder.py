@@ -9,13 +9,13 @@ from dragoman.http.upstream_call import HeaderList
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.wire.json import encode
 
-# Headers whose values are nobody's business.
+# Headers with secret values.
 SECRET = frozenset({"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"})
 _CUT = "…"
 
 
 class Recorder:
-    """Appends to a file, each line at once, so that whoever was answered finds it there."""
+    """Appends to a file, each line at once, so that the line exists when the client has its response."""
 
     def __init__(self, path: Path) -> None:
         self._file: BinaryIO = path.open("ab", buffering=0)

@@ -46,7 +46,7 @@ class ScriptLine(Struct, frozen=True):
 
 
 class ScriptError(Exception):
-    """A script that makes no sense; the words are for whoever wrote it."""
+    """An invalid script; the message is for its author."""
 
 
 class ScriptStep(Struct, frozen=True, kw_only=True):

@@ -79,7 +79,7 @@ def _scripted(step: ScriptStep, request: Request, once: Callable[[str], bool]) -
     more = any(line.word in _CONTENT_WORDS for line in step.lines)
     for number, line in enumerate(step.lines):
         if line.word == "empty":
-            # Whoever asks again after an empty answer gets what is written beside it.
+            # The retry after an empty response gets the other lines of the step.
             if not more or once(f"{step.key} {number}"):
                 return outcome
         elif line.word in _ONCE:
@@ -150,7 +150,8 @@ class _Player:
                 self._parts.append(Refusal(text=line.rest or "I cannot help with that."))
 
     def parts(self) -> tuple[Part, ...]:
-        """The answer; whoever asks for JSON and has none of the tools is not whom the calls were written for."""
+        """The response. A request for JSON that has none of the tools is not the one for which the calls were
+        written."""
         if self._missed and not self._called:
             if _wants_json(self._request):
                 return _filled_in(self._request)

@@ -81,8 +81,7 @@ def _last_response(pieces: list[TimedBytes]) -> JsonObject | None:
 
 _NONCE = 14
 _CALL_LETTERS = 8
-# Models that think unless they are told not to, and those that show their thoughts unless they are told not to
-# (docs/internals/anthropic-messages.md §23).
+# Models with thinking by default, and models that show it by default (docs/internals/anthropic-messages.md §23).
 _THINKING_BY_DEFAULT = ("*claude*[a-z]-5", "*claude*[a-z]-5[-.@]*")
 _SHOWING_BY_DEFAULT = ("*claude-3*", "*-4-[0-6]*", "*-4.[0-6]*", "*-4-20*")
 

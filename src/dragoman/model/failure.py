@@ -30,7 +30,7 @@ class FailureKind(Enum):
     OVERLOADED = "overloaded"
     UNAVAILABLE = "unavailable"
     TIMEOUT = "timeout"
-    # Of ours: whoever asks again within seconds can only fail again.
+    # An error of the gateway: every retry within seconds must fail.
     PERMANENT = "lasting"
     OTHER = "other"
 

@@ -106,7 +106,7 @@ class Fold:
     def take(self, events: Iterable[Event]) -> None:
         for event in events:
             if type(event) is PartGrew and isinstance(delta := event.delta, TextDelta) and not delta.logprobs:
-                # Nearly all of them, and whoever is told waits for it.
+                # The most frequent event, and the reader waits for it.
                 self._parts[event.index].pieces.append(delta.text)
             else:
                 self(event)

@@ -23,7 +23,8 @@ class Fate(Enum):
     INVENTED = "invented"
 
 
-# Strict mode refuses requests with losses (decision 38): `True` those that change the response, "all" bookkeeping, too.
+# Strict mode refuses requests with losses (decision 38): `True` means losses that change the response, "all" also
+# bookkeeping.
 Strict: TypeAlias = bool | Literal["all"]
 
 
@@ -52,7 +53,7 @@ LedgerEntry: TypeAlias = tuple[Fate, Feature, Place, str]
 
 
 class Ledger(Struct, eq=False):
-    """The losses of one translation, in the order they happened; they are written out when somebody asks for them."""
+    """The losses of one translation in order. They are formatted on access."""
 
     # None for most translations.
     entries: list[LedgerEntry] = []
@@ -89,7 +90,7 @@ class Ledger(Struct, eq=False):
         self.entries.append((_APPROXIMATED, feature, at, note))
 
     def invented(self, feature: Feature, at: Place, note: str) -> None:
-        """Record that something was said that nobody had said."""
+        """Record that the translation added something."""
         self.entries.append((_INVENTED, feature, at, note))
 
 

@@ -52,7 +52,7 @@ class Url(Struct, frozen=True, kw_only=True):
 
 
 class FileRef(Struct, frozen=True, kw_only=True):
-    """A file that its issuer keeps; the id means nothing to anybody else."""
+    """A file that its issuer stores. The ID is valid only there."""
 
     issuer: str
     file_id: str

@@ -55,7 +55,7 @@ class Usage(Struct, frozen=True):
     web_searches: int | None = None
     service_tier: str | None = None
     extras: Extras | None = None
-    # Of `INPUT` and `OUTPUT` those that the provider left out.
+    # `INPUT` and `OUTPUT`, as far as the provider did not report them.
     unreported: tuple[str, ...] = ()
 
 

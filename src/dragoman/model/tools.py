@@ -1,4 +1,4 @@
-"""Tools: what a client offers the model, and how the model is told to choose."""
+"""Tools of a request, and the tool choice."""
 
 from __future__ import annotations
 

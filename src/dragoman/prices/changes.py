@@ -40,7 +40,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def is_large(self) -> bool:
-        """Whether somebody should look twice."""
+        """Whether the change needs a confirmation."""
         before, after = self.before, self.after
         if before is None or after is None:
             return False
@@ -60,12 +60,12 @@ class Changes(Struct, frozen=True, kw_only=True):
 
     @property
     def large(self) -> tuple[Change, ...]:
-        """Those that are to be agreed to."""
+        """Changes that need a confirmation."""
         return tuple(change for change in self.rates if change.is_large)
 
 
 def compare(before: PriceBookTable, after: PriceBookTable) -> Changes:
-    """What would change for whoever uses `before`."""
+    """The changes for a user of `before`."""
     old, new = dict(_entries(before)), dict(_entries(after))
     book = PriceBook(lambda: after)
     rates: list[Change] = []
@@ -81,7 +81,7 @@ def compare(before: PriceBookTable, after: PriceBookTable) -> Changes:
 
 
 def _entries(table: PriceBookTable) -> Iterator[tuple[tuple[str, str], ModelPricing]]:
-    """Every model as it is found by its name; one that nobody finds is none."""
+    """Every model that can be looked up by its name."""
     book = PriceBook(lambda: table)
     for provider, raw in table.providers.items():
         for row in read_provider_prices(raw).models:

@@ -126,7 +126,7 @@ def nano(count: int, rate: int) -> int:
 
 
 def _is_apart(name: str, facts: ModelFacts) -> bool:
-    """Whether tokens of a class have another price than those that they are counted among."""
+    """Whether a token class has another price than the class that contains it."""
     return name.startswith("cache_write") or name in facts.apart
 
 

@@ -44,7 +44,7 @@ _TIERS = ("service_tier", "processing")
 _USUAL = "default"
 # What is too large becomes infinite, which is no price, instead of an error of arithmetic.
 _UNTRAPPED = Context(traps=[])
-# More combinations of conditions for one name nobody means.
+# Real entries have fewer combinations of conditions.
 _MAX_RULES = 200
 
 
@@ -101,7 +101,7 @@ class SourceVariant(Struct, frozen=True, kw_only=True):
 
 
 class SourceModel(Struct, frozen=True, kw_only=True):
-    """One model. What else is told of it is not read."""
+    """One model. Other members are not read."""
 
     id: str
     match: Clause
@@ -148,7 +148,7 @@ def _row(model: SourceModel) -> list[object]:
     conditional = model.prices if isinstance(model.prices, tuple) else (Conditional(prices=model.prices),)
     priced = [(_when(entry.constraint), entry.prices) for entry in conditional if _has_price(entry.prices)]
     if priced and len(priced) < len(conditional):
-        # A time without a price between those with one: nothing is known of the model then, and this is told of none.
+        # A time without a price between priced times would be unpriced without a warning.
         raise ValueError(f"{model.id} has a price at times only")
     prices = [[when, _tiered_rates(entry)] for when, entry in priced]
     variants = [

@@ -41,7 +41,7 @@ class Rates(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_f
     # Where thinking costs other than what else is said; None is the rate of the output.
     thinking: PriceAmount | None = None
     search: PriceAmount | None = None
-    # None is that nobody asks for such a fee.
+    # None means that there is no such fee.
     request: PriceAmount | None = None
 
 
@@ -195,7 +195,7 @@ _LOOKING_AHEAD = "^(?!.*"
 
 
 def _is_harmless(pattern: str) -> bool:
-    """Whether a pattern of somebody else's matches in time linear in the name: nothing in it is repeated at will."""
+    """Whether a foreign pattern matches in time linear in the name: it repeats nothing."""
     if re.search(r"[*+]|\{\d*,|\\[1-9]|\(\?P|\(\?\(", pattern.removeprefix(_LOOKING_AHEAD)):
         return False
     try:

@@ -39,8 +39,8 @@ class TargetModel(Struct, frozen=True, kw_only=True):
 
 
 class EncodedRequest(Struct, frozen=True, kw_only=True):
-    """A request as it is sent to the provider. `table` maps tool names, `stops` are the stop strings left to emulate
-    (S11), `headers` those that the body needs (`anthropic-version`, `anthropic-beta`)."""
+    """A request as it is sent to the provider. `table` maps tool names, `stops` are the stop sequences left to emulate
+    (S11), `headers` are required by the body (`anthropic-version`, `anthropic-beta`)."""
 
     body: JsonObject
     table: ToolTable
@@ -85,7 +85,7 @@ class StreamDecoder(Protocol):
 
     @property
     def final_usage(self) -> Usage | None:
-        """What all of the answer took, if that is known before its end is told."""
+        """The usage of the whole response, if it is known before the end is emitted."""
         ...
 
     @property

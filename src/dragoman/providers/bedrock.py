@@ -193,7 +193,7 @@ def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
     import botocore.session  # type: ignore[import-untyped]  # botocore has no types
     from botocore.credentials import RefreshableCredentials
 
-    # Those that renew themselves are kept; others are looked up again, since people rewrite the files they stand in.
+    # Refreshable credentials are cached. Others are read again, because their files change.
     refreshable: list[_Credentials] = []
 
     def load() -> _Credentials:
@@ -211,7 +211,7 @@ def default_chain(provider: Provider) -> Callable[[], tuple[Keys, float]]:
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
             # The second is what AWS itself refuses, a role that may not be taken; its words name the account.
             refreshable.clear()
-            raise Unreachable("The provider's credentials could not be fetched.") from error
+            raise Unreachable("The provider's credentials are not available.") from error
         return Keys(frozen.access_key, frozen.secret_key, frozen.token), time.time() + _SECONDS
 
     return fetch
@@ -305,7 +305,7 @@ def _event_frame(payload: bytes) -> bytes:
     try:
         name = _event(data).type
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        # Whoever reads the events says what is wrong with it.
+        # The event decoder reports invalid events.
         name = ""
     return frame(data, name)
 

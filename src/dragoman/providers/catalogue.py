@@ -50,7 +50,7 @@ class _Facts(Struct, frozen=True, kw_only=True):
     anthropic: bool = False
     counts_tokens: bool = False
     stores_responses: bool = True
-    # Where it can be checked that it takes `stream_options.include_usage`; "" if nobody knows.
+    # Where it can be checked that it takes `stream_options.include_usage`; "" if unknown.
     include_usage: str = ""
 
 

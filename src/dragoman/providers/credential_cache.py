@@ -54,6 +54,6 @@ class Lease(Generic[Value]):
 
 
 def _retrieve_exception(task: asyncio.Task[Value]) -> None:
-    """Take note of an error although everybody who waited is gone, so that asyncio does not complain about it."""
+    """Retrieve the exception of a task without waiters, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

@@ -123,7 +123,7 @@ def joined(base: str, path: str, query: str = "") -> str:
 
 
 def checked(path: str) -> str:
-    """A path that stays below its base URL, whoever wrote it."""
+    """A path that stays below its base URL."""
     if (
         path.startswith("/")
         and path.isascii()

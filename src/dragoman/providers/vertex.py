@@ -155,7 +155,7 @@ def google_grants(provider: Provider) -> Callable[[], tuple[Grant, float]]:
         try:
             credentials.refresh(Request())  # type: ignore[no-untyped-call]  # google-auth has no types here
         except GoogleAuthError as error:
-            raise Unreachable("The provider's credentials could not be fetched.") from error
+            raise Unreachable("The provider's credentials are not available.") from error
         if not credentials.token or credentials.expiry is None:
             raise Unreachable("The provider's credentials gave no token.")
         return Grant(credentials.token, project), float(calendar.timegm(credentials.expiry.timetuple()))

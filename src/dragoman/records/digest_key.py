@@ -32,7 +32,7 @@ def secret_in(directory: Path) -> bytes:
 
 
 def key_of(secret: bytes, name: str) -> bytes:
-    """What digests are keyed with of whoever has a gateway key: equal texts of two keys have nothing in common."""
+    """The digest key of a gateway key: equal texts of two keys have different digests."""
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=32, key=secret).digest()
 
 

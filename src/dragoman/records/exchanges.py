@@ -1,4 +1,4 @@
-"""Exchanges: those that were written down, as a list, as they come, or one by what anybody calls it, with details."""
+"""Recorded requests as a list, as they arrive, or one by any of its IDs, with details."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RecordedExchange(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> TokenCounts | None:
-        """What it took; None if nobody said and nothing was counted."""
+        """What it took; None if usage was neither reported nor estimated."""
         row = self.row
         if row.input is None and row.output is None:
             return None
@@ -95,7 +95,7 @@ def uncached_input_of(tokens: TokenCounts) -> int:
 def latest(
     tables: RecordTables, wanted: RecordFilter, most: int, scope: KeyScope | None = None
 ) -> list[RecordedExchange]:
-    """The latest exchanges of those that are wanted, in the order in which they began."""
+    """The latest matching requests, in the order in which they began."""
     return _build_exchanges(tables, reversed(RecordQueries(tables.connection, scope).latest(wanted, most)))
 
 
@@ -107,7 +107,7 @@ def newest(tables: RecordTables) -> int:
 def after(
     tables: RecordTables, number: int, wanted: RecordFilter, most: int, scope: KeyScope | None = None
 ) -> list[RecordedExchange]:
-    """Those that were written down behind a number, in that order."""
+    """Requests that were recorded after a number, in that order."""
     return _build_exchanges(tables, RecordQueries(tables.connection, scope).after(number, wanted, most))
 
 

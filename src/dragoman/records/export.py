@@ -73,7 +73,7 @@ def details_as_json(encoded: bytes) -> JsonValue:
     try:
         return _named(details_of(encoded))
     except (msgspec.DecodeError, msgspec.ValidationError):
-        # Of a release that says it otherwise; whoever exports has it as it is.
+        # Written by a release with another format; exported as it is.
         return encoded.decode("utf-8", "replace")
 
 
@@ -147,7 +147,7 @@ _OF_CALLS = ("id", "time", "provider", "model", "status", "upstream_id", "detail
 
 
 def calls(exports: Exports, since: int, until: int) -> Iterator[tuple[CallId, ...]]:
-    """Every call that was made for each exchange, also those that failed before another answered."""
+    """Every call of each exchange, including failed calls before a successful one."""
     for exchange, time, provider, model, status, upstream_id, details in exports.rows(_OF_CALLS, since, until):
         try:
             made = details_of(details).calls

@@ -36,10 +36,10 @@ class ErasureResult(Struct, frozen=True, kw_only=True):
 
 
 def find(forgetting: Erasure, key: str | None, session: str | None) -> ErasureScope:
-    """Who is meant by what was said; an error if nobody is."""
+    """The scope of the arguments; an error if nothing matches."""
     if session is None:
         if key is None:
-            raise UsageError("say whom to forget: --key NAME or --session ID")
+            raise UsageError("needs --key NAME or --session ID")
         amount = forgetting.amount_of_key(key)
         if amount != ErasureCount():
             return ErasureScope(description=f"key {key!r}", amount=amount, key=key)
@@ -88,7 +88,7 @@ def forget(
 
 
 def _remove_journals(path: str, clock: Callable[[], int], timeout: float, pause: Callable[[float], None]) -> list[str]:
-    """Have every journal that is there drained and removed; tell of those that stay."""
+    """Have all journals ingested and removed; return the remaining ones."""
     directory = directory_of(path)
     old = journals_in(directory)
     if old:

@@ -122,7 +122,7 @@ class IngestThread:
         return max(own, 0) + self._orphans
 
     def set_on_ingested(self, on_ingested: OnIngested | None) -> None:
-        """Have somebody else told of what is moved from now on, or nobody."""
+        """Set the callback for ingested records, or None."""
         self._on_ingested = on_ingested
 
     def start(self) -> None:
@@ -181,7 +181,7 @@ class IngestThread:
             self._close()
             return self._failed(error, pause)
         except Exception as error:
-            # The outer edge of the thread: what nobody thought of must not end the accounts of all that follows.
+            # The outer edge of the thread: an unexpected error must not stop all later records.
             self._close()
             return self._failed(error, pause)
         if self.problem:
@@ -197,7 +197,7 @@ class IngestThread:
         if is_gone:
             self._log("warn", f"a journal was removed or moved away from {self._directory}; a new one is started")
         if is_gone or (rotate_before > journal.begun and rotate_before != self._rotated):
-            # Once for each time that somebody asks, whatever clock they go by.
+            # Once for each request to rotate, whatever its clock.
             self._rotated = rotate_before
             self._tend(True)
         elif journal.problem:
@@ -244,7 +244,7 @@ class IngestThread:
             self._requests.popleft().end(CaughtUp(problem=problem))
 
     def _give_up(self) -> None:
-        """Count what nobody can read any more once this process has ended."""
+        """Count entries that are lost when this process ends."""
         for path, descriptor in self._journal.removed:
             try:
                 self._lose(count_exchanges(descriptor, self._notified_offsets.get(path.name, 0)))

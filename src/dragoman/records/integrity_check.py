@@ -57,7 +57,7 @@ def _file(tables: RecordTables, path: str) -> Iterator[IntegrityFinding]:
     yield IntegrityFinding("file", "ok", f"version {examination.version()}; {sizes}")
     problems = examination.problems()
     yield IntegrityFinding(
-        "integrity", "wrong" if problems else "ok", "; ".join(problems) or "every page and index is whole"
+        "integrity", "wrong" if problems else "ok", "; ".join(problems) or "every page and index is intact"
     )
     yield IntegrityFinding(
         "tables", "ok", ", ".join(f"{count} {table}" for table, count in examination.counts().items())

@@ -33,7 +33,7 @@ MAX_JOURNAL_BYTES = 16 * 1024 * 1024
 _MAX_WAITING_BYTES = 4 * 1024 * 1024
 # How long, in seconds, a journal that could not be opened is left alone.
 _REOPEN_AFTER = 1.0
-# One that somebody removes can still be read by whoever has it open.
+# A removed file can still be read through an open descriptor.
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
 # Names that others took, one after the other, until it is believed that something else is wrong.
 _TRIES = 8
@@ -45,10 +45,10 @@ _OPENED = slice(len('01234567 ["open",'), -len("]\n"))
 
 
 class Journal:
-    """The journal of one worker, and its successors; only readers use it from other threads. `problem` says why lines
-    cannot be written at present, `lost` counts those that never will be. `begun` is the start of the present file, in
-    microseconds. `retire` gets each finished file, to close it, which releases its lock. `removed` are files deleted
-    under the writer, still open, for the ingest thread to read and close."""
+    """The journal of one worker, and its successors; only readers use it from other threads. `problem` is the reason
+    why entries cannot be written at present, `lost` counts entries that never will be. `begun` is the start of the
+    present file, in microseconds. `retire` gets each finished file, to close it, which releases its lock. `removed` are
+    files deleted under the writer, still open, for the ingest thread to read and close."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Journal:
 
     @property
     def is_gone(self) -> bool:
-        """Whether somebody has removed the present file, or moved it away: nobody else can find what is written."""
+        """Whether the current file was removed or moved away, so that its entries cannot be found."""
         try:
             return self.path is not None and self._descriptor >= 0 and not self.path.exists()
         except OSError:
@@ -182,24 +182,24 @@ class Journal:
         try:
             self.removed.append((self.path, os.dup(self._descriptor)))
         except OSError:
-            # It serves on until it can be handed over: whoever drains asks again.
+            # It stays in use until it can be handed over; the ingester requests that again.
             return
         if not self._begin():
             descriptor, self._descriptor = self._descriptor, -1
             self._let_go(descriptor)
-            # Once more, to know why; what is open is told in the next one.
+            # Once more, to get the reason. Open exchanges are written to the next file.
             self._tried = 0
             self._begin()
 
     def close(self) -> None:
-        """Let go of the file; what is open in it is taken for crashed by whoever drains it."""
+        """Release the file. The ingester treats its open exchanges as crashed."""
         self.tend()
         self._closed = True
         descriptor = self._descriptor
         if self.path is not None and descriptor >= 0:
             if self.is_bare and not self._open:
                 with suppress(OSError):
-                    # While it is still held: nobody is to find an orphan in which nothing stands.
+                    # While it is still locked, so that no orphan without entries is found.
                     self.path.unlink(missing_ok=True)
             elif self.is_gone:
                 try:
@@ -224,7 +224,7 @@ class Journal:
         return _line(buffer[_ALL])
 
     def _write_rest(self, line: bytes, written: int) -> bool:
-        """Write what is left of a line; where that cannot be done, take the part back, which is no line to anybody."""
+        """Write the rest of an entry. If that fails, remove the part, which no reader could use."""
         try:
             # A second try also says why the first one ended.
             written += self._write(self._descriptor, line[written:])
@@ -270,7 +270,7 @@ class Journal:
             written = 0
             self.problem = _message(error)
         if written != len(line) and self._descriptor >= 0:
-            # Without its first line nobody knows what goes on here: the one before it serves on, beyond its size.
+            # Without its first entry the new file is useless: the previous one stays in use, beyond its size.
             with suppress(OSError):
                 # One that stays is an orphan in which nothing stands.
                 path.unlink(missing_ok=True)
@@ -284,7 +284,7 @@ class Journal:
         return True
 
     def _let_go(self, descriptor: int) -> None:
-        """Give up a file, if it is one; nobody who settles fails by how it is closed."""
+        """Close a file, if there is one. An error while closing does not fail the request."""
         try:
             if descriptor >= 0:
                 self._retire(descriptor)
@@ -292,7 +292,7 @@ class Journal:
             self.problem = _message(error)
 
     def _create_file(self, now: int) -> tuple[int, Path]:
-        """A new file that is locked, and of a name that nobody had before."""
+        """A new locked file with an unused name."""
         make_directory(self._directory)
         for step in range(_TRIES):
             self._number += 1
@@ -302,7 +302,7 @@ class Journal:
             except FileExistsError:
                 continue
             try:
-                # Whoever drains may have found it without its lock, empty, and have removed it.
+                # The ingester may have found it empty and unlocked, and have removed it.
                 if lock_one_that_is_there(descriptor):
                     return descriptor, path
             except OSError:

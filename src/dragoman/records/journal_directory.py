@@ -1,4 +1,4 @@
-"""Folder: where the journals of a kept file lie, who may look into it, and what is asked of those that write there."""
+"""The directory of the journals of a database: its location, its permissions, and requests to the writers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from dragoman.store import MEMORY
 
 _ENDING = ".records"
-# The ending of journals, and the file by which everybody who has one is asked to begin another.
+# The suffix of journals, and the file that requests all writers to begin another journal.
 JOURNAL = ".log"
 _ROTATE = "rotate"
 
@@ -52,7 +52,7 @@ def request_rotation(directory: Path, now: int) -> None:
 
 
 def read_rotation_request(directory: Path) -> int:
-    """Journals that were begun before this time are to be ended; 0 if nobody asked."""
+    """Journals that began before this time must end; 0 without a request."""
     try:
         return int((directory / _ROTATE).read_bytes() or b"0")
     except (OSError, ValueError):

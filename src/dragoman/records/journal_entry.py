@@ -96,7 +96,7 @@ class LossEntry(Struct, frozen=True, array_like=True, gc=False):
 
 
 class CandidateEntry(Struct, frozen=True, array_like=True, gc=False):
-    """One target that a request might have gone to, as its plan saw it; None is unknown, or what nobody asked for."""
+    """One target that a request might have gone to, as its plan saw it; None means unknown or not requested."""
 
     target: str
     # Why it was left out, or stands behind others; "" if it was fit.
@@ -141,7 +141,7 @@ class JournalEntry(Struct, frozen=True, array_like=True, gc=False):
     # Microseconds from its beginning: to the first content that the client got (0 if none), and to its end.
     first_content: int = 0
     duration: int = 0
-    # All calls together; None where nobody said and nothing was counted.
+    # All calls together; None if usage was neither reported nor estimated.
     tokens: TokenCounts | None = None
     estimated: bool = False
     cost: CostBreakdown | None = None

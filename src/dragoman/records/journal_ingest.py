@@ -42,7 +42,7 @@ class Ingested(Struct, frozen=True, kw_only=True):
 
 
 def ingest_all(path: str, *, now: int) -> Ingested:
-    """Move everything into the tables that was written until now (microseconds), whoever wrote it."""
+    """Ingest all entries up to now (microseconds), from all processes."""
     if path == MEMORY:
         return Ingested()
     directory = directory_of(path)
@@ -52,7 +52,7 @@ def ingest_all(path: str, *, now: int) -> Ingested:
     try:
         ingester = Ingester(tables, directory)
         ingester.ingest_orphans(now)
-        # What was written before the question, and no more: somebody may be writing all the time.
+        # Only entries from before the request: others may be written all the time.
         for journal in journals_in(directory):
             ingester.ingest(journal, until=journal_size(journal))
         return ingester.ingested
@@ -118,7 +118,7 @@ class Ingester:
         return lost
 
     def ingest_orphans(self, now: int) -> int:
-        """Move and remove the journals of workers that are gone; give how many bytes are left of those that stay."""
+        """Ingest and remove the journals of ended workers; return the remaining bytes of the others."""
         left = 0
         for journal in journals_in(self._directory):
             with _locked(journal) as descriptor:
@@ -160,14 +160,14 @@ class Ingester:
             if moved:
                 self._notified_offsets[journal.name] = moved
             else:
-                # Somebody else was faster; what they left is read from where they are.
+                # Another process was faster; reading continues at its offset.
                 moved = self._applied(journal)
                 if moved <= applied:
                     return applied
             applied = moved
 
     def _catch_up(self, descriptor: int, journal: Path, applied: int) -> None:
-        """Tell what somebody else has moved of a journal that is told from its beginning."""
+        """Notify about entries that another process ingested, for a journal that is followed from its beginning."""
         notified = self._notified_offsets.get(journal.name, applied)
         while self.on_ingested is not None and notified < applied:
             segment = read_segment(descriptor, notified, until=applied)
@@ -176,7 +176,7 @@ class Ingester:
             if segment.entries:
                 self.on_ingested(segment.entries)
             notified = segment.end
-        # What nobody wanted to hear is not told later.
+        # Skipped notifications are not repeated.
         self._notified_offsets[journal.name] = max(notified, applied)
 
     def _applied(self, journal: Path) -> int:
@@ -234,7 +234,7 @@ class Ingester:
             applied = self._ingest(descriptor, journal, is_over=True)
             contents = read_contents(descriptor)
             if contents.before and (self._directory / contents.before).exists():
-                # Whoever is done with that one has to see that this one goes on with it.
+                # The reader of the first journal must continue with this one.
                 return False
             rows = [] if self._goes_on(journal) else _crashed(descriptor, contents.open_entries, now)
             if not self._write(journal, [JournalSegment(applied, size + 1, rows)]):
@@ -265,7 +265,7 @@ class Ingester:
 
 
 def count_exchanges(descriptor: int, start: int) -> int:
-    """How many exchanges are settled behind a place of a journal that nobody writes any more."""
+    """The number of finalized exchanges behind an offset of an abandoned journal."""
     count = 0
     while (segment := read_segment(descriptor, start, is_over=True)).end > start:
         count, start = count + len(segment.entries), segment.end
@@ -273,7 +273,7 @@ def count_exchanges(descriptor: int, start: int) -> int:
 
 
 def _segments(first: JournalSegment, descriptor: int, *, until: int | None, is_over: bool) -> Iterator[JournalSegment]:
-    """A piece and those that follow it, as many as are written at once."""
+    """A segment and its successors, as many as are written together."""
     segment = first
     while segment.end > segment.start:
         yield segment

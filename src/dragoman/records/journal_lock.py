@@ -6,7 +6,7 @@ import os
 
 
 def lock(descriptor: int) -> bool:
-    """Take the lock of an open journal; False if somebody else has it."""
+    """Take the lock of an open journal; False if another process has the lock."""
     # Here, since commands look at journals also on systems where no gateway writes any.
     import fcntl
 
@@ -18,5 +18,5 @@ def lock(descriptor: int) -> bool:
 
 
 def lock_one_that_is_there(descriptor: int) -> bool:
-    """The same; False also if nobody could find the journal any more, since it was removed meanwhile."""
+    """The same; False also if the journal was removed meanwhile and could not be found."""
     return lock(descriptor) and os.fstat(descriptor).st_nlink > 0

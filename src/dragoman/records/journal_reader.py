@@ -19,8 +19,7 @@ _SEGMENT_BYTES = 64 * 1024
 _BEGUN, _OPEN, _EXCHANGE = b'["begun",', b'["open",', b'["exchange",'
 # Nothing comes of these in the tables, right or wrong.
 _UNREAD = (_OPEN, _BEGUN)
-# Whoever reads much and writes nothing leaves the interpreter to others now and then, for as long as it takes to be
-# taken up, in seconds.
+# Pause in seconds in which a thread that only reads yields the interpreter to other threads.
 _BREATH = 0.00005
 
 _decode_stored = msgspec.json.Decoder(JournalEntry).decode
@@ -99,7 +98,7 @@ def _damaged_segment(data: bytes, start: int, *, is_over: bool) -> JournalSegmen
 
 
 def read_contents(descriptor: int) -> JournalContents:
-    """Look a journal through that nobody writes any more."""
+    """Read an abandoned journal."""
     before = ""
     open_entries: dict[str, JournalEntry] = {}
     for line in _intact_lines(descriptor):

@@ -1,4 +1,4 @@
-"""Journal sync: a thread that has lines on the disk before anybody is told, many of them at a time (`durability`)."""
+"""A thread that syncs journal entries to the disk before a response ends, many at a time (`durability`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JournalSync:
         return future
 
     def retire(self, descriptor: int) -> None:
-        """Close a file that nobody writes any more; only this thread may, since it may be syncing it."""
+        """Close an abandoned file. Only this thread may, because it may be syncing the file."""
         self._requests.put(_SyncRequest(descriptor, None))
 
     def close(self) -> None:

@@ -60,14 +60,14 @@ class _Followed:
     def __init__(self) -> None:
         self._at = 0
         self.opened: dict[str, JournalEntry] = {}
-        # Of those that were opened before they were read of: maybe in a journal before this one.
+        # Exchanges whose opening entry was not read: it may be in an earlier journal.
         self.finalized: set[str] = set()
 
     def read_on(self, journal: Path) -> None:
         try:
             descriptor = os.open(journal, os.O_RDONLY)
         except FileNotFoundError:
-            # Somebody is done with it.
+            # Another process has ingested it.
             self.opened.clear()
             return
         try:
@@ -94,7 +94,7 @@ class SessionPlace(Struct, frozen=True):
 def places_of(
     tables: RecordTables, opened: Iterable[JournalEntry], scope: KeyScope | None = None
 ) -> dict[str, SessionPlace]:
-    """Sessions and threads of open exchanges, by their ids: those that their clients name, and that are known."""
+    """Sessions and threads of open exchanges by ID: named by clients, and known."""
     queries = SessionQueries(tables.connection, scope)
     # Many are open in few sessions.
     sessions: dict[tuple[str, str], SessionRow | None] = {}
@@ -171,7 +171,7 @@ class LastMinute:
         self._number: int | None = None
 
     def look(self, tables: RecordTables, now: int) -> list[RecordRow]:
-        """Those that were settled in the minute before now, as far as they are in the file."""
+        """Exchanges that were finalized in the last minute, as far as they are in the database."""
         queries = RecordQueries(tables.connection, self._scope)
         if self._number is None:
             self._number = queries.newest()
@@ -195,7 +195,7 @@ def looked_back(now: int) -> int:
 
 
 class Activity(Struct, frozen=True, kw_only=True):
-    """Who does something: a thread, or a model that is asked; how much is open, and what the last minute came to."""
+    """An active thread, or a requested model: its open requests, and the totals of the last minute."""
 
     key: str
     client: str

@@ -34,12 +34,12 @@ REASONS = {
     "behind: its window may be too small": "deprioritized: its window may be too small",
     "behind: it failed a moment ago": "deprioritized: failed a moment ago",
     "behind: it has only just come back, and gets some of the requests": (
-        "deprioritized: it has only just come back, and gets some of the requests"
+        "deprioritized: slow start after a cooldown: it gets a part of the requests"
     ),
     "behind: all its slots are taken": "deprioritized: all its slots are taken",
     "behind: all its keys rest": "deprioritized: all its keys are in cooldown",
     "behind: it is in cooldown, and asked if all others fail": (
-        "deprioritized: in cooldown, and asked if all others fail"
+        "deprioritized: in cooldown: called if all others fail"
     ),
 }
 # Features of losses.

@@ -31,8 +31,8 @@ from dragoman.sessions.rules import OPENCODE
 from dragoman.store.record_tables import RecordTables
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_COLUMNS, RecordRow
 
-# What conversations are counted as, by what became of them: requests, errors, cancelled, others. Then those that are
-# still open, and what is none.
+# What conversations are counted as, by what became of them: requests, errors, cancelled, others. Then open exchanges
+# and entries of other kinds.
 _COUNTED = {
     ANSWERED: (1, 0, 0, 0),
     REFUSED: (1, 1, 0, 0),
@@ -96,7 +96,7 @@ _WORKED = frozenset({"", "answered", "client_disconnected"})
 
 
 def is_unpriced(entry: JournalEntry) -> bool:
-    """Whether it cost more than is known: something had no price, or was used and nobody said how much."""
+    """Whether the cost is incomplete: a part has no price, or its usage is unknown."""
     cost = entry.cost
     if cost is not None:
         if cost.unpriced:
@@ -108,7 +108,7 @@ def is_unpriced(entry: JournalEntry) -> bool:
     is_uncounted = entry.tokens is None and entry.kind == CONVERSATION
     for call in entry.calls:
         if call.tokens is None and call.cost is None:
-            # An error that is told with a good status is one all the same.
+            # An error with a successful status is still an error.
             worked = is_uncounted and 200 <= call.status < 300 and call.kind in _WORKED
             if worked or call.maybe_billed:
                 return True

@@ -1,4 +1,4 @@
-"""Sessions: those that there were, each as one line, and one of them by its name, with the tree of its threads."""
+"""Recorded sessions as a list, and one of them by its name, with its tree of threads."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def listing(
     more, rows = len(rows) > most, rows[:most]
     numbers = [row.id for row in rows]
     below = queries.below(numbers)
-    # What sessions of agents came to belongs to the one that they were begun from.
+    # The usage of sessions of agents belongs to the session that started them.
     root = {number: number for number in numbers} | {child.id: of for of in below for child in below[of]}
     totals: dict[int, SessionFigures] = {}
     threads: dict[int, int] = {}

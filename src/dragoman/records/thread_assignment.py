@@ -154,7 +154,7 @@ class ThreadAssigner:
         for child in assignment.children:
             self._adopt(child, thread, "prompt", assignment.children_sure)
         for digest in digests:
-            # Nobody else is their parent later, who gives the same prompt to agents of its own.
+            # No later thread with the same prompt for its own agents becomes their parent.
             for _, child, _, _ in self._head_rows([digest]):
                 self._add_heads(((digest, assign.ANSWERED),), child, time)
 
@@ -304,7 +304,7 @@ class ThreadAssigner:
         return row
 
     def _latest(self) -> list[int]:
-        """The latest numbers of a session and of a thread: nobody else gives any within this transaction."""
+        """The latest numbers of a session and of a thread; this transaction has the write lock."""
         self._numbers += self._tables.numbers()
         return self._numbers
 
@@ -341,7 +341,7 @@ class ThreadAssigner:
         if assignment.awaits:
             self._add_heads(((awaited_of(session.id, assignment.awaits), PASSED),), row.id, entry.time)
         if not assignment.session:
-            # Nobody waits in a session that has only just begun, but who has named it may.
+            # A session that has just begun has no waiting threads, except those that the client names.
             if row.name == MAIN and facts.session:
                 for _, parent, _, _ in self._head_rows([assign.task_of(entry.key, session.name)]):
                     named_by = self._thread_by(parent)
@@ -355,7 +355,7 @@ class ThreadAssigner:
         return row
 
     def _touch(self, thread: StoredThread, entry: JournalEntry) -> None:
-        """Say that somebody spoke in a thread."""
+        """Record activity of a thread."""
         thread.model = entry.model or thread.model
         thread.label = entry.facts.agent or thread.label
         self._changed_threads[thread.id] = thread

@@ -13,7 +13,7 @@ from dragoman.store.session_tables import ThreadRow
 
 # Classes whose threads are told as one line for each class, if they began none themselves.
 FOLDED = ("utility", "mcp", "side")
-# Classes that somebody has begun, so that a parent is missing where none is known.
+# Classes of threads that another thread starts, so an unknown parent is reported.
 _BEGUN = frozenset({"subagent", "compaction", "side", "workflow"})
 # From here on it is taken for certain where a thread belongs.
 CERTAIN = 90
@@ -122,7 +122,7 @@ def _parents(threads: Mapping[int, ThreadRow], elsewhere: Collection[int]) -> tu
 def _add_up(
     own: Mapping[int, SessionFigures], parents: Mapping[int, int], children: Mapping[int, Sequence[int]]
 ) -> dict[int, SessionFigures]:
-    """What each thread and all below it came to: from the leaves up."""
+    """The usage of each thread with all its descendants, from the leaves up."""
     totals = dict(own)
     left = {number: len(children.get(number, ())) for number in own}
     ready = [number for number, count in left.items() if not count]

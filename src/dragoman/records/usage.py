@@ -36,13 +36,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class UsageFigures(Struct, frozen=True):
-    """What exchanges came to. `input_tokens` are those that were read afresh, read from caches and written to them;
+    """Usage of a set of exchanges. `input_tokens` includes uncached tokens and tokens read from and written to caches;
     `output_tokens` include what was thought. Where something is unpriced, it cost more than `cost_nano_usd`."""
 
-    # Conversations that were answered, refused or failed, and of them those that were not answered.
+    # Conversations with any outcome except cancelled, and the failed ones among them.
     requests: int = 0
     errors: int = 0
-    # Those that their clients left, and counts, lists and other paths: neither is among the requests.
+    # Cancelled requests, and counts, lists and other paths: not part of `requests`.
     cancelled_requests: int = 0
     other_requests: int = 0
     input_tokens: int = 0
@@ -56,11 +56,11 @@ class UsageFigures(Struct, frozen=True):
     cost_nano_usd: int = 0
     unpriced_requests: int = 0
     losses: int = 0
-    # Of all requests together; and until their first content, of those that had any.
+    # Sum over all requests; sum until the first content, over requests that had content.
     duration_microseconds: int = 0
     first_token_microseconds: int = 0
     first_token_requests: int = 0
-    # `losses` counts those that change the response (decision 38).
+    # `losses` counts losses that change the response (decision 38).
     bookkeeping_losses: int = 0
 
 
@@ -71,14 +71,14 @@ _by_cost = itemgetter(*(_FIGURES.index(name) - _COUNT for name in ("cost_nano_us
 
 
 class Group(Struct, frozen=True):
-    """One line of usage: its names, and what it came to."""
+    """One group of usage: its names and its usage."""
 
     names: dict[str, str | int | None]
     figures: UsageFigures
 
 
 class OtherGroups(Struct, frozen=True):
-    """All groups that have no line of their own: how many those are, and what they came to."""
+    """All groups without a line of their own: their number and usage."""
 
     groups: int
     figures: UsageFigures
@@ -165,7 +165,7 @@ def usage(queries: UsageQueries, by: Sequence[str], period: Period, most: int | 
     else:
         grouped = _at_once(queries, others, period.start, period.end, most)
     rows, shown = grouped.rows, grouped.rows
-    # Those that cost the same stay as they are.
+    # Groups with equal cost keep their order.
     rows.sort(key=_by_cost, reverse=True)
     rest = None
     if most is not None and grouped.count > most:
@@ -249,7 +249,7 @@ def _all(total: Measures) -> dict[tuple[str, ...], Measures]:
 
 
 def _by_session_or_thread(queries: UsageQueries, of: str, start: int, end: int, most: int | None) -> _GroupedUsage:
-    """What sessions or threads came to, what belongs to none, and what was forgotten, which is one group."""
+    """The usage of sessions or threads, of requests without one, and of forgotten ones, which are one group."""
     named_usage = (queries.by_session if of == SESSION else queries.by_thread)(start, end, most)
     rows, count, names = named_usage.rows, named_usage.count, _NAME_COLUMNS[of]
     total = figures_of(queries.total(start, end))

@@ -65,17 +65,17 @@ class Affinities:
         return held.affinity
 
     def peek(self, conversation: str, now: float) -> Affinity | None:
-        """Where a conversation is, without using it: whoever only looks keeps nothing alive."""
+        """The affinity of a conversation, without extending its lifetime."""
         held = self._held.get(conversation)
         return None if held is None or now >= held.used + LIFE else held.affinity
 
     def holds(self, conversation: str, affinity: Affinity | None) -> bool:
-        """Whether it is this very pin that is held of a conversation, and nobody's since."""
+        """Whether a conversation has exactly this affinity."""
         held = self._held.get(conversation)
         return held is not None and held.affinity is affinity
 
     def put(self, owner: str, conversation: str, affinity: Affinity, now: float) -> None:
-        """Say where a conversation is: with whoever answered it."""
+        """Record the target of a conversation."""
         held = self._held.get(conversation)
         if held is not None:
             self._use(conversation, held, now)
@@ -98,7 +98,7 @@ class Affinities:
         return updates
 
     def discard_updates(self) -> None:
-        """Let nothing be news: there is nobody to be told."""
+        """Discard updates, because there is no other worker."""
         self._dirty.clear()
 
     def snapshot(self) -> list[AffinityUpdate]:

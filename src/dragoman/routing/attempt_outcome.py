@@ -18,7 +18,7 @@ class AttemptOutcome(Enum):
     OVERLOADED = "overloaded"
     INSUFFICIENT_QUOTA = "insufficient_quota"
     INVALID_KEY = "invalid_key"
-    # Not allowed, and nobody says whether that is for the key, the model or the content.
+    # Rejected, and it is unknown whether because of the key, the model or the content.
     FORBIDDEN = "forbidden"
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     CONTENT_REFUSED = "content_refused"
@@ -28,13 +28,13 @@ class AttemptOutcome(Enum):
     # Name servers did not answer: not sent, and nothing is known of the target.
     UNRESOLVED = "unresolved"
     FIRST_BYTE_TIMEOUT = "first_byte_timeout"
-    # Silent, but asked for a whole answer, which may simply be long: nobody knows whether it works.
+    # Timeout of a full response, which may only be long: says nothing about the health of the target.
     SLOW_RESPONSE = "slow_response"
-    # An answer that nobody can read.
+    # A response that cannot be decoded.
     UNREADABLE = "unreadable"
     CONNECTION_LOST = "connection_lost"
     STREAM_BROKEN = "stream_broken"
-    # So many wait for the target already that nobody else may: not sent.
+    # Not sent, because the queue of the target is full.
     QUEUE_FULL = "queue_full"
     GATEWAY_ERROR = "gateway_error"
     # The client went away first.
@@ -99,7 +99,7 @@ TABLE: dict[AttemptOutcome, OutcomeRule] = {
     AttemptOutcome.OVERLOADED: OutcomeRule(next_steps=(NextStep.RETRY, NextStep.NEXT_TARGET), counts=True),
     AttemptOutcome.INSUFFICIENT_QUOTA: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), keys=True, lives=True),
     AttemptOutcome.INVALID_KEY: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), keys=True, lives=True),
-    # Other keys would be asked the same, and whoever asks could wear them all out.
+    # Other keys would get the same response, and one client could exhaust them all.
     AttemptOutcome.FORBIDDEN: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),
     # Next is one with a larger window.
     AttemptOutcome.CONTEXT_LENGTH_EXCEEDED: OutcomeRule(next_steps=(NextStep.NEXT_TARGET,), lives=True),

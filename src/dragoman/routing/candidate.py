@@ -29,7 +29,7 @@ class Filter(Enum):
     # Its translation refuses the request, or would lose something where nothing may be lost.
     REFUSED = "refused"
     STRICT = "strict"
-    # Somebody else keeps what the request refers to.
+    # Another provider stores the referenced items.
     STORED_ELSEWHERE = "kept_elsewhere"
     OTHER_MODEL = "other_model"
     COOLDOWN = "cooldown"
@@ -56,7 +56,7 @@ class Why(Enum):
     # The one that is left.
     ONLY = "only"
     AFFINITY = "pinned"
-    # Nobody knows who keeps what the request refers to.
+    # The provider of the referenced items is unknown.
     ALONE = "alone"
     EXPLORED = "explored"
     # All are in cooldown, and this one is woken in its turn.
@@ -65,7 +65,7 @@ class Why(Enum):
 
 
 class Candidate(Struct, frozen=True):
-    """One target of a line, with what was known of it; what nobody asked for is None."""
+    """One target of a route with its metadata; None means not requested."""
 
     # Its place in the line.
     place: int
@@ -82,7 +82,7 @@ class Candidate(Struct, frozen=True):
 
 
 class Ranked(Struct, frozen=True):
-    """Those that may be asked, in their order, and all that were looked at, in the line's."""
+    """Targets that may be called, in their order, and all candidates, in the order of the route."""
 
     order: tuple[Target, ...]
     candidates: tuple[Candidate, ...]
@@ -91,7 +91,7 @@ class Ranked(Struct, frozen=True):
 class Plan(Struct, frozen=True, dict=True):
     """The order in which targets are tried, and what it rests on."""
 
-    # None if nobody can be asked.
+    # None if no target can be called.
     first: Target | None
     # The first of the line as it is written.
     written: Target | None
@@ -102,7 +102,7 @@ class Plan(Struct, frozen=True, dict=True):
     rule: str
     requirements: Requirements
     now: float
-    # Mostly the first answers, and nobody asks for the others: where all are well they are ranked when somebody does.
+    # Usually the first target succeeds, and the others are not needed: if all are healthy, they are ranked on access.
     ranked: Ranked | Callable[[], Ranked]
     # Which rules decided, as a pin holds them.
     held: str = ""
@@ -116,7 +116,7 @@ class Plan(Struct, frozen=True, dict=True):
 
     @property
     def order(self) -> tuple[Target, ...]:
-        """Those that may be asked, as they are tried."""
+        """The targets to call, in order."""
         return self._ranking.order
 
     @property

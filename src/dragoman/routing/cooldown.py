@@ -41,7 +41,7 @@ NO_HINT = Hint()
 
 
 def hint_of(headers: Iterable[tuple[bytes, bytes]], wall: float) -> Hint:
-    """Read the hints of an answer's headers; `wall` is the time of day in seconds, for those that name a date."""
+    """Read the hints of an answer's headers; `wall` is the time of day in seconds, for headers with a date."""
     hint_headers = {name: value for name, value in headers if name in _HINTS}
     if not hint_headers:
         return NO_HINT

@@ -15,11 +15,11 @@ from dragoman.routing.speed import Speed
 from dragoman.routing.target import printable_model_name
 
 LEADS = {
-    Why.ONLY: "nobody else is left",
+    Why.ONLY: "it is the only target left",
     Why.AFFINITY: "the conversation is there",
-    Why.ALONE: "nobody knows who keeps what the request refers to, and it is the first who may",
-    Why.EXPLORED: "the least is known of its speed, and now and then somebody must look",
-    Why.WAKES: "all are in cooldown, and it is its turn to be tried",
+    Why.ALONE: "the owner of the referenced items is unknown, and it is the first possible target",
+    Why.EXPLORED: "its measurements are the oldest, and are updated now and then",
+    Why.WAKES: "all targets are in cooldown, and it is its turn to be probed",
 }
 LEFT_OUT = {
     Filter.TOOLS: "it takes no tools",
@@ -28,34 +28,34 @@ LEFT_OUT = {
     Filter.THINKING: "it does not reason",
     Filter.STRUCTURED: "it has no structured output",
     Filter.WINDOW: "its window is too small",
-    Filter.COST: "it is dearer than max_cost",
+    Filter.COST: "its estimated cost exceeds max_cost",
     Filter.UNKNOWN_COST: "its price is unknown, and there is a max_cost",
-    Filter.REFUSED: "the request cannot be said there",
-    Filter.STRICT: "something would be lost, and strict forbids that",
-    Filter.STORED_ELSEWHERE: "another provider keeps what the request refers to",
+    Filter.REFUSED: "the request cannot be translated for it",
+    Filter.STRICT: "strict forbids the losses of the translation",
+    Filter.STORED_ELSEWHERE: "another provider stores the referenced items",
     Filter.OTHER_MODEL: "its model is another one",
     Filter.COOLDOWN: "in cooldown",
-    Filter.ALONE: "only one target is asked for what nobody knows the keeper of",
+    Filter.ALONE: "the owner of the referenced items is unknown, and only one target is called",
 }
 # Why a target is left out whose provider is not there.
-ABSENT = "its provider is not set up here"
+ABSENT = "its provider is not configured"
 # The same of a provider that is not in the list of the gateway key.
 NOT_PERMITTED = "the key's list of providers does not have its provider"
 # Why a target is tried after others; of one that failed, with whole seconds since then.
 DEPRIORITIZED = {
     Deprioritized.TIGHT: "its window may be too small",
     Deprioritized.SUSPECT: "failed {seconds} s ago",
-    Deprioritized.SLOW_START: "it has only just come back, and gets some of the requests",
+    Deprioritized.SLOW_START: "slow start after a cooldown: it gets a part of the requests",
     Deprioritized.BUSY: "all its slots are taken",
     Deprioritized.NO_KEY: "all its keys are in cooldown",
-    Deprioritized.COOLDOWN: "in cooldown, and asked if all others fail",
+    Deprioritized.COOLDOWN: "in cooldown: called if all others fail",
 }
 
 # So many candidates are written down one by one, with so many letters of their names, which clients may choose.
 _MAX_CANDIDATES = 16
 _MAX_NAME_LENGTH = 256
 _MICROSECONDS = 1_000_000
-# No number that anybody measured comes to this; what does cannot be written down.
+# Measured numbers stay below it; larger ones are not recorded.
 _LIMIT = 1e9
 _MAX_INTEGER = (1 << 63) - 1
 
@@ -79,7 +79,7 @@ def why_missed(name: str, providers: Collection[str] | None) -> str:
 
 
 def in_order(plan: Plan) -> list[Candidate]:
-    """Candidates as they would be tried; those that are left out come last."""
+    """Candidates in the order of their rank, skipped ones last."""
     places = {target.id: place for place, target in enumerate(plan.order)}
     return sorted(plan.candidates, key=lambda found: places.get(found.target.id, len(places)))
 
@@ -91,7 +91,7 @@ def printable_target(name: str) -> str:
 
 
 def explain(plan: Plan) -> tuple[str, ...]:
-    """Why the first leads, then every candidate: those in the order, and those that were left out."""
+    """Why the first target leads, then every candidate: ranked ones, and skipped ones."""
     candidates = {candidate.target.id: candidate for candidate in plan.candidates}
     lines = [_first(plan)]
     for place, target in enumerate(plan.order, 1):
@@ -124,7 +124,7 @@ def why_deprioritized(candidate: Candidate, now: float) -> str:
 def because(plan: Plan, *, randomized: bool = True) -> str:
     """Why the first leads; `randomized` says that dice were."""
     if not plan.order:
-        return "nobody can be asked"
+        return "no target can be called"
     if plan.why is not Why.POLICY:
         return LEADS[plan.why]
     policy = POLICIES[plan.policy]

@@ -31,7 +31,7 @@ _ERRORS: tuple[tuple[type[DragomanError], AttemptOutcome], ...] = (
     (ConfigError, AttemptOutcome.INVALID_KEY),
     (Exhausted, AttemptOutcome.GATEWAY_ERROR),
     (Unresolved, AttemptOutcome.UNRESOLVED),
-    # It was sent: whether it was done, nobody knows.
+    # The request was sent, and it is unknown whether it was processed.
     (Unanswered, AttemptOutcome.STREAM_BROKEN),
     (Unreachable, AttemptOutcome.UNREACHABLE),
     (Unconnected, AttemptOutcome.UNREACHABLE),
@@ -40,7 +40,7 @@ _ERRORS: tuple[tuple[type[DragomanError], AttemptOutcome], ...] = (
     (Truncated, AttemptOutcome.STREAM_BROKEN),
     # Our limit, and the next one would answer as much.
     (Oversized, AttemptOutcome.GATEWAY_ERROR),
-    # What was answered was worked for, whether anybody can read it or not.
+    # A response costs money, readable or not.
     (BadResponse, AttemptOutcome.UNREADABLE),
     (UpstreamError, AttemptOutcome.CONNECTION_LOST),
 )
@@ -64,7 +64,7 @@ _KINDS: dict[FailureKind, AttemptOutcome] = {
     FailureKind.BAD_CODING: AttemptOutcome.INVALID_REQUEST,
     FailureKind.OVERLOADED: AttemptOutcome.OVERLOADED,
     FailureKind.TIMEOUT: AttemptOutcome.FIRST_BYTE_TIMEOUT,
-    # Another gateway has nobody to ask.
+    # Another gateway has the same problem.
     FailureKind.PERMANENT: AttemptOutcome.UNREACHABLE,
 }
 # Statuses that mean something else than those around them.
@@ -72,7 +72,7 @@ _STATUSES: dict[int, AttemptOutcome] = {
     408: AttemptOutcome.CONNECTION_LOST,
     425: AttemptOutcome.CONNECTION_LOST,
     503: AttemptOutcome.OVERLOADED,
-    # Whoever stands before the server lost patience with it; it may be at work still.
+    # A proxy in front of the server gave up; the server may still be working.
     504: AttemptOutcome.FIRST_BYTE_TIMEOUT,
     524: AttemptOutcome.FIRST_BYTE_TIMEOUT,
     529: AttemptOutcome.OVERLOADED,
@@ -173,7 +173,7 @@ def _kind(what: DragomanError | Failure, *, stream: bool, content: bool, cut: bo
     if cut and isinstance(what, Overdue):
         return AttemptOutcome.GATEWAY_ERROR
     if isinstance(what, Overloaded):
-        # Who has waited as long as anybody may does not begin to wait elsewhere.
+        # A request that has waited for the full queue timeout does not wait again.
         return AttemptOutcome.GATEWAY_ERROR if what.waited else AttemptOutcome.QUEUE_FULL
     kind = next((kind for error, kind in _ERRORS if isinstance(what, error)), AttemptOutcome.GATEWAY_ERROR)
     return AttemptOutcome.STREAM_BROKEN if content and kind is not AttemptOutcome.GATEWAY_ERROR else kind
@@ -198,7 +198,7 @@ def _kind_of_failure(failure: Failure, *, stream: bool, content: bool) -> Attemp
     if kind is AttemptOutcome.INVALID_REQUEST:
         return _kind_of_refusal(failure, native)
     if stream and failure.kind is FailureKind.BAD_GATEWAY and not native and not code:
-        # What decoders say of a stream that broke off, or that nobody can read.
+        # Failures of decoders for broken or unreadable streams.
         return AttemptOutcome.STREAM_BROKEN
     if kind in (None, AttemptOutcome.CONNECTION_LOST, AttemptOutcome.FIRST_BYTE_TIMEOUT):
         kind = _STATUSES.get(failure.status, kind)

@@ -31,7 +31,7 @@ DEPTH = {
 
 
 def may_exclude(requirements: Requirements, summary: RouteSummary) -> bool:
-    """Whether the request itself may leave somebody out, its size and price aside."""
+    """Whether the request itself can exclude targets, apart from its size and price."""
     return bool(
         summary.denies
         or requirements.storing_provider
@@ -85,7 +85,7 @@ def is_in_cooldown(health: HealthState, now: float) -> bool:
 
 
 def deprioritized_by_health(health: HealthState, now: float, draw: float) -> Deprioritized | None:
-    """Why a target that does not rest stands behind those that are well."""
+    """Why a target that is not in cooldown ranks behind healthy ones."""
     match health.level:
         case HealthLevel.SUSPECT:
             return Deprioritized.SUSPECT if health.until > now and draw >= health.success_rate else None

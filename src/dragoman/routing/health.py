@@ -343,7 +343,7 @@ class Health:
         return max([entry.state.until for entry in both if entry is not None], default=0.0)
 
     def reset_keys(self, provider: str, now: float, model: str | None = None) -> set[str]:
-        """End all cooldowns of a provider's keys, or those that concern a model; the digests of the keys."""
+        """End all cooldowns of a provider's keys, or those for a model; returns the digests of the keys."""
         ended: set[str] = set()
         for subject, entry in self._groups.get(provider, {}).items():
             key, _, cooled = subject.partition(" ")
@@ -410,7 +410,8 @@ class Health:
         return entry
 
     def _make_room(self) -> None:
-        """Drop an eighth of the largest group: the healthy ones, the oldest first, then those that end first."""
+        """Drop an eighth of the largest group: healthy entries first, the oldest first, then cooldowns that end
+        first."""
         group, entries = max(self._groups.items(), key=lambda each: len(each[1]))
         ranked = sorted(entries, key=lambda each: 0.0 if entries[each].level is _HEALTHY else entries[each].until)
         self._drop(group, ranked[: max(len(ranked) // 8, 1)])

@@ -16,9 +16,9 @@ class HealthLevel(Enum):
     HEALTHY = "healthy"
     # It failed a moment ago: leads in proportion to its share of answers until its end.
     SUSPECT = "suspect"
-    # In cooldown: leads for nobody until its end, and then for one request.
+    # In cooldown: it leads no plan until the end, and then gets one probe request.
     COOLDOWN = "cooldown"
-    # That one request is under way: asked by nobody else until its end.
+    # The probe request is in progress: no other request calls it until its end.
     PROBING = "probing"
     # It answered: asked by some until its end.
     SLOW_START = "slow_start"
@@ -27,7 +27,7 @@ class HealthLevel(Enum):
 
 
 class HealthState(Struct, frozen=True):
-    """How somebody stands, and when that ends, by the clock that `now` is of."""
+    """Health of a target, and when it ends, by the clock of `now`."""
 
     level: HealthLevel
     until: float = 0.0

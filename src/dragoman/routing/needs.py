@@ -1,4 +1,4 @@
-"""Needs: what is known of a request before it has a target; only what somebody asks for is looked for."""
+"""Requirements of a request before it has a target, computed on access."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BYTES_PER_TOKEN = 8
 MEDIA_BYTES_PER_TOKEN = 1000
 # Tokens of an answer as long as none was measured.
 DEFAULT_OUTPUT_TOKENS = 256
-# Nothing of anybody, which need not be made for each request.
+# A shared empty mapping, so that requests allocate none.
 NOTHING: Mapping[str, Never] = MappingProxyType({})
 _NO_FEATURES = RequestFeatures()
 
@@ -33,7 +33,7 @@ class RequiredFeatures(Struct, frozen=True):
 
 
 class LossCounts(Struct, frozen=True):
-    """How many losses a translation has: those that change the response, and all."""
+    """Number of losses of a translation: losses that change the response, and all."""
 
     changes: int = 0
     all: int = 0
@@ -58,9 +58,9 @@ class Requirements(Struct, frozen=True):
     losses: Mapping[str, LossCounts] = NOTHING
     # Why a target cannot be asked at all, by its id.
     refused: Mapping[str, str] = NOTHING
-    # Whether one target alone may be asked, since nobody knows who keeps what it refers to.
+    # Whether only one target may be called, because the owner of its references is unknown.
     alone: bool = False
-    # The id of the target that sealed the latest reasoning in it, which nobody else can open.
+    # The ID of the target that signed its latest reasoning, which no other target can read.
     issuer: str = ""
     # What that program is called here, and the class of the thread that it is of, where rules ask for them.
     client: str = ""

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from dragoman.routing.speeds import LARGE
 
-# Tokens of an answer as long as nobody has heard one.
+# Output tokens of a response before any measurement.
 UNMEASURED_OUTPUT = 500.0
 # The share of the latest answer in what is usual, once there were so many.
 _LATEST, _SOME = 0.1, 10
-# How many answers the rivals' count for beside those of a target itself, and how many of anybody's are counted.
+# The weight of other targets' responses next to a target's own, and the maximum count of either.
 _DOUBT = 20
 _COUNTED = 100
 # Names may come from clients, where a line says `provider/*`.
@@ -49,7 +49,7 @@ class Outputs:
             lengths[target] = (mean + (tokens - mean) * (_LATEST if count >= _SOME else 1 / count), count)
 
     def among(self, targets: Iterable[str], size: int) -> float:
-        """How long an answer to such a request is, whoever of these gives it."""
+        """The expected output of such a request, over all these targets."""
         lengths = self._of(size)
         total, responses = UNMEASURED_OUTPUT, 1
         for target in targets:

@@ -40,7 +40,7 @@ def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: Ra
         route, rule, held = decide(route, requirements, inputs.affinity)
     summary = route.summary
     written, policy = summary.written, summary.policy.name
-    # Whether nobody is left out or stands behind, and nobody asks for what must be worked out for each target.
+    # Whether no target is skipped or deprioritized, and the policy needs no metadata of targets.
     all_available = not (
         summary.weighs
         or requirements.alone
@@ -58,7 +58,7 @@ def plan(route: Route, requirements: Requirements, inputs: PlanInputs, draws: Ra
         able, looked_at = _looked_at(summary, requirements, inputs, draws)
     ranked, why = _ranked(summary, requirements, inputs, draws, able, looked_at)
     leader = ranked.order[0] if ranked.order else None
-    # Nobody stays with whoever is asked for want of anybody else.
+    # A target that is called for lack of others gets no affinity.
     held = "" if why is Why.NO_TARGET or why is Why.WAKES else held
     return Plan(leader, written, policy, why, rule, requirements, inputs.now, ranked, held, inputs.affinity)
 
@@ -104,7 +104,7 @@ def _lead(
 
 
 class _DeferredRanking(Struct, frozen=True):
-    """Ranks the others of a calm day when somebody asks for them: all well, by their speeds of then."""
+    """Ranks the other targets on access if all are healthy, by their speeds at the time of the plan."""
 
     first: Target
     summary: RouteSummary
@@ -115,7 +115,7 @@ class _DeferredRanking(Struct, frozen=True):
     def __call__(self) -> Ranked:
         healthy = _all_healthy(self.summary, self.requirements, self.inputs)
         ranking, _ = _ranked(self.summary, self.requirements, self.inputs, self.draws, healthy, healthy)
-        # Whoever led, leads, however fast the others are by now.
+        # The first target stays first, however fast the others are by now.
         others = [target for target in ranking.order if target is not self.first]
         return Ranked((self.first, *others), ranking.candidates)
 
@@ -137,7 +137,7 @@ def _ranked(
         ordered, why = able, Why.ONLY
     else:
         ordered, why = _ordered(summary, able, requirements, inputs.turn, draws)
-    # Where nobody remembers a conversation, what it carries may tell.
+    # For a conversation without affinity, its signed reasoning may name the target.
     there = inputs.affinity.target if inputs.affinity is not None else requirements.issuer
     if there and (place := summary.places.get(there)) is not None and summary.leaves[place][3]:
         current = looked_at[place]
@@ -167,7 +167,7 @@ def _end_of_cooldown(candidate: Candidate) -> float:
 
 
 def _all_healthy(summary: RouteSummary, requirements: Requirements, inputs: PlanInputs) -> list[Candidate]:
-    """What is known of everybody on a calm day."""
+    """The candidates if all are healthy."""
     windows = inputs.windows(summary)
     speeds = inputs.speeds(summary, requirements.size) if summary.speed else None
     return [
@@ -181,7 +181,7 @@ def _all_healthy(summary: RouteSummary, requirements: Requirements, inputs: Plan
 def _looked_at(
     summary: RouteSummary, requirements: Requirements, inputs: PlanInputs, draws: RandomDraws
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Who may be asked, and what is known of everybody."""
+    """The callable targets, and the metadata of all candidates."""
     now, health_states, busy, windows = (
         inputs.now,
         inputs.health_states(summary),
@@ -265,11 +265,11 @@ def _single_target(
 
 
 def _choose_in_cooldown(looked_at: list[Candidate], turn: int) -> tuple[Ranked, Why]:
-    """What is left where nobody may be asked: of those that only rest, the one whose turn it is."""
+    """If no target may be called: the one in cooldown whose turn it is."""
     in_cooldown = [candidate for candidate in looked_at if candidate.left_out is Filter.COOLDOWN]
     if not in_cooldown:
         return Ranked((), tuple(looked_at)), Why.NO_TARGET
-    # Of one that is being tried somebody finds out already.
+    # A probing target already has its probe request.
     untried = [candidate for candidate in in_cooldown if candidate.health.level is HealthLevel.COOLDOWN] or in_cooldown
     first = untried[turn % len(untried)]
     woken = [_with_filter(candidate, None) if candidate is first else candidate for candidate in looked_at]
@@ -280,7 +280,7 @@ def _choose_in_cooldown(looked_at: list[Candidate], turn: int) -> tuple[Ranked, 
 def _ordered(
     summary: RouteSummary, able: list[Candidate], requirements: Requirements, turn: int, draws: RandomDraws
 ) -> tuple[list[Candidate], Why]:
-    """By policy, those that are well before the others."""
+    """By policy, healthy targets before the others."""
     order = _flat if summary.flat else _nested
     for candidate in able:
         if candidate.deprioritized is not None:

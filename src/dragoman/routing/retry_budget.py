@@ -14,7 +14,7 @@ MAX_TARGETS = 4096
 
 
 class TargetRetryBudgets:
-    """The buckets of all targets; those that are full are not remembered. `clock` only grows."""
+    """The retry budgets of all targets. Full ones are not stored. `clock` only grows."""
 
     def __init__(self, clock: Callable[[], float] = lambda: 0.0, max_targets: int = MAX_TARGETS) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class TargetRetryBudgets:
         if remaining < 1.0:
             return False
         if target not in self.held and len(self.held) >= self._max_targets:
-            # Whoever had the most left is the first to be as good as full.
+            # The fullest budget is nearest to the default.
             del self.held[max(self.held, key=self.held.__getitem__)]
         self.held[target] = (remaining - 1.0, self._clock())
         return True

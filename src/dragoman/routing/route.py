@@ -19,25 +19,25 @@ FALLBACK = "fallback"
 
 
 class RuleCondition(Struct, frozen=True, kw_only=True):
-    """When a rule fits: all that it says is so; None and "" say nothing."""
+    """Conditions of a rule; all must hold. None and "" mean no condition."""
 
-    # More tokens than these, as estimated by the request's size, with the history that is kept here for it.
+    # The estimated input, with the stored history that the request references, exceeds this number of tokens.
     input_tokens_over: int | None = None
-    # Whether the model is asked to think.
+    # Whether the request enables reasoning.
     thinking: bool | None = None
-    # Whether there are images in it.
+    # Whether the request contains images.
     images: bool | None = None
-    # Whether there are documents in it.
+    # Whether the request contains documents.
     documents: bool | None = None
-    # Whether there are tools to call.
+    # Whether the request declares tools.
     tools: bool | None = None
-    # Whether the answer has to have a given structure.
+    # Whether the request requires structured output.
     structured_output: bool | None = None
-    # The client, by its name here or by the beginning of its program, as that names itself.
+    # The client, by its name in Dragoman or by the start of its user agent.
     client: str = ""
     # The name of the gateway key.
     key: str = ""
-    # The class of the thread (decision 33). Clients say it of themselves: it chooses prices, never permissions.
+    # The class of the thread (decision 33). Clients state it themselves, so use it for cost, never for permissions.
     thread: str = ""
 
 

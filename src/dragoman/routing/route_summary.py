@@ -36,7 +36,7 @@ class RouteSummary(Struct, frozen=True, kw_only=True):
     # The policy that chooses: of a route that is nothing but another one, the other one's.
     policy: Policy
     leaves: tuple[Leaf, ...]
-    # The first as written; a rule may lead to nobody.
+    # The first as written; a rule may have no targets.
     written: Target | None
     tree: PolicyNode
     # Places by the ids of their targets, the ids, the names of all providers, and both as `Health` knows them.

@@ -1,4 +1,4 @@
-"""Speed: how fast a target was of late, measured by what it answered, and when an answer is expected of it."""
+"""Speed: recent measurements of a target, and the expected time of a response."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import inf
 
 from msgspec import Struct
 
-# What comes in a second where nobody measured it.
+# Tokens per second before any measurement.
 USUAL_RATE = 50.0
 # The age, in seconds, at which figures count for half.
 STALE = 600.0

@@ -54,13 +54,13 @@ class _Averages:
         # How many samples in a row were far from the averages: above 0 slower ones, below it faster ones.
         self.far = 0
         self.in_doubt = False
-        # Weights: of all attempts, of those that failed, of streams.
+        # Weights of all attempts, failures and streams.
         self.attempts = self.failures = self.streams = 0.0
         # Of streams: the time to the first content, and what came in which time after it.
         self.first = self.tokens = self.seconds = 0.0
         # Of whole answers: what came in which time.
         self.full_tokens = self.full_seconds = 0.0
-        # How many seconds so many tokens take, as long as nothing is added; -1 if nobody asked.
+        # Seconds for a number of tokens, cached until the next sample; -1 means not computed.
         self.output = -1
         self.needed = 0.0
 
@@ -157,7 +157,7 @@ class _Averages:
         return first, tokens / seconds if seconds > 0.0 else 0.0
 
     def _success_rate(self, age: float) -> float:
-        # One answer is taken for granted: failures of long ago fade, and nobody is without any chance.
+        # One success is assumed: old failures fade, and no target has a success rate of zero.
         left: float = 0.5 ** (age / HALF_LIFE)
         return ((self.attempts - self.failures) * left + 1.0) / (self.attempts * left + 1.0)
 

@@ -15,7 +15,8 @@ from dragoman.rules.capabilities import Capabilities, capabilities_of
 
 
 class Target(Struct, frozen=True, kw_only=True, dict=True):
-    """Whom a request goes to. `stored_here` says that what it answers is kept by the gateway, whoever could keep it."""
+    """Whom a request goes to. `stored_here` means that the gateway stores its responses, whether or not the provider
+    could."""
 
     provider: Provider
     endpoint: Endpoint

@@ -1,6 +1,6 @@
 """Arguments of one call as providers say them: in pieces, after a stand-in, again in full, or all so far each time.
 
-What comes is told once, and two values for one call are never glued:
+Each fragment is emitted once, and two values for one call are never joined:
 
     so far              comes                                          then
     nothing             `{}` or `null`                                 held: many servers say it before the real ones
@@ -53,7 +53,7 @@ class ArgumentAssembler:
 
     def __init__(self, *, free: bool = False) -> None:
         self.free = free
-        # What is told, or will be once the call is announced; no piece is empty.
+        # Fragments that were emitted, or will be once the call is announced; none is empty.
         self.pieces: list[str] = []
         self._completeness = Completeness()
         self._held = ""

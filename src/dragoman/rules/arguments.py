@@ -195,11 +195,11 @@ class Completeness:
     def __init__(self) -> None:
         self._scan: ValueScan | None = ValueScan()
         self._looked_at = 0
-        # What came after the end settles it; None until somebody asked for what came before.
+        # What came after the end settles it; None until the earlier fragments are needed.
         self._complete: bool | None = None
 
     def of(self, pieces: list[str]) -> bool:
-        """Whether all the pieces so far are one value; earlier ones are those that it was asked about before."""
+        """Whether all fragments so far are one value; earlier ones are those of the previous call."""
         if not self._looked_at and pieces and pieces[-1][-1:] == "}" and is_complete("".join(pieces)):
             # Mostly it is asked once, at the end, and the reader is many times faster than the scan.
             self._looked_at, self._scan, self._complete = len(pieces), None, True

@@ -14,92 +14,111 @@ from dragoman.rules import ids
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
-    """One model behind one endpoint. The defaults are those of an unknown server that only knows the common core."""
+    """Capabilities of one model behind one endpoint. The defaults are those of an unknown server that supports only the
+    common core."""
 
-    # Whether the endpoint is the vendor's own: all optional members of the protocol may be sent.
+    # The endpoint is the vendor's own and accepts all optional members of the protocol.
     official: bool = False
-    # Thinking types a Messages model takes; without thinking no effort is asked for, so that `disabled` is legal.
+    # Thinking types of a Messages model. Without thinking, no effort is sent, so that `disabled` is valid.
     thinking: tuple[str, ...] = ("enabled", "disabled")
-    # Effort levels the model declares; None is unknown. `reasons` is None where nobody knows whether it does.
+    # Effort levels of the model. Without a value, they are unknown.
     efforts: tuple[str, ...] | None = None
+    # Whether the model reasons. Without a value, that is unknown.
     reasons: bool | None = None
-    # Whether a Chat server is told by `thinking: {"type": "enabled"}` or `"disabled"` to think at all.
+    # A Chat server enables reasoning by `thinking: {"type": "enabled"}` and disables it by `"disabled"`.
     thinking_switch: bool = False
-    # Whether `output_config.effort` may stand beside a manual budget, and whether `thinking.display` is known.
+    # The model accepts `output_config.effort` together with a thinking budget.
     effort_beside_budget: bool = False
+    # The model accepts `thinking.display`.
     display: bool = False
-    # Messages endpoints where the beta for `thinking.block_binding` is available (V6).
+    # The Messages endpoint has the beta for `thinking.block_binding` (V6).
     block_binding: bool = False
-    # Sampling members at all, and beside a reasoning effort; temperature and top_p together; top_k; the penalties (on
-    # Responses servers).
+    # The model accepts sampling parameters.
     sampling: bool = True
+    # The model accepts sampling parameters together with a reasoning effort.
     sampling_with_reasoning: bool = True
+    # The model accepts `temperature` and `top_p` together.
     sampling_pair: bool = True
+    # The model accepts `top_k`.
     top_k: bool = False
+    # The Responses server accepts frequency and presence penalties.
     penalties: bool = True
-    # Optional members that a Chat server answers with an error, by their names on the wire: `user`, `seed`,
-    # `stream_options`, `parallel_tool_calls`, `logprobs`, `top_logprobs`, `logit_bias`, `frequency_penalty`,
-    # `presence_penalty`. They are left out.
+    # Optional members that a Chat server rejects, which are therefore left out: `user`, `seed`, `stream_options`,
+    # `parallel_tool_calls`, `logprobs`, `top_logprobs`, `logit_bias`, `frequency_penalty`, `presence_penalty`.
     refuses: tuple[str, ...] = ()
-    # The output cap: the model's maximum, and whether Chat calls it `max_completion_tokens`.
+    # Maximum output tokens of the model.
     max_output: int | None = None
+    # Chat takes the output limit as `max_completion_tokens`.
     max_completion_tokens: bool = False
-    # Instructions: `system` inside the conversation, the `developer` role, system messages that are not first.
+    # The model accepts `system` messages inside the conversation.
     late_system: bool = False
+    # The model accepts the role `developer`.
     developer_role: bool = False
+    # The Chat server accepts system messages that are not first.
     system_anywhere: bool = True
-    # A message of the user's, or instructions, may follow a tool's on Chat.
+    # On Chat, a user message or instructions may follow a tool message.
     user_after_tool: bool = True
-    # Each result of a Chat call must stand directly after the message with its call, even if several were made at once.
+    # On Chat, each tool result must directly follow the message with its call, also for parallel calls.
     results_apart: bool = False
-    # The last message may be the assistant's: natively on Messages, by a declared option on Chat (`prefix`).
+    # The last message may be the assistant's: natively on Messages, by the option `prefix` on Chat.
     prefill: bool = False
-    # A model that can be made to call a tool; a Chat server that takes the name of one, and not only a word.
+    # The model can be forced to call a tool.
     forced_choice: bool = True
+    # A Chat server can be forced to call a tool by its name.
     named_choice: bool = True
-    # Whether a forced choice and reasoning may be asked together.
+    # The model accepts a forced tool choice together with reasoning.
     forced_with_thinking: bool = False
-    # Whether function tools and a reasoning effort may be asked together; where not, Responses is asked (§1, rule 7).
+    # The model accepts function tools together with a reasoning effort on Chat. Otherwise the request goes to Responses
+    # (§1, rule 7).
     tools_with_reasoning: bool = True
+    # The model accepts custom (free-text) tools.
     custom_tools: bool = False
-    # Schemas of Chat tools must say a `type` inside the branches of `anyOf`, never beside them.
+    # Chat tool schemas need `type` inside the branches of `anyOf`, never next to `anyOf`.
     typed_branches: bool = False
+    # The model accepts a JSON schema for its output.
     output_schema: bool = True
+    # The model accepts JSON mode.
     json_mode: bool = True
-    # Server-run tools; `web_search_options` of Chat's search models.
+    # The provider runs hosted tools, such as web search.
     hosted_tools: bool = False
+    # A Chat search model that accepts `web_search_options`.
     search_model: bool = False
-    # Prompt caching: automatic top-level mark of Messages; explicit breakpoints of OpenAI.
+    # Messages accepts automatic prompt caching by a top-level `cache_control`.
     automatic_cache: bool = False
+    # OpenAI accepts explicit cache breakpoints.
     breakpoints: bool = False
-    # How many stop strings the wire takes; None is any number, 0 none.
+    # Maximum number of stop sequences. Without a value, there is no limit; 0 means none.
     stop_limit: int | None = None
+    # Maximum number of tools. Without a value, there is no limit.
     tool_limit: int | None = None
+    # The model accepts images.
     images: bool = True
-    # Only routes ask whether documents are taken: a name with one target sends them, and the provider says.
+    # The model accepts documents. Only routes with several targets check this; otherwise the provider decides.
     documents: bool = True
+    # The model accepts audio.
     audio: bool = False
-    # `speed: fast` may be asked for.
+    # The model accepts `speed: fast`.
     fast: bool = False
-    # Reasoning of earlier turns on Chat goes back: "calls" (beside calls), "turns" (in every message between two of a
-    # user that a call was made in, the final answer too), "all" or "none".
+    # Which reasoning of earlier turns is sent back on Chat: `calls` (with tool calls), `turns` (in all messages of a
+    # user turn with a tool call, including the final one), `all` or `none`.
     echo_thinking: str = "calls"
-    # Whether it is demanded there, and what says that there is none to be had.
+    # The Chat server requires this reasoning.
     demands_thinking: bool = False
+    # The text that is sent in its place if the reasoning is missing.
     missing_thinking: str = ""
-    # On Messages, a tool loop must begin with thinking where a thinking budget is set.
+    # On Messages, a tool loop must begin with thinking if a thinking budget is set.
     loops_need_thinking: bool = False
-    # What a Chat server takes for the proof of a call that it never proved; empty if it wants none.
+    # The signature that a Chat server accepts for a call of another model. Empty if it needs none.
     call_proof: str = ""
     # Inline `<think>` at the start of Chat content is reasoning.
     inline_thinking: bool = False
-    # Responses servers that check reasoning for each call.
+    # The Responses server checks reasoning for each call.
     thinking_per_call: bool = False
-    # Other models whose sealed reasoning this one can open.
+    # Other models whose encrypted reasoning this model can read.
     shares_thinking_with: tuple[str, ...] = ()
-    # Call ids the server takes: "standard" is what the protocol's vendor takes, "any" whatever it said itself (N2).
+    # Accepted call IDs: `standard` are those of the protocol's vendor, `any` also those of the server itself (N2).
     call_ids: str = "standard"
-    # The API version header value a Messages endpoint gets when no sampling is sent.
+    # Value of the header `anthropic-version` if the request has no sampling parameters.
     version: str = "2023-06-01"
 
 
@@ -236,7 +255,7 @@ ROWS: tuple[CapabilityRow, ...] = (
             "forced_with_thinking": True,
         },
     ),
-    # Whoever imitates OpenAI takes the ids it said, and Kimi's models fail on others.
+    # Compatible servers accept their own IDs, and Kimi's models fail on others.
     CapabilityRow(protocol=_C, changes={"stop_limit": 4, "forced_with_thinking": True, "call_ids": "any"}),
     CapabilityRow(protocol=_A, model="*kimi*", changes={"call_ids": "any"}, source=_KIMI_CALLS),
     CapabilityRow(
@@ -319,10 +338,9 @@ ROWS: tuple[CapabilityRow, ...] = (
         changes={"echo_thinking": "all"},
         source="https://docs.mistral.ai/capabilities/reasoning/",
     ),
-    # "Unexpected role 'user' after role 'tool'", from Mistral's service and from whoever serves its models with its
+    # "Unexpected role 'user' after role 'tool'", from Mistral's service and from servers of its models with its
     # tokenizer or template (vLLM, NIM): see also https://github.com/mistralai/mistral-vibe/issues/578 and
-    # https://github.com/NousResearch/hermes-agent/issues/20154.
-    # Instructions after a response are as unexpected.
+    # https://github.com/NousResearch/hermes-agent/issues/20154. Instructions after a response are as unexpected.
     *(
         CapabilityRow(protocol=_C, model=model, vendor=vendor, changes={name: False}, source=source)
         for name, source in (("user_after_tool", _USER_AFTER_TOOL), ("system_anywhere", _MISTRAL_ORDER))

@@ -71,7 +71,7 @@ def arrange(
         history.begin_stage(ledger)
     # The assistant turn to which the next message of an assistant is added.
     open_turn: Turn | None = None
-    # Found when somebody asks, which few do.
+    # Computed on access, which is rare.
     last_user: int | None = None
     has_pairs = False
     for index, message in enumerate(messages[first:] if first else messages, first):

@@ -10,7 +10,7 @@ from dragoman.model.losses import Ledger
 from dragoman.model.response import INPUT, OUTPUT
 from dragoman.wire.peek import NULL
 
-# More tokens nobody counts.
+# Larger counts are invalid.
 MAX_COUNT = 2**53
 
 
@@ -45,7 +45,7 @@ def unreported(total_input: int | None, cached: int, output: int | None) -> tupl
 
 
 def updated_counts(earlier: JsonObject, later: JsonObject) -> JsonObject:
-    """Of counts that come again those that count: the later, but null and zero say nothing against what is known."""
+    """Merge repeated counts: the later one wins, except null and zero against a known count."""
     return {key: value for key, value in later.items() if value is not None and not (value == 0 and earlier.get(key))}
 
 

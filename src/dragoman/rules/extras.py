@@ -1,5 +1,5 @@
 """Extras of a foreign protocol: members that only their own protocol knows are left out one by one, and reported. The
-encoder reports those in a stream's events, `UnknownFields` those that go no further than the decoder."""
+encoder reports unknown members in stream events, `UnknownFields` those that only the decoder sees."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def drop_extras(extras: Extras | None, at: Place, ledger: Ledger, *, is_response
 
 
 def drop_choices(ledger: Ledger) -> None:
-    """Report that only the first of several choices is told, on wires that have one answer."""
+    """Report that only the first of several choices is sent, for protocols with one response."""
     ledger.dropped(Feature.CHOICES, ("alternatives",), "this protocol gives one answer")
 
 
@@ -187,7 +187,7 @@ def refuse_blocking(request: Request) -> None:
 
 
 class UnknownFields:
-    """Reports what one stream says and nobody reads; a name counts once at its place, however often it comes."""
+    """Reports unread members of one stream; a name counts once at its location, however often it occurs."""
 
     __slots__ = ("_ledger", "_origin", "_reported")
 

@@ -182,7 +182,7 @@ def report_of(
         native, code, param = native or within.native, code or within.code, param or within.param or ""
         status = status or within.status
     if status is None:
-        # Of all that is told without any status, only an overflow is known by its words alone.
+        # Without a status, only a context overflow is recognised by its text alone.
         status = 400 if is_context_overflow(400, code, message) else 500
     return ErrorReport(
         status=status, message=message or silent(status), native=native, code=code, param=param or None, within=within

@@ -27,7 +27,8 @@ class IdRule(Struct, frozen=True, kw_only=True):
     form: HashForm
 
 
-# Servers that nobody knows to refuse any: Kimi's `functions.add:0` and xAI's 43 characters come back as they were said.
+# Servers that are not known to reject any: Kimi's `functions.add:0` and xAI's 43 characters come back as they were
+# said.
 ANY = IdRule(pattern=re.compile(r".+", re.DOTALL), form=HashForm.BASE32)
 # The Messages service names no length, but hosts of the same protocol stop at 64.
 ANTHROPIC = IdRule(pattern=re.compile(r"[a-zA-Z0-9_-]{1,64}"), form=HashForm.BASE32)
@@ -72,7 +73,7 @@ def legacy_call_id(name: str, position: int) -> str:
 
 
 def _hashed(value: str, form: HashForm) -> str:
-    # Whoever sends many long ids must not fill the memory.
+    # Many long IDs must not fill the memory.
     return _remembered(value, form) if len(value) <= _REMEMBERED else _digested(value, form)
 
 

@@ -18,7 +18,7 @@ OPENAI = "openai"
 _MAX_MODELS = 5000
 _MAX_TEXT_LENGTH = 200
 _MAX_TOKENS = 10**9
-# Nobody knows when the models of others were made; both forms take the epoch for that.
+# The creation time of other models is unknown; both formats use the epoch.
 EPOCH = 0
 # From here on it is milliseconds.
 _LATEST = 10**11
@@ -45,7 +45,7 @@ _WINDOWS = (
     "capabilities.limits.max_context_window_tokens",  # GitHub
     "capabilities.limits.max_prompt_tokens",
 )
-# And the number of those that it says.
+# And the number of stated tokens.
 _CAPS = (
     "max_tokens",  # Anthropic, Vercel, LiteLLM
     "max_output_tokens",

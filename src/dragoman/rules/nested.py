@@ -35,7 +35,7 @@ _MAX_MEMBERS = 64
 
 # Where errors have their words; `status_msg` is MiniMax's: https://platform.minimax.io/docs/api-reference/errorcode
 MESSAGE_MEMBERS = ("message", "Message", "detail", "msg", "error_message", "error_description", "status_msg")
-# Those that stand beside an `error` that is a word: https://www.rfc-editor.org/rfc/rfc6749#section-5.2
+# Members next to an `error` that is a string: https://www.rfc-editor.org/rfc/rfc6749#section-5.2
 BESIDE = ("error_message", "error_description")
 
 

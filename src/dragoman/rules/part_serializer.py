@@ -150,7 +150,7 @@ class PartSerializer:
             self._blank = None
 
     def _advance(self) -> None:
-        """Open the first waiting part; those that ended while they waited are told whole."""
+        """Open the first waiting part. Parts that ended while they waited are emitted in full."""
         while self._open is None and self._waiting:
             index, events = self._waiting.popitem(last=False)
             self._open = index

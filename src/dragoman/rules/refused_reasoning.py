@@ -46,7 +46,7 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     ),
     (
         Remedy.SEALS,
-        # Thinking that nobody signed, or signed thinking that lost its empty text on the way.
+        # Unsigned thinking, or signed thinking that lost its empty text on the way.
         r"thinking\.(?:signature|thinking|data)\W{1,4}field required",
         "https://github.com/lbjlaq/Antigravity-Manager/issues/1650, https://github.com/LibreChat-AI/agents/pull/279",
     ),
@@ -81,7 +81,7 @@ _WORDINGS: tuple[tuple[Remedy, str, str], ...] = (
     ),
     (
         Remedy.SEALS,
-        # Reasoning by its id alone, which another account or nobody kept.
+        # Reasoning by its ID alone, stored by another account or not at all.
         r"item with id \W?rs_[^ ]{1,200} not found",
         "https://github.com/can1357/oh-my-pi/issues/41",
     ),

@@ -66,7 +66,7 @@ class EnumValues(Struct, frozen=True, kw_only=True):
     unknown: str | None = None
 
     def map_value(self, value: JsonValue, at: Place, ledger: Ledger | None) -> str | None:
-        """The word as the client is told it; a word that is lost is reported."""
+        """The value for the client; a dropped value is reported."""
         if value is None:
             return None
         if type(value) is str:

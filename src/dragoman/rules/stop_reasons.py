@@ -96,7 +96,7 @@ FAILURES: dict[str, bool] = {
     "insufficient_system_resource": True,
     "overloaded": True,
 }
-# While the answer goes on, and where nobody knows.
+# While the response continues, and if the reason is unknown.
 _NO_REASON = frozenset({"", "null", "none", "not_finished", "finish_reason_unspecified", "unspecified"})
 
 # What words are made of, in the order in which it counts: `stopped_limit` is a cut, `error_limit` is listed above.
@@ -159,7 +159,7 @@ _CUT = "the provider's word for the end is not known, and the answer looks cut: 
 
 
 def finalize_stop(stop: Stop, ledger: Ledger, *, cut: bool) -> Stop:
-    """The stop; one that nobody knows, of an answer that looks cut, must not pass for a good end."""
+    """The stop reason. An unknown one, of a response that looks truncated, must not pass for a normal end."""
     if not cut or is_conclusive(stop):
         return stop
     ledger.approximated(Feature.STOP_REASON, ("stop", "reason"), _CUT)
@@ -167,7 +167,7 @@ def finalize_stop(stop: Stop, ledger: Ledger, *, cut: bool) -> Stop:
 
 
 def is_conclusive(stop: Stop) -> bool:
-    """Whether a stop says by itself how the answer ended: nobody has to look whether it was cut."""
+    """Whether a stop reason alone states how the response ended, so that truncation need not be checked."""
     if stated_reason(stop.native) and reason_of(stop.native) is not StopReason.OTHER:
         return True
     return stop.reason in (StopReason.REFUSAL, StopReason.SEQUENCE)

@@ -16,7 +16,7 @@ _FEW = 64
 
 
 def watched(stops: tuple[str, ...], ledger: Ledger) -> tuple[str, ...]:
-    """The stop strings that can be looked for here: all of them, unless they are more than anybody needs."""
+    """Stop sequences that the gateway can search for: all, up to a generous limit."""
     room = _WATCHED
     for number, stop in enumerate(stops):
         room -= len(stop)
@@ -125,7 +125,7 @@ class StopScanner:
 
 
 class StopStage:
-    """Ends the answer at a stop string that the provider could not be asked to watch for (S11)."""
+    """Ends the answer at a stop string that the provider could not be called to watch for (S11)."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
         self._stops = StopSequences(stops)

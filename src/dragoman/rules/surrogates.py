@@ -44,11 +44,11 @@ _GROWING = frozenset(
 )
 # Log probabilities are told token by token: halves there are halves.
 _LOGPROBS = "logprobs"
-# By what one piece is told from another of the same place: the numbers of parts and items.
+# What distinguishes fragments of the same path: the numbers of parts and items.
 _NUMBERS = ("index", "output_index", "content_index", "summary_index")
 # What the reader raises.
 UNREADABLE = (DecodeError, UnicodeError, RecursionError)
-# Nobody cuts more texts at once.
+# More interleaved texts do not occur.
 _MAX_PENDING = 64
 
 _Place: TypeAlias = tuple[object, ...]
@@ -97,7 +97,7 @@ class SurrogateJoiner:
         return value
 
     def mended(self, body: JsonObject) -> JsonObject:
-        """Values that somebody parsed, without the halves that could not be written."""
+        """Parsed values without unpaired surrogates, which cannot be encoded."""
         value = self._document(body)
         assert isinstance(value, dict)
         return value

@@ -37,7 +37,7 @@ def flatten(namespace: str | None, name: str) -> str:
 
 
 def _hashed(name: str, cut: int, digits: int) -> str:
-    # A long name is no tool's: whoever sends many of them must not fill the memory.
+    # A long name is not a tool name. Many of them must not fill the memory.
     return _remembered(name, cut, digits) if len(name) <= _REMEMBERED else _digested(name, cut, digits)
 
 
@@ -56,7 +56,7 @@ _remembered = lru_cache(maxsize=4096)(_digested)
 # No client runs more, and it bounds what is stored per call: a response with more calls fails. Frames of a relayed Chat
 # stream that pass unread are not counted.
 MAX_CALLS = 1024
-TOO_MANY_CALLS = f"the provider's answer has more than {MAX_CALLS} tool calls"
+TOO_MANY_CALLS = f"the provider's response has more than {MAX_CALLS} tool calls"
 
 
 # Members of enumerations by name cost a look-up each time.
@@ -113,7 +113,7 @@ class ToolTable(Struct, eq=False):
         wire = full if _conforms(full) else wire_name(full)
         attempt = full
         while wire in self._by_wire:
-            # The next form may be somebody's literal name too: names stay distinct whatever was declared.
+            # The next form may be a literal tool name, too: names stay distinct whatever was declared.
             wire = wire_name_taken(attempt)
             attempt += "_"
         form = _TEXT if type(spec) is TextTool else _JSON

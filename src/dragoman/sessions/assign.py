@@ -73,7 +73,7 @@ class Assignment(Struct, gc=False):
     heads: tuple[tuple[str, int], ...]
     thread_name: str = ""
     parent: int = 0
-    # The name of a parent that nobody has heard of yet.
+    # The name of a parent that was not seen yet.
     awaits: str = ""
     # The session that a new one came out of, and how.
     origin: int = 0
@@ -319,7 +319,7 @@ def _digests_of_prompt(prompt: str, session: str) -> tuple[str, ...]:
 
 
 def _has_tools(facts: ExchangeFacts) -> bool:
-    """Whether somebody may be an agent of another: it has tools."""
+    """Whether the thread may be an agent of another one: it has tools."""
     return facts.shape is not None and facts.shape.tools > 0
 
 

@@ -46,8 +46,8 @@ CLIENT_CLASS_NAMES = {
 }
 # Of Claude Code's instructions, in characters, and the tools of what talks to servers of tools.
 _MAIN_OVER, _SUBAGENT_OVER, _MCP_OVER, _MCP_TOOLS = 10_000, 1_000, 100, 2
-# Of one that says its session in a header: its main thread has 9,033 when nobody sits in front of it, its agents have
-# 2,720 to 3,420, and an id besides.
+# For a client that names its session in a header: its main thread has 9,033 without a terminal, its agents have 2,720
+# to 3,420 and an ID.
 _MAIN_OVER_TODAY = 5_000
 # How much of an unknown word is kept.
 _MAX_CLASS_LENGTH = 40

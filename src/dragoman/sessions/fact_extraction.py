@@ -37,7 +37,7 @@ _CLAUDE_PREFIX = b"x-claude-code-"
 _older_user = re.compile(r"user_[0-9a-f]*_account_[0-9a-f-]*_session_([0-9a-zA-Z-]+)").fullmatch
 _SESSION = "ses_"
 _ONLY_CLIENT: dict[str, ExchangeFacts] = {"": NOTHING}
-# Clients by what they say that they are, as often as it was heard of late; others are cut.
+# Clients by their user agents, while they are frequent; others are truncated.
 _CLIENTS: dict[tuple[bytes, bytes], str] = {}
 _MAX_CLIENTS = 256
 

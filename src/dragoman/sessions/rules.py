@@ -18,7 +18,7 @@ HEADER, MEMBER = "header", "member"
 class HintRule(Struct, frozen=True, kw_only=True):
     """One row of the table."""
 
-    # Of whom it is believed; "" is anybody.
+    # Of whom it is believed; "" means any client.
     client: str = ""
     location: str = HEADER
     field: str
@@ -64,7 +64,7 @@ RULES: tuple[HintRule, ...] = (
     HintRule(field="x-claude-code-agent-type", fact="agent", source=_CLAUDE_HINTS),
     HintRule(field="x-claude-code-prompt-id", fact="prompt", source=_CLAUDE_HINTS),
     HintRule(location=MEMBER, field="metadata.user_id", fact="session", source=f"{_CLAUDE}; {_MARCH}", sure=95),
-    # Codex. Its older names are such as anybody might use.
+    # Codex. Its older names are too common to identify it.
     HintRule(client=CODEX, field="x-codex-turn-metadata", fact="turn", source=_CODEX),
     HintRule(client=CODEX, field="session-id", fact="session", source=_CODEX),
     HintRule(client=CODEX, field="thread-id", fact="thread", source=_CODEX),
@@ -93,8 +93,8 @@ SESSION_HEADERS: dict[bytes, frozenset[str]] = {
     for name in (rule.field.encode() for rule in RULES if rule.location == HEADER and rule.fact == "session")
 }
 
-# Tools that tell a thread from others where nothing else does, and those that begin agents, with the member of their
-# arguments that holds the prompt and the one that names the type of agent.
+# Tools that distinguish a thread if nothing else does, and tools that start agents, with the argument for the prompt
+# and the one for the type of agent.
 DISTINCTIVE_TOOLS = frozenset({"task", "question", "todowrite"})
 NAMING_MEMBERS = {
     "Agent": "subagent_type",

@@ -26,8 +26,8 @@ BUSY_TIMEOUT = 10.0
 _LITTLE = 1.0
 # How long the thread is waited for beyond the time that it was given: a disk may not answer.
 _GRACE = 1.0
-# How much is written to see whether an answer can be, in bytes: as much as failed last, but more than fits into what is
-# free in a page, and not so much that it holds up everybody.
+# Size of a trial write in bytes: as much as failed last, but more than the free part of a page, and not so much that it
+# delays other work.
 _MIN_TRIAL_BYTES, _MAX_TRIAL_BYTES = 64 * 1024, 4 * 1024 * 1024
 # Posts that may wait: small ones by their number, others by their bytes.
 _MAX_POSTS = 10_000
@@ -116,16 +116,16 @@ class Store:
         try:
             self._thread.submit(unit)  # type: ignore[arg-type]  # what comes of it is its own future's business
         except StoreError as error:
-            # Told where everything else is told: many ask from a callback, in the middle of something.
+            # Raised when the result is awaited, because many callers are inside a callback.
             future.set_exception(error.with_traceback(None))
         return future
 
     def announce_turn(self, owner: bytes) -> None:
-        """Let everybody know at once that somebody's turn is being kept."""
+        """Announce that a turn of this owner is being stored."""
         self._turns.announce(owner)
 
     def may_have_turns(self, owner: bytes) -> bool:
-        """Whether somebody may have turns, which the thread need not be asked for."""
+        """Whether the owner may have turns, without a query to the thread."""
         return self._turns.may_have(owner)
 
     def expedite_now(self, expedite: Expedite) -> None:
@@ -134,12 +134,12 @@ class Store:
         self._thread.expedite()
 
     def post(self, work: Callable[[Tables], object], size: int = 0) -> None:
-        """Write something down that nobody waits for; what has a `size` waits apart from what is small."""
+        """Write without waiting. Work with a `size` queues apart from small work."""
         full = self._bytes + size > _MAX_POST_BYTES if size else self._posts >= _MAX_POSTS
         if full:
             self.dropped += 1
             self._refused += 1
-            # The first one is told at once, the others when there is room again.
+            # The first one is logged at once, later ones when there is room again.
             if self._refused == 1:
                 self._lost("the write queue is full", 1)
             return
@@ -198,11 +198,11 @@ class Store:
         self._trial_bytes = min(max(response_size(), _MIN_TRIAL_BYTES), _MAX_TRIAL_BYTES)
 
     async def check(self) -> None:
-        """Raise `StoreError` if an answer could not be kept: a store that failed is tried before anybody is asked."""
+        """Raise `StoreError` if a response could not be stored: a store that failed is tried before any call."""
         if not self.failed:
             return
         if self._trying is None:
-            # One for everybody: a try takes as much of the store as an answer does.
+            # One trial for all waiters: it uses as much of the store as a response.
             self._trying = asyncio.ensure_future(self._try())
             self._trying.add_done_callback(self._tried)
         trying = self._trying
@@ -221,7 +221,7 @@ class Store:
     def _tried(self, trying: asyncio.Task[None]) -> None:
         self._trying = None
         if not trying.cancelled():
-            # Whoever waited for it may have left.
+            # Its waiter may have been cancelled.
             trying.exception()
 
     def is_working(self) -> bool:

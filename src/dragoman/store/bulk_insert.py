@@ -13,7 +13,7 @@ _RUNS = (32, 8)
 
 
 class BulkInsert:
-    """The statements that add rows to a table; `conflict` says what becomes of those that are there."""
+    """The statements that add rows to a table; `conflict` states what happens to existing rows."""
 
     __slots__ = ("_at_once", "_one", "_several")
 

@@ -11,8 +11,8 @@ from dragoman.errors import DragomanError
 from dragoman.store.responses import INPUT_SIDE, ITEMS, Item, add_items
 from dragoman.store.transaction import Transaction, exists
 
-# How long a conversation is had alone unless that is renewed, in seconds: whoever was killed has it no longer, and
-# whoever waited for a busy store has it still.
+# Lifetime in seconds of the exclusive lease on a conversation, unless renewed: long enough for a busy store, short
+# enough after a crash.
 LEASE = 15
 
 
@@ -60,7 +60,7 @@ class Conversations:
         return None if row is None else Conversation(*row)
 
     def is_anothers(self, owner: bytes, conversation_id: str) -> bool:
-        """Whether the conversation is known as somebody else's."""
+        """Whether the conversation belongs to another owner."""
         return exists(self._db, "SELECT 1 FROM conversations WHERE id = ? AND owner <> ?", (conversation_id, owner))
 
     def change(self, owner: bytes, conversation_id: str, metadata: bytes) -> None:
@@ -145,7 +145,7 @@ class Conversations:
         return bool(leased.rowcount)
 
     def renew(self, leases: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Have conversations for longer, each with its holder; give those that somebody else has by now."""
+        """Renew leases, each with its holder; returns those that another holder has by now."""
         lost: list[tuple[str, str]] = []
         until = self._now() + LEASE
         with Transaction(self._db):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dragoman.store.transaction import Transaction
 
-# Those that end first make room.
+# Cooldowns that end first are dropped.
 MAX_COOLDOWNS = 4096
 
 
@@ -40,7 +40,7 @@ class Cooldowns:
         return self._db.execute("SELECT subject, body FROM rests WHERE expires > ?", (self._now(),)).fetchall()
 
     def remove_outdated(self, most: int) -> int:
-        """Remove some of those that are over; give how many."""
+        """Remove some expired cooldowns; returns how many."""
         with Transaction(self._db):
             return self._remove("SELECT subject FROM rests WHERE expires <= ? LIMIT ?", self._now(), most)
 

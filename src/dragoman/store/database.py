@@ -113,7 +113,7 @@ class Tables:
 
     @property
     def connection(self) -> StoreConnection:
-        """What they are read and written by, for whoever sees to it that units are whole."""
+        """The connection, for the code that runs transactions."""
         return self._db
 
     def transaction(self) -> Transaction:
@@ -132,7 +132,7 @@ class Tables:
 
 
 def write_ahead(db: sqlite3.Connection, timeout: float = _LOCK_TIMEOUT) -> None:
-    """Turn the write-ahead log on, which several processes that start at once may all try; it waits for nobody."""
+    """Enable write-ahead logging, which several processes may try at once. It does not wait."""
     until = time.monotonic() + timeout
     while True:
         try:
@@ -145,7 +145,7 @@ def write_ahead(db: sqlite3.Connection, timeout: float = _LOCK_TIMEOUT) -> None:
 
 
 def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) -> Tables:
-    """Open or make the file; nobody but its user may read it. One thread at a time may use it, whichever that is."""
+    """Open or create the file, readable only by its user. One thread at a time may use it, whichever that is."""
     db: StoreConnection | None = None
     try:
         if path != MEMORY:
@@ -164,7 +164,7 @@ def open_tables(path: str, days: float, clock: Callable[[], float] = time.time) 
         # What was deleted is not to be found in the file either.
         db.execute("PRAGMA secure_delete = ON")
         migrate(db)
-        # From now on a lock is never waited for: whoever is served by the same loop would wait with it.
+        # From now on locks are never waited for: waiting would block the whole loop.
         db.execute("PRAGMA busy_timeout = 0")
         recent_turn_owners = RecentTurnOwners(None if path == MEMORY else os.path.realpath(path) + _TURN_OWNERS_SUFFIX)
     except (OSError, sqlite3.Error) as error:

@@ -1,4 +1,4 @@
-"""Forgetting: takes rows of exchanges out of the file, a few at a time, and whoever spoke in them; sums stay."""
+"""Erasure: deletes rows of exchanges in small batches, with their sessions and threads; totals stay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NamedSession(Struct, frozen=True):
 
 
 class ErasureCount(Struct, frozen=True, kw_only=True):
-    """How much there is of somebody."""
+    """The extent of an erasure."""
 
     rows: int = 0
     sessions: int = 0
@@ -32,7 +32,7 @@ class ErasureCount(Struct, frozen=True, kw_only=True):
 
 
 class Erasure(Queries):
-    """What is asked and done to forget somebody, by a connection that deletes for good."""
+    """Queries and deletions of an erasure, on a connection that overwrites deleted rows."""
 
     def __init__(self, db: sqlite3.Connection, at_once: int = _AT_ONCE, looked_at: int = _LOOKED_AT) -> None:
         super().__init__(db)

@@ -10,7 +10,7 @@ from dragoman.store.errors import Queries
 from dragoman.store.migrations import MEASURES
 from dragoman.store.records import BUCKET_MICROSECONDS, ROW_MEASURES
 
-# Tables of exchanges, and of whoever spoke.
+# Tables of exchanges, sessions and threads.
 TABLES = (
     *("records", "sums", "thread_sums", "long_sums", "quarter_sums", "thread_totals", "session_totals"),
     *("tag_sets", "tag_sums", "long_tag_sums", "sessions", "threads", "tips", "unassigned", "journals"),

@@ -174,7 +174,7 @@ def m005_store_records(db: sqlite3.Connection) -> None:
         " PRIMARY KEY (quarter, thread)) WITHOUT ROWID"
     )
     _create_rollups(db, measures)
-    # What one thread came to in all its time; a row of it is written once for a thread and quarter.
+    # The usage of one thread over its whole life; one row per thread and 15-minute bucket.
     db.execute("CREATE INDEX thread_sums_by_thread ON thread_sums (thread)")
     db.execute(
         """
@@ -336,7 +336,7 @@ def m007_count_stored_bytes(db: sqlite3.Connection) -> None:
 
 
 def m008_count_bookkeeping(db: sqlite3.Connection) -> None:
-    """Bookkeeping losses apart from those that change the response (decision 38); older `losses` count both."""
+    """Bookkeeping losses apart from losses that change the response (decision 38); older `losses` count both."""
     totals = [f"{of}_totals" for of, _ in _TOTALS]
     for table in ("records", "sums", "thread_sums", "long_sums", "quarter_sums", *totals):
         db.execute(f"ALTER TABLE {table} ADD COLUMN bookkeeping INTEGER NOT NULL DEFAULT 0")

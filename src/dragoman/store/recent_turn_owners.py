@@ -15,7 +15,7 @@ _HOUR = 3600
 
 
 class RecentTurnOwners:
-    """The marks of one file; those of none are nobody else's."""
+    """The recent owners of one file; without a file, they belong to this process alone."""
 
     def __init__(self, path: str | None) -> None:
         self._last_hours: mmap.mmap | bytearray = bytearray(_GROUPS) if path is None else _shared(path)
@@ -24,7 +24,7 @@ class RecentTurnOwners:
         self._last_hours[_group(owner)] = 1 + now // _HOUR % _HOURS
 
     def may_have(self, owner: bytes, now: int) -> bool:
-        """Whether somebody may have turns that are not older than an hour."""
+        """Whether the owner may have turns that are not older than one hour."""
         last_hour = self._last_hours[_group(owner)]
         if not last_hour:
             return False

@@ -60,7 +60,7 @@ class RecordQueries(Queries):
         )
 
     def after(self, number: int, record_filter: RecordFilter, most: int) -> list[RecordRow]:
-        """Those that were written down behind one, in that order."""
+        """Records after a number, in that order."""
         where, given = _conditions(record_filter)
         # By their numbers, whatever else is asked of them: there are few.
         where = ["number > ?", *(f"+{each}" if each[0] != "(" else each for each in where)]

@@ -1,6 +1,6 @@
 """Record tables: exchanges and their rollups, in the file of `storage.path`. The connection waits for disks and locks,
-so it belongs to a thread or a command that serves nobody. Commits are on the disk (`synchronous = FULL`), since their
-journal may be removed then."""
+so it belongs to a thread or to a command, never to the event loop. Commits are on the disk (`synchronous = FULL`),
+since their journal may be removed then."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JournalOffsets:
         self._db = db
 
     def applied(self, name: str) -> int:
-        """How many bytes of a journal are in the tables; 0 also of one that nobody has read."""
+        """The ingested bytes of a journal; 0 also for an unread one."""
         row = self._db.execute("SELECT applied FROM journals WHERE name = ?", (name,)).fetchone()
         return 0 if row is None else int(row[0])
 
@@ -187,7 +187,7 @@ def _opened_to_read(path: str, timeout: float) -> StoreConnection:
 
 
 def is_outdated(path: str) -> bool:
-    """Whether there is a file of an older version, which whoever opens it to write brings to the present."""
+    """Whether there is a file of an older version, which the next writer migrates."""
     if path == MEMORY or not Path(path).exists():
         return False
     try:
@@ -197,5 +197,5 @@ def is_outdated(path: str) -> bool:
         finally:
             db.close()
     except sqlite3.Error:
-        # Whoever opens it is told what is wrong with it.
+        # Opening the file reports the problem.
         return True

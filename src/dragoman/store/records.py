@@ -116,7 +116,7 @@ class Records:
         return int(self._db.execute("SELECT count(*) FROM records").fetchone()[0])
 
     def remove_before(self, time: int, most: int) -> int:
-        """Remove some of those that began before a time; give how many. Sums stay."""
+        """Remove some records that began before a time; returns how many. Sums stay."""
         return self._db.execute(
             "DELETE FROM records WHERE number IN (SELECT number FROM records WHERE time < ? ORDER BY time LIMIT ?)",
             (time, most),

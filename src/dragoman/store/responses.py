@@ -13,7 +13,7 @@ from dragoman.store.transaction import Transaction, exists
 INPUT_SIDE, OUTPUT_SIDE = 0, 1
 # Where a response stands that is still being given.
 RUNNING = ("queued", "in_progress")
-# Whoever has an id that two owners were given by a provider: neither of them.
+# The owner of an ID that a provider gave to two owners: neither of them.
 _NO_OWNER = b"\x00"
 ITEMS = "SELECT id, body FROM items WHERE holder = ? AND side = ? ORDER BY position"
 # How much longer than asked for a chain is kept, in seconds, so that not every turn writes all of it again.
@@ -70,11 +70,11 @@ class Responses:
         return (row[0], row[1]) if row is not None else None
 
     def exists(self, response_id: str) -> bool:
-        """Whether the response is anybody's."""
+        """Whether the response exists for any owner."""
         return exists(self._db, "SELECT 1 FROM responses WHERE id = ?", (response_id,))
 
     def is_anothers(self, owner: bytes, response_id: str) -> bool:
-        """Whether the response is known as somebody else's, or as nobody's."""
+        """Whether the response belongs to another owner, or to none."""
         return exists(self._db, "SELECT 1 FROM responses WHERE id = ? AND owner <> ?", (response_id, owner))
 
     def add(
@@ -84,7 +84,7 @@ class Responses:
         input_items: Sequence[Item] = (),
         output_items: Sequence[Item] = (),
     ) -> bool:
-        """Store a response with its items, and prolong its chain. False if its id is taken: it becomes nobody's."""
+        """Store a response with its items, and prolong its chain. False if its ID is taken: then it has no owner."""
         expires = self._expiry()
         with Transaction(self._db):
             taken = self._db.execute("UPDATE responses SET owner = ? WHERE id = ?", (_NO_OWNER, response.id)).rowcount
@@ -110,8 +110,8 @@ class Responses:
             return True
 
     def record_owner(self, owner: bytes, response_id: str, provider: str, items: Sequence[str] = ()) -> None:
-        """Record who made a response that its provider stores, and the ids of its items. An id that a provider gave to
-        two owners becomes nobody's; one of a response stored here stays that."""
+        """Record who made a response that its provider stores, and the ids of its items. An ID that a provider gave to
+        two owners has no owner. That of a response stored here stays unchanged."""
         named = {"id": response_id, "owner": owner, "expires": self._expiry()}
         with Transaction(self._db):
             changed = self._db.execute(
@@ -227,7 +227,7 @@ class Responses:
         return row[0] if row is not None else ""
 
     def is_anothers_item(self, owner: bytes, item_id: str) -> bool:
-        """Whether somebody else has an item of this id."""
+        """Whether another owner has an item of this ID."""
         # Two ranges of the index: `<>` would read every copy that this owner has.
         one, other = (f"SELECT 1 FROM items WHERE id = ?1 AND owner {beyond} ?2" for beyond in "<>")
         return exists(self._db, f"{one} UNION ALL {other} LIMIT 1", (item_id, owner))
@@ -289,7 +289,7 @@ def _forget(db: sqlite3.Connection, holders: list[str]) -> None:
         db.executemany(f"DELETE FROM {table} WHERE holder = ?", [(holder,) for holder in holders])
 
 
-# So many pieces are read at a time: a long stream is not in memory as a whole for everybody who hears it again.
+# Pieces that are read at a time, so that a long stream is not in memory as a whole for each follower.
 _AT_ONCE = 64
 
 

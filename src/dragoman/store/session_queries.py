@@ -46,7 +46,7 @@ class SessionFigures(Struct, frozen=True):
     took: int = 0
     first: int = 0
     firsts: int = 0
-    # Losses that are bookkeeping; `losses` counts those that change the response.
+    # Losses that are bookkeeping; `losses` counts losses that change the response.
     bookkeeping: int = 0
 
     def __add__(self, other: SessionFigures) -> SessionFigures:
@@ -65,7 +65,7 @@ class LastExchange(Struct, frozen=True):
 
 
 class ClassTotals(Struct, frozen=True):
-    """What the threads of one class in a session came to, and how many there are."""
+    """The usage of the threads of one class in a session, and their number."""
 
     session: int
     kind: str
@@ -94,8 +94,8 @@ class SessionQueries(Queries):
         self._given: tuple[object, ...] = () if scope is None else (scope.key, scope.since)
 
     def newest(self, since: int, key: str | None, most: int, before: tuple[int, int] | None = None) -> list[SessionRow]:
-        """Those that were heard of since a time, the latest first, but for those of agents of another one; if given,
-        behind one with this time and number."""
+        """Sessions that were active since a time, newest first, without sessions of agents of another one; optionally
+        after one with this time and number."""
         named = "" if key is None else " AND key = ?"
         behind = "" if before is None else " AND last <= ? AND (last, id) < (?, ?)"
         return [
@@ -138,7 +138,7 @@ class SessionQueries(Queries):
         return children
 
     def named(self, text: str, key: str | None, most: int) -> list[SessionRow]:
-        """Those that are called so, under any key or under one; if none is, those whose names begin so."""
+        """Sessions with this name, under any key or under one; if there is none, sessions whose names begin with it."""
         keys = [key] if key is not None else self.with_sessions() if self.scope is None else [self.scope.key]
         matches = self._between(keys, text, text, most)
         return matches or self._between(keys, text, text + _BEYOND, most)
@@ -150,7 +150,7 @@ class SessionQueries(Queries):
         return {row[0]: SessionRow(*row) for row in rows}
 
     def threads(self, *sessions: int) -> list[tuple[ThreadRow, SessionFigures]]:
-        """The threads of sessions with what each came to, in the order in which they began."""
+        """The threads of sessions with their usage, in the order in which they began."""
         rows = self._in(f"SELECT {_THREAD}, {_TOTALS}{_JOINED} WHERE t.session IN ({{}})", sessions)
         pairs = [(ThreadRow(*row[:_THREAD_FIELDS]), SessionFigures(*row[_THREAD_FIELDS:])) for row in rows]
         return sorted(pairs, key=lambda each: (each[0].started, each[0].id))
@@ -161,7 +161,7 @@ class SessionQueries(Queries):
         return {row[0]: ThreadRow(*row) for row in rows}
 
     def by_class(self, sessions: Sequence[int]) -> list[ClassTotals]:
-        """What the threads of sessions came to, by class."""
+        """The usage of the threads of sessions, by class."""
         select = f"SELECT t.session, t.class, count(*), {_SUMS}{_JOINED}"
         rows = self._in(f"{select} WHERE t.session IN ({{}}) GROUP BY t.session, t.class", sessions)
         return [ClassTotals(row[0], row[1], row[2], SessionFigures(*row[3:])) for row in rows]

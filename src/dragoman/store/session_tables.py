@@ -163,7 +163,7 @@ class SessionTables:
     def heads(self, digests: Sequence[str]) -> list[HeadRow]:
         """What is known by some digests: digest, thread, state and time, the oldest threads first."""
         placeholders = ", ".join("?" * len(digests))
-        # A statement for each number of them; those that are not needed often are few.
+        # A statement for each number of parameters; rare numbers have few.
         most = MAX_THREADS_PER_DIGEST * len(digests)
         return self._db.execute(
             f"SELECT digest, thread, state, time FROM tips WHERE digest IN ({placeholders})"

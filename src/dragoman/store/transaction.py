@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 class StoreConnection(sqlite3.Connection):
-    """A connection that knows its file: what is written to one that was deleted or replaced, nobody finds again."""
+    """A connection that detects whether its file was deleted or replaced, because later writes would be lost."""
 
     _path: Path | None = None
     _file = (0, 0)
-    # Whether all that is written now belongs to one transaction, which nobody may begin anew after it was lost.
+    # Whether all writes belong to one transaction, which must not restart after it was lost.
     in_unit = False
     # Whether what runs must end; it is asked before each query.
     must_end: Callable[[], bool] | None = None
@@ -41,7 +41,7 @@ def exists(db: sqlite3.Connection, statement: str, given: tuple[object, ...]) ->
 
 
 class Transaction:
-    """All or nothing; the write lock is taken first. It waits for nobody: while another process writes it fails with an
+    """All or nothing; the write lock is taken first. It does not wait: while another process writes, it fails with an
     error that `is_busy`. A nested one is a savepoint."""
 
     __slots__ = ("_db", "_outermost")

@@ -35,16 +35,16 @@ class Turns:
         self._now = now
         self._max_bytes = max_bytes
         self._recent_turn_owners = recent_turn_owners if recent_turn_owners is not None else RecentTurnOwners(None)
-        # Those that were kept before there were marks.
+        # Turns from before there were marks.
         for (owner,) in db.execute("SELECT DISTINCT owner FROM turns"):
             self._recent_turn_owners.record(owner, now())
 
     def announce(self, owner: bytes) -> None:
-        """Somebody is about to keep a turn; whoever says so need not be the thread of the file."""
+        """Announce a turn that is about to be stored, from any thread."""
         self._recent_turn_owners.record(owner, self._now())
 
     def may_have(self, owner: bytes) -> bool:
-        """Whether somebody may have any; likewise."""
+        """Whether the owner may have any; likewise."""
         return self._recent_turn_owners.may_have(owner, self._now())
 
     def add(self, owner: bytes, call_id: str, body: bytes) -> None:

@@ -30,7 +30,7 @@ _SUMMED = ", ".join(f"sum(q.{name}) AS {name}" for name in MEASURES)
 SESSION_NAMES = ("session", "session_id", "key", "client")
 THREAD_NAMES = ("thread", "thread_id", "thread_class", "label", *SESSION_NAMES)
 _OF_SESSION = "s.name, s.id, s.key, s.client"
-# The names of one of them, then what it came to: measures, with what was not cached behind the input.
+# The names of a group, then its measures, with the uncached input after the input.
 NamedRow = tuple[str | int | None, ...]
 _UNCACHED = ("input - g.cache_read - g.cache_write",)
 _FIGURES = ", ".join(f"g.{name}" for name in (*MEASURES[:5], *_UNCACHED, *MEASURES[5:]))
@@ -38,7 +38,7 @@ _FIGURES = ", ".join(f"g.{name}" for name in (*MEASURES[:5], *_UNCACHED, *MEASUR
 _SHORT = 2 * _DAY
 _WITHIN = "q.quarter >= :start AND q.quarter < :end"
 _BUCKET_COLUMNS = ", ".join(f"q.{name}" for name in MEASURES)
-# Totals of all that may have been heard of in a time: those that lie within it, and those across its edges.
+# Totals of all that may have been active in a time range: those within it, and those across its edges.
 _MET = "o.last >= :start AND o.since < :end"
 _INSIDE = "o.last >= :start AND o.last < :end AND o.since >= :start"
 _ACROSS = "(o.since < :start OR o.last >= :end)"
@@ -55,8 +55,8 @@ class _UsageGroup(Struct, frozen=True, kw_only=True):
     """How threads are asked about, and sessions."""
 
     of: str
-    # What they are called, where their numbers are, what leads to their names, which whoever was forgotten has none of,
-    # and from their totals to their quarters. None of it is to be read in another order.
+    # Their name, the tables of their numbers and names, which a forgotten one has none of, and the join from totals to
+    # 15-minute buckets. None of it is to be read in another order.
     names: str
     number: str
     named: str
@@ -144,7 +144,7 @@ class UsageQueries(Queries):
         return measures_by_group
 
     def total(self, start: int, end: int) -> Measures:
-        """What everybody came to together."""
+        """The total."""
         if self.scope is not None:
             return self.by_names(("key",), start, end).get((self.scope.key,), (0,) * len(MEASURES))
         statement = f"SELECT {_SUMS} FROM quarter_sums WHERE quarter >= ? AND quarter < ?"
@@ -152,14 +152,14 @@ class UsageQueries(Queries):
         return measures if measures[0] is not None else (0,) * len(MEASURES)
 
     def by_thread(self, start: int, end: int, most: int | None = None) -> NamedUsage:
-        """What each thread came to; of more than `most`, the dearest are among those that are given."""
+        """The usage of each thread; of more than `most`, the most expensive are included."""
         most = None if self.scope is not None else most
         if end - start > _SHORT:
             return self._long(_THREADS, start, end, most)
         return self._short(_THREADS, f"thread_sums q WHERE {_WITHIN} AND q.thread <> 0 GROUP BY q.thread", start, end)
 
     def by_session(self, start: int, end: int, most: int | None = None) -> NamedUsage:
-        """What each session came to; likewise."""
+        """The usage of each session; likewise."""
         most = None if self.scope is not None else most
         if end - start > _SHORT:
             return self._long(_SESSIONS, start, end, most)
@@ -174,13 +174,13 @@ class UsageQueries(Queries):
         return measures if measures[0] is not None else None
 
     def forgotten(self, start: int, end: int) -> Measures | None:
-        """What all threads came to whose names were forgotten, with those of their sessions; None if nothing did."""
+        """The usage of all forgotten threads, with those of their sessions; None if nothing did."""
         if not self._has_forgotten(start, end):
             return None
         threads = "thread_totals o INDEXED BY thread_totals_by_last"
         across = f"{threads} {_THREADS.buckets} WHERE {_MET} AND {_ACROSS} AND o.is_forgotten"
         inside = f"SELECT {_COLUMNS} FROM {threads} WHERE {_INSIDE} AND o.is_forgotten"
-        # Nothing is there of those that were not heard of between two times.
+        # Without rows that were not active between two times.
         measures: Measures = self._named(
             f"SELECT {_SUMS} FROM ({inside} UNION ALL SELECT {_BUCKET_COLUMNS} FROM {across})", start, end
         )[0]
@@ -217,7 +217,7 @@ class UsageQueries(Queries):
         return NamedUsage(inside + active, count + len(active))
 
     def _has_forgotten(self, start: int, end: int) -> bool:
-        """Whether anybody may have been heard of who was forgotten: whole sessions are, with all their threads."""
+        """Whether any forgotten one may have been active: sessions are forgotten with all their threads."""
         totals = "session_totals o INDEXED BY session_totals_by_last"
         rows = self._named(f"SELECT EXISTS (SELECT 1 FROM {totals} WHERE {_MET} AND o.is_forgotten)", start, end)
         return bool(rows[0][0])

@@ -26,7 +26,7 @@ class Expedite(Struct, eq=False, kw_only=True):
 class WorkItem(Struct, Generic[T], eq=False, kw_only=True):
     """A function of the tables and its waiting future; a post has none. A busy store is waited for until `timeout`
     seconds after `submitted`, or, `while_moving`, after the last commit of any process: then it is slow, not stuck.
-    `on_done` is called in the loop; work is done `at_last` even if nobody waits any more."""
+    `on_done` is called in the loop; work that is `at_last` is done even without a waiter."""
 
     work: Callable[[Tables], T]
     on_done: Callable[[WorkItem[object], object, BaseException | None], None]
@@ -56,12 +56,12 @@ class WorkItem(Struct, Generic[T], eq=False, kw_only=True):
 
     @property
     def is_expedited(self) -> bool:
-        """Whether it is given up because nobody can wait, which says nothing of the store."""
+        """Whether it fails because its waiter cannot wait longer, which says nothing about the store."""
         return self.expedite is not None and self.expedite.now
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is to be done: what has not begun is not, once nobody waits for it."""
+        """Whether it is to be done: work that has not begun is dropped without a waiter."""
         return self.at_last or self.future is None or not self.future.cancelled()
 
 
@@ -102,7 +102,7 @@ def _attempts(
 
 
 def deliver(outcomes: list[Outcome]) -> None:
-    """Let whoever waits know what came of their units, with one call for each loop."""
+    """Deliver the results to the waiters, with one call for each loop."""
     loops = {outcome[0].loop for outcome in outcomes}
     for loop in loops:
         ours = outcomes if len(loops) == 1 else [outcome for outcome in outcomes if outcome[0].loop is loop]

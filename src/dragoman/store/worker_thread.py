@@ -10,7 +10,7 @@
                         again alone, once
     a unit raises       is undone alone, the others stand                 raised
 
-The thread ends when it is told to, never by itself: what breaks it fails all that it has at hand.
+The thread ends only on request: an unexpected error fails all work at hand.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class StoreThread:
         self._seen = 0
         # Whether what is stuck is to be tried before its time.
         self._expedited = False
-        # When all is to be over, and who is told that it is.
+        # When the thread must end, and the callback for it.
         self._ends: float | None = None
         self._ended: list[Callable[[], None]] = []
         self._over = False
@@ -133,7 +133,7 @@ class StoreThread:
                 if not self._turn():
                     break
             except BaseException as error:
-                # The outermost place: nobody else could say to them that they wait in vain.
+                # The outermost place: only here can the waiters be informed.
                 self._break(error)
         self._close()
 
@@ -317,7 +317,7 @@ class StoreThread:
         except sqlite3.Error as error:
             if not is_busy(error):
                 raise
-            # Nobody but its holder may even read.
+            # Only the lock's holder may read.
             return
         if self._version not in (None, version):
             self._moved, self._pause = self._clock(), _MIN_PAUSE
@@ -341,7 +341,7 @@ class StoreThread:
         deliver(late)
 
     def _break(self, error: BaseException) -> None:
-        """Fail all that is at hand, so that nobody waits for ever for a thread that lost its way."""
+        """Fail all work at hand, so that no caller waits for ever after an unexpected error."""
         units = {id(unit): unit for unit in (*self._under_way, *self._stuck, *self._at_hand) if not unit.is_delivered}
         self._under_way = []
         self._attempt = Attempts(self._tables)

@@ -10,7 +10,7 @@ from shlex import quote
 
 from dragoman.errors import ConfigError
 
-# Whoever asks on behalf of another user, and not of the one that the process was started by.
+# Check as the effective user, not as the one that started the process.
 _EFFECTIVE = os.access in os.supports_effective_ids
 
 

@@ -101,14 +101,14 @@ class Source:
         self.new_pauses: Callable[[], PauseStage] | None = None
         self.over = False
         self.is_past_opening = self.answered = False
-        # Whether content came since somebody last looked.
+        # Whether content came since the last check.
         self.progressed = False
         self.failure: Failure | None = None
         self.usage: Usage | None = None
         # What was counted before anything was said; and whether it is known of a failure what all of it took.
         self.opening_usage: Usage | None = None
         self.counted = False
-        # What the answer calls itself, and why it ended, once that is told.
+        # Name and stop reason of the response, once known.
         self.started: Started | None = None
         self.stop: Stop | None = None
         # How many bytes of content came so far, about: an encoder may tell all of it again at an end.

@@ -36,7 +36,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
 
 
 class Manager(Struct, frozen=True, kw_only=True):
-    """An init system: where its units are, what they say, and what it is told."""
+    """An init system: the location and text of its units, and its commands."""
 
     name: str
     program: str

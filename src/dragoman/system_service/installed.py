@@ -42,7 +42,7 @@ def find_installed(environ: Mapping[str, str]) -> Installed | None:
 
 
 def installed_in(manager: Manager) -> Installed | None:
-    """The service that an init system has a unit of; one of somebody else's making is none of ours."""
+    """The service that an init system has a unit of. Units of other authors are ignored."""
     text = _read(manager.unit)
     if not is_ours(text):
         return None

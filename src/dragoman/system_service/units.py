@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-# By this line a unit is known to be ours, and nobody else's to be written over.
+# This line marks a unit as written by Dragoman. Other units are never overwritten.
 MARKER = "Written by `dragoman service install`; `dragoman service uninstall` takes it back."
 UNIT = "dragoman.service"
 LABEL = "local.dragoman"
@@ -91,7 +91,7 @@ def is_ours(text: str) -> bool:
 
 
 def command_of(text: str) -> tuple[str, ...]:
-    """The command of a unit that was written here; nothing if somebody has changed it beyond that."""
+    """The command of a unit that Dragoman wrote; nothing if it was changed beyond that."""
     return tuple(_agent_command(text) if text.lstrip().startswith("<?xml") else _unit_command(text))
 
 

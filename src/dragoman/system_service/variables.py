@@ -1,5 +1,5 @@
-"""Variables of the shell that a service needs: those that the configuration names, keys of the catalogue, proxies,
-certificates, the clouds' own, and the user's directories."""
+"""Environment variables that a service needs: variables of the configuration, keys of the catalogue, proxies,
+certificates, those of cloud SDKs, and the user's directories."""
 
 from __future__ import annotations
 

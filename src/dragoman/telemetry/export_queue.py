@@ -93,12 +93,12 @@ class TelemetryExporter:
 
     def start(self) -> None:
         """Begin to send; not before the process is the one that serves."""
-        # Nobody waits for it at the end of the process, however long a collector takes.
+        # The end of the process does not wait for it, however slow a collector is.
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
         self._thread.start()
 
     def export(self, entries: Sequence[JournalEntry]) -> None:
-        """Leave exchanges to be told; those that there is no room for are dropped and counted."""
+        """Queue exchanges for export; those without room are dropped and counted."""
         share = self._collector.share
         wanted = [entry for entry in entries if operation_of(entry) and is_sampled(entry.id, entry.trace, share)]
         with self._changed:
@@ -129,7 +129,8 @@ class TelemetryExporter:
             try:
                 taken, reason = self._send(batch), "the collector does not take them"
             except Exception as error:
-                # The edge of this thread: nobody else may suffer for it. What was to be told is in no message.
+                # The edge of this thread: an unexpected error must not affect requests. What was to be told is in no
+                # message.
                 taken, reason = False, type(error).__name__
             self._count(SENT if taken else FAILED, len(batch))
             if not taken:

@@ -53,7 +53,7 @@ SERVER_PORT = "server.port"
 STATUS_CODE = "http.response.status_code"
 SERVICE_NAME = "service.name"
 
-# Our own: `gen_ai.*` stand on the span of the exchange alone, so that nobody adds anything up twice.
+# Our own: `gen_ai.*` are set only on the span of the exchange, so that sums count each exchange once.
 ID = "dragoman.request_id"
 OUTCOME = "dragoman.outcome"
 STATUS = "dragoman.status"

@@ -37,7 +37,7 @@ class Exporter:
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from requests import Session  # noqa: TID251 - what the exporter sends with
 
-        # What it logs of a collector that is away is told elsewhere, and once.
+        # An unreachable collector is logged elsewhere, and once.
         for name in ("opentelemetry", "urllib3"):
             logging.getLogger(name).addHandler(logging.NullHandler())
         session = Session()

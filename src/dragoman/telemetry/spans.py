@@ -33,7 +33,7 @@ _NANO = 1_000_000_000
 # Names of models come from clients; so many of them stand in names of spans, by which backends group.
 _MAX_MODEL_NAMES = 200
 _MAX_TEXT_LENGTH = 200
-# Statuses of names that nobody knows: they are worth no group.
+# Statuses of unknown names, which get no group.
 _UNKNOWN = frozenset({400, 401, 404})
 
 
@@ -53,7 +53,7 @@ class TraceSpan(Struct, frozen=True, kw_only=True):
     trace: str
     id: str
     parent: str
-    # Whether the one above is not ours, and whether this one is a call to somebody else.
+    # Whether the parent is remote, and whether this span is a call to a provider.
     remote: bool
     calls: bool
     started: int

@@ -19,7 +19,7 @@ _NO_TRACE, _NO_SPAN = b"0" * 32, b"0" * 16
 _MAX_STATE_LENGTH = 512
 _MAX_MEMBERS = 32
 _LARGE_MEMBER = 128
-# Longer ones than anybody may send are not looked at.
+# Longer values are invalid.
 _MAX_RECEIVED_STATE_LENGTH = 8192
 _member = re.compile(rb"([a-z0-9][a-z0-9_*/@-]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]").fullmatch
 
@@ -33,7 +33,7 @@ def read_trace_context(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, str
             parents.append(value)
         elif name == STATE:
             states.append(value)
-    # Of several nobody knows which one is meant.
+    # With several, the right one is unknown.
     parent = read_parent(parents[0]) if len(parents) == 1 else ""
     return (parent, read_state(b",".join(states))) if parent else ("", "")
 
@@ -84,7 +84,7 @@ def is_sampled(exchange: str, parent: str, share: float) -> bool:
 
 
 def parent_of_call(exchange: str, parent: str, call: int, share: float) -> str:
-    """What a provider is told: the call's own span, or the client's where nothing is told of this one."""
+    """The `traceparent` for a provider: the call's own span, or the client's if this exchange is not exported."""
     if is_sampled(exchange, parent, share):
         flags = int(parent[-2:], 16) if parent else _SAMPLED
         return _written(trace_id_of(exchange, parent), span_id_of(exchange, call), flags)

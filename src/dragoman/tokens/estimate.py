@@ -16,7 +16,7 @@ from dragoman.tokens.table import TokenTable, fitted_table
 _SHORTENED = "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
 # What a character of an unknown block costs: its octets seldom have a token together.
 _UNKNOWN_CHARACTERS = 2
-# Below it a first character is one token, but for those that the table names.
+# Below it a first character is one token, except for characters in the table.
 _LATIN_END = 0x250
 # Neighbours alone make long words too cheap: each letter beyond the seventh adds an eightieth, sixteen of them at most.
 _LONG, _MAX_EXTRA_LETTERS, _LONG_SHARE = 7, 16, 80
@@ -42,7 +42,7 @@ class _Triples(dict[str, int]):
 
 
 class _Costs(dict[str, int]):
-    """The parts of a token that a piece takes. What is scored is not kept: it is somebody's text."""
+    """The parts of a token that a piece takes. Scored text is not cached: it belongs to a user."""
 
     def __init__(self, table: TokenTable, score: Callable[[str], int]) -> None:
         super().__init__(table.pieces)
@@ -109,5 +109,5 @@ def _pattern(table: TokenTable) -> re.Pattern[str]:
 
 @cache
 def estimator() -> Estimator:
-    """The estimator with the table of this package, made when somebody first counts."""
+    """The estimator with the table of this package, created on first use."""
     return Estimator(fitted_table())

@@ -47,7 +47,7 @@ class Family(Struct, frozen=True, kw_only=True):
     # Tokens of the model for one of the vocabulary.
     factor: float = 1.0
     tools: Tools = Tools.TYPESCRIPT
-    # What the model is told once if there are tools.
+    # Tokens of the preface that the provider adds if there are tools.
     tools_preface: int = 12
     picture: Tiles | Patches | Area = Tiles(base=85, tile=170)
 
@@ -55,7 +55,7 @@ class Family(Struct, frozen=True, kw_only=True):
 _CLAUDE = Family(factor=1.2, tools=Tools.JSON, tools_preface=346, picture=Area(edge=1568, max_tokens=1600))
 # Since Opus 4.7 the tokenizer yields up to a third more, and pictures keep more of their pixels.
 _NEWER_CLAUDE = Family(factor=1.5, tools=Tools.JSON, tools_preface=346, picture=Area(edge=2576, max_tokens=4784))
-# A vocabulary that nobody here knows: usually smaller than OpenAI's newest.
+# An unpublished vocabulary: usually smaller than OpenAI's newest.
 _OTHERS = Family(factor=1.1, tools=Tools.JSON)
 _OLDER = Family(vocabulary=Vocabulary.CL100K)
 _GPT5 = Family(picture=Tiles(base=70, tile=140))

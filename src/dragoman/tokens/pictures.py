@@ -115,7 +115,7 @@ def is_pdf(data: str) -> bool:
 
 
 def pages_of(data: str) -> int:
-    """The pages of a file in base64: those that it lists, else as many as a file of its size usually has."""
+    """The pages of a file in base64: as listed in it, else estimated from its size."""
     by_size = max(1, len(data) * 3 // 4 // _BYTES_PER_PAGE)
     if not is_pdf(data) or len(data) > _READ:
         return by_size
@@ -129,7 +129,7 @@ def pages_of(data: str) -> int:
 
 
 def _each(pattern: re.Pattern[bytes], raw: bytes) -> Iterator[re.Match[bytes]]:
-    """All that match, looked for in pieces: nobody can interrupt a search."""
+    """All matches, searched in pieces, because a search cannot be interrupted."""
     for start in range(0, len(raw), _SEARCHED):
         end = start + _SEARCHED
         for match in pattern.finditer(raw, start, end + _OVERLAP):

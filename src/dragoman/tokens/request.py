@@ -265,7 +265,7 @@ _READERS: Mapping[str, Callable[[_Reading, JsonObject], None]] = {
 
 
 def count_response(events: Iterable[Event], model: str) -> CountedTokens:
-    """The tokens of an answer that is told by these events, as a model of this name counts them."""
+    """The tokens of a response with these events, as counted for a model of this name."""
     texts: dict[int, list[str]] = {}
     calls = 0
     for event in events:

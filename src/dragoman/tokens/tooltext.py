@@ -9,7 +9,7 @@ from dragoman.model.jsonvalue import JsonList, JsonObject, JsonValue
 from dragoman.tokens.families import Tools
 from dragoman.wire.json import encode_text
 
-# Deeper than any schema that is written by hand; what lies below is told as JSON.
+# Deeper than any handwritten schema; what lies below is counted as JSON.
 _DEEPEST = 12
 # Tools that the provider describes itself (search, shell, computer …): its words for one of them, about.
 HOSTED = 500
@@ -20,7 +20,7 @@ _HIDDEN_MEMBERS = frozenset(
 
 
 def tool_text(tool: JsonValue, style: Tools, depth: int = 0) -> tuple[str, int]:
-    """What a model is told of a tool, and the tokens that the provider adds of its own."""
+    """The text of a tool as the model gets it, and the tokens that the provider adds."""
     if not isinstance(tool, dict) or depth > _DEEPEST:
         return json_text(tool), 0
     nested = tool.get("function", tool.get("custom"))
@@ -91,7 +91,7 @@ def _type(schema: JsonValue, depth: int) -> str:
 
 
 def _types(schema: JsonObject, kinds: JsonList, depth: int) -> Iterator[str]:
-    """Several types of one schema: what is inside of it is told once, whatever they are."""
+    """Several types of one schema: its content is counted once."""
     names = dict.fromkeys(kind for kind in kinds if isinstance(kind, str))
     yield from (_TYPES[name] for name in names if name in _TYPES)
     if "array" in names:

@@ -87,8 +87,8 @@ class ConversationHistory:
         # The first words of the user, and how many messages have a text before them.
         self.first, self.opened = "", 0
         self.in_response = self.is_acknowledged = False
-        # Where responses start; of the latest one the first call, the calls that begin agents, how many results it has,
-        # and the beginnings of those that agents gave.
+        # The indexes at which responses start; of the latest one the first call, the calls that start agents, the
+        # number of results, and the start of the results of agents.
         self.starts: list[int] = []
         self.first_call: str | None = None
         self.spawned: tuple[CallOrResult, ...] = ()

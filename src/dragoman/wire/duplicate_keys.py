@@ -15,7 +15,7 @@ from dragoman.wire.json_spans import object_members, too_many_members
 OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
 # Longer ones are looked through faster than written again.
 _SHORT = 4096
-# An object that anybody decides by has a few dozen members; each of them is looked at here.
+# A real routing object has a few dozen members; each of them is checked here.
 MAX_MEMBERS = 4096
 _NONE: Mapping[str, str] = {}
 _encode = msgspec.json.Encoder().encode
@@ -50,7 +50,7 @@ def ambiguous(
         if written + _AROUND * len(members) + 1 == len(body):
             return None
     seen: set[str] = set()
-    # Those that repeat a name are not in `members`, and may be any number.
+    # Repeated names are not in `members`, and their number is not limited.
     for member in object_members(body, walked=members, limit=MAX_MEMBERS):
         if member.key in seen and member.key in names:
             return member.key

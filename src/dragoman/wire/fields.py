@@ -208,7 +208,7 @@ class Fields(Struct, eq=False):
         self._read.extend(keys)
 
     def rest(self, origin: str) -> Extras | None:
-        """What nobody asked for, to be replayed only to where it came from; nulls are not asked for by anybody."""
+        """Unread members, to be sent back only to their origin. Null counts as read."""
         read = frozenset(self._read)
         # Nearly always all members were read, which is known without a set of their names.
         if read.issuperset(self.value):

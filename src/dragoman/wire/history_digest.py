@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from dragoman.model.session_hints import HintQuery
 
-# Whose a message is: what is told before anything is said, what the model says, what is said to it.
+# Roles of messages: instructions, the model's output, the user's input.
 INSTRUCTION, ASSISTANT, USER = "instructs", "answers", "asks"
 # A call by its id, with the tool and its arguments; or what one gave, by its id, without a tool.
 CallOrResult = tuple[str, str, Raw | str]
@@ -116,7 +116,7 @@ def is_crowded(body: bytes) -> bool:
 
 
 def without_reminders(text: str) -> str:
-    """What somebody said, without what the client put in."""
+    """The user's text without additions of the client."""
     if REMINDER not in text:
         return text
     pieces, end, at = [], 0, text.find(REMINDER)

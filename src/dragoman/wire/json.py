@@ -38,7 +38,7 @@ def decode(text: bytes | str) -> JsonValue:
         raise WireError("", "JSON of bounded depth", "nesting beyond the limit") from None
 
 
-# What the reader says, where that says little to whoever wrote the text.
+# Replacements for messages of the JSON reader that do not help the author.
 _ERROR_TEXTS = {
     "invalid character": "a character that cannot stand there",
     "object keys must be strings": "expected a name in double quotes",
@@ -112,7 +112,7 @@ def _check(value: object) -> None:
         level = deeper
 
 
-# What the reader of JSON text takes at most, and more than anybody sends.
+# The maximum depth of the JSON reader, more than real requests have.
 _DEEPEST = 1000
 
 

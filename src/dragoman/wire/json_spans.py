@@ -152,7 +152,7 @@ def without(body: bytes, spans: Iterable[JsonSpan]) -> bytes:
 
 
 def gaps(body: bytes, spans: Iterable[JsonSpan]) -> list[JsonSpan]:
-    """What must go so that these members or elements are gone: neighbours as one, with the commas that nobody needs."""
+    """The spans to cut so that these members or elements are gone: neighbours joined, with surplus commas."""
     runs: list[JsonSpan] = []
     for span in sorted(spans, key=_start):
         if runs and span.start < runs[-1].end:
@@ -268,7 +268,7 @@ def replace_text(body: bytes, key: str, text: str) -> bytes:
     match = _first(body)
     if match is not None and match[1] == key.encode() and not _is_again(body, match):
         return body[: match.start(2)] + encode(text) + body[match.end(2) :]
-    # Whoever reads the body goes by the last of several.
+    # Readers use the last of several.
     for member in reversed(object_members(body)):
         if member.key == key:
             return replace_value(body, member.value, encode(text))

@@ -188,7 +188,7 @@ def test_limits_answer_holds_for_a_summary_on_its_way(stream: bool) -> None:
     with running([streams(CHAT, "x" * 20_000)], settings) as house:
         body = {"model": model_of(CHAT), "input": [*SAID, {"type": "compaction_trigger"}], "stream": stream}
         told = house.post("/v1/responses", body)
-    assert (told.status, "larger than the limit" in told.body.decode()) == (502, True)
+    assert (told.status, "exceeds the limit" in told.body.decode()) == (502, True)
 
 
 COMPACTED = {"id": "resp_c", "object": "response.compaction", "output": [], "usage": {}, "created_at": 1}

@@ -73,7 +73,7 @@ def test_it_tells_candidates_and_why_and_asks_nobody() -> None:
     with running((), settings_with) as house:
         told = asked(house, "two")
         assert (told["route"], told["policy"], told["chosen"]) == ("two", "fallback", "chat/m")
-        assert (told["why"], told["because"]) == ("policy", "it is the first of the line")
+        assert (told["why"], told["because"]) == ("policy", "it is the first target of the route")
         assert told["client_protocol"] == CHAT
         first, second = rows(told)
         assert (first["target"], first["place"], first["nano_dollars"], first["speed"]) == ("chat/m", 1, None, None)
@@ -96,7 +96,7 @@ def test_the_request_is_never_written_down() -> None:
 def test_what_filters_left_out_is_told_with_the_reason() -> None:
     with running((), settings_with) as house:
         told = asked(house, "cheap", body=request_of(messages=[{"role": "user", "content": "word " * 4000}]))
-        assert (told["chosen"], told["because"]) == ("messages/m", "nobody else is left")
+        assert (told["chosen"], told["because"]) == ("messages/m", "it is the only target left")
         left = {row["target"]: row["left_out"] for row in rows(told)}
         assert left == {
             "messages/m": None,
@@ -128,7 +128,7 @@ def test_who_asks_in_vain_is_told_which_filter_left_out_which_target(client: str
             "no target of `cheap` can take this request: chat/dear: its window is too small; messages/m: its price is "
             "unknown, and there is a max_cost; responses/m: its price is unknown, and there is a max_cost"
         )
-        assert asked(house, "cheap", f"&protocol={client}", body)["because"] == "nobody can be asked"
+        assert asked(house, "cheap", f"&protocol={client}", body)["because"] == "no target can be called"
 
 
 def test_speed_and_health_are_those_of_the_gateway() -> None:
@@ -140,7 +140,7 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         traffic.clock = lambda: now + 3.0
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
-        assert told["because"] == "it is the first of the line that is neither left out nor deprioritized"
+        assert told["because"] == "it is the first target of the route that is neither left out nor deprioritized"
         first, second = rows(told)
         speed = first["speed"]
         assert isinstance(speed, dict)
@@ -153,7 +153,7 @@ def test_speed_and_health_are_those_of_the_gateway() -> None:
         for begun in range(5):
             traffic.health.record("chat/m", AttemptOutcome.CONNECTION_LOST, now + begun / 100, now + begun / 100)
         quick = rows(asked(house, "two"))[1]
-        why = "in cooldown, and asked if all others fail"
+        why = "in cooldown: called if all others fail"
         assert (quick["left_out"], quick["deprioritized"]) == (None, {"cause": "cooldown", "why": why})
         traffic.health.reset("chat/m", now)
         traffic.health.record("chat/m", AttemptOutcome.FIRST_BYTE_TIMEOUT, now + 20.0, now)
@@ -175,7 +175,7 @@ def test_one_that_has_only_just_come_back_is_told_as_what_most_requests_find() -
         traffic.health.record("chat/m", AttemptOutcome.ANSWERED, now, now, permit=permit)
         told = asked(house, "two")
         assert told["chosen"] == "messages/m"
-        why = "it has only just come back, and gets some of the requests"
+        why = "slow start after a cooldown: it gets a part of the requests"
         assert rows(told)[1]["deprioritized"] == {"cause": "slow_start", "why": why}
 
 

@@ -105,7 +105,7 @@ def test_a_response_that_arrived_with_its_head_has_a_limit() -> None:
         call = await play.begin(RELAYED)
         call.respond(200, JSON, CHAT_RESPONSE)
         await play.quiet()
-        assert (play.client.status, b"larger than the limit" in play.client.body) == (502, True)
+        assert (play.client.status, b"exceeds the limit" in play.client.body) == (502, True)
 
     limits = Limits(response_body=len(CHAT_RESPONSE) - 1)
     played_by(story, lambda port: replace(settings_for(port), limits=limits))

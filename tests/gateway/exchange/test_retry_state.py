@@ -295,7 +295,7 @@ def test_who_was_left_out_by_a_filter_is_named_with_the_reason_in_words() -> Non
     assert isinstance(told, ClientError) and told.status == 400
     assert str(told) == (
         "no target of `line` can take this request: p/small: its window is too small; "
-        "p/dear: it is dearer than max_cost; p/strange: its price is unknown, and there is a max_cost"
+        "p/dear: its estimated cost exceeds max_cost; p/strange: its price is unknown, and there is a max_cost"
     )
 
 

@@ -317,7 +317,7 @@ def test_limits_answer_holds_for_a_stream_that_is_gathered(client: str, streamin
         told = house.post(PATHS[client], question(client, CHAT, stream=streaming))
     # Nothing was said before it was too much.
     assert told.status == 502
-    assert "larger than the limit" in message_of(client, told)
+    assert "exceeds the limit" in message_of(client, told)
 
 
 def test_limits_answer_does_not_end_a_stream_that_is_only_passed_on() -> None:

@@ -107,7 +107,7 @@ def test_an_answer_that_does_not_begin_is_ended(run: Run) -> None:
         assert watch.phase is LimitPhase.WAITING
         error = await flight.error()
         assert type(error) is TimedOut
-        assert "did not begin to answer within 0.004 s" in str(error)
+        assert "did not begin to respond within 0.004 s" in str(error)
 
     run(main())
 
@@ -581,7 +581,7 @@ def test_pitfall_335_336_what_opens_an_answer_is_no_content_and_does_not_end_the
         watch.received_at = loop.time()
     assert not flight.errors and heart.beats == 3
     loop.wait(1.1)
-    assert "did not begin to answer within 60 s" in str(flight.errors[0])
+    assert "did not begin to respond within 60 s" in str(flight.errors[0])
     assert type(flight.errors[0]) is TimedOut
 
 

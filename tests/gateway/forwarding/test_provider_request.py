@@ -527,7 +527,7 @@ def test_item_8_a_reference_to_what_a_provider_keeps_can_be_read_in_one_way_only
     body = '{"model":"responses/served",' + REFERENCES[case] + "}"
     told = two_keys.post(path, body.encode(), x_api_key="first-key")
     assert (told.status, two_keys.provider.received) == (400, [])
-    assert "said twice" in str(told.json())
+    assert "given twice" in str(told.json())
 
 
 UNREAD = {

@@ -113,7 +113,7 @@ def test_what_is_left_running_is_written_down_at_once_and_keeps_its_conversation
 
 
 def test_a_provider_of_the_same_protocol_is_not_left_alone_with_a_response() -> None:
-    with keeping() as house, pytest.raises(ClientError, match="cannot answer in the background"):
+    with keeping() as house, pytest.raises(ClientError, match="has no background responses"):
         house.run(_begun(house, _memory(house), model=RELAY, background=True))
 
 

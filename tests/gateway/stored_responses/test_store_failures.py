@@ -45,7 +45,7 @@ def test_what_could_not_be_kept_is_refused_while_the_store_still_fails(tmp_path:
                 other.execute("BEGIN IMMEDIATE")
                 with pytest.raises(StoreError):
                     await store.write(add("r1"), 0.2, response_size=lambda: 1)
-                with pytest.raises(ClientError, match="at present") as told:
+                with pytest.raises(ClientError, match="is not available") as told:
                     await check(store, Log(log))
                 assert told.value.status == 503 and "store is still unavailable" in log.getvalue()
                 other.execute("ROLLBACK")

@@ -15,7 +15,7 @@ WRONG = 1
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "doctor",
-        help="look for what is wrong here, in one report",
+        help="diagnose common problems in one report",
         description="Look at configuration, environment, providers, clock, disk, store, clients, and the gateway "
         "and the service that run here. The report holds no key and no value of the environment, and can be pasted "
         "into an issue. The exit status is 1 if something is wrong.",
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
             sections.append(service(installed, os.environ)[1])
         show_step("reading the versions of clients …")
         sections.append(clients(os.environ))
-    # None of them is told by anybody above; this is for words of others.
+    # Commands above this one report none of them.
     called = settings.providers.values() if settings is not None else ()
     secrets = [secret for provider in called for secret in (*provider.keys, *provider.headers.values())]
     redactor = redactor_for(os.environ, [*secrets, os.environ.get("DRAGOMAN_KEY", "")])

@@ -1,4 +1,4 @@
-"""Clients: which are installed, in which version, and whether their own settings lead them to nobody."""
+"""Checks of the installed clients: versions, and whether their own settings lead them to another address."""
 
 from __future__ import annotations
 

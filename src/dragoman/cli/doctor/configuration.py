@@ -25,7 +25,7 @@ _ORIGINS = {
 
 
 def configuration(explicit: str | None, environ: Mapping[str, str]) -> tuple[Settings | None, Section]:
-    """What the file and the environment say, or what is wrong with them; nobody is asked to trust anything."""
+    """Findings about the file and the environment. Nothing is trusted here."""
     file = find_file(environ, explicit)
     described = (
         "none: environment variables only" if file is None else f"{file.path.absolute()}, {_ORIGINS[file.origin]}"

@@ -14,14 +14,14 @@ from dragoman.config.config_file import FILE_VARIABLE
 from dragoman.launching.clients import KEY_VARIABLE
 from dragoman.providers.catalogue import catalogue
 
-# A machine nearby answers at once; one that does not exist may take for ever, and so may whoever knows the names.
+# A local machine responds at once. A missing machine, or a slow name server, may never respond.
 _TIMEOUT = 2.0
 _PORTS = {"http": 80, "https": 443}
 _LATE = "nothing responds there in time"
 
 
 def problem_at(url: str, timeout: float = _TIMEOUT) -> str:
-    """Why nobody can be reached at an address, in words without the address; "" if somebody can."""
+    """Why an address cannot be reached, in words without the address; "" if it can be reached."""
     try:
         place = urlsplit(url)
         host, port = place.hostname, place.port or _PORTS.get(place.scheme)
@@ -30,7 +30,7 @@ def problem_at(url: str, timeout: float = _TIMEOUT) -> str:
     if not host or port is None:
         return "it is not an address"
     problems: list[str] = []
-    # Looking a name up cannot be ended; nobody waits for it longer than for the rest.
+    # A name lookup cannot be cancelled. The caller stops waiting after the timeout.
     thread = threading.Thread(target=lambda: problems.append(_tried(host, port, timeout)), daemon=True)
     thread.start()
     thread.join(timeout)
@@ -72,7 +72,8 @@ _MAX_FILE_BYTES = 1024 * 1024
 
 
 def environment(environ: Mapping[str, str], problem: Callable[[str], str] = problem_at) -> Section:
-    """The variables, and those that lead a client astray; `problem` says what is wrong with an address."""
+    """Environment variables, and findings about variables that lead a client to another address; `problem` says what is
+    wrong with an address."""
     keys = [
         f"{variable} ({name})"
         for name, listing in catalogue().items()

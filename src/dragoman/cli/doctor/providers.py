@@ -31,7 +31,7 @@ def probe_providers(settings: Settings, timeout: float = TIMEOUT) -> list[ProbeR
 
 
 def providers(settings: Settings, responses: Sequence[ProbeResponse] | None, environ: Mapping[str, str]) -> Section:
-    """The providers that are set up; without answers nobody was asked."""
+    """The configured providers; without `responses`, none was called."""
     if responses is None:
         named = ", ".join(settings.providers)
         return Section("Providers", (("set up", named), ("called", "none, because of --offline")))

@@ -19,7 +19,7 @@ _FORWARDED = b"x-forwarded-for"
 # As many bytes as are looked at, from the right; no honest chain is longer.
 _MAX_FORWARDED_BYTES = 1024
 _MAPPED = "::ffff:"
-# By which a proxy says that somebody else asks, of whom nothing is known for sure.
+# Headers by which a proxy states that it forwards for another client.
 _PROXIED = frozenset(
     {
         b"x-forwarded-for",
@@ -61,7 +61,7 @@ def client_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
     while hops and any(address in network for network in proxies):
         hop = _address(hops.pop())
         if hop is None:
-            # Nobody knows who said what stands left of it.
+            # Entries to the left of it cannot be trusted.
             break
         address = hop
     return str(address)
@@ -90,7 +90,7 @@ def peer_address(peer: str, proxies: Sequence[Network]) -> str:
 
 
 def is_local_client(request: Headed, address: str) -> bool:
-    """Whether a request comes from this machine, and is nobody else's that a proxy here passes on."""
+    """Whether a request comes from this machine and was not forwarded by a proxy on it."""
     return is_loopback(address) and all(request.header(name) is None for name in _PROXIED)
 
 

@@ -1,5 +1,5 @@
-"""First key: made and printed once by a gateway that serves other machines and has no configured key, since a container
-starts before anybody could make one. Only its hash is stored, and the gateway is never open."""
+"""First key: generated and printed once by a gateway on a public address without configured keys, because a container
+starts before a key can be created. Only its hash is stored, and the gateway is never open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.identities.key_text import hash_text, new_key, read_hash
 from dragoman.store import not_writable
 
 OPTION = "--first-key"
-# A hash and the end of its line; nobody writes more.
+# A hash and a line end; valid files are not larger.
 _MAX_FILE_BYTES = 1024
 
 
@@ -29,7 +29,7 @@ class FirstKey(Struct, frozen=True):
 
 
 def is_wanted(settings: Settings) -> bool:
-    """Whether nobody has configured keys: a table without any, which lets nobody in, is a decision, too."""
+    """Whether no keys are configured. An empty `[keys]`, which rejects all clients, is a decision, too."""
     return not settings.keys and not settings.keys_table
 
 
@@ -93,7 +93,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _check_own(path: Path, file_stat: os.stat_result) -> None:
-    """Refuse a file in which somebody else may have put the hash of a key of his own."""
+    """Reject a file that another user could have written."""
     if not stat.S_ISREG(file_stat.st_mode):
         problem = "is not a plain file"
     elif file_stat.st_uid != os.geteuid():

@@ -13,7 +13,7 @@ from dragoman.identities.identity import Identity
 
 # The share of the latest exchange in the mean of how long they take.
 _LATEST = 0.1
-# Seconds: nobody is told to come back later than that, however long exchanges take.
+# Upper bound of `retry-after` in seconds, however long requests take.
 _MAX_WAIT_SECONDS = 30.0
 
 

@@ -106,7 +106,7 @@ async def _elsewhere(incoming: Incoming, below: list[str]) -> None:
     storing = storing_providers(incoming.runtime.settings)
     providers = [provider for provider in storing if permits_provider(rights, provider)]
     if incoming.runtime.guard.several_owners or not (named or providers):
-        raise _missing(below[0]) if below else ClientError(404, "no conversations are kept here")
+        raise _missing(below[0]) if below else ClientError(404, "conversations are not stored here")
     try:
         only = providers[0] if not named and len(providers) == 1 else ""
         await forward(incoming, provider=only)

@@ -218,7 +218,7 @@ def _counted(body: bytes, source: str, model: str) -> CountedTokens:
     if source == RESPONSES:
         for name in ("previous_response_id", "conversation"):
             if wire.get(name) is not None:
-                raise ClientError(400, "the provider keeps what is referred to, and did not count it", param=name)
+                raise ClientError(400, "the provider stores the referenced items and did not count them", param=name)
     return count_request(wire, model)
 
 

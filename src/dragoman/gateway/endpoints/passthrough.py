@@ -108,7 +108,7 @@ async def forward(
     attempt = Attempt(target, runtime.target_settings(target))
     attempt.begin_request(b"")
     order = ordered(target, attempt.key)
-    # There is nobody else to ask, however this one fares.
+    # No fallback exists for this call.
     works = bool(name) and request.method == "POST"
     calls = Calls(runtime, builder, conversation=False, works=works, learns=False)
     calls.begin()
@@ -211,11 +211,11 @@ def check_relayed(incoming: Incoming) -> PathRule:
     if rule is None or not (rule.is_open or rights.paths is not None):
         requested = f"{request.method} {printable(api_path.rest)}"
         message = f"{requested} is not relayed here; server.passthrough_paths opens it if it should be"
-        # Whoever could open it reads the log.
+        # The operator, who could open the path, reads the log.
         incoming.builder.record.refusal, incoming.builder.record.at_door = message, True
         raise ClientError(403, message)
     if any(name.lower() in _OVERRIDES for name, _ in parse_qsl(request.query, keep_blank_values=True)):
-        raise ClientError(400, "a query cannot say another method")
+        raise ClientError(400, "a query cannot name another method")
     check_path(rights, rule)
     return rule
 
@@ -251,7 +251,7 @@ async def _hand_over(
     def take(piece: bytes) -> None:
         limits.received_at = clock()
         if streams and has_data(piece) is not None:
-            # Nobody reads these streams: any data may be content.
+            # The format of these streams is unknown, so all data counts as content.
             limits.content_received()
         tail.take(piece)
         request.write(piece)
@@ -398,4 +398,6 @@ def _provider(incoming: Incoming, provider_name: str) -> Provider:
     ]
     if len(able) == 1:
         return able[0]
-    raise ClientError(404, f"there is no path {printable(api_path.rest)} here, or x-dragoman-provider must say whose")
+    raise ClientError(
+        404, f"there is no path {printable(api_path.rest)} here, or x-dragoman-provider must name the provider"
+    )

@@ -31,7 +31,7 @@ PATHS = frozenset({"/embeddings", "/moderations", "/rerank"})
 
 Ended = Callable[[AttemptOutcome], None]
 OnResponse = Callable[[Target, UpstreamCall, TimeLimits, Ended], Awaitable[None]]
-_UNKNOWN = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider could not be asked")
+_UNKNOWN = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider could not be called")
 
 
 class SameModel:
@@ -60,7 +60,7 @@ class SameModel:
         self._has_key_cooldown = False
 
     async def run(self, order_of: Callable[[Target, str | None], Order], on_response: OnResponse) -> Missed | None:
-        """Have it answered by the first who can; what is told if nobody does, unless that is an error of ours."""
+        """Call targets in order until one succeeds. Returns the last failure, unless the gateway caused it."""
         retry_state = self.retry_state
         while (target := retry_state.next()) is not None:
             retry_state.tries += 1

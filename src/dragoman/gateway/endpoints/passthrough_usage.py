@@ -66,7 +66,7 @@ def _object_at(data: bytes, start: int) -> JsonObject | None:
         try:
             return decode_object(data[start:end])
         except WireError:
-            # One of those that are in it ended here.
+            # One of the nested events ended here.
             continue
     return None
 

@@ -101,9 +101,7 @@ def _input_items(tables: Tables, owner: bytes, stored: StoredResponse) -> list[I
     """What was said to get a response, oldest first."""
     before = tables.responses.chain(owner, stored.previous) if stored.previous is not None else []
     if before is None:
-        raise ClientError(
-            404, "Of what this response went on from, something is not there any more.", param="response_id"
-        )
+        raise ClientError(404, "Items that this response refers to were deleted.", param="response_id")
     return [*before, *tables.responses.items(stored.id, INPUT_SIDE)]
 
 

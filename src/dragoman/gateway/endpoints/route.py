@@ -199,7 +199,8 @@ async def explained(
 async def _storing_provider(
     runtime: Runtime, client_request: ClientRequest, parsed: ParsedRequest, route: Route
 ) -> str | None:
-    """The provider of the line that keeps what a request refers to; "" if none of them does, None if nobody knows."""
+    """The provider of the line that keeps what a request refers to; "" if none of them does, None if that is
+    unknown."""
     providers, state = storing_providers(route, parsed), runtime.state
     if parsed.references is None or not providers:
         return ""

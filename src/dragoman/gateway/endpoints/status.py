@@ -28,7 +28,7 @@ _MAX_COOLDOWNS = 100
 
 
 class _ResetRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """What somebody wants done."""
+    """The body of a reset request."""
 
     reset: str
 
@@ -41,7 +41,7 @@ def require_local_client(runtime: Runtime, request: ServerRequest) -> None:
     if not runtime.guard.open:
         return
     if not is_local_client(request, client_address(request, ())):
-        raise ClientError(403, "the status is told on the gateway's own machine, or to who has a gateway key")
+        raise ClientError(403, "the status needs a gateway key, or a client on the gateway's machine")
 
 
 def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
@@ -72,7 +72,7 @@ def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
 
 
 async def reset(runtime: Runtime, request: ServerRequest) -> JsonObject:
-    """Take a target for good that somebody names; say what was held against it."""
+    """End the cooldown of a target; returns what ended."""
     body = await receive(runtime, request, "", _MAX_BODY_BYTES)
     try:
         target = _RESET_REQUEST.decode(body).reset

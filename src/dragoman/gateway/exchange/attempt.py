@@ -38,7 +38,7 @@ _UNFRAMED = (b"application/json", b"text/event-stream")
 _DELAYS = (b"retry-after", b"retry-after-ms")
 # A longer name comes from outside, and nothing is remembered of it.
 _MAX_MODEL_LENGTH = 512
-# No error says more than this; what is longer is told by its beginning.
+# Maximum size of an error that is read; a longer one is truncated.
 MAX_ERROR_BYTES = 256 * 1024
 
 
@@ -53,7 +53,7 @@ class ResponseMode(Enum):
 
 
 class ErrorResponse(Struct, frozen=True, kw_only=True):
-    """A provider's answer that is an error, as far as anybody needs to know it."""
+    """An error response of a provider, with the parts that are needed."""
 
     status: int
     headers: HeaderList
@@ -93,7 +93,7 @@ class Missed(Struct, frozen=True, kw_only=True):
     # What to do about it; and whether it was an error of our own making, whose words that takes the place of.
     advice: Advice | None = None
     broke: bool = False
-    # Whether to ask again within seconds, anybody, can only fail again.
+    # Whether every retry within seconds must fail.
     is_permanent: bool = False
     # The sentence by which the gateway itself refused the request, as it is recorded; "" if a provider failed.
     refusal: str = ""
@@ -112,7 +112,7 @@ class _ResponseState(Struct, eq=False, kw_only=True):
     error_form: bytes = b""
     is_native_failure: bool = False
     size: int = 0
-    # A whole answer, those that paused before it, and what goes with it.
+    # A full response, the paused ones before it, and its metadata.
     raw: bytes = b""
     earlier: tuple[bytes, ...] = ()
     losses: Sequence[LossLine] = ()
@@ -134,7 +134,7 @@ class _ResponseState(Struct, eq=False, kw_only=True):
     # The id of the first call in a whole answer that was read.
     full_response_call: str = ""
     fold: Fold | None = None
-    # Frames that the client was not told yet, and what was gathered for one that is told all at once.
+    # Frames that were not sent yet, and the parts of a response that is sent as a whole.
     held: list[bytes] = []
     collected: list[bytes] = []
 
@@ -165,7 +165,7 @@ class Attempt(_ResponseState, eq=False):
     passed: Passed = field(default_factory=Passed)
 
     def forget(self) -> None:
-        """Begin again with another answer, in place of one that nobody was told."""
+        """Start with another response in place of one that was not sent."""
         none = _ResponseState()
         for name in _ResponseState.__struct_fields__:
             setattr(self, name, getattr(none, name))
@@ -234,7 +234,7 @@ class Attempt(_ResponseState, eq=False):
 
     @property
     def own_cost(self) -> Usage | None:
-        """What its last call says that it cost, without those that paused before."""
+        """The cost that the last call reported, without earlier paused calls."""
         if self.before is None and not self.has_translator:
             return self.usage
         cost = self.cost
@@ -354,7 +354,7 @@ def _relieved(remedy: Remedy, body: bytes, prepared: ProviderRequest) -> bytes |
 
 
 def is_stream(call: UpstreamCall) -> bool:
-    """Whether an answer is a stream that everybody reads."""
+    """Whether a response is a server-sent event stream."""
     for name, value in call.headers:
         if name == b"content-type":
             return value.lower().startswith(b"text/event-stream")
@@ -362,5 +362,5 @@ def is_stream(call: UpstreamCall) -> bool:
 
 
 def unframer_of(unframe: Callable[[], Unframer], call: UpstreamCall) -> Unframer | None:
-    """What takes a provider's own framing off a stream, where it is not in one that everybody reads."""
+    """The decoder of a provider's own stream framing, if the stream is not SSE."""
     return None if (header(call.headers, b"content-type") or b"").lower().startswith(_UNFRAMED) else unframe()

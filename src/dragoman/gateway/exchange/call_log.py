@@ -63,7 +63,7 @@ class Calls(Struct, eq=False):
         self.started = self._runtime.clock()
 
     def queued(self) -> None:
-        """Know that the call waits for a place, and that nobody was asked yet."""
+        """Record that the call waits for a slot and was not sent."""
         self._is_queued = True
 
     def admitted(self) -> None:
@@ -73,7 +73,7 @@ class Calls(Struct, eq=False):
 
     @property
     def runs(self) -> bool:
-        """Whether a call is under way that somebody was asked by."""
+        """Whether a call is in progress."""
         return self._runs and not self._is_queued
 
     def ended(self, attempt: Attempt, kind: AttemptOutcome) -> tuple[CallEntry, ...]:
@@ -125,7 +125,7 @@ class Calls(Struct, eq=False):
         return (*attempts, closed)
 
     def close(self, attempt: Attempt, kind: AttemptOutcome) -> None:
-        """Have it in the record what became of the last call, and what all came to; it is said once of each."""
+        """Record the outcome of the last call and the totals, once."""
         record_calls(self._builder.record, self.ended(attempt, kind))
 
     def abandoned(self, attempt: Attempt) -> tuple[CallEntry, ...]:
@@ -138,11 +138,11 @@ class Calls(Struct, eq=False):
     def _spent(
         self, attempt: Attempt, kind: AttemptOutcome, usage: Usage | None
     ) -> tuple[TokenCounts | None, CostBreakdown | None]:
-        """What a call took and cost: as it was told, else as it was counted here; what nobody knows is not free."""
+        """The usage and cost of a call: as reported, else as estimated. Unknown is not free."""
         counted = attempt.estimate or usage
         if counted is not None:
-            # Of an answer that comes whole, and of a stream that was not counted, nobody knows how much there was when
-            # it broke off; of one that is still being made, how much there will be.
+            # For a full response, and for an uncounted stream, the size at the break is unknown. For one that is still
+            # generated, the rest is unknown.
             is_cut = False
             if attempt.estimate is not None:
                 is_cut = not attempt.has_translator and (kind is not _ANSWERED or attempt.seen.stop in _GOES_ON)

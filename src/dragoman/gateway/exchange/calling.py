@@ -273,10 +273,10 @@ async def _refuse(exchange: Exchange, attempt: Attempt, call: UpstreamCall) -> U
     if attempt.status < 400:
         raise redirected(attempt.headers)
     if attempt.status > 599:
-        raise BadResponse(f"the provider answered with the status {attempt.status}, which means nothing")
+        raise BadResponse(f"the provider returned the status {attempt.status}, which means nothing")
     failure = response.failure
     attempt.add_retry_after(response.delay)
-    # What goes on after a pause is no response of its own, and is told in the client's words.
+    # The continuation after a pause is not a response of its own, and is sent in the client's protocol.
     own = replace(response, headers=attempt.headers) if attempt.mode is _UNKNOWN else None
     client_failure = failure if own is not None else exchange.responses.blamed(failure, attempt.prepared)
     return Unsent(missed_of(exchange, client_failure, own), failure)

@@ -51,7 +51,7 @@ class FailureText(Struct, frozen=True):
 
 
 class ClientResponses(Struct, eq=False):
-    """The replies of one exchange. What is told of a target is told with its own `prepared` request."""
+    """The replies of one exchange. Headers of a target are sent with its own `prepared` request."""
 
     _runtime: Runtime
     _client_request: ClientRequest
@@ -115,12 +115,12 @@ class ClientResponses(Struct, eq=False):
         return headers
 
     def pending(self) -> HeaderList:
-        """The headers of a stream of which nobody knows yet who will answer, and what that loses."""
+        """The headers of a stream before its target and losses are known."""
         id_header = error_responses.id_header(self._client_request.api_path.protocol, self._builder.record.id)
         return [*EVENT_STREAM, id_header, error_responses.PENDING, *self._runtime.guard.greeting(self._client_request)]
 
     def read(self, advice: Advice) -> str:
-        """An advice, as whoever asks may read it."""
+        """The advice as this client may read it."""
         record = self._builder.record
         is_operator = self._runtime.guard.is_operator(self._client_request, record.address, record.key)
         return advice.operator if is_operator else advice.client

@@ -50,7 +50,7 @@ from dragoman.rules.retry_delays import delay_of
 from dragoman.store import StoreError
 from dragoman.translate import translate_failure
 
-EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider's answer was empty")
+EMPTY = Failure(kind=FailureKind.BAD_GATEWAY, status=502, message="the provider's response was empty")
 _SHUTTING_DOWN = Failure(kind=FailureKind.UNAVAILABLE, status=503, message="the gateway is shutting down")
 # Failures that are over after a while.
 _PASSING = (FailureKind.RATE_LIMITED, FailureKind.OVERLOADED)

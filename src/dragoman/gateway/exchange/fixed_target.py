@@ -91,7 +91,7 @@ async def _fixed(
     fills = filling(Requirements(size=len(body), request_features=seen.request_features), runtime.target_info.window)
     storing_provider = await _storing_provider(runtime, client_request, parsed, route)
     if storing_provider is None:
-        # Nobody knows whose it is: the conversation's own, else the first who may know it.
+        # The owner is unknown: the conversation's own target, else the first possible one.
         may = [with_provider_storage(target) for target in route.targets if target.can_store]
         return next((target for target in may if target.id == affinity_target), may[0]), True, seen, conversation
     if storing_provider:
@@ -112,7 +112,7 @@ async def _fixed(
 async def set_affinity(
     runtime: Runtime, client_request: ClientRequest, body: bytes, parsed: ParsedRequest, target: Target
 ) -> None:
-    """Let a conversation go on with whoever compacted it, since nobody else can read what it came to."""
+    """Bind a conversation to the provider that compacted it, because only that provider can read the result."""
     route = runtime.routes.route(parsed.model, client_request.api_path.protocol, rights_of(client_request.key))
     if route.only is not None or not route.summary.sticky:
         return
@@ -126,7 +126,8 @@ async def set_affinity(
 async def _storing_provider(
     runtime: Runtime, client_request: ClientRequest, parsed: ParsedRequest, route: Route
 ) -> str | None:
-    """The provider on the line that keeps what a request refers to; "" if none of them does, None if nobody knows."""
+    """The provider on the line that keeps what a request refers to; "" if none of them does, None if that is
+    unknown."""
     providers = storing_providers(route, parsed)
     if parsed.references is None or not providers:
         return ""

@@ -37,7 +37,7 @@ from dragoman.translate import TranslatedResponse, translate_response
 _EVENTS = (b"data:", b"event:", b":")
 # Bytes of a full response that the budget of its key does not count.
 _UNCHARGED = 64 * 1024
-_UNREADABLE = "the provider's answer could not be read"
+_UNREADABLE = "the provider's response cannot be read"
 # A member of an enumeration is slow to find, and this one is looked for in every exchange.
 _ANSWERED = AttemptOutcome.ANSWERED
 _JSON = [JSON]

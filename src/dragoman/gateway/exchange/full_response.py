@@ -103,7 +103,7 @@ def relayed_response(raw: bytes, codec: Codec) -> Relayed:
         if not raw.isascii():
             raw.decode()
     except _UNREADABLE:
-        raise BadResponse("the provider's answer is not JSON of its protocol") from None
+        raise BadResponse("the provider's response is not JSON of its protocol") from None
     usage = None
     if outline.usage != _NULL or outline.x_groq != _NULL:
         usage = codec.usual_usage(outline) if codec.usual_usage is not None else None
@@ -114,7 +114,7 @@ def relayed_response(raw: bytes, codec: Codec) -> Relayed:
             )
     own, failed = None, outline.status == _FAILED and codec.name == RESPONSES
     if failed:
-        # A failure that is told as an answer of its own is passed on (S1): only Responses has that.
+        # A failure that has a response form of its own is passed on (S1). Only Responses has one.
         with suppress(DragomanError):
             own = _failure_in(raw, codec)
     elif outline.error != _NULL:
@@ -122,14 +122,14 @@ def relayed_response(raw: bytes, codec: Codec) -> Relayed:
         try:
             failure = _failure_in(raw, codec)
         except DragomanError:
-            raise BadResponse("the provider's answer could not be read") from None
+            raise BadResponse("the provider's response cannot be read") from None
         if failure is not None:
             if failure.message and not failure.message.strip(_NO_CHARACTER):
-                raise BadResponse("the provider's answer could not be read")
+                raise BadResponse("the provider's response cannot be read")
             return Relayed(usage, failure=failure, has_content=_has_content(outline))
     content = getattr(outline, _CONTENT_FIELDS[codec.name])
     if (content is None or content == _NULL) and not failed and _is_no_response(outline, raw):
-        raise BadResponse("the provider's answer is none of its protocol")
+        raise BadResponse("the provider's response does not follow its protocol")
     name, model, choices = outline.id or "", outline.model or "", outline.choices
     return Relayed(
         usage,

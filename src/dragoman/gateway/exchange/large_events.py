@@ -68,7 +68,7 @@ class LargeEvents:
         self._deliver = deliver
         # The name of the gateway key that waits for it.
         self._key = key
-        # What a relayed stream is kept as, under whose names it is told.
+        # How a relayed stream is stored, and the IDs under which it is sent.
         self._writer = writer
         # Whether the stream is not to be read on for another reason, and whether the limits stand still for one.
         self._is_held = is_held
@@ -110,20 +110,20 @@ class LargeEvents:
             self._upstream_call.resume()
 
     async def pump(self, take: Callable[[bytes], None]) -> None:
-        """Hand the flight's answer to `take`, which hands it on to this; wait until all of it is told."""
+        """Hand the response of the call to `take`, which passes it on; wait until all of it was sent."""
         try:
             await self._upstream_call.pump(take)
         except asyncio.CancelledError:
             await self._stop()
             raise
         except Exception:
-            # What came before is told first.
+            # Earlier events are sent first.
             await self.wait_delivered()
             raise
         await self.wait_delivered()
 
     async def wait_delivered(self) -> None:
-        """Wait until what came is told."""
+        """Wait until all received events were sent."""
         if self.task is not None:
             await self._done(self.task)
 

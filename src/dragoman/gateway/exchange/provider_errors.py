@@ -41,9 +41,9 @@ class ErrorReader(Struct, frozen=True):
             read, readable = error_body(body), False
         prepared = self.prepared
         failure = bounded(prepared.target.codec.decode_failure(status, read))
-        # A cloud around a model has an envelope of its own, which nobody reads.
+        # A cloud provider has an error envelope of its own, which clients cannot read.
         passes = readable and (prepared.target.provider.transport == "http" or is_envelope(read, prepared.client))
-        # What is longer than is searched for secrets is told by its beginning.
+        # An error that is longer than the searched part is truncated.
         passes = passes and prepared.relay and len(body) <= self.redactor.max_error_bytes
         return ErrorResponse(
             status=status,

@@ -1,4 +1,4 @@
-"""Reading: answers of which nobody is told before they are there, within the limits of time, size and weight."""
+"""Reads full responses, within the limits of time, size and number of values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dragoman.http.upstream_call import UpstreamCall
 from dragoman.providers.transport_interface import Unframer
 from dragoman.streaming import Flow, StreamPipeline
 
-TOO_LARGE = "the provider's answer is larger than the limit"
+TOO_LARGE = "the provider's response exceeds the limit"
 
 
 class Collect(Struct, frozen=True):
@@ -128,7 +128,7 @@ async def collect(command: Collect, reading: GatheredCall) -> int:
 def _gather(
     reading: GatheredCall, source: UpstreamCall | LargeEvents, take: Callable[[bytes], None], room: int
 ) -> Awaitable[None]:
-    """Hand on an answer that somebody gathers, as far as there is room for it."""
+    """Read a response into memory, as far as the budget allows."""
     limits, clock, charge = reading.limits, reading.clock, reading.charge
 
     def measure(piece: bytes) -> None:

@@ -44,7 +44,7 @@ MAX_UPSTREAM_CALLS = 16
 class RetryState(Struct, eq=False):
     """What was tried for one request, and what may still be; without any targets, those of the plan."""
 
-    # Those that were not asked yet; None are those of the plan, as long as nobody asked for them.
+    # Targets that were not called yet; None means those of the plan, until they are needed.
     _others: tuple[Target, ...] | None
     _routing: Routing
     _route: Route | None = None
@@ -58,7 +58,7 @@ class RetryState(Struct, eq=False):
     # Whether clients have keys of their own, which they would take for bad ones.
     has_client_keys: bool = False
     policy: str = ""
-    # Whether nobody had to be ranked for it.
+    # Whether no ranking was needed for it.
     is_unranked: bool = True
     # How the targets were chosen, for the record.
     decision: RouteDecision | None = None
@@ -81,7 +81,7 @@ class RetryState(Struct, eq=False):
     rule: str = ""
     # Where the conversation was until now.
     affinity: Affinity | None = None
-    # Those that rest, and that somebody else is trying.
+    # Targets in cooldown, and targets that another request probes.
     _unavailable: tuple[Target, ...] = ()
     # The first of a calm plan, or the only one, who need not be looked at again.
     _lead: Target | None = None
@@ -98,7 +98,7 @@ class RetryState(Struct, eq=False):
         route, plan, targets = self._route, self._plan, self._others
         self._replays = self._routing.max_billed_retries
         if plan is None and targets is not None and len(targets) == 1:
-            # Where there is no choice nobody is looked at.
+            # With one target, health is not checked.
             self._lead, self._others = targets[0], ()
         if route is None:
             return
@@ -149,7 +149,7 @@ class RetryState(Struct, eq=False):
             self.may_retry = self.may_retry or target_route.retries > 0
 
     def _remaining(self) -> tuple[Target, ...]:
-        """Those that were not asked yet."""
+        """Targets that were not called yet."""
         if self._others is None:
             plan = self._made_plan()
             assert plan is not None
@@ -165,7 +165,7 @@ class RetryState(Struct, eq=False):
         return self._plan
 
     def _may_call(self, target: Target) -> bool:
-        """Whether a target is well, or this request may find out; no outage is multiplied by those that come after."""
+        """Whether a target is healthy, or this request may probe it. Retries never multiply an outage."""
         routing_state = self._routing_state
         if routing_state is None or routing_state.is_healthy(target):
             return True
@@ -225,7 +225,7 @@ class RetryState(Struct, eq=False):
         return True
 
     def no_target_error(self) -> DragomanError:
-        """What is told if nobody can be asked."""
+        """The error if no target can be called."""
         if self._unavailable and self._routing_state is not None:
             wait = max(1, math.ceil(min(self._routing_state.wakes_in(target) for target in self._unavailable)))
             return Overloaded(f"all targets of {printable(self.name)} are in cooldown", waited=0.0, retry_after=wait)
@@ -247,7 +247,7 @@ class RetryState(Struct, eq=False):
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether nobody is left to ask, and all who were can only fail again within seconds."""
+        """Whether no target is left, and all that were called must fail again within seconds."""
         permanent = (missed.advice is not None and missed.advice.is_permanent for missed in self._misses)
         return not self._others and not self._unavailable and all(permanent)
 
@@ -312,7 +312,7 @@ class RetryState(Struct, eq=False):
         return {} if plan is None else {candidate.target.id: candidate.window for candidate in plan.candidates}
 
     def decisive(self) -> Missed | None:
-        """The failure that is told of all that there were; None if nobody was asked."""
+        """The failure of all that is returned to the client; None if no target was called."""
         windows = self._windows()
         results = [
             TargetResult(kind=each.kind, window=None if each.attempt is None else windows.get(each.attempt.target.id))

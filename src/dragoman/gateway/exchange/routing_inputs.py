@@ -30,7 +30,7 @@ from dragoman.sessions.facts import ExchangeFacts
 
 # How sealed reasoning begins that a client carries for a provider of another protocol.
 _ENVELOPE = b'"rsv1'
-# In what somebody says anything may stand that begins so.
+# A prompt may contain text that looks like such a reference.
 _TRIES = 4
 
 # Bytes up to which a request fits into the smallest of windows, whatever of it is media.
@@ -106,7 +106,7 @@ def seen_in(
     start = glance.conversation_start() if required.conversation_start else None
     issuer = issuer_in(body, route) if required.issuer else ""
     if not required.losses and not required.request_features:
-        # Where it may refer to what somebody keeps, its signs are wanted.
+        # If it may reference stored items, its features are needed.
         return Seen(start, issuer=issuer) if issuer else Seen(start)
     losses: dict[str, LossCounts] = {}
     refused: dict[str, str] = {}
@@ -133,7 +133,7 @@ def seen_in(
                 ledger = prepared.translated.ledger
                 losses[target.id] = LossCounts(ledger.changes, len(ledger))
     features = glance.request_features() if required.request_features else RequestFeatures()
-    # What was said before was answered by somebody, and is told to anybody who can be told it.
+    # Earlier turns were answered by some target, and can be sent to any target that can express them.
     alone = (
         features.references_stored
         if weighed is body
@@ -145,7 +145,7 @@ def seen_in(
 def requirements_of(
     client_request: ClientRequest, size: int, seen: Seen, program: str, key: str, strict: Strict
 ) -> Requirements:
-    """A request of so many bytes, as routing sees it; what it goes on from is said to whoever is asked."""
+    """The requirements of a request of this size; the referenced history is sent to every target."""
     losses, refused = seen.losses, seen.refused
     protocol = client_request.api_path.protocol
     return Requirements(

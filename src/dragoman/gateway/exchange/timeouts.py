@@ -169,13 +169,13 @@ class TimeLimits:
         self._enter(LimitPhase.STORING, self._loop.time())
 
     def hold(self, seconds: float) -> None:
-        """Keep a client alive who hears nothing, after so many seconds at first: whoever is asked, and how often."""
+        """Send heartbeats to a silent client after this time, whichever target is called, and however often."""
         self._is_held = True
         self.sent_at = self._loop.time() + seconds - self._timeouts.heartbeat
         self.pausing()
 
     def pausing(self) -> None:
-        """Nobody is waited for; whoever was told that there will be an answer is kept alive."""
+        """No call is in progress. A client that got headers gets heartbeats."""
         self._upstream_call = None
         self.phase = LimitPhase.PAUSING
         if self.alive is not None:
@@ -203,7 +203,7 @@ class TimeLimits:
         match self.phase:
             case LimitPhase.WAITING | LimitPhase.OPENING:
                 due = self._since + self._first_byte
-                error = TimedOut(f"the provider did not begin to answer within {self._first_byte:g} s")
+                error = TimedOut(f"the provider did not begin to respond within {self._first_byte:g} s")
             case LimitPhase.READING:
                 due = self.received_at + timeouts.idle
                 error = Stalled(f"the provider fell silent for {timeouts.idle:g} s")
@@ -211,7 +211,7 @@ class TimeLimits:
                     due = self._content_at + timeouts.content
                     error = NoContent(f"the provider sent no content for {timeouts.content:g} s")
             case LimitPhase.ENDING:
-                return min(self._since + _LINGER, total), Overstayed("the provider did not end its answer")
+                return min(self._since + _LINGER, total), Overstayed("the provider did not end its response")
             case LimitPhase.STORING | LimitPhase.PAUSING:
                 return math.inf, TimedOut("nothing is waited for")
         if total <= due or self._suspended is not None:

@@ -135,7 +135,7 @@ def _led(
 async def _among(exchange: Exchange, body: bytes, parsed: ParsedRequest, route: Route) -> UnderstoodRequest:
     """Choose among several targets, by as much of the request as the route asks for."""
     runtime, client_request = exchange.runtime, exchange.client_request
-    # The provider that stores what the request refers to; astray if nobody knows which one does.
+    # The provider that stores the referenced items; astray if it is unknown.
     storing_provider, is_astray = "", False
     if parsed.references is not None and (providers := storing_providers(route, parsed)):
         if runtime.state.store is None:

@@ -71,7 +71,7 @@ class Client(Protocol):
         ...
 
     def take_charge(self) -> ByteCharge | None:
-        """What its request is charged to, for whoever has that for longer than the exchange lasts."""
+        """The byte charge of the request, for a holder that outlives the exchange."""
         ...
 
     def after_sending(self, call: Callable[[], None]) -> None:

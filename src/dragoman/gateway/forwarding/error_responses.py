@@ -121,7 +121,7 @@ def _route_header(provider: str, model: str, protocol: str, policy: str, attempt
     return (_ROUTE, b"%b; attempts=%d" % (value, attempts) if policy or attempts else value)
 
 
-# Names come from outside, too: whoever sends many long ones must not fill the memory.
+# Names come from outside. Many long ones must not fill the memory.
 _REMEMBERED = 256
 _remembered = lru_cache(maxsize=1024)(_route_header)
 

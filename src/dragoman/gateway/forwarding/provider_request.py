@@ -91,7 +91,7 @@ class ProviderRequest(Struct, frozen=True):
     relay: bool = False
 
 
-# Silence within a body is limited by the server; a body that trickles in for longer than this is nobody's work either.
+# The server limits silence within a body. A body that trickles in for longer than this is abandoned.
 _TRICKLE = 600.0
 
 
@@ -171,7 +171,7 @@ def check_unambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[s
 def _ambiguous(member: str) -> ClientError:
     name = _JOINED.get(joined(member), folded(member))
     return ClientError(
-        400, f"the member {printable(member)} is said twice, or in other letters; say it once", param=name
+        400, f"the member {printable(member)} is given twice, or in another case; send it once", param=name
     )
 
 
@@ -351,7 +351,7 @@ def _relayed(
     if set_stream is not None:
         sent = with_stream(sent, set_stream)
         if set_stream:
-            # What a stream costs is told only when asked for, and a whole answer always tells.
+            # A stream reports usage only on request, a full response always.
             sent = codec.include_usage(sent) or sent
         else:
             # Options of a stream are refused where there is none.

@@ -40,7 +40,7 @@ _MIN_SECRET_LENGTH = 8
 # A key that is shown cut short is still most of a key; beside a mask a few letters are enough to know it.
 _SHOWN_PREFIX = 12
 _MASKED = 4
-# Of bounded length, all of this: an error may repeat megabytes of what somebody sent to slow the search down.
+# All lengths are bounded: an error may repeat megabytes of input that was made to slow the search down.
 _MASK = rb"(?:\*\*|\.{3}|\xe2\x80\xa6|\xe2\x80\xa2\xe2\x80\xa2)"
 # What a key may go on with; nothing that has a meaning in JSON.
 _REST = rb"(?:[\w.*+/=%~-]|\xe2\x80[\xa2\xa6])*"
@@ -50,7 +50,7 @@ _TAIL = rb"(?![\w-])(?:[^\s\"'\\,;)<>]|\\/)*"
 _SECRET_HEADERS = (b"authorization", b"x-amz-security-token", b"api-key", b"x-api-key", b"x-goog-api-key")
 _names_secret = re.compile(r"auth|key|token|secret|cookie|credential|password|session", re.IGNORECASE).search
 _LEARNED_LIMIT = 64
-# Bytes that are searched for one secret, and those that are searched for any number of them.
+# Bytes that are searched for one secret, and for any number of secrets.
 _SEARCHED, _LEAST_SEARCHED = 256 * 1024, 16 * 1024
 # So many bytes of JSON are read while one is searched for one secret.
 _SLOWER = 16
@@ -58,7 +58,7 @@ _SLOWER = 16
 # Options that say nothing about whose account is used.
 _OPEN_OPTIONS = frozenset({"anthropic_version", "api_version"})
 _MIN_PLACE_LENGTH = 5
-# What the errors of clouds name of somebody's account.
+# Account identifiers in errors of cloud providers.
 _IDS = {
     "bedrock": rb"arn:aws[\w-]{0,10}:[^\s\"'\\,;)<>]*|(?<![\w-])\d{12}(?![\w-])",
     "vertex": rb"(?:projects|locations)(?:/|\\/|%2f)[\w.:-]+|@[\w.-]{1,100}\.gserviceaccount\.com",

@@ -94,7 +94,7 @@ class _Simple(Struct, frozen=True, gc=False):
 
 
 class _CachedPrices(Struct, frozen=True):
-    """What is known of whoever answered, between two moments, and its prices if they are simple."""
+    """The prices of a target for a time range, if they are simple."""
 
     facts: ModelFacts | None
     since: float
@@ -141,7 +141,7 @@ class Costs:
         return tokens, breakdown
 
     def unreported(self, target: Target) -> CostBreakdown:
-        """What a call cost that told nothing of what it took: nobody knows, unless what it takes costs nothing."""
+        """The cost of a call without reported usage: unknown, unless the target is free."""
         facts = self._look_up(target, "", STANDARD, self._wall()).facts
         rates = None if facts is None else facts.rates
         if rates is None or rates.input is None or rates.output is None or any(astuple(replace(rates, request=None))):
@@ -272,7 +272,7 @@ def record_calls(record: Record, attempts: tuple[CallEntry, ...]) -> None:
 
 
 def _summed(costs: list[CostBreakdown]) -> CostBreakdown | None:
-    """Amounts together; where the prices are from is told of the last that had any."""
+    """The sum of several costs. The source of prices is that of the last priced one."""
     if not costs:
         return None
     last = next((money for money in reversed(costs) if money.entry), costs[-1])

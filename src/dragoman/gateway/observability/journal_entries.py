@@ -181,7 +181,7 @@ def _lost(losses: Sequence[LossLine]) -> tuple[LossEntry, ...]:
 
 
 def recorded_location(at: str) -> str:
-    """Where something was lost. Members that nobody knows may be called anything: what is no name is left out."""
+    """Where something was lost. Unknown members may have any name. A name that is no identifier is left out."""
     if not at or (len(at) <= MAX_NAME_LENGTH and _is_location(at)):
         return at
     prefix = _match_location_prefix(at)

@@ -33,7 +33,7 @@ _MICROSECONDS = 1_000_000
 _UPSTREAM_AUTH = FailureKind.UPSTREAM_AUTH.value
 # A field of an event may be a sentence, or several.
 MAX_FIELD_LENGTH = 2000
-# From here on there is room for all columns; and below that, for those that are left out first.
+# Width for all columns, and width below which columns are left out.
 _WIDE, _NARROW = 120, 64
 _PATH, _WIDE_PATH = 10, 17
 _TOKENS, _WIDE_TOKENS = 11, 18
@@ -123,7 +123,7 @@ class LogColumns:
         path = printable(path) or "-"
         if width >= _NARROW:
             column = _WIDE_PATH if wide else _PATH
-            # Where nobody was asked the path is all that there is to know, and no names follow that it would move.
+            # If no target was called, the path is the only information, and it may take more room.
             most = column if entry.requested_model or entry.provider else max(column, width // 3)
             line.add(" ", _padded(cut(path, min(most, _MAX_LABEL), self._ellipsis), column))
         line.add(" ", f"{_span(entry.duration / _MICROSECONDS):>5}")

@@ -24,7 +24,7 @@ _GATHERED = 0.05
 # One write is of whole lines, and of so few bytes that those of several processes do not mix within them.
 _AT_ONCE = 64 * 1024
 _AT_ONCE_SHARED = select.PIPE_BUF if sys.platform != "win32" else 512
-# How long a descriptor that somebody else made non-blocking is waited for, in one go.
+# How long a write waits for a descriptor that another process made non-blocking.
 _POLL_TIMEOUT = 1.0
 _LAST_MOMENTS = 1.0
 

@@ -132,7 +132,7 @@ class Log:
             self._writer.put((line,), own=True)
 
     def bound(self, make_room: Callable[[int], None]) -> None:
-        """Have somebody make room before anything is written."""
+        """Set the callback that makes room before a write."""
         self._writer.make_room = make_room
 
     def close(self) -> None:

@@ -189,7 +189,7 @@ class Metrics:
         self._models: set[tuple[str, str]] = set()
         self._targets: set[str] = set()
         self._keys: set[str] = set()
-        # What launches came to: no counters, but of this process, and gathered as they are.
+        # Counters of launches. They are not Prometheus counters, and belong to this process.
         self._launches = LaunchCounters()
         self.in_flight = 0
         # What has exchanges counted, and counts what was left out of it.
@@ -321,7 +321,7 @@ class Metrics:
         """How targets stand by their labels, and how many do for which there is none: clients may make names up."""
         labelled: dict[str, HealthLevel] = {}
         unnamed: dict[HealthLevel, int] = {}
-        # Those that something is wrong with are worth a label before the others.
+        # Unhealthy targets get a label before healthy ones.
         for target, level in sorted(levels.items(), key=lambda known: known[1] is HealthLevel.HEALTHY):
             label = printable(target)
             if not self.may_name(target) or (label not in self._targets and len(self._targets) >= _TARGETS_LIMIT):

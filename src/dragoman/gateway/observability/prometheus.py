@@ -1,4 +1,4 @@
-"""Prometheus: the counters of all processes as its text, added up when somebody asks."""
+"""Prometheus text format of the counters of all processes, added up at each scrape."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _histograms(lines: list[str], name: str, words: str, cells: Iterable[tuple[M
 
 
 def _loads(lines: list[str], snapshots: Sequence[Snapshot]) -> None:
-    """What providers with a limit have to do; of the others nobody waits."""
+    """The load of providers with a concurrency limit. Others have no queue."""
     limited = {name: load for snapshot in snapshots for name, load in snapshot.loads.items() if load.most is not None}
     if not limited:
         return

@@ -60,7 +60,7 @@ class Record(Struct):
     stream: bool = False
     # Calls to providers that have ended.
     attempts: tuple[CallEntry, ...] = ()
-    # Targets that had no place for a call, in time or at all: nobody was asked there.
+    # Targets without a free slot, in time or at all. They were not called.
     queue_full: tuple[str, ...] = ()
     status: int = 0
     # The first content sent to the client, and the end.

@@ -35,7 +35,7 @@ Extracted = tuple[ExchangeFacts, PrefixMatch | None]
 
 
 class SessionFacts:
-    """Hears for one process. Until there are records its digests are of use to nobody else, and go nowhere."""
+    """Hears for one process. Without records its digests are not used and not stored."""
 
     def __init__(self) -> None:
         self._secret = os.urandom(32)

@@ -102,7 +102,7 @@ class UsageRecorder:
         self._ingest_thread.start()
 
     def set_on_ingested(self, on_ingested: OnIngested | None) -> None:
-        """Have somebody else told of what is in the tables from now on, or nobody."""
+        """Set the callback for ingested records, or None."""
         if self._ingest_thread is not None:
             self._ingest_thread.set_on_ingested(on_ingested)
 
@@ -122,7 +122,7 @@ class UsageRecorder:
             self._log_change()
 
     def finalize_unauthenticated(self, entry: JournalEntry) -> None:
-        """Write down somebody who was not let in, unless there are very many of them."""
+        """Record a rejected client, unless there are very many of them."""
         if self._journal is None or not entry.kind:
             return
         now = self._clock()
@@ -157,7 +157,7 @@ class UsageRecorder:
 
     @property
     def refuses(self) -> bool:
-        """Whether nobody is to be asked, since it could not be written down."""
+        """Whether requests are rejected because they cannot be recorded."""
         return self._storage.on_write_failure == REJECT and bool(self.problem)
 
     def recorded(self) -> RecordingStatus | None:
@@ -222,6 +222,6 @@ class UsageRecorder:
 
     def _in_loop(self, act: Callable[..., None], *given: object) -> None:
         assert self._loop is not None
-        # A loop that was closed serves nobody any more.
+        # A closed loop serves no requests.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(act, *given)

@@ -23,7 +23,8 @@ POLL_INTERVAL = 0.5
 
 
 class WorkerSettings(Struct, frozen=True, kw_only=True):
-    """What a worker is told: how to read its settings again, how closed it has to be, and where its siblings are."""
+    """Settings of a worker process: how to reload its configuration, how strict access control must be, and where its
+    siblings listen."""
 
     # Gives the settings as they are now, or a `ConfigError` for a file that is wrong or not trusted.
     read: Callable[[], Settings]
@@ -89,7 +90,7 @@ class Configuration:
             self._refuse(error)
             return False
         except Exception as error:
-            # Whatever nobody foresaw in a file or in its folders ends neither a worker nor its supervisor.
+            # No unexpected error in a file or its directory may end a worker or its supervisor.
             details: JsonObject = {"error": type(error).__name__, "at": traceback_summary(error)}
             self._worker_settings.log.event("error", "cannot reload configuration: unexpected error", **details)
             return False

@@ -10,7 +10,7 @@ from dragoman.gateway.processes.port_conflict import holder_of
 
 _LAST_PORT = 65535
 BACKLOG = 1024
-# Whose fault it is that nobody can listen there, and what helps; what is not here is the address's.
+# Why the gateway cannot listen there, and the remedy. Other errors concern the address.
 _REMEDIES = {
     # Who has it is said besides.
     errno.EADDRINUSE: ("server.port", ""),

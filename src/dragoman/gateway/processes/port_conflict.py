@@ -24,7 +24,7 @@ _ANOTHER_PORT = "choose another with --port"
 
 
 class Holder(Struct, frozen=True):
-    """Who has a port, in words, or nothing if nobody says; and what to do."""
+    """The process that has a port, in words, or nothing if it is unknown; and what to do."""
 
     description: str
     remedy: str
@@ -58,7 +58,7 @@ def _gateway(greeting: JsonObject, process: Path | None) -> str:
 
 
 def _stop(process: Path | None) -> str:
-    """How a gateway is stopped; one that somebody watches over would come back."""
+    """How to stop a gateway. A supervised gateway would be restarted, so its service is stopped."""
     if process is None:
         return "Ctrl-C where it was started or `dragoman service stop`"
     is_service = f"/{UNIT}" in _read(process / "cgroup")

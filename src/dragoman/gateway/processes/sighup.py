@@ -24,16 +24,16 @@ def hangup_of(*, ignored: bool, terminal: bool, pid: int) -> OnHangup:
     """What a SIGHUP means to a process that began like this."""
     if ignored:
         return OnHangup.IGNORED
-    # Process 1 is that of a container, whose terminal is one to look at: nobody would start it anew.
+    # Process 1 belongs to a container, whose terminal only shows output. A container would not be restarted.
     return OnHangup.ENDS if terminal and pid != 1 else OnHangup.RELOADS
 
 
 def hangup_at_start() -> OnHangup:
-    """What a SIGHUP means to this process; to be asked before anybody has changed that."""
+    """The meaning of SIGHUP for this process. Call it before its handler is changed."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     hangup = hangup_of(ignored=ignored, terminal=_has_terminal(), pid=os.getpid())
     if hangup is OnHangup.RELOADS:
-        # Nobody can be told to read again before anything was read.
+        # Without a configuration that was read, there is nothing to reload.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return hangup
 

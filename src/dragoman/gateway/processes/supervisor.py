@@ -32,14 +32,14 @@ from dragoman.protocols.registry import load_codecs
 from dragoman.store import MEMORY, open_tables
 from dragoman.tokens.table import fitted_table
 
-# A loop that has not turned for so long stands still; whoever watches from outside then waits a little longer, so that
-# the process can say where it stands.
+# A loop that has not turned for this long is stalled. An outside watcher waits a little longer, so that the process can
+# print its traceback.
 MAX_TURN_SECONDS = 15.0
 _GRACE = 2.0
 # So long a worker may take until its loop turns for the first time; and beyond its other times, to end.
 MAX_START_SECONDS = 60.0
 LAST_MOMENTS = 10.0
-# Whoever watches looks so often; after a longer gap than this its clock says nothing of others: the machine slept.
+# Interval of the checks. After a longer gap the clock says nothing about other processes: the machine slept.
 _MAX_GAP_SECONDS = 5.0
 _STARTUP_POLL_INTERVAL = 0.02
 # So long workers may take to say how many exchanges they wait for.
@@ -70,7 +70,7 @@ def serve(
     max_start_seconds: float = MAX_START_SECONDS,
     last_moments: float = LAST_MOMENTS,
 ) -> int:
-    """Serve on a bound socket until told to stop; give the exit status. `ready` is called when everybody serves."""
+    """Serve on a bound socket until told to stop; give the exit status. `ready` is called when all workers serve."""
     _load_early(settings.server.workers)
     raise_file_limit()
     logging.getLogger().addHandler(UnexpectedErrors(worker_settings.log))
@@ -136,7 +136,7 @@ class WorkerProcess(Struct, frozen=True):
 
 
 class Supervisor:
-    """Starts workers, restarts those that die or hang, follows the file for them, and forwards signals. Workers hold
+    """Starts workers, restarts workers that die or stall, follows the file for them, and forwards signals. Workers hold
     one end of a pipe, the lifeline: it ends with this process, and they with it."""
 
     def __init__(
@@ -163,10 +163,10 @@ class Supervisor:
         # Whether all have served once; and whether one ended before that.
         self._begun = self._failed = False
         self._stopping = False
-        # When workers were last told to stop, and when those that have not are ended.
+        # When workers were last asked to stop, and when remaining ones are killed.
         self._stop_sent_at = 0.0
         self._end_by: float | None = None
-        # When nobody was let in any more, and whether it was said how many exchanges are waited for.
+        # When the drain began, and whether the number of open exchanges was logged.
         self._drain_began: float | None = None
         self._counted = False
         # When the socket is closed that the workers no longer accept from.
@@ -262,7 +262,7 @@ class Supervisor:
             for name in _WATCHED:
                 signal.signal(name, signal.SIG_DFL)
             if self._worker_settings.hangup is not OnHangup.RELOADS:
-                # A terminal tells all its processes; what follows is for whoever watches over them to say.
+                # A terminal signals all its processes. Later signals come from the supervisor of this process.
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
             register_stack_dump()
             lifeline = os.dup(self._lifeline)
@@ -276,7 +276,7 @@ class Supervisor:
             )
             status = _work(worker_settings, configuration.settings, self._listener, _unblocked)
         except BaseException as error:
-            # The outermost edge of a process: nobody above would tell it.
+            # The outermost edge of the process: no caller could report the error.
             self._log.event("error", "worker failed", **_error_fields(error))
         finally:
             self._log.close()
@@ -314,7 +314,7 @@ class Supervisor:
             self._due[worker.number] = now + pause
 
     def _end_still(self, now: float) -> None:
-        """End workers that stand still, once they could say where, and those that take too long over their end."""
+        """Kill workers that are stalled, once they could print where, and workers that take too long to stop."""
         gap = now - self._looked
         self._looked = now
         if gap > _MAX_GAP_SECONDS:
@@ -334,8 +334,8 @@ class Supervisor:
     def _stands_still(self, worker: WorkerProcess, now: float) -> bool:
         limit, since = self._worker_settings.max_turn_seconds, self._page.turned(worker.number)
         if not since:
-            # It does not turn yet: what it has to do first it does in time. Nobody is served there, and so its end is
-            # not waited for.
+            # It does not turn yet: what it has to do first it does in time. Such a worker serves no requests, so its
+            # end is not awaited.
             limit, since = (
                 (self._last_moments, self._stop_sent_at)
                 if self._stopping
@@ -380,7 +380,7 @@ class Supervisor:
             passed, lame_duck, drain = signal.SIGTERM, timeouts.lame_duck, timeouts.drain
         self._stop_sent_at, self._stopping = now, True
         self._due.clear()
-        # As long as anybody holds it open, the system accepts connections, and so it must not outlast the workers.
+        # While any process holds the socket open, the kernel accepts connections. It must not outlive the workers.
         self._last_call = now + lame_duck
         self._end_by = now + lame_duck + drain + self._last_moments
         if not lame_duck:
@@ -388,7 +388,7 @@ class Supervisor:
         self._pass_on(passed)
 
     def _is_draining(self) -> bool:
-        """Whether nobody is let in any more."""
+        """Whether new connections are refused."""
         return self._stopping and self._last_call is None
 
     def _close(self) -> None:
@@ -396,7 +396,7 @@ class Supervisor:
         self._listener.close()
 
     def _pass_on(self, number: signal.Signals) -> None:
-        # Those that have ended stay their parent's until they are buried: no other process has these numbers.
+        # An ended child keeps its process ID until it is reaped, so the ID cannot belong to another process.
         for pid in self._workers:
             os.kill(pid, number)
 

@@ -15,8 +15,8 @@ from dragoman.gateway.workers.shared_memory import SharedMemory
 
 _BEAT = 1.0
 _STDERR = 2
-# A traceback that nobody reads holds its writer up, wherever the output cannot be told not to wait, as a socket cannot.
-# So long it may take; then the system's own clock ends the process without it.
+# A traceback that is not read blocks its writer, if the output cannot be made non-blocking, as with a socket. So long
+# it may take; then the system's own clock ends the process without it.
 _GRACE = 2.0
 # Asks a worker among several where it stands.
 DUMP_SIGNAL = signal.SIGUSR2
@@ -43,9 +43,9 @@ class Watchdog:
     def start(self) -> None:
         """Begin to watch the loop that runs here."""
         if self._limit is not None:
-            # Whoever stops a program on a terminal has not stopped its loop for a fault.
+            # A program that is stopped on a terminal has no stalled loop.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self._suspend)
-            # It ends the process by itself, unless whoever started this one has it ignored.
+            # It ends the process by default, unless the parent process set it to be ignored.
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         self._turn()
 

@@ -42,10 +42,10 @@ from dragoman.http.server import HttpServer, ServerLimits
 
 T = TypeVar("T")
 _LAST_MOMENTS = 5.0
-# How long the accounts may take to be moved into their tables at the end, in seconds, and where somebody is impatient;
-# what is left is in journals, for the next start.
+# Limit for the last ingestion of records at shutdown, in seconds, and after a second signal. The rest stays in journals
+# for the next start.
 _LAST_INGEST_SECONDS, _SHORT_INGEST_SECONDS = 5.0, 1.0
-# By which a supervisor says that what runs is to end now. Whoever tells all processes does not send it.
+# By which a supervisor says that what runs is to end now. A signal that terminals and init systems do not send.
 END_NOW = signal.SIGUSR1
 # Some tell a process and then its whole group: what comes again so soon has been heard.
 SAME_SIGNAL = 0.3
@@ -54,7 +54,7 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 
 
 class Worker:
-    """Serves on a socket until it is told to stop."""
+    """Serves on a socket until it is stopped."""
 
     def __init__(self, worker_settings: WorkerSettings, settings: Settings) -> None:
         self._worker_settings = worker_settings
@@ -205,7 +205,7 @@ class Worker:
             self._end_now()
 
     def _hung_up(self) -> None:
-        """Stop, because the terminal is gone. That may be told twice, and nobody is impatient."""
+        """Stop, because the terminal is gone. This signal may come twice without meaning a faster stop."""
         self._signalled_at = time.monotonic()
         self._stop_at_once()
 
@@ -218,7 +218,7 @@ class Worker:
         self._stop.set()
 
     def _cut_loose(self) -> None:
-        """Stop, because nobody watches over this process any more."""
+        """Stop, because the supervisor of this process is gone."""
         lifeline = self._worker_settings.lifeline
         assert lifeline is not None
         if has_ended(lifeline):
@@ -236,7 +236,7 @@ class Worker:
                 self._state_sync.broadcast()
 
     async def _serve_on(self) -> None:
-        """Serve all who come, and tell those who ask that it will not be for long: a balancer sends nobody any more."""
+        """Serve new requests while `/readyz` fails, until load balancers stop sending."""
         lame_duck = self._runtime.settings.timeouts.lame_duck
         if self._expedite.is_set() or not lame_duck:
             return

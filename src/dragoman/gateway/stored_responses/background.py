@@ -35,7 +35,7 @@ from dragoman.store import LeaseLost, StoreBusy, StoreError, Tables
 from dragoman.store.responses import RUNNING, Item, StoredResponse
 from dragoman.wire.json import decode_object, encode
 
-# How often whoever runs a response comes back to it, in seconds, and how soon again if the store did not take that.
+# Interval in seconds in which the worker of a response renews its lease, and the retry interval if the store failed.
 _BEAT, _AGAIN = 2.0, 0.5
 # For how long its end is tried to be written down, and when the process ends.
 _WRITE_TIMEOUT, _LAST_MOMENTS = 20.0, 2.0
@@ -43,7 +43,7 @@ _WRITE_TIMEOUT, _LAST_MOMENTS = 20.0, 2.0
 _ALIVE = 25
 # How long pieces of a stream are gathered before they are written down.
 _GATHERED = 0.1
-_STOPPED = "the gateway was stopped before the answer was complete"
+_STOPPED = "the gateway was stopped before the response was complete"
 
 
 class BackgroundRun(Struct, frozen=True, kw_only=True):
@@ -73,9 +73,9 @@ class Background:
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._clients: dict[str, DetachedClient] = {}
-        # How many each owner has, of those that run and of those that are about to.
+        # Background responses of each owner, running and starting.
         self._held: Counter[bytes] = Counter()
-        # Those that are being written down, and are about to run.
+        # Responses that are being written and about to run.
         self._starting: set[asyncio.Future[None]] = set()
         self._stopping = False
         self._closed = False
@@ -86,7 +86,7 @@ class Background:
         return len(self._tasks)
 
     def is_broken(self, response_id: str, status: str, alive: int) -> bool:
-        """Whether whoever ran a response has not come back to it as promised: what runs here has not gone anywhere."""
+        """Whether the worker of a response has failed to renew its lease. A response of this worker never has."""
         return response_id not in self._tasks and broken(status, alive)
 
     def check(self, owner: bytes = b"", *, shared: bool = False) -> None:
@@ -99,7 +99,7 @@ class Background:
             raise ClientError(429, "too many responses run in the background; try again later", param="background")
 
     async def start(self, running: BackgroundRun) -> None:
-        """Write a response down and run it, though whoever waits may have left by then; `NotStored` if that fails."""
+        """Write a response and run it, even if the client has disconnected by then; `NotStored` if that fails."""
         begun = Taken(running.begun, (), encode(running.begun))
         stored = stored_response_of(begun, running, alive=_until())
         beginning = partial(
@@ -109,7 +109,7 @@ class Background:
         self._starting.add(writing)
         self._held[running.task.owner] += 1
         writing.add_done_callback(partial(self._begun, running))
-        # Nobody's leaving undoes it.
+        # A disconnected client does not undo it.
         await asyncio.wait({writing})
         failed = writing.exception()
         if isinstance(failed, StoreError):
@@ -152,7 +152,7 @@ class Background:
         """Let responses end within some seconds, then end them as failed."""
         self._stopping = True
         if self._starting:
-            # What is being written down is told to its client, and must run for that.
+            # A response that was written is reported to its client, so it must run.
             loop = asyncio.get_running_loop()
             began = loop.time()
             await asyncio.wait(self._starting, timeout=seconds)
@@ -166,7 +166,7 @@ class Background:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def close(self) -> None:
-        """Run nothing any more: what was begun in the last moment is told as failed when its promise is broken."""
+        """Start no more runs. A response that was just started is reported as failed when its lease expires."""
         self._closed = True
 
     async def _run(self, running: BackgroundRun) -> None:
@@ -188,7 +188,7 @@ class Background:
                     break
                 beat = self._beat(running)
         except asyncio.CancelledError:
-            # Somebody cancelled it, or the time to stop has come.
+            # It was cancelled, or the gateway stops.
             pass
         finally:
             work.cancel()
@@ -197,11 +197,11 @@ class Background:
             try:
                 (ended_with,) = await asyncio.gather(work, return_exceptions=True)
                 if isinstance(ended_with, Exception):
-                    # Nobody foresaw it, and nobody waits for it: without a line it would never be heard of.
+                    # Unexpected, and no caller waits for it: only the log can report it.
                     name = type(ended_with).__name__
                     self._log.event("error", "background response failed", error=name, at=traceback_summary(ended_with))
             finally:
-                # It would be held by what it is told to.
+                # Breaks a reference cycle.
                 running.client.on_data = None
                 await self._finalize(running, pieces)
 
@@ -229,7 +229,7 @@ class Background:
         )
 
     def _beaten(self, beat: asyncio.Future[bool]) -> float | None:
-        """When to come back again; None if nobody wants it any more."""
+        """When to come back again; None if the response is no longer wanted."""
         try:
             return _BEAT if beat.result() else None
         except StoreBusy:
@@ -248,7 +248,7 @@ class Background:
         return taken, last
 
     def _end(self, running: BackgroundRun, pieces: _Pieces, taken: Taken, last: bytes) -> asyncio.Future[None]:
-        """Have that written down; it is, though whoever cancels this while it ends does not want to wait."""
+        """Write the end. It is written even if this task is cancelled meanwhile."""
         conversation_items = (
             (*running.resolved.new_items, *taken.output_items) if is_part_of_conversation(taken.response) else ()
         )
@@ -291,7 +291,7 @@ def _end(
     if conversation is not None:
         if ended_here and conversation_items:
             tables.conversations.append(owner, conversation, conversation_items, holder)
-        # Whoever sees that it has ended may go on at once, in whatever process.
+        # Any process that sees the end may continue the conversation at once.
         tables.conversations.release(conversation, holder)
 
 
@@ -352,7 +352,7 @@ class _Pieces:
             self._arm()
 
     def rest(self, last: bytes) -> tuple[tuple[int, bytes], ...]:
-        """What is left of it, with its numbers: what is under way goes again, for nobody knows what becomes of it."""
+        """The rest with its sequence numbers. Events in flight are sent again, because their fate is unknown."""
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -380,7 +380,7 @@ def stored_response_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> 
         status=status_of(taken.response),
         previous=running.resolved.previous,
         background=True,
-        # Whoever answered may be another one than was asked at first.
+        # The final target may differ from the first one.
         provider=running.writer.provider,
         alive=alive,
         body=taken.body,
@@ -403,19 +403,19 @@ def end_response(
     changed = replace(stored, status=status, background=True, alive=0, body=encode(body))
     match body.get("conversation"):
         case {"id": str(conversation)}:
-            # Whoever runs it will add nothing any more.
+            # Its worker will add no more events.
             tables.conversations.release(conversation, stored.id)
     done = tables.responses.finish(owner, changed, ())
     return changed if done else tables.responses.find(owner, stored.id) or changed
 
 
 def broken(status: str, alive: int) -> bool:
-    """Whether whoever ran a response has not come back to it as promised."""
+    """Whether the worker of a response has failed to renew its lease."""
     return status in RUNNING and alive < time.time()
 
 
 def fail_if_broken(tables: Tables, owner: bytes, stored: StoredResponse) -> StoredResponse:
-    """The same response, or its failure if whoever ran it is gone; one that is not has come back meanwhile."""
+    """The same response, or its failure if its worker is gone. If the lease was renewed, the response is unchanged."""
     if not broken(stored.status, stored.alive):
         return stored
     current = tables.responses.status_of(owner, stored.id)

@@ -1,4 +1,4 @@
-"""Background start: what an answer that is kept must say of that, and how one begins that nobody waits for."""
+"""Background start: what a stored response states about it, and how a response begins without a waiting client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def with_storage_fields(prepared: ProviderRequest, task: Task) -> ProviderReques
 
 
 def begun_of(prepared: ProviderRequest, task: Task) -> JsonObject:
-    """The response as it stands before anybody was asked."""
+    """The response before any target was called."""
     context = _context_of(prepared) if not prepared.relay else _relayed(prepared, task)
     body = response_object(task.response_id, int(time.time()), context, context.request.model)
     body["status"] = "queued"

@@ -61,7 +61,7 @@ class DetachedClient(Struct, eq=False, weakref=True):
         self.ended = self.broken = True
 
     def take_charge(self) -> ByteCharge | None:
-        """Nothing: whoever made it has the request."""
+        """None: the creator of the request has the charge."""
         return None
 
     def after_sending(self, call: Callable[[], None]) -> None:

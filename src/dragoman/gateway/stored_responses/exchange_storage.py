@@ -87,14 +87,15 @@ def may_resolve_references(api_path: ApiPath) -> bool:
 
 
 class ExchangeStorage:
-    """The memory of one exchange. `writer` is there if its answer is kept: by `begin`, or by whoever left it."""
+    """The memory of one exchange. `writer` is set if the response is stored: by `begin`, or by the exchange that left
+    it."""
 
     # Of most requests nothing is looked up, and nothing is kept.
     _turns: TurnLookup | None = None
     _references: References | None = None
     _resolved: ResolvedRequest | None = None
     _task: Task | None = None
-    # The response's id, where it is made here, and by what name its conversation is had: whoever answers.
+    # The response ID if it is made here, and the holder of the conversation's lease, for every target.
     _response_id = ""
     # Lets others have the conversation that was reserved.
     _release: Callable[[], None] | None = None
@@ -165,7 +166,7 @@ class ExchangeStorage:
             and not target.stored_here
         ):
             # What it says of itself is the provider's, which knows nothing of running by itself.
-            raise ClientError(400, "this provider cannot answer in the background", param="background")
+            raise ClientError(400, "this provider has no background responses", param="background")
         return resolved
 
     def prepare(
@@ -211,7 +212,7 @@ class ExchangeStorage:
             return prepared
         self.is_begun = True
         state = self._runtime.state
-        # What only refers back leaves nothing, and waits for nobody.
+        # A request that only references items writes nothing and does not wait.
         if task.writes:
             if self._shared_writer is None:
                 await check(task.store, self._runtime.log)
@@ -228,7 +229,8 @@ class ExchangeStorage:
         return with_storage_fields(prepared, task)
 
     def follow_up(self, storage: ExchangeStorage) -> None:
-        """Be the memory of a response that was left to the background: its conversation is had by whoever runs it."""
+        """Become the storage of a response that moved to the background: its worker has the lease of the
+        conversation."""
         self._shared_writer = self.writer = storage.writer
         self._response_id = storage._response_id
         self._is_detached, self._release, self.is_begun = True, nothing, True
@@ -323,7 +325,7 @@ class ExchangeStorage:
         return body
 
     def anew(self) -> None:
-        """Begin again with another answer, in place of one that nobody was told."""
+        """Start with another response in place of one that was not sent."""
         if self.writer is not None:
             self.writer.anew()
 
@@ -339,7 +341,7 @@ class ExchangeStorage:
                 raise
 
     def cache_turn(self, key: Identity | None, prepared: ProviderRequest, response: Response) -> None:
-        """Have an answer kept that its client may send back without its reasoning; nobody waits for that."""
+        """Cache the reasoning of a response that its client may send back without it, without waiting."""
         turns = self._turns_for(prepared.target)
         if turns is not None:
             turns.cache_turn(owner_of(key), prepared, response)
@@ -409,7 +411,7 @@ class ExchangeStorage:
         return None if self.writer is None else self.writer.recording_owner
 
     def lost(self, frames: bytes, failure: Failure) -> bytes:
-        """What a client is told in place of last frames that could not be kept."""
+        """The frames that are sent in place of last frames that could not be stored."""
         return b"" if self.writer is None else self.writer.lost(frames, failure)
 
     def end(self) -> None:

@@ -19,7 +19,7 @@ _AGAIN = 0.5
 
 
 def locked(conversation: str) -> ClientError:
-    """What is told while a response is given in a conversation."""
+    """The error for a conversation in which a response is running."""
     return ClientError(
         409,
         f"Another response is being given in the conversation {printable(conversation)}; try again when it has ended.",

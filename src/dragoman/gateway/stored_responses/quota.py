@@ -68,7 +68,7 @@ class Quota:
             del self._reserved[owner]
 
     def _came(self, owner: bytes, looking: asyncio.Future[StoredBytes]) -> None:
-        # A store that fails is found out by whoever stores something: this asks again in a second.
+        # The next write detects a failing store. This function retries in a second.
         if not looking.cancelled() and looking.exception() is None:
             self._update(owner, looking.result())
 

@@ -26,7 +26,7 @@ from dragoman.store.conversations import Conversations
 from dragoman.store.responses import RUNNING, Item, Responses, StoredResponse
 from dragoman.wire.json_spans import object_members, with_member, without
 
-# What can be kept of one request: to write more items than these would make everybody else wait.
+# Maximum items to write for one request; more would delay all other writers.
 _MAX_ITEMS = 10_000
 _MAX_REQUEST_BYTES = 32 * 1024 * 1024
 
@@ -44,7 +44,8 @@ class _Room:
         if self._items < 0 or self._bytes < 0:
             raise ClientError(
                 400,
-                "With what it refers to the request is longer than any may be; leave some of it out, or compact it.",
+                "The request and its referenced items exceed the size limit (limits.request_body). Send less, or "
+                "compact it.",
                 param=param,
                 code="context_length_exceeded",
             )
@@ -187,7 +188,7 @@ def storing_provider_of(
         return None
     if conversation is not None and tables.conversations.find(owner, conversation) is None:
         return responses.storing_provider(owner, conversation) or None
-    # What is kept here is said in full, whoever is asked.
+    # Stored items are inserted in full for every target.
     referred = [name for name in dict.fromkeys(references.referred.values()) if not responses.item(owner, name)]
     for name in (*referred, *references.looked_up):
         if provider := responses.item_storing_provider(owner, name):
@@ -270,8 +271,8 @@ def _chain(tables: Tables, owner: bytes, previous: str, stored: StoredResponse |
     if stored is not None and not stored.body:
         raise ClientError(
             400,
-            f"Previous response with id {printable(previous)} is kept by {stored.provider}, "
-            "which alone can go on from it.",
+            f"Previous response with id {printable(previous)} is stored by {stored.provider}, "
+            "which alone can continue it.",
             param="previous_response_id",
             code="previous_response_not_found",
         )
@@ -295,7 +296,7 @@ def _no_conversation(conversation_id: str) -> ClientError:
 
 
 def no_item(item_id: str, param: str = "input") -> ClientError:
-    """What is told of an item that is not there."""
+    """The error for an item that does not exist."""
     return ClientError(404, f"Item with id {printable(item_id)} not found.", param=param)
 
 

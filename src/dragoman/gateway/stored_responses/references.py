@@ -25,7 +25,7 @@ class References(Struct, frozen=True, kw_only=True):
     # The items of its input, None if there is none that could be taken apart; and whether there is none at all.
     inputs: list[bytes] | None
     silent: bool
-    # The items that are references, by their places, and the ids of those that a provider would complete.
+    # Items that are references, by position, and IDs of items that a provider would complete.
     referred: dict[int, str]
     looked_up: tuple[str, ...]
 

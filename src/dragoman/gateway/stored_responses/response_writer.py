@@ -105,7 +105,7 @@ class ResponseWriter:
         return out
 
     def anew(self) -> None:
-        """Forget an answer that nobody was told, because another one takes its place."""
+        """Drop a response that was not sent, because another one takes its place."""
         self._name, self._is_owner_recorded, self._tries, self.recording_owner = None, False, True, None
         self._ended = []
 
@@ -128,7 +128,7 @@ class ResponseWriter:
         return _nothing_before(lambda _: self._previous, out) if self._previous else out
 
     def record_owner(self) -> None:
-        """Note whose a response is, once its id is known; what hinders that is told with the answer's end."""
+        """Record the owner of a response, once its ID is known. An error is reported with the end of the response."""
         task, name = self._task, self._name
         if name is None or self._is_owner_recorded or self.recording_owner is not None or not self._tries:
             return
@@ -182,7 +182,8 @@ class ResponseWriter:
         return partial(self.size, taken)
 
     def unit(self, taken: Taken | None) -> Callable[[Tables], bool] | None:
-        """What writes an answer down; None if there is nothing to write, as in the background: whoever runs it does."""
+        """What writes an answer down; None if there is nothing to write, as in the background, where the worker
+        writes."""
         task, resolved = self._task, self._task.resolved
         if self.taken is not None:
             return None
@@ -203,7 +204,7 @@ class ResponseWriter:
         self.taken = self.taken or taken
 
     def lost(self, frames: bytes, failure: Failure) -> bytes:
-        """The end of a stream that is told in place of its last frames, numbered as the first of them."""
+        """The end of a stream in place of its last frames, with their sequence number."""
         events = _events(frames)
         numbers = [number for event in events if isinstance(number := event.get("sequence_number"), int)]
         responses = [response for event in events if isinstance(response := event.get("response"), dict)]
@@ -224,7 +225,7 @@ def _write(task: Task, response_id: str, taken: Taken, tables: Tables) -> bool:
     if resolved is not None and resolved.conversation is not None:
         if is_part_of_conversation(taken.response):
             tables.conversations.append(owner, resolved.conversation, [*resolved.new_items, *items], task.holder)
-        # Whoever is told it may go on at once, in whatever process.
+        # A client that gets the end may continue at once, in any process.
         tables.conversations.release(resolved.conversation, task.holder)
     if not response_id or (resolved is not None and not resolved.is_stored):
         return True
@@ -309,7 +310,7 @@ def _event_renamed(event: bytes, name: bytes) -> bytes:
     try:
         members = [member for member in object_members(event) if member.key == "response"]
     except WireError:
-        # It is one line of several, which nobody writes.
+        # An event of several `data` lines, which no server sends.
         return event
     return _with_id(event, members[-1].value_start, name) if members else event
 
@@ -330,7 +331,7 @@ _data_lines = re.compile(rb"(?m)^(data: ?)(\{[^\r\n]*)").sub
 
 
 def _name_in(out: bytes) -> str | None:
-    """The id of the response that is told, whole or in events."""
+    """The response ID in a full response or in events."""
     full = _object(out)
     for response in (full,) if full is not None else [event.get("response") for event in _events(out)]:
         if isinstance(response, dict) and isinstance(name := response.get("id"), str):

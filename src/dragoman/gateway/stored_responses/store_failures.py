@@ -12,12 +12,12 @@ from dragoman.store import Store, StoreError, Tables
 
 T = TypeVar("T")
 
-_NOT_SENT = "the answer could not be kept, so that it is not told; ask again, or with store: false"
-_NOT_DONE = "this could not be kept, so that nothing was done; ask again later"
+_NOT_SENT = "the response could not be stored, so it is not returned; retry, or send store: false"
+_NOT_DONE = "the change could not be stored, so nothing was done; retry later"
 
 
 class NotStored(ClientError):
-    """What was to be kept could not be: an answer is not told, since nobody could refer to it; a change is not made."""
+    """The write failed: a response is not returned, because it could not be referenced; a change is not made."""
 
     def __init__(self, message: str = _NOT_SENT, status: int = 500) -> None:
         super().__init__(status, message)
@@ -33,13 +33,13 @@ class StorageFull(NotStored):
 
 
 def unreadable(error: StoreError, log: Log) -> ClientError:
-    """What a client is told if the store fails; the log says why."""
+    """The error for the client if the store fails; the log has the reason."""
     log.event("error", "cannot read the store", reason=str(error))
-    return ClientError(500, "what is kept of earlier responses cannot be reached")
+    return ClientError(500, "stored responses are not available")
 
 
 def undone(error: StoreError, log: Log) -> NotStored:
-    """What a client is told of a change that failed; the log says why."""
+    """The error for the client if a change fails; the log has the reason."""
     log.event("error", "cannot write the store", reason=str(error))
     return NotStored(_NOT_DONE)
 
@@ -53,16 +53,17 @@ async def change(store: Store, log: Log, work: Callable[[Tables], T]) -> T:
 
 
 async def check(store: Store, log: Log) -> None:
-    """Refuse what could not be kept: before anybody is asked for it, a store that failed is tried again."""
+    """Reject a request whose response could not be stored: a store that failed is tried before any call."""
     try:
         await store.check()
     except StoreError as error:
         log.event("error", "store is still unavailable", reason=str(error))
-        raise ClientError(503, "answers cannot be kept at present; try again later, or with store: false") from None
+        raise ClientError(503, "the response store is not available; retry later, or send store: false") from None
 
 
 async def await_result(future: asyncio.Future[T], on_abandoned: Callable[[T], object]) -> T:
-    """What comes of a future of the store; `on_abandoned` gets it if whoever waits leaves in that very moment."""
+    """What comes of a future of the store; `on_abandoned` gets the result if the waiting task is cancelled at that
+    moment."""
     try:
         return await future
     except asyncio.CancelledError:

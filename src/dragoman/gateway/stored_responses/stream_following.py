@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # How often a response that runs is looked at by those who listen.
 _POLL_SECONDS = 0.1
 _DELETED = "the response was deleted before it was complete"
-_UNREADABLE = "what is kept of the response could not be read; ask for it again"
+_UNREADABLE = "the stored response cannot be read; request it again"
 _number_of = re.compile(rb'"sequence_number":(\d{1,18})\}\s*\Z').search
 _numbers_of = re.compile(rb'"sequence_number":(\d{1,18})\}\n').findall
 
@@ -125,7 +125,7 @@ def _looked_at(
 
 
 def _given_up(tables: Tables, owner: bytes, response_id: str) -> tuple[str, int] | None:
-    """How a response stands that nobody came back to, as far as that is still so."""
+    """The state of a response whose worker is gone, if that is still the case."""
     stored = tables.responses.find(owner, response_id)
     return None if stored is None else (fail_if_broken(tables, owner, stored).status, 0)
 

@@ -101,7 +101,7 @@ class TurnLookup:
         """Leave an answer to the store, for the requests that follow it."""
         turns, store, context = self._turns, self._runtime.state.store, prepared.translated.context
         if turns is not None and store is not None and context is not None:
-            # Before it is kept: whoever was told of it may come back at once.
+            # Before it is written: a client may send the next request at once.
             store.announce_turn(owner)
             store.post(
                 partial(_cache_turn, turns=turns, owner=owner, response=response, context=context),
@@ -122,7 +122,7 @@ def _find(tables: Tables, *, owner: bytes, call_ids: list[str]) -> dict[str, byt
 def _cache_turn(
     tables: Tables, *, turns: TurnRestorer, owner: bytes, response: Response, context: TranslationContext
 ) -> None:
-    """What a turn leaves is written here, too, where nobody waits for it."""
+    """The cache entry of a turn is written here, too, without waiting."""
     turn = turns.build_cached_turn(response, context)
     if turn is not None:
         tables.turns.add(owner, turn.call_id, turn.body)

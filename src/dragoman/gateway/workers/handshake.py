@@ -21,11 +21,11 @@ _DIALLER, _LISTENER = b"d", b"l"
 
 
 class Unproven(ConnectionError):
-    """Whoever listens there does not know the token."""
+    """The listener does not know the token."""
 
 
 async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: bytes) -> bool:
-    """Whether whoever dialled knows the token; if so, prove the same."""
+    """Whether the dialling process knows the token; if so, prove the same."""
     port: int = writer.get_extra_info("sockname")[1]
     ours = secrets.token_bytes(_NONCE_BYTES)
     writer.write(ours)

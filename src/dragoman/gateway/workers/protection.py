@@ -78,7 +78,7 @@ def tightened(protection: Protection, settings: Settings) -> Protection:
         protection,
         requires_keys=protection.requires_keys or required,
         keys_in_file=protection.keys_in_file or settings.keys_table,
-        # The key of the command line does not count: whoever has it started the gateway.
+        # The key of the command line does not count: its holder started the gateway.
         local=protection.local and not settings.keys_table,
         owners=protection.owners | ({key.owner for key in settings.keys} - {LOCAL_OWNER}),
     )
@@ -102,7 +102,7 @@ def judged(protection: Protection, current: Settings, new: Settings) -> Settings
         )
     lost = next((name for name in current.providers if name in new.absent), None)
     if lost is not None:
-        # Those that are served now would find nobody there.
+        # Clients that are served now would lose their provider.
         raise new.absent[lost].as_error(new.file)
     started = current.server
     server = replace(new.server, host=started.host, port=started.port, workers=started.workers)

@@ -82,5 +82,5 @@ class SharedMemory:
         return self._numbers[_FLAGS + _SLOT * worker + 2] - 1 if self._numbers[_FLAGS + _SLOT * worker + 2] else None
 
     def wait_for(self, worker: int, exchanges: int) -> None:
-        """Note that a worker lets nobody in any more, and for how many exchanges it waits."""
+        """Record that a worker refuses new connections, and how many exchanges it waits for."""
         self._numbers[_FLAGS + _SLOT * worker + 2] = exchanges + 1

@@ -29,7 +29,7 @@ MAX_MESSAGE_BYTES = 4096
 MAX_BATCH_MESSAGES = 1000
 _MAX_BATCH_BYTES = 16 * 1024 * 1024
 _MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024
-# Bytes that somebody has not read.
+# Maximum unsent bytes to one worker.
 _MAX_UNSENT_BYTES = 4 * 1024 * 1024
 _SIZE = struct.Struct(">I")
 
@@ -50,7 +50,7 @@ class Malformed(ValueError):
 
 
 class WorkerChannel:
-    """What a worker tells the others and hears from them; a worker alone tells nobody."""
+    """Messages between workers: what a worker sends and receives. A single worker sends nothing."""
 
     def __init__(self, page: SharedMemory, number: int, token: bytes) -> None:
         self._page = page
@@ -78,7 +78,7 @@ class WorkerChannel:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is nobody to be told anything."""
+        """Whether there is no other worker."""
         return self._page.workers < 2
 
     def broadcast(self, topic: str, value: object) -> None:
@@ -123,7 +123,7 @@ class WorkerChannel:
     # What the others are served with, after the handshake.
 
     async def listen(self, reader: asyncio.StreamReader) -> None:
-        """Hear batch after batch, to the end; `Malformed` for whoever says anything else."""
+        """Hear batch after batch, to the end; `Malformed` for invalid messages."""
         while True:
             try:
                 (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
@@ -194,7 +194,7 @@ class WorkerChannel:
 
 
 class _Link:
-    """A connection to another worker, on which it is told; it says nothing itself."""
+    """A connection to another worker, on which only the other side receives."""
 
     def __init__(self, port: int, token: bytes) -> None:
         self.port = port
@@ -236,10 +236,10 @@ class _Link:
         try:
             writer.write(bytes(self._early))
             self._early.clear()
-            # Nobody answers here: whatever comes is the end.
+            # The peer sends nothing, so any data is the end.
             await reader.read(1)
         except OSError:
-            # Whoever listened is gone.
+            # The listener is gone.
             return
         finally:
             self.over, self._transport = True, None

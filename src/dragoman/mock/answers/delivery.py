@@ -144,7 +144,7 @@ def not_allowed(method: str) -> Failure:
 
 
 def unreadable(error: WireError | RecursionError) -> Failure:
-    """The answer to a body that cannot be read: a value, because an error that is kept keeps whoever raised it."""
+    """The response to an unreadable body. It is a value, because a stored exception would keep its frames."""
     if isinstance(error, RecursionError):
         error = WireError("", "JSON of bounded depth", "nesting beyond the limit")
     path = error.path.lstrip("/").replace("/", ".") or None

@@ -99,7 +99,7 @@ def offered(request: Request) -> tuple[FunctionTool | TextTool, ...]:
 
 
 def _at_hand(request: Request) -> tuple[FunctionTool | TextTool, ...]:
-    """The tools that may be called, first those that the choice prefers."""
+    """The tools that may be called, preferred ones first."""
     choice = request.tool_choice
     if choice is None or choice.mode in (ChoiceMode.AUTO, ChoiceMode.REQUIRED):
         return offered(request)

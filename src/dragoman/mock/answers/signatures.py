@@ -56,7 +56,8 @@ def opened(token: str) -> str | None:
 
 
 def sealed(part: Thinking, protocol: str, item_id: str, *, token: str = "", visible: bool = True) -> Thinking:
-    """A thought as it is told in a protocol, with a proof, or that of its text; one that is not shown has no words."""
+    """A reasoning part as a protocol has it, with its own signature or that of its text. Hidden reasoning has no
+    text."""
     text = part.text if visible else ""
     kind = ThinkingKind.SUMMARY if text else ThinkingKind.WITHHELD
     if protocol == MESSAGES:

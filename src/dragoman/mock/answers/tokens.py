@@ -1,4 +1,4 @@
-"""Tokens of an echo: words with the space before them, so that anybody can count them by eye."""
+"""Tokens of an echo: words with the space before them, which are easy to count by eye."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def conversation_object(name: str, method: str, body: JsonObject, memory: MockSt
 
 
 def items(name: str, method: str, query: str, body: JsonObject, memory: MockStore, mint: Mint) -> JsonObject | Failure:
-    """The items of a conversation: a page of them, or those that are added."""
+    """The items of a conversation: a page of them, or the added ones."""
     conversation = memory.conversation(name)
     if conversation is None:
         return missing("Conversation", name, 404)

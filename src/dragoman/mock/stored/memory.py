@@ -153,7 +153,7 @@ def page(items: list[JsonObject], query: str) -> JsonObject:
 
 
 def missing(what: str, name: str, status: int, param: str | None = None, code: str | None = None) -> Failure:
-    """The answer to an id that nobody knows."""
+    """The error for an unknown ID."""
     return Failure(
         kind=_KINDS[status],
         status=status,

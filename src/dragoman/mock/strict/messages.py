@@ -37,7 +37,7 @@ _BETAS = {
     "fallback_credit_token": ("fallback-credit-",),
     "thread": ("message-threads-",),
 }
-# Nobody outside knows all betas: a name and a date is taken for one.
+# The list of betas is not public, so a name with a date is accepted.
 _is_beta = re.compile(r"[a-z0-9][a-z0-9.-]*-\d{4}-?\d{2}-?\d{2}").fullmatch
 _SAMPLING = ("temperature", "top_p", "top_k")
 _MESSAGE = words("role content clear_at output_config")

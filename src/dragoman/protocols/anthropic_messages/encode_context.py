@@ -89,7 +89,7 @@ class RequestEncodeContext(Struct, eq=False):
         return CACHE_BREAKPOINTS_LIMIT
 
     def drop(self, extras: Extras | None, at: Place) -> None:
-        """Report members that only another protocol knows; a whole native object is reported by whoever rewrites it."""
+        """Report members that only another protocol has. A native object is reported by the code that rewrites it."""
         if extras is not None and extras.origin != NAME and "type" not in extras.fields:
             drop_extras(extras, at, self.ledger)
 

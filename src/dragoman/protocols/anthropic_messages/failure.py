@@ -15,7 +15,7 @@ from dragoman.rules.overflow import anthropic_overflow_message
 from dragoman.rules.stop_reasons import broken_off
 from dragoman.rules.timestamps import format_instant, parse_instant
 
-# What a client is told of each kind: status and type.
+# HTTP status and error type of each failure kind.
 _ERROR_TYPES: dict[FailureKind, tuple[int, str]] = {
     FailureKind.INVALID: (400, "invalid_request_error"),
     FailureKind.CONTEXT_OVERFLOW: (400, "invalid_request_error"),

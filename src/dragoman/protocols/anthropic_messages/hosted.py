@@ -31,7 +31,7 @@ def _decode_server_tool_use(block: Fields) -> HostedCall | None:
         kind = HostedKind.WEB_SEARCH
     elif name in CODE_TOOLS:
         kind = HostedKind.CODE
-        # Shell commands are code to everybody else.
+        # Other providers get shell commands as code.
         arguments = {"code": arguments.get("code", arguments.get("command", ""))}
     else:
         return None

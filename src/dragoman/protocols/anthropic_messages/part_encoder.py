@@ -159,7 +159,7 @@ def _refuse_audio(_part: Part, at: Place, writing: RequestEncodeContext) -> Json
 
 
 def _encode_thinking(part: Thinking, at: Place, writing: RequestEncodeContext) -> JsonObject | None:
-    """Sealed reasoning goes back to its issuer byte for byte; to anybody else it is not sent (V2, V3)."""
+    """Signed reasoning returns to its issuer byte for byte, and is not sent to others (V2, V3)."""
     target = writing.target
     if part.extras is not None:
         writing.drop(part.extras, at)

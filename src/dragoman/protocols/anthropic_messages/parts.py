@@ -129,7 +129,7 @@ _LANES: dict[str, Callable[[JsonObject], Part | None]] = {
 
 
 def decode_block(block: Fields) -> Part:
-    """One block of any kind; kinds that nobody knows are kept whole."""
+    """One block of any type. Unknown types are stored as they are."""
     kind = block.text("type")
     decoder = _DECODERS.get(kind)
     if decoder is not None:
@@ -145,7 +145,7 @@ def foreign(block: Fields, kind: str, text: str | None = None) -> Foreign:
 
 
 def decode_cache(owner: Fields) -> CacheBreakpoint | None:
-    """The breakpoint on a block or a tool; members that nobody knows leave it among the extras."""
+    """The cache breakpoint of a block or a tool. One with unknown members stays in the extras."""
     value = owner.value.get("cache_control")
     if value is None:
         return None
@@ -201,7 +201,7 @@ def _decode_image(block: Fields) -> Image | Foreign:
 
 
 def _rest(block: Fields, source: Fields) -> Extras | None:
-    """What nobody asked for of a block and, under its own name, of its source."""
+    """Unread members of a block and, under its own name, of its source."""
     outer, inner = block.rest(NAME), source.rest(NAME)
     if inner is None:
         return outer

@@ -20,7 +20,7 @@ _LOWEST_TOP_P = 0.95
 
 
 class Depth(Struct, frozen=True, kw_only=True):
-    """How deeply the provider is told to think: the `thinking` member and the effort beside it."""
+    """The reasoning depth: the `thinking` member and the effort."""
 
     thinking: JsonObject | None = None
     effort: str | None = None

@@ -57,7 +57,7 @@ def relay_request(body: bytes, capabilities: Capabilities, vendor: str, ledger: 
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
-    """The body without what was minted for another issuer and without thinking that nobody signed."""
+    """The body without material of other issuers and without unsigned thinking."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         at: Place = ("messages", number)

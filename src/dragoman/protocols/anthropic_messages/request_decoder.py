@@ -34,7 +34,7 @@ _MODES = {mode.value: mode for mode in ThinkingMode}
 
 
 def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Request:
-    """Read a request; nothing is adapted, what nobody knows goes into extras."""
+    """Decode a request. Nothing is adapted, and unknown members become extras."""
     fields = Fields(body)
     fields.demand("max_tokens")
     max_tokens = fields.optional_cap("max_tokens", 0)
@@ -86,7 +86,7 @@ def decode_request(body: JsonObject, known: KnownParts = NOTHING_KNOWN) -> Reque
 
 
 _NO_REASONING, _NO_UPDATES = Reasoning(), Updates()
-# The members that most requests have; those that have no other are spared the look for the rest.
+# Members of most requests. A request with no others needs no search for extras.
 _COMMON = frozenset(
     {
         "model",
@@ -136,7 +136,7 @@ def _decode_rarities(fields: Fields) -> _Rarities:
 
 
 def _collect(leftovers: JsonObject, key: str, fields: Fields | None) -> None:
-    """Keep the members of a nested object that nobody asked for, under its own name."""
+    """Store unread members of a nested object under its own name."""
     rest = fields.rest(NAME) if fields is not None else None
     if rest is not None:
         leftovers[key] = rest.fields
@@ -302,7 +302,7 @@ def _demands(fields: Fields) -> tuple[Demand, ...]:
             Demand(feature=Feature.COMPACTION, member="compaction", note="only this protocol answers with a compaction")
         )
     if fields.value.get("safeguards"):
-        # A client that is told so, by this name, checks by itself.
+        # A client that gets this name checks by itself.
         demands.append(
             Demand(feature=Feature.UNKNOWN_FIELD, member="safeguards", note="this provider runs no check of tool calls")
         )

@@ -197,7 +197,7 @@ def make_stop(word: str, sequence: str | None, details: Fields | None, *, called
     if called and reason not in _BEFORE_CALLS:
         reason = _TOOL_CALL
     elif not called and reason is _TOOL_CALL:
-        # Nothing to run: an agent that is told to would wait for ever (pitfall 30).
+        # Without calls to run, an agent would wait for ever (pitfall 30).
         reason = StopReason.END
     explanation = category = None
     extras = None

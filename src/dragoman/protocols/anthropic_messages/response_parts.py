@@ -41,7 +41,7 @@ from dragoman.rules.whitespace import with_blanks
 from dragoman.wire.json import decode_object
 
 CITED_TEXT_LIMIT = 150
-# A citation is told in so many blocks at most if its span is cut by those of others.
+# Maximum blocks for one citation whose span is cut by other citations.
 _REPEATS = 8
 WRAPPED = "arguments must be an object and are wrapped"
 
@@ -139,7 +139,7 @@ def split_citations(part: Text, at: Place, ledger: Ledger) -> JsonList:
 def _blocks(text: str, ends: list[int], cited: list[tuple[tuple[int, int], Citation]]) -> JsonList:
     """The text in blocks that end here, each with the citations whose spans reach into it."""
     blocks: JsonList = []
-    # Those still to come, the next one last; and those that reach into the block at hand, by their numbers.
+    # Citations to come, the next one last; and citations that reach into this block, by number.
     coming = sorted(range(len(cited)), key=lambda number: cited[number][0], reverse=True)
     reaching: dict[int, tuple[JsonObject, int]] = {}
     start, visible, visible_end = 0, _skip_blank(text, 0), len(text.rstrip())

@@ -17,7 +17,7 @@ def decode_thinking(block: Fields) -> Thinking:
     if signature is not None and type(signature) is not str:
         raise block.fail("signature", "string", signature)
     if not signature:
-        # Nobody can open it again; what stood in place of the signature goes home as it was.
+        # No provider can read it. The text in place of the signature returns unchanged.
         return Thinking(text=text, kind=ThinkingKind.SUMMARY, extras=block.rest(NAME))
     seal = from_envelope(signature) or Seal(origin=NAME, kind="thinking", body=block.value)
     return Thinking(text=text, kind=ThinkingKind.SUMMARY, seal=seal)

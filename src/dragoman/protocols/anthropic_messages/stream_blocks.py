@@ -118,7 +118,7 @@ class BlockContext:
         return issued_by(seal, self.translation.target.model, self.translation.target.vendor)
 
     def whole_block(self, block: JsonObject) -> list[Event]:
-        """A block that is told in one piece."""
+        """A block that is emitted in one piece."""
         part = with_issuer(decode_block(Fields(block)), self.translation)
         if isinstance(part, Thinking):
             self.unknowns.members(block, _REDACTED_MEMBERS, part_place(self._next))
@@ -172,7 +172,7 @@ class Block:
         return []
 
     def grow(self, kind: str, delta: JsonObject) -> list[Event]:
-        """What a delta tells; it is one of those that the block takes."""
+        """The events of a delta of a type that the block accepts."""
         del kind, delta
         return []
 
@@ -193,9 +193,9 @@ class OpenBlocks:
 
     def __init__(self) -> None:
         self.by_index: dict[int, Block] = {}
-        # Those that began or grew since another one began.
+        # Blocks that began or grew since another one began.
         self.grown: dict[int, None] = {}
-        # Those that take arguments.
+        # Blocks that accept arguments.
         self._takers: dict[int, None] = {}
 
     def put(self, index: int, block: Block) -> Block:
@@ -213,7 +213,7 @@ class OpenBlocks:
         return self.by_index.pop(index, None)
 
     def passed(self, index: int) -> list[Event]:
-        """What the beginning of a block ends: all others but those that wait, and the one at its index."""
+        """The blocks that the start of a block ends: all others except waiting ones, and the one at its index."""
         events: list[Event] = []
         grown, self.grown = self.grown, {}
         for number in {**grown, index: None}:
@@ -332,7 +332,7 @@ class _ThinkingBlock(Block):
         if seal is None and self._signature:
             body: JsonObject = {**self.start, "thinking": "".join(self.pieces or ()), "signature": self._signature}
             seal = self.reading.issued(Seal(origin=NAME, kind="thinking", body=body))
-        # The seal may hold the whole block, but no client is told of its other members.
+        # The seal may contain the whole block, but its other members do not reach clients.
         self.reading.unknowns.members(self.start, _THINKING_MEMBERS, part_place(self.index))
         if seal is None:
             return [PartEnded(self.index)]
@@ -429,7 +429,7 @@ class _CallBlock(Block):
 
 
 class _GatheredBlock(Block):
-    """A call whose input is put together before anything is told of it."""
+    """A call whose input is assembled before it is emitted."""
 
     __slots__ = ("_pieces",)
     takes = frozenset({INPUT})
@@ -492,7 +492,7 @@ _THINKING_MEMBERS = frozenset({"type", "thinking", "signature"})
 DELTA_MEMBERS: dict[str, frozenset[str]] = {
     "text_delta": frozenset({"type", "text"}),
     "citations_delta": frozenset({"type", "citation"}),
-    # The estimate is of the usage, which is told at the end.
+    # The estimate concerns usage, which is emitted at the end.
     "thinking_delta": frozenset({"type", "thinking", "estimated_tokens"}),
     "signature_delta": frozenset({"type", "signature"}),
     "input_json_delta": frozenset({"type", "partial_json"}),

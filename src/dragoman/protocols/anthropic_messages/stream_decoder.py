@@ -256,7 +256,7 @@ class MessagesStreamDecoder:
         # A block that was left open ends where the next one begins; a call may still wait for its arguments.
         events += self._blocks.passed(index)
         events += self._emit_held(index)
-        # A block that is begun again by its own event is told by that.
+        # A block that starts again is emitted by its own start event.
         self._held.pop(index, None)
         self._has_content = True
         block = self._blocks.put(index, begin(self._reading, start))
@@ -340,7 +340,7 @@ class MessagesStreamDecoder:
 
     def _read_end(self, event: JsonObject) -> list[Event]:
         self._unknowns.members(event, _EVENT)
-        # A block that nobody ended was cut.
+        # A block without an end was cut.
         cut = bool(self._by_index)
         events = self._begin() + self._blocks.close() + self._emit_held()
         self._surrogates.close()

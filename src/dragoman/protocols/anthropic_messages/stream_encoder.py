@@ -341,7 +341,7 @@ class MessagesStreamEncoder:
         return _start(writer.index, block)
 
     def _lose_members(self, extras: Extras | None) -> None:
-        """Report what a part says beside itself on another wire; a whole native object is told as its call."""
+        """Report members of a part that exist only in another protocol. A native object is sent as its call."""
         report_call_extras(extras, ("parts", self._part), self._ledger)
 
     def _start_text(self, part: Text | Refusal) -> bytes:

@@ -259,7 +259,7 @@ def _encode_assistant(turn: Turn, conversation: MessageList, writing: RequestEnc
         if block is None:
             continue
         if type(part) is Compaction and block["type"] == "text":
-            # A summary of turns that this assistant never said is told by the user.
+            # A summary of turns that this assistant did not write is sent as user text.
             conversation.content("user").append(block)
             content = None
             continue

@@ -93,7 +93,7 @@ def is_call_signature(part: Part) -> bool:
 
 
 def spellings(signed_id: str) -> set[str]:
-    """The id of a call that was proven, and those that clients may know it by."""
+    """The ID of a signed call, and the IDs by which clients may know it."""
     return {signed_id, *(ids.call_id(signed_id, rule) for rule in _RULES)}
 
 

@@ -38,7 +38,7 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
 
 
 def unmodelled(owner: Fields) -> Extras | None:
-    """The members nobody asked for; null is absence on this wire."""
+    """Unread members. Null means absent in this protocol."""
     rest = owner.rest(NAME)
     if rest is None or None not in rest.fields.values():
         return rest

@@ -286,7 +286,7 @@ def write_echo(thinking: list[Thinking], message: JsonObject, *, native: bool = 
             if native and isinstance(also := body.get("also"), str):
                 texts.setdefault(also, []).append(text)
         if native and field == CONTENT and isinstance(text, str) and text:
-            # The content of an answer that is told anew is a string: what stood in it is told beside it.
+            # A response that is encoded again has a string as its content. Other contents become members next to it.
             texts.setdefault(REASONING_FIELDS[0], []).append(text)
         if isinstance(value, list) and isinstance(field, str) and field in texts:
             message[field] = value

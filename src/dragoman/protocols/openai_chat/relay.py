@@ -7,8 +7,8 @@
     stream_options           `include_usage` is added where usage is counted
     the chunk that answers   withheld from a client that did not ask for it
 
-A message that nothing is left of goes too. After a rejected proof all of them go (V11); for those of calls, and for
-those that a provider misses, stands the value that it documents for calls without.
+A message that nothing is left of goes too. After a rejected signature all of them are removed (V11). For signatures of
+calls, and for missing ones, the value that the provider documents is sent.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def include_usage(body: bytes) -> bytes | None:
     if value is None:
         return replaced(body, [(member.value, _INCLUDE_USAGE) for member in options])
     if not isinstance(value, dict) or value.get("include_usage") is True:
-        # Whoever reads the body judges options that are none.
+        # The decoder reports invalid options.
         return None
     return _with_usage(body, options[-1])
 
@@ -243,7 +243,7 @@ def _is_suspect(body: bytes, start: int, end: int) -> bool:
 
 
 def _is_minted(entry: JsonObject) -> bool:
-    """Whether we wrote an entry for a client of ours: nobody else says whose model it was of (§11)."""
+    """Whether the gateway wrote an entry for a client: only its own entries name the issuing model (§11)."""
     return entry.get("format") in _FOREIGN_FORMATS and isinstance(entry.get("model"), str)
 
 

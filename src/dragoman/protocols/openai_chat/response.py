@@ -178,7 +178,7 @@ def _decode_message(message: Fields, choice: Fields, translation: TranslationCon
     citations = tuple([decode_annotation(one) for one in message.each("annotations")])
     content_logprobs = _decode_logprobs(logprobs, "content")
     if citations or content_logprobs:
-        # What hangs on the text of the whole message is told with the last of it.
+        # Annotations of the whole message are emitted with its last text.
         texts = [number for number, part in enumerate(content) if isinstance(part, Text)]
         if citations and not texts:
             texts.append(len(content))

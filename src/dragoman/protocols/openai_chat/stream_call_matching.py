@@ -89,7 +89,7 @@ class StreamedCall:
         self.expected_members = EXPECTED_MEMBERS if extras is None else EXPECTED_MEMBERS | extras.fields.keys()
         # Name and arguments under which `Restated` finds it.
         self.meaning: Meaning | None = None
-        # What proves the call, until it is told.
+        # The signature of the call, until it is emitted.
         self.signature: JsonObject = {}
         self.call_id = ""
         self.name = ""
@@ -105,7 +105,7 @@ class StreamedCall:
         self.unwrapper: InputUnwrapper | ValueUnwrapper | None = None
 
     def update_quick(self) -> None:
-        """Let more be told as it comes, if it is an object and nobody has to look at it."""
+        """Emit further fragments directly, if they continue an object that needs no inspection."""
         pieces = self.arguments.pieces
         slow = self.part_index < 0 or self.ended or self.passed or self.custom or self.unwrapper is not None
         slow = slow or self.arguments.in_doubt

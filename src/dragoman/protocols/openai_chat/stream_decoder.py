@@ -318,7 +318,7 @@ class ChatStreamDecoder:
         self._deltas.end(events)
 
     def _check(self, choice: JsonObject) -> None:
-        """Report the members of a choice that nobody reads; a stop string is told with the end."""
+        """Report unread members of a choice. A stop sequence is emitted with the end."""
         settled = True
         for key, value in choice.items():
             if key not in _READ and not (key in STOP_SEQUENCE_MEMBERS and isinstance(value, str)):

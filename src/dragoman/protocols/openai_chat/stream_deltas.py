@@ -149,7 +149,7 @@ class DeltaReader:
         return self.calls.grown_by(run) if self.run is NONE and self.calls is not None else self.grown(run)
 
     def take_message(self, message: JsonValue, choice: JsonObject, events: list[Event]) -> None:
-        """A whole message in a chunk: what was streamed once more, of which only what nobody said is new."""
+        """A full message in a chunk repeats the stream. Only content that was not streamed is new."""
         if not isinstance(message, dict):
             raise WireError("/choices/0/message", "object", kind_of(message))
         calls = message.get("tool_calls")

@@ -270,7 +270,7 @@ class ChatStreamEncoder:
             return self._delta({"reasoning_details": list[JsonValue](entries)}) if entries else b""
         if is_call_signature(part):
             return self._close_signature(seal)
-        # The text is told already, before anybody knew how its provider spells it; what stands beside it is not.
+        # The text was sent before the spelling of its provider was known. The members next to it were not.
         beside: JsonObject = {}
         write_native([part], beside)
         delta: JsonObject = {key: value for key, value in beside.items() if key not in REASONING_FIELDS}
@@ -281,7 +281,7 @@ class ChatStreamEncoder:
         return self._delta(delta) if delta else b""
 
     def _close_signature(self, seal: Seal) -> bytes:
-        """A proof waits for its call; one that comes later, or proves the message, is told at once."""
+        """A signature waits for its call. A later one, or one of the message, is sent at once."""
         call_id = str(seal.body.get("call_id") or "")
         number = self._numbers.get(call_id)
         if call_id and number is None:
@@ -337,7 +337,7 @@ class ChatStreamEncoder:
         delta: JsonObject = dict(message) if isinstance(message, dict) else {}
         calls = delta.get("tool_calls")
         if isinstance(calls, list):
-            # First, where everybody has it; and by its place, whatever the server says.
+            # First, at the usual position; the index is its own, not the server's.
             delta["tool_calls"] = [
                 {"index": place, **call} | {"index": place} if isinstance(call, dict) else call
                 for place, call in enumerate(calls)

@@ -69,7 +69,7 @@ class CallAssembly:
         self._next_index = next_index
         names = frozenset(tool.name for tool in translation.request.tools if isinstance(tool, FunctionTool | TextTool))
         self._matcher = CallMatcher(translation.table, names)
-        # Those that opened since something else began; and those with a stand-in that other calls followed.
+        # Calls that opened since another item began, and calls with a placeholder that other calls followed.
         self._latest: list[StreamedCall] = []
         self._may_grow: list[StreamedCall] = []
         # Those of which anything came since `end`.
@@ -199,7 +199,7 @@ class CallAssembly:
             self._grow(other, arguments, events)
 
     def restate(self, fragment: JsonObject, position: int, events: list[Event]) -> None:
-        """Take a call of a whole message that came after the fragments: it is new only if nobody said it."""
+        """Read a call of a full message after its fragments: it is new only if no fragment had it."""
         inner = fragment.get("function")
         if isinstance(inner, dict) and not self._matcher.by_id.get(_word(fragment.get("id"), "id")):
             name = _word(inner.get("name"), "name")
@@ -208,7 +208,7 @@ class CallAssembly:
         self.take({"index": position, **fragment}, events)
 
     def _take_signature(self, call: StreamedCall, signature: JsonObject, events: list[Event]) -> None:
-        """Keep what proves a call until it is told; later only what is new is told, and at once."""
+        """Store the signature of a call until it is emitted. Later additions are emitted at once."""
         new: JsonObject = {key: value for key, value in signature.items() if value != call.signature.get(key)}
         if not new:
             return
@@ -221,7 +221,7 @@ class CallAssembly:
         events += (PartStarted(index, signature_part(call.call_id, signature, self._target)), PartEnded(index))
 
     def _report(self, call: StreamedCall, fragment: JsonObject) -> None:
-        """Report what a fragment says that nobody reads and the call's extras do not hold."""
+        """Report members of a fragment that are neither read nor in the call's extras."""
         at = part_place(call.part_index)
         inner = fragment.get("custom" if call.custom else "function")
         if not isinstance(inner, dict):
@@ -284,7 +284,7 @@ class CallAssembly:
             raise WireError(_ARGUMENTS, "arguments that begin a value", "pieces of one in several calls")
 
     def _lose(self, call: StreamedCall, bare: bool) -> None:
-        """A call that never got a name: nobody can run it."""
+        """A call without a name cannot be run."""
         if bare and not self._relayed and not call.arguments.silent:
             # They may well be the arguments that another call is without.
             raise WireError(_ARGUMENTS, "the name of the call they are for", "none")
@@ -353,7 +353,7 @@ class CallAssembly:
             whole = name.startswith(call.name) and not declared(call.name + name)
             call.name = name if whole or declared(name) else call.name + name
         elif not self._relayed and (declared(name) or declared(call.name + name)):
-            # It was told before its name was whole: a tool that nobody meant must not be run.
+            # The call was sent under an incomplete name. A tool that the model did not call must not run.
             raise WireError(_NAME, "the name that the call has already", "another")
 
     def _grow(self, call: StreamedCall, arguments: str, events: list[Event]) -> None:

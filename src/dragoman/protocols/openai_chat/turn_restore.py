@@ -29,7 +29,7 @@ from dragoman.wire.json_spans import JsonSpan, elements_of, named, object_member
 
 # What no such turn is without.
 MARKER = b'"tool_calls"'
-# What a message says of its reasoning; whoever echoes any of it is left to say all of it.
+# Reasoning members of a message. A client that returns any of them is expected to return all of them.
 _REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
 
 
@@ -86,7 +86,7 @@ def lacking(body: bytes) -> list[str]:
             return []
         return list(dict.fromkeys([turn.calls[0][0] for turn in _bare_turns(body)]))
     except (WireError, RecursionError, UnicodeError):
-        # Whoever translates it says what is wrong with it.
+        # The translation reports what is wrong with it.
         return []
 
 

@@ -75,7 +75,7 @@ def decode_usage(usage: JsonObject, tier: str | None, ledger: Ledger) -> Usage:
         ledger.dropped(Feature.USAGE, ("usage",), note)
     cached = (read or 0) + (written or 0)
     beyond = total - prompt - completion if total is not None else 0
-    # Some totals leave the reasoning out altogether, but nobody thinks more than he says in all.
+    # Some totals omit reasoning, but reasoning never exceeds the real total.
     counted_apart = bool(thinking) and (beyond == thinking or (thinking or 0) > completion)
     everything, once = inclusive(
         prompt,
@@ -184,7 +184,7 @@ GROQ = "x_groq"
 
 
 def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
-    """Token counts; details that nobody reported are left out."""
+    """Token counts without details that were not reported."""
     if usage is None:
         ledger.invented(Feature.USAGE, ("usage",), "the provider reported no usage; zeros are told")
         usage = Usage()

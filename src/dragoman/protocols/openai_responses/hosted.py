@@ -158,7 +158,7 @@ def encode_hosted(call: HostedCall, result: HostedResult | None) -> JsonObject:
 
 
 def report_hosted_call(call: HostedCall, at: Place, ledger: Ledger) -> None:
-    """Report a call of another provider's own tool that is told under the name of this vendor's (§13)."""
+    """Report a hosted call of another provider that is sent under the name of this vendor's tool (§13)."""
     if call.extras is None or call.extras.origin != NAME:
         ledger.approximated(HOSTED_FEATURES[call.kind], at, "told as a call of this protocol's own tool")
 

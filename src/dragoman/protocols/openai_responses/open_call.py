@@ -32,12 +32,12 @@ class OpenCall(OpenItem):
         self._completeness = Completeness()
         self._parsed: JsonValue = None
         self._call: ToolCall | None = None
-        # Whether it is none for the client, which is told of it at its end.
+        # Whether it is not a call for the client, which gets it at its end.
         self._foreign = False
         self._index = 0
         self._name: JsonValue = None
         self._unwrapper: InputUnwrapper | None = None
-        # As the wire says it, which is not always what the client is told.
+        # As on the wire, which may differ from the ID that the client gets.
         self.call_id = body.get("call_id")
         if body.get("name"):
             self._open(body)

@@ -163,7 +163,7 @@ class OpenItem:
         self.announced = {**self.announced, **body}
 
     def repeat(self, body: JsonObject) -> None:
-        """Report what the item says when it is told again, other than it ended."""
+        """Report differences when an item is sent again after its end."""
         self.context.unknowns.members(body, self.body)
 
     def finish(self, body: JsonObject | None) -> None:
@@ -230,7 +230,8 @@ def remainder_after(prefixes: Iterable[str], whole: str) -> str | None:
 
 
 def paired(wholes: Sequence[W], partials: Sequence[T], tests: Sequence[Callable[[W, T], bool]]) -> list[T | None]:
-    """For each that is told whole what was told of it: by the first test that any passes, each used once, in order."""
+    """For each full part the partial ones that were emitted for it: by the first test that any passes, each used once,
+    in order."""
     matches: list[T | None] = [None] * len(wholes)
     candidates = list(partials)
     for test in tests:

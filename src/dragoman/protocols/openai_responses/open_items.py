@@ -1,7 +1,7 @@
 """Items of a provider's stream while they are open (mapping.md 25.5 and 25.6, reading side).
 
-What an item has told so far is kept, because its `done` events are authoritative: what they hold beyond the deltas is
-told as one more delta, never twice. White space apart, in which servers differ from themselves.
+The emitted part of an item is stored, because its `done` events are authoritative: content beyond the deltas is emitted
+as one more delta, never twice. White space apart, in which servers differ from themselves.
 
     item              opens a part                           grows it                    ends it
     message           first text, refusal or annotation      its deltas                  content_part.done or item done
@@ -19,8 +19,8 @@ Not every server numbers as the vendor does, and some number nothing. What an ev
     a content part           its `content_index`; else the latest open one of its kind
     a content part, whole    the same, if it may be the whole of it; else another that it may be the whole of
 
-An id that two open items share says nothing. A text said again in other words is reported, the first one stands; a call
-said again with other arguments fails the stream, because nobody can tell which of them to run.
+An id that two open items share says nothing. A text that is sent again in other words is reported, and the first one
+stands; a call that is sent again with other arguments fails the stream, because it is unknown which one to run.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OpenItems:
                 return None
         opened = [item for item in self._opened() if type(item) is sort]
         if type(index) is int and here is None:
-            # A place that nobody announced: it is of an item that waits for its first words, if one does.
+            # An unannounced position belongs to an item that waits for its first content, if there is one.
             opened = [item for item in opened if item.silent()]
         elif here is not None and here.done and type(here) is sort:
             opened = []
@@ -106,7 +106,7 @@ class OpenItems:
             item.announce(body)
 
     def finish(self, event: JsonObject, body: JsonObject) -> None:
-        """An item ended, and is told whole."""
+        """An item ended, with its full content."""
         index, kind = event.get("output_index"), body.get("type")
         here = self.by_index.get(index) if type(index) is int else None
         item = self._find(body, here, index)
@@ -118,11 +118,11 @@ class OpenItems:
         if item is None:
             opened = [one for one in self._opened() if _alike(one, kind) and not one.is_other(body)]
             item = next((one for one in opened if one.fits(body)), None)
-        # If nothing of it is known yet, what its body holds is told by its end.
+        # If the item is unknown, its end emits its content.
         self._end(item if item is not None else self._begin(kind, {"id": body.get("id")}, index), body)
 
     def finish_all(self, output: JsonValue) -> None:
-        """The answer ended: what its output has beyond the items is told, and what is still open ends."""
+        """The response ended: output beyond the items is emitted, and open items end."""
         bodies = [body for body in output if type(body) is dict] if type(output) is list else []
         messages = [body for body in bodies if body.get("type") == MESSAGE]
         open_messages = [item for item in self._order if type(item) is OpenMessage]

@@ -239,7 +239,7 @@ class OpenMessage(OpenItem):
         context.out.append(PartStarted(piece.index, part))
 
     def _start_foreign(self, piece: OpenPiece, body: JsonObject) -> None:
-        """Content of a kind that nobody knows is a part that comes whole."""
+        """Content of an unknown type becomes a part that is complete at its start."""
         part = decode_part(Fields(body))
         if isinstance(part, Foreign):
             piece.index = self.context.number()
@@ -285,7 +285,7 @@ class OpenMessage(OpenItem):
             self.context.out.append(PartEnded(piece.index))
 
 
-# Content that is told as it grows.
+# Content types that are emitted as they grow.
 _TEXTS = ("output_text", "text", None)
 
 

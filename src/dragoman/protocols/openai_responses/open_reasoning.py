@@ -125,7 +125,7 @@ class OpenReasoning(OpenItem):
         matches = paired(numbered, pieces, (in_place, fits, _any))
         for (position, text), match in zip(numbered, matches, strict=True):
             if match is None:
-                # Nobody told it, though another may have said the same words.
+                # It was not emitted, though another part may have the same text.
                 self._complete(_downwards(position) if full else position, text, kind, again=True)
             elif match[1].fits(text):
                 self._complete(match[0], text, kind)
@@ -158,7 +158,7 @@ class OpenReasoning(OpenItem):
         piece = self._pieces.get(key)
         if piece is None:
             if self._pieces:
-                # The summary and the reasoning itself say the same: whichever came first is told.
+                # Summary and reasoning have the same text. The first one is emitted.
                 if (next(iter(self._pieces)) < 0) != (key < 0):
                     return
                 self.context.out.append(PartGrew(self._index, TextDelta("\n\n" + delta)))

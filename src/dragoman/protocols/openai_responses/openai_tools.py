@@ -140,7 +140,7 @@ COMPUTER = NativeTool(
     arguments=_computer_arguments,
     body=_computer_body,
 )
-# Clients that search themselves say what they can be asked for; the words here serve those that do not.
+# Clients that search themselves describe the tool. This description serves other clients.
 TOOL_SEARCH = NativeTool(
     name="tool_search",
     description="Searches for tools; those that are found can be called from then on.",

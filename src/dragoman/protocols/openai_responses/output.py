@@ -160,7 +160,7 @@ def with_id(part: Part, item_id: str | None) -> Part:
 
 
 def message_members(item: JsonObject, *, native: bool) -> JsonObject:
-    """What a message item says beside its content; abroad its status is told by that of the answer."""
+    """Members of a message item other than its content. For other protocols its status is that of the response."""
     core = ("id", "type", "role", "content")
     members: JsonObject = {key: value for key, value in item.items() if key not in core and value is not None}
     if not native or members.get("status") == COMPLETED:

@@ -73,7 +73,7 @@ def plain_content(value: JsonValue) -> tuple[Part, ...] | None:
 
 
 def decode_part(part: Fields) -> Part:
-    """One content part; a kind that nobody knows is kept whole."""
+    """One content part. An unknown type is stored as it is."""
     kind = part.optional_text("type") or "input_text"
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -162,7 +162,7 @@ def _media(part: Fields, key: str, url: str) -> Inline | Url:
 
 
 def _decode_breakpoint(part: Fields) -> CacheBreakpoint | None:
-    """A cache breakpoint; one with members that nobody knows stays in the extras."""
+    """A cache breakpoint. One with unknown members stays in the extras."""
     key = "prompt_cache_breakpoint"
     value = part.value.get(key)
     if value is None:
@@ -313,7 +313,7 @@ class InputWriter:
         self._ledger = ledger
 
     def content(self, parts: list[Part], places: list[Place]) -> JsonList:
-        """The parts in order; those that have nothing to say here are left out."""
+        """The parts in order, without parts that cannot be expressed here."""
         written: JsonList = []
         for index, part in enumerate(parts):
             at = places[index]

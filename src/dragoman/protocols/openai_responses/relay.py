@@ -120,7 +120,7 @@ _MAX_ID_LENGTH = 64
 
 
 def _is_sealed(item: JsonObject) -> bool:
-    """Whether an item is reasoning, or refers to some, that nobody but its issuer can read."""
+    """Whether an item is, or references, reasoning that only its issuer can read."""
     kind, own = item.get("type"), item.get("id")
     if kind == REASONING:
         return isinstance(item.get("encrypted_content"), str) or (isinstance(own, str) and not item.get("content"))

@@ -266,7 +266,7 @@ _READERS: dict[str, Callable[[_Draft, str], None]] = {
 
 
 def _updates(draft: _Draft) -> Updates:
-    """What the items changed; of their tools those that the request does not declare already (T9)."""
+    """The updates in the items: of their tools only the undeclared ones (T9)."""
     items = draft.reader
     declared = {_identity(tool) for tool in draft.tools}
     fresh: list[ToolSpec] = []

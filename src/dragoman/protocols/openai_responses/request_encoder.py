@@ -337,7 +337,7 @@ class _RequestEncoder:
         if request.obfuscation is not None:
             body["stream_options"] = {"include_obfuscation": request.obfuscation}
         elif request.stream and self._messages and self._target.vendor == VENDOR:
-            # Padding of deltas helps nobody behind this library; only OpenAI itself knows the option.
+            # Padding of deltas is useless behind this library. Only OpenAI has the option.
             body["stream_options"] = {"include_obfuscation": False}
 
     def _chat_tier(self, tier: str | None) -> str | None:

@@ -111,7 +111,7 @@ _MODELLED = ("id", "model", "created_at", "output")
 
 
 def cancelled() -> Failure:
-    """What an answer is that somebody called off."""
+    """The failure of a cancelled response."""
     return Failure(kind=FailureKind.INTERNAL, status=500, message="the response was cancelled", native=CANCELLED)
 
 

@@ -232,7 +232,7 @@ class ResponsesStreamDecoder:
         self._over = True
 
     def _counted(self, response: JsonObject) -> Usage | None:
-        """The token counts; after all that was told, those that cannot be read are no reason to fail."""
+        """Token counts. After the content was sent, unreadable counts are no reason to fail."""
         try:
             return decode_usage(response, self._ledger, native=self._context.reader.native)
         except WireError as error:

@@ -383,7 +383,7 @@ class ResponsesStreamEncoder:
         call = replace(self._part, arguments=frames.part_text())
         item = self._builder.native_item(call, len(frames.items))
         if item is None:
-            # The arguments make no item of the vendor's kind: the call is told as it came.
+            # The arguments are no valid item of the vendor's type: the call is sent as a function call.
             self._part = call
             return self._announce_call(call) + self._end_call()
         return frames.item_added({**item, "status": IN_PROGRESS}) + frames.item_done(item)

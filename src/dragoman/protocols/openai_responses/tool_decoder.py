@@ -48,7 +48,7 @@ def decode_tools(fields: Fields, key: str) -> tuple[ToolSpec, ...]:
 
 
 def _apart(before: list[ToolSpec], tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-    """The tools of a declaration; one that repeats the namespace before it is told apart by what it has beyond it."""
+    """The tools of a declaration. A repeated namespace is distinguished by its additional tools."""
     last, first = before[-1] if before else None, tools[0]
     if not isinstance(last, FunctionTool | TextTool) or not isinstance(first, FunctionTool | TextTool):
         return tools
@@ -279,7 +279,7 @@ def _decode_ref(ref: Fields) -> ToolRef:
             return ToolRef(kind=kind, name=ref.fields(kind).name("name"))
         return ToolRef(kind=kind, name=ref.name("name"), namespace=ref.optional_text("namespace"))
     vendor = openai_tools.tool_of(kind)
-    # A tool of a kind that nobody knows is not the function of that name.
+    # A tool of an unknown type is not the function of that name.
     name = vendor.name if vendor is not None else ref.optional_text("name") if kind == "mcp" else None
     return ToolRef(kind=kind, name=name, native=ref.value)
 

@@ -31,7 +31,7 @@ _INPUT_SCHEMA: JsonObject = {"type": "object", "properties": {"input": {"type": 
 
 
 class EncodedTools(ToolDeclarations, kw_only=True):
-    """The tools as the provider is told, how they are named there, and what else they ask of the request."""
+    """The encoded tools, their names at the provider, and what else they require of the request."""
 
     tools: JsonList
     searches: bool = False

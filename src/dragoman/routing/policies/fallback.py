@@ -12,4 +12,4 @@ def order(weights: Sequence[float], turn: int, draw: float) -> Sequence[int]:
     return range(len(weights))
 
 
-POLICY = Policy(name="fallback", chosen="it is the first of the line", order=order, as_written=True)
+POLICY = Policy(name="fallback", chosen="it is the first target of the route", order=order, as_written=True)

@@ -68,7 +68,7 @@ def _age(candidate: Candidate) -> float:
 
 POLICY = Policy(
     name="fastest",
-    chosen="its answer is expected first",
+    chosen="its response is expected first",
     rank=rank,
     first=first,
     speed=True,

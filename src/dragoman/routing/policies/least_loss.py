@@ -10,7 +10,7 @@ from dragoman.routing.policies.policy import Policy
 
 
 def rank(candidates: list[Candidate], requirements: Requirements, draws: RandomDraws) -> tuple[list[Candidate], Why]:
-    """By losses; those for whom nobody knows them come last."""
+    """By losses; targets with unknown losses come last."""
     return sorted(candidates, key=_losses), Why.POLICY
 
 

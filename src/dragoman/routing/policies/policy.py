@@ -24,7 +24,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     unrandomized: str = ""
     # Orders members, nested routes among them, by their weights, the line's turn and chance; gives their indexes.
     order: Callable[[Sequence[float], int, float], Sequence[int]] | None = None
-    # Ranks all targets below it; those that are equal stay in the line's order.
+    # Ranks all targets; equal ones stay in the order of the route.
     rank: Callable[[list[Candidate], Requirements, RandomDraws], tuple[list[Candidate], Why]] | None = None
     # The index of the first target, where all of a route may be called and the policy alone decides; None if that takes
     # the whole order.
