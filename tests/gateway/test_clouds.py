@@ -412,8 +412,13 @@ def test_a_role_that_cannot_be_taken_is_no_error_of_ours(monkeypatch: pytest.Mon
 
 @CLIENTS
 def test_credentials_that_nobody_gives_are_not_waited_for(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    enough = threading.Event()
-    monkeypatch.setattr(botocore.session.Session, "get_credentials", lambda session: enough.wait(PATIENCE) and None)
+    begun, enough = threading.Event(), threading.Event()
+
+    def nobody_gives(session: object) -> None:
+        begun.set()
+        enough.wait(PATIENCE)
+
+    monkeypatch.setattr(botocore.session.Session, "get_credentials", nobody_gives)
 
     def keyless(port: int) -> Settings:
         provider = replace(provider_of("bedrock", port), keys=(), auth="aws", name=f"slow-{client}")
@@ -422,7 +427,9 @@ def test_credentials_that_nobody_gives_are_not_waited_for(client: str, monkeypat
     with running((), keyless) as house:
         try:
             answer = asked(house, "bedrock", client, model=f"slow-{client}/m", streamed=True)
-            assert not enough.is_set()
+            # On a busy machine the client may be answered before the look-up begins. One that begins after this test
+            # finds the real function, which asks the machine's own cloud.
+            assert begun.wait(PATIENCE)
         finally:
             enough.set()
         assert answer.status == 504, answer

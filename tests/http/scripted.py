@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import uvloop
 
+from tests.ports import bound_socket
 from tests.waiting import LIMIT, reporting_state
 
 Script: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -89,7 +90,7 @@ async def provider(script: Script, context: ssl.SSLContext | None = None) -> Asy
     """A server that plays a script on every connection."""
     made = Provider(script)
     # A connection beyond the backlog would be tried again after a second.
-    server = await asyncio.start_server(made.handle, "127.0.0.1", 0, ssl=context, limit=1 << 20, backlog=1024)
+    server = await asyncio.start_server(made.handle, sock=bound_socket(), ssl=context, limit=1 << 20, backlog=1024)
     made.port = server.sockets[0].getsockname()[1]
     try:
         with reporting_state(made.state):
