@@ -79,7 +79,9 @@ def test_a_key_is_made_with_all_that_it_permits_and_printed_once(place: Path) ->
 
 
 def test_the_list_of_a_gateway_without_keys_is_a_header_and_makes_no_file(place: Path) -> None:
-    assert key(place, "list").out == "NAME\tSTATE\tROLE\tMODELS\tPROVIDERS\tEXPIRES\tTAGS\tSOURCE\n"
+    listed = key(place, "list")
+    assert listed.out == "NAME\tSTATE\tROLE\tMODELS\tPROVIDERS\tEXPIRES\tTAGS\tSOURCE\n"
+    assert listed.err == f"dragoman: there are no keys in {place / 'state.db'}\n"
     assert json.loads(key(place, "list", "--json").out) == {"keys": [], "next": None}
     assert [path.name for path in place.iterdir()] == ["gateway.toml"]
 
@@ -123,16 +125,19 @@ def test_pitfall_737_what_is_set_is_stored_what_is_removed_is_gone_and_the_rest_
 def test_a_rotation_says_until_when_the_former_key_is_accepted(place: Path) -> None:
     key(place, "new", "ann")
     rotated = key(place, "rotate", "ann", "--grace", "90m")
-    assert rotated.err.endswith("; the former one is accepted until 2027-01-15T09:30:00Z\n")
+    issued = f"dragoman: ann is rotated in {place / 'state.db'}; the key is shown this once, the former one"
+    assert rotated.err == f"{issued} is accepted until 2027-01-15T09:30:00Z\n"
     assert "former key until\t2027-01-15T09:30:00Z" in rotated.out
     ended = key(place, "rotate", "ann", "--grace", "0")
-    assert ended.err == "dragoman: the key is shown this once; the former one ends now\n"
+    assert ended.err == f"{issued} ends now\n"
     assert "former key until" not in ended.out
 
 
 def test_a_revoked_key_is_listed_and_its_name_is_not_used_again(place: Path) -> None:
     key(place, "new", "ann", "--models", "fast")
-    assert "state\trevoked\nrevoked\t2027-01-15T08:00:00Z\n" in key(place, "revoke", "ann").out
+    done = key(place, "revoke", "ann")
+    assert "state\trevoked\nrevoked\t2027-01-15T08:00:00Z\n" in done.out
+    assert done.err == f"dragoman: ann is revoked in {place / 'state.db'}, for ever\n"
     assert "ann\trevoked\tclient\tnone\tnone\tnever" in key(place, "list").out
     for words, problem in {
         ("new", "ann"): "name: there is or was a key ann; a name is never given again (choose another name)",
@@ -297,8 +302,9 @@ def test_pitfall_736_entries_that_match_no_name_are_reported(place: Path) -> Non
             f"dragoman: {provider}",
         ]
     assert key(place, "list").err == f"dragoman: {model}\ndragoman: {provider}\n"
-    assert key(place, "set", "ann", "--models", "fast").err == f"dragoman: {provider}\n"
-    assert key(place, "set", "ann", "--remove", "providers").err == ""
+    done = f"dragoman: ann is changed in {place / 'state.db'}\n"
+    assert key(place, "set", "ann", "--models", "fast").err == f"{done}dragoman: {provider}\n"
+    assert key(place, "set", "ann", "--remove", "providers").err == done
     key(place, "set", "ann", "--models", ",".join(f"x{number}" for number in range(30)))
     assert key(place, "list").err.splitlines()[20:] == ["dragoman: warning: 10 more of these"]
 

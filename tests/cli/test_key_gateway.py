@@ -72,7 +72,7 @@ def test_a_key_is_changed_rotated_and_revoked(house: House, place: Path) -> None
     changed = json.loads(remote(house, place, "set", "ann", "--models", "*", "--remove", "strict", "--json").out)
     assert (changed["models"], changed["strict"], changed["generation"]) == (["*"], False, 2)
     rotated = remote(house, place, "rotate", "ann", "--grace", "90m")
-    assert rotated.err.endswith("; the former one is accepted until 2027-01-15T09:30:00Z\n")
+    assert rotated.err.endswith(", the former one is accepted until 2027-01-15T09:30:00Z\n")
     assert rotated.out.splitlines()[0] != first
     assert "state\trevoked" in remote(house, place, "revoke", "ann").out
     with opened(place / "state.db") as tables:

@@ -147,10 +147,12 @@ def run_list(options: argparse.Namespace) -> int:
     """List all keys."""
     from dragoman.cli.key_report import keys_as_text
 
-    keys, warnings = _keys(options), list[str]()
+    keys, warnings, count = _keys(options), list[str](), 0
 
     def listed() -> Iterator[KeyView]:
+        nonlocal count
         for key in keys.list_all():
+            count += 1
             warnings.extend(keys.warnings(key))
             yield key
 
@@ -159,6 +161,8 @@ def run_list(options: argparse.Namespace) -> int:
     else:
         screen = screen_of(sys.stdout, options.color)
         documents.write_text(keys_as_text(listed(), screen), screen)
+    if not count:
+        documents.complain(f"there are no keys in {keys.place}")
     _warn(warnings)
     return 0
 
@@ -178,6 +182,7 @@ def run_set(options: argparse.Namespace) -> int:
     keys = _keys(options, settings)
     view = keys.change(_name(options), members)
     _show(options, view)
+    documents.complain(f"{view.name} is changed in {keys.place}")
     _warn(list(keys.warnings(view)))
     return 0
 
@@ -187,17 +192,23 @@ def run_rotate(options: argparse.Namespace) -> int:
     from dragoman.records.time_range import duration_of
 
     grace = duration_of("--grace", options.grace)
-    issued = _keys(options).rotate(_name(options), grace)
+    keys = _keys(options)
+    issued = keys.rotate(_name(options), grace)
     until = issued.identity.former_until
     former = "ends now" if until is None else f"is accepted until {until}"
     _show_issued(options, issued)
-    documents.complain(f"the key is shown this once; the former one {former}")
+    documents.complain(
+        f"{issued.identity.name} is rotated in {keys.place}; the key is shown this once, the former one {former}"
+    )
     return 0
 
 
 def run_revoke(options: argparse.Namespace) -> int:
     """End a key."""
-    _show(options, _keys(options).revoke(_name(options)))
+    keys = _keys(options)
+    view = keys.revoke(_name(options))
+    _show(options, view)
+    documents.complain(f"{view.name} is revoked in {keys.place}, for ever")
     return 0
 
 
