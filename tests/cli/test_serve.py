@@ -163,3 +163,20 @@ def test_a_lifeline_is_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
             os.dup2(before, 0)
             os.close(before)
     assert "--lifeline: standard input is no pipe" in said
+
+
+def test_a_database_that_cannot_be_read_may_have_keys_that_other_machines_have_to_send(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    Path("state.db").write_bytes(b"no database" * 100)
+    put_trusted(Path(), "[server]\nhost = '0.0.0.0'\nport = 0\n[storage]\npath = 'state.db'\nstore_responses = false\n")
+    [line] = refused(capfd)
+    assert line.startswith("dragoman: dragoman.toml: storage.path: gateway keys cannot be read from ")
+    assert line.endswith("(repair the file, configure a key, or listen on 127.0.0.1)")
+
+
+def test_keys_of_the_database_are_named_where_the_gateway_begins(capfd: pytest.CaptureFixture[str]) -> None:
+    settings = Settings(server=Server(port=0))
+    protection = protection_of(settings, has_stored_keys=True)
+    _greet(settings, protection, None, 8484, {}, has_stored_keys=True)
+    assert "keys: those of the database; send one as x-api-key or Bearer" in capfd.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -13,10 +14,13 @@ from dragoman import __version__
 from dragoman.config.settings import Limits, Server, Settings
 from dragoman.errors import Overloaded
 from dragoman.gateway import app
+from dragoman.gateway.access.identity_table import IdentityTable
+from dragoman.gateway.access.unknown_key_limit import MAX_ATTEMPTS, WINDOW_SECONDS
 from dragoman.gateway.exchange import serving
 from dragoman.gateway.model_resolver import ModelResolver
 from dragoman.gateway.paths import EndpointKind
 from dragoman.gateway.runtime import Incoming
+from dragoman.store.identity_reader import IdentityReader
 from tests.gateway.harness import (
     CHAT,
     MESSAGES,
@@ -248,6 +252,42 @@ def test_a_missing_or_wrong_key_is_a_401_in_the_clients_envelope(client: str) ->
         assert house.get("/metrics").status == 401
         assert (house.get("/healthz").status, house.get("/").status) == (200, 200)
         assert house.post(PATHS[client], question(client, client), authorization="Bearer sesame-open").status == 200
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_pitfall_447_a_key_that_cannot_be_read_is_no_401_in_the_clients_envelope(client: str, tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    file.write_bytes(b"no database" * 100)
+    with running(settings=lambda port: settings_for(port, keys=("sesame-open",))) as house:
+        house.app.runtime.guard.identities = identities = IdentityTable(IdentityReader(str(file)), key_grace=60.0)
+        identities.load()
+        told = house.post(PATHS[client], question(client, client), authorization="Bearer of-the-database")
+        assert (told.status, told.header("retry-after")) == (529 if client == MESSAGES else 503, "5")
+        assert "gateway keys cannot be read now" in message_of(client, told)
+        assert (told.header("x-should-retry"), told.header("www-authenticate")) == (None, None)
+        told = house.get("/admin/v1/status", authorization="Bearer of-the-database")
+        assert (told.status, told.header("retry-after")) == (503, "5")
+        identities.stop()
+
+
+@pytest.mark.parametrize("client", PROTOCOLS)
+def test_unknown_keys_beyond_the_limit_are_a_429_that_is_neither_logged_nor_recorded(client: str) -> None:
+    with running([tells(client)], lambda port: settings_for(port, keys=("sesame-open",))) as house:
+
+        def told(path: str = PATHS[client], key: str = "wrong-key-0000") -> Answer:
+            return house.post(path, question(client, client), authorization=f"Bearer {key}")
+
+        assert [told().status for _ in range(MAX_ATTEMPTS)] == [401] * MAX_ATTEMPTS
+        wait_until(lambda: len(log_lines(house)) == MAX_ATTEMPTS, "every attempt is in the log")
+        refused = told()
+        assert (refused.status, refused.header("x-should-retry")) == (429, "false")
+        assert 0 < int(refused.header("retry-after") or "") <= WINDOW_SECONDS
+        assert "too many unknown gateway keys" in message_of(client, refused)
+        assert told("/admin/v1/status").status == 429
+        # A known key is served, and its line is the next one.
+        assert told(key="sesame-open").status == 200
+        lines = wait_until(lambda: log_lines(house)[MAX_ATTEMPTS:], "the line of the known key")
+        assert [line["status"] for line in lines] == [200]
 
 
 def test_a_page_of_another_site_is_refused_in_the_envelope_of_the_path(house: House) -> None:

@@ -81,6 +81,13 @@ class WorkerClient:
         """Send a body, which must be accepted."""
         return self._ask("POST", path, json.dumps(body))
 
+    def status(self, path: str, **headers: str) -> int:
+        """The status of a request with headers."""
+        self._connection.request("GET", path, headers=headers)
+        response = self._connection.getresponse()
+        response.read()
+        return response.status
+
     def _ask(self, method: str, path: str, body: str | None) -> JsonObject:
         self._connection.request(method, path, body, {"content-type": "application/json"})
         response = self._connection.getresponse()

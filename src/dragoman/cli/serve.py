@@ -155,15 +155,12 @@ def run(options: argparse.Namespace) -> int:
 def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
     """Whether the database has any gateway key. If that cannot be read, a gateway that other machines reach does not
     start without configured keys: it might serve them without any."""
-    from dragoman.store import MEMORY, StoreError
-    from dragoman.store.identity_reader import IdentityReader
+    from dragoman.store import StoreError
+    from dragoman.store.identity_reader import has_identities
 
     path = settings.storage.path
-    if path in ("", MEMORY):
-        return False
-    reader = IdentityReader(path)
     try:
-        return reader.has_any()
+        return has_identities(path)
     except StoreError as error:
         if settings.keys or settings.keys_table or open_to_all or is_loopback(settings.server.host):
             # Until it is read, requests without a key are refused.
@@ -174,8 +171,6 @@ def _has_stored_keys(settings: Settings, *, open_to_all: bool) -> bool:
             remedy="repair the file, configure a key, or listen on 127.0.0.1",
             file=settings.file,
         ) from None
-    finally:
-        reader.close()
 
 
 def _is_service(options: argparse.Namespace) -> bool:

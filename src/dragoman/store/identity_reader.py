@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -111,6 +111,14 @@ class IdentityReader:
             with suppress(sqlite3.Error):
                 self.close()
             raise store_error(error) from None
+
+
+def has_identities(path: str) -> bool:
+    """Whether the file at a path has any identity, revoked ones included; `StoreError` if it cannot be read."""
+    if path in ("", MEMORY):
+        return False
+    with closing(IdentityReader(path)) as reader:
+        return reader.has_any()
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:

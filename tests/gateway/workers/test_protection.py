@@ -168,3 +168,12 @@ def test_owners_are_told_apart_once_there_were_several(case: str) -> None:
         settings = judged(protection, settings, found)
         protection = tightened(protection, settings)
     assert protection.several_owners is apart
+
+
+@pytest.mark.parametrize("open_to_all", [False, True])
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+def test_keys_of_the_database_are_keys_at_the_start(host: str, open_to_all: bool) -> None:
+    protection = protection_at_start(NONE, host, open_to_all=open_to_all, has_stored_keys=True)
+    assert protection.requires_keys
+    # The file of the configuration never had any: one without them may be applied.
+    assert judged(protection, NONE, NONE) == NONE
