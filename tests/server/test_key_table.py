@@ -247,7 +247,7 @@ def test_a_stream_of_a_revoked_key_finishes_and_a_request_that_waits_is_refused(
 
 
 @both_numbers
-def test_pitfall_746_keys_that_cannot_be_read_at_the_start_are_read_as_soon_as_they_can(workers: int) -> None:
+def test_pitfall_447_keys_that_cannot_be_read_at_the_start_are_read_as_soon_as_they_can(workers: int) -> None:
     more = f"store_responses = false\nrecord_requests = false\n{FILE_KEYS}"
     with keyed(workers, more) as gateway:
         text = gateway.create("ann")["ann"]
