@@ -44,7 +44,6 @@ _digits = re.compile(r"\d+").sub
 _SHAPES: dict[tuple[int, bytes, frozenset[str]], tuple[bytes, ToolShape]] = {}
 _SAMPLE, _LARGEST, _MAX_SHAPES = 128, 128 * 1024, 64
 _KINDS = ("call", "history", "instructions", "prompt")
-_HASHERS: dict[bytes, dict[str, blake2b]] = {}
 _MAX_KEYS = 4096
 
 
@@ -59,17 +58,13 @@ def digest_with(keyed: blake2b, text: str) -> str:
     return hasher.hexdigest()
 
 
+@lru_cache(maxsize=_MAX_KEYS)
 def hashers_of(key: bytes) -> dict[str, blake2b]:
     """Hashers to be copied, by the kind of text: each has taken the key. To copy one is cheaper than to make one."""
-    hashers = _HASHERS.get(key)
-    if hashers is None:
-        if len(_HASHERS) >= _MAX_KEYS:
-            _HASHERS.clear()
-        # A prefix is as good a key for BLAKE2, and takes less than the block that BLAKE2 takes for one.
-        hashers = {kind: blake2b(key + f"{kind} ".encode(), digest_size=DIGEST_SIZE) for kind in _KINDS}
-        # Records are searched by these, older ones too.
-        hashers["response"] = blake2b(b"response ", digest_size=DIGEST_SIZE, key=key)
-        _HASHERS[key] = hashers
+    # A prefix is as good a key for BLAKE2, and takes less than the block that BLAKE2 takes for one.
+    hashers = {kind: blake2b(key + f"{kind} ".encode(), digest_size=DIGEST_SIZE) for kind in _KINDS}
+    # Records are searched by these, older ones too.
+    hashers["response"] = blake2b(b"response ", digest_size=DIGEST_SIZE, key=key)
     return hashers
 
 

@@ -150,7 +150,8 @@ class Calls(Struct, eq=False):
                 counted, is_cut = replace(counted, output=0, thinking=None), attempt.translator.answered
             target, costs = attempt.target, self._runtime.costs
             tier = requested_tier(attempt.body) if target.bills_requested_tier else ""
-            tokens, cost = costs.spent(target, counted, attempt.response_metadata.model, tier)
+            seen = attempt.response_metadata if attempt.has_translator else attempt.seen
+            tokens, cost = costs.spent(target, counted, seen.model, tier)
             if is_cut:
                 cost = replace(cost, unpriced=(*cost.unpriced, "output"))
             return tokens, cost

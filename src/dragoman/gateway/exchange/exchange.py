@@ -162,7 +162,8 @@ class Exchange:
         if attempts:
             record_calls(record, attempts)
         if attempt is not None:
-            if attempts and (seen := attempt.response_metadata) is not UNNAMED:
+            seen = attempt.response_metadata if attempt.has_translator else attempt.seen
+            if attempts and seen is not UNNAMED:
                 record.stop_reason, record.response_model, record.response_id = seen.stop, seen.model, seen.id
             if kind is _ANSWERED:
                 call = attempt.translator.first_call if attempt.has_translator else attempt.full_response_call

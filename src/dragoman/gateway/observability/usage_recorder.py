@@ -65,6 +65,8 @@ class UsageRecorder:
         self._journal: Journal | None = None
         self._ingest_thread: IngestThread | None = None
         self._sync: JournalSync | None = None
+        # Whether clients are told of the end of an answer once it is on the disk.
+        self.waits = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fails = False
         self._minute = 0.0
@@ -87,6 +89,7 @@ class UsageRecorder:
         if storage.durability == MACHINE:
             self._sync = JournalSync(self._not_synced)
             self._journal = Journal(directory, retire=self._sync.retire)
+            self.waits = True
         else:
             self._journal = Journal(directory)
         if self._journal.problem:
@@ -133,11 +136,6 @@ class UsageRecorder:
             self.finalize(entry)
         else:
             self.unauthenticated_skipped += 1
-
-    @property
-    def waits(self) -> bool:
-        """Whether clients are told of the end of an answer once it is on the disk."""
-        return self._sync is not None
 
     def synced(self) -> asyncio.Future[None] | None:
         """Done once what was written until now is on the disk; None if that is not waited for."""
@@ -188,6 +186,7 @@ class UsageRecorder:
         if not await asyncio.to_thread(ingest_thread.stop, seconds):
             self._log_event("warn", "cannot ingest all journals in time: the next start ingests the others")
         self._journal = self._ingest_thread = self._sync = None
+        self.waits = False
 
     def _have_tended(self, rotate: bool) -> None:
         self._in_loop(self._tended, rotate)

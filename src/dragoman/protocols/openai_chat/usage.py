@@ -16,7 +16,7 @@ from dragoman.protocols.openai_chat.parts import merge_extras
 from dragoman.protocols.openai_chat.shapes import NAME
 from dragoman.rules.counts import MAX_COUNT, PRICED, UsageMembers, count_of, inclusive, unreported
 from dragoman.rules.extras import drop_extras
-from dragoman.wire.peek import NULL, peeked
+from dragoman.wire.peek import NULL, UNREADABLE, peeked
 
 # Where servers tell a count, in the order in which it is believed: in the details, then beside the totals.
 #   input_tokens, output_tokens          proxies of Responses and Messages servers
@@ -250,8 +250,9 @@ _TIER = Decoder(str)
 
 def usual_usage(members: UsageMembers) -> Usage | None:
     """The token counts of a full response that need no rules, without what says nothing of them; None of others."""
-    counts = peeked(members.usage, _USUAL_COUNTS)
-    if counts is None:
+    try:
+        counts = _USUAL_COUNTS.decode(members.usage)
+    except UNREADABLE:
         return None
     prompt, completion = counts.prompt_tokens, counts.completion_tokens
     prompted, completed = counts.prompt_tokens_details, counts.completion_tokens_details
