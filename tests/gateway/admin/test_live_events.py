@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.gateway.admin.framework import AdminError
 from dragoman.gateway.admin.live_events import COMMENT_SECONDS, IDLE_SECONDS, MAX_STREAMS, EventRing, LiveEvents
 from dragoman.gateway.runtime import Runtime
-from dragoman.model.jsonvalue import JsonObject
+from tests.gateway.admin.event_streams import EventStream, listening
 from tests.gateway.admin.recorded_gateway import ask, error_of, settings_with_roles, text_of
 from tests.gateway.harness import House, running
 from tests.waiting import LIMIT, wait_until
@@ -37,53 +35,9 @@ def house(tmp_path: Path) -> Iterator[House]:
             house.run(stop())
 
 
-class Stream:
-    """The events of a connection, as they come."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._file = connection.makefile("rb")
-        self.status = int(self._file.readline().split()[1])
-        self.headers: dict[str, str] = {}
-        while line := self._file.readline().strip().decode():
-            name, _, value = line.partition(": ")
-            self.headers[name.lower()] = value
-        self._rest = b""
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._file.close()
-
-    def block(self) -> list[str]:
-        """The lines up to an empty one; none at the end of the stream."""
-        while b"\n\n" not in self._rest:
-            size = int(self._file.readline() or b"0", 16)
-            if not size:
-                return []
-            self._rest += self._file.read(size)
-            self._file.readline()
-        block, _, self._rest = self._rest.partition(b"\n\n")
-        return block.decode().split("\n")
-
-    def event(self) -> tuple[str, str, JsonObject]:
-        """The next event: its id, its name, its data."""
-        while True:
-            block = self.block()
-            assert block, "the stream has ended"
-            members = dict(line.partition(": ")[::2] for line in block if line.partition(": ")[0])
-            if "event" in members:
-                return members["id"], members["event"], json.loads(members["data"])
-
-
-@contextmanager
-def listening(house: House, name: str = "vera", last: str | None = None) -> Iterator[Stream]:
-    """A stream of events for a key."""
-    headers = {"authorization": f"Bearer {text_of(name)}"} | ({} if last is None else {"last_event_id": last})
-    with house._send("GET", "/admin/v1/events", b"", headers) as connection:
-        stream = Stream(connection)
-        try:
-            yield stream
-        finally:
-            stream.close()
+def events_for(house: House, name: str = "vera", last: str | None = None) -> AbstractContextManager[EventStream]:
+    """A stream of events for a name."""
+    return listening(house, text_of(name), last)
 
 
 def converse(house: House, name: str = "bob") -> None:
@@ -93,7 +47,7 @@ def converse(house: House, name: str = "bob") -> None:
 
 
 def test_an_exchange_is_opened_and_finalized_as_the_list_has_it(house: House) -> None:
-    with listening(house) as stream:
+    with events_for(house) as stream:
         assert stream.status == 200
         assert stream.headers["content-type"] == "text/event-stream"
         assert stream.headers["cache-control"] == "no-store"
@@ -114,25 +68,25 @@ def test_an_exchange_is_opened_and_finalized_as_the_list_has_it(house: House) ->
 
 
 def test_a_client_goes_on_where_its_connection_was_lost(house: House) -> None:
-    with listening(house) as first, listening(house, "ada") as second:
+    with events_for(house) as first, events_for(house, "ada") as second:
         first.event()
         second.event()
         converse(house)
         expected = [second.event(), second.event()]
         cut = first.event()[0]
     # Another stream may have begun in between.
-    with listening(house, last=cut) as again:
+    with events_for(house, last=cut) as again:
         assert again.event() == expected[1]
-    with listening(house, last=expected[1][0]) as again:
+    with events_for(house, last=expected[1][0]) as again:
         converse(house)
         assert [again.event()[1], again.event()[1]] == ["opened", "finalized"]
 
 
 @pytest.mark.parametrize("last", ["", "other-1", "-1", "1", "x-y", "\xff-1", "%s-99", "%s-" + "9" * 30, "%s--1"])
 def test_an_id_of_another_ring_or_of_none_leads_to_a_resync(house: House, last: str) -> None:
-    with listening(house) as stream:
+    with events_for(house) as stream:
         epoch = stream.event()[0].rpartition("-")[0]
-    with listening(house, last=last.replace("%s", epoch)) as again:
+    with events_for(house, last=last.replace("%s", epoch)) as again:
         assert again.event()[1] == "resync"
 
 
@@ -147,7 +101,7 @@ def test_a_ring_that_no_longer_has_an_event_says_so() -> None:
 
 
 def test_a_silent_stream_gets_a_comment(house: House) -> None:
-    with listening(house) as stream:
+    with events_for(house) as stream:
         stream.event()
         house.pass_time(COMMENT_SECONDS + 1)
         assert stream.block() == [":"]
@@ -159,7 +113,7 @@ def test_clients_get_no_events(house: House, name: str) -> None:
 
 
 def test_a_stream_ends_when_its_key_is_revoked(house: House) -> None:
-    with listening(house) as stream, listening(house, "ada") as other:
+    with events_for(house) as stream, events_for(house, "ada") as other:
         stream.event()
         other.event()
 
@@ -176,21 +130,21 @@ def test_a_stream_ends_when_its_key_is_revoked(house: House) -> None:
 
 
 def test_a_stream_ends_when_the_gateway_shuts_down(house: House) -> None:
-    with listening(house) as stream:
+    with events_for(house) as stream:
         stream.event()
         house.app.runtime.draining = True
         assert stream.block() == []
 
 
 def test_nothing_is_read_without_streams_and_the_next_one_has_another_epoch(house: House) -> None:
-    with listening(house) as stream:
+    with events_for(house) as stream:
         first = stream.event()[0]
     events = house.app.admin.services.events
 
     wait_until(lambda: not events.streams, "the gateway sees the end of the connection")
     house.pass_time(IDLE_SECONDS + 1)
     assert events._follower is None
-    with listening(house, last=first) as stream:
+    with events_for(house, last=first) as stream:
         assert stream.event()[1] == "resync"
 
 
