@@ -116,7 +116,9 @@ OTHERS = (
     ("explain", CHAT_REQUEST),
     ("check",),
     ("check", "--live"),
-    ("key", "new"),
+    # A stored key would close the gateway of the commands after it.
+    ("key", "new", "--print"),
+    ("key", "list"),
     ("providers",),
     ("models", "echo", "--live"),
     ("prices", "gpt-5"),

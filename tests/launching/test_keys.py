@@ -86,7 +86,7 @@ def test_a_key_of_the_database_is_sent(tmp_path: Path) -> None:
 
 def test_a_database_with_keys_asks_for_one(tmp_path: Path) -> None:
     settings, text = _with_database(tmp_path, OPEN)
-    with pytest.raises(DragomanError, match="put one into DRAGOMAN_KEY"):
+    with pytest.raises(DragomanError, match="set DRAGOMAN_KEY"):
         find_key(settings, {})
     assert find_key(settings, {"DRAGOMAN_KEY": text}).text == text
 
