@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from dragoman.model.session_hints import HintQuery, Insertions, SessionHints
 from dragoman.wire.conversation_history import HistoryCopies, HistoryReader, session_hints_in
@@ -120,3 +121,31 @@ def test_other_instructions_or_a_message_taken_back_need_the_whole_history() -> 
     assert _read([*turns, answered("e")], "You hinder.", reader.copies, 5)[1] is False
     assert _read([*turns, *[answered("noted")] * 2], "You help.", reader.copies, 5)[1] is True
     assert _read([*turns, *[answered("noted")] * 3], "You help.", reader.copies, 5)[1] is False
+
+
+def test_instructions_of_the_earlier_request_are_not_decoded_again() -> None:
+    decoded: list[bytes] = []
+
+    def decode(written: Raw) -> str:
+        decoded.append(bytes(written))
+        return bytes(written).decode().strip('"').upper()
+
+    earlier = HistoryCopies()
+    for written in (b'"abc"', b'"abc"', b'"abcd"', b'"ab"', b"null", b'"abc"'):
+        reader = HistoryReader()
+        reader.resume(earlier, len(earlier.copies))
+        assert reader.text_of(Raw(written), decode) == written.decode().strip('"').upper()
+        reader.read([asked("go")], QUERY, "")
+        earlier = reader.copies
+    # The second time they are those of the first.
+    assert decoded == [b'"abc"', b'"abcd"', b'"ab"', b"null", b'"abc"']
+
+
+def test_instructions_count_as_memory() -> None:
+    sizes: list[int] = []
+    for text in ("", "a" * 1000, "\N{SNOWMAN}" * 1000):
+        reader = HistoryReader()
+        reader.text_of(Raw(text.encode()), lambda written: bytes(written).decode())
+        reader.read([asked("go")], QUERY, "")
+        sizes.append(reader.copies.size)
+    assert (sizes[1] - sizes[0], sizes[2] - sizes[0]) == (2000, 3000 + 4000)

@@ -3,11 +3,11 @@ It is read in order, and may be copied at any message: the next request of the c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import islice
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from dragoman.model.session_hints import HintQuery, SessionHints
 from dragoman.wire.history_digest import (
@@ -324,10 +324,12 @@ class ConversationHistory:
 
 
 class HistoryCopies(Struct, frozen=True):
-    """Copies of a history, each with the number of messages that it was read of."""
+    """Copies of a history, each with the number of messages that it was read of; instructions as they are written, and
+    their text."""
 
     copies: tuple[tuple[int, ConversationHistory], ...] = ()
     size: int = 0
+    instructions: tuple[bytes, str] = (b"", "")
 
     def latest(self, count: int) -> tuple[int, ConversationHistory | None]:
         """The copy of most messages that are among the first `count`."""
@@ -345,13 +347,23 @@ class HistoryReader(Struct):
     count: int = 0
     tail: bytes = b""
     copies: HistoryCopies = HistoryCopies()
+    # Instructions as they are written, and their text: at first those of the earlier request.
+    instructions: tuple[bytes, str] = (b"", "")
     # Whether the request does not go on from the copy after all.
     is_broken: bool = False
 
     def resume(self, earlier: HistoryCopies, common: int) -> None:
         """Go on from the latest copy among the messages that an earlier request has in common with this one."""
         self.count, self.start = earlier.latest(common)
-        self.copies = earlier
+        self.copies, self.instructions = earlier, earlier.instructions
+
+    def text_of(self, instructions: Raw, decode: Callable[[Raw], str]) -> str:
+        """The text of instructions, which are most often those of the earlier request, byte for byte."""
+        written, text = self.instructions
+        if len(written) != memoryview(instructions).nbytes or not written.startswith(instructions):
+            text = decode(instructions)
+            self.instructions = bytes(instructions), text
+        return text
 
     def hints(
         self, turns: Sequence[Turn], query: HintQuery, instructions: str, has_tools: bool, is_named: bool
@@ -378,9 +390,16 @@ class HistoryReader(Struct):
             history.read((turn,))
             if len(history.begun) <= _MAX_BEGUN:
                 copies.append((number, history.copied(instructions)))
-        size = sum([copy.size for _, copy in copies]) + history.shared_size
-        self.count, self.copies, self.is_broken = total, HistoryCopies(tuple(copies), size), history.is_broken
+        size = sum([copy.size for _, copy in copies]) + history.shared_size + self._instructions_size
+        self.count, self.is_broken = total, history.is_broken
+        self.copies = HistoryCopies(tuple(copies), size, self.instructions)
         return history
+
+    @property
+    def _instructions_size(self) -> int:
+        written, text = self.instructions
+        # One character that is not ASCII can make each of them four bytes long.
+        return len(written) + (len(text) if text.isascii() else 4 * len(text))
 
 
 def session_hints_in(

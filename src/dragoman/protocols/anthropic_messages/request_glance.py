@@ -179,19 +179,19 @@ class MessagesGlance(Struct):
         members = self.members
         try:
             messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()
-            system = _SYSTEM.decode(members["system"]) if "system" in members else None
+            system = members.get("system", NULL)
+            instructions = _instructions(system) if reader is None else reader.text_of(system, _instructions)
             metadata = _METADATA.decode(members["metadata"]) if "metadata" in members else None
             tools = tool_shape(members["tools"], query, _tool_names) if "tools" in members else NO_TOOLS
         except UNREADABLE:
             return NO_HINTS
         if self._is_odd:
             return NO_HINTS
-        texts = [system] if isinstance(system, str) else [block.text or "" for block in system or ()]
         user = (metadata.user_id or "") if metadata is not None else ""
         return session_hints_in(
             [*map(_turn, messages)],
             query,
-            instructions="".join(map(without_telemetry, texts)),
+            instructions=instructions,
             tools=tools,
             user=user if len(user) <= _MAX_USER_ID_LENGTH else "",
             is_named=is_named,
@@ -233,6 +233,12 @@ def _is_suspect(block: _Block) -> bool:
         return False
     written = b"".join(seals)
     return bytes(block.signature) == b'""' or ENVELOPE in written or b'"encrypted_index"' in written
+
+
+def _instructions(system: Raw) -> str:
+    decoded = _SYSTEM.decode(system)
+    texts = [decoded] if isinstance(decoded, str) else [block.text or "" for block in decoded or ()]
+    return "".join(map(without_telemetry, texts))
 
 
 def _text_of(content: str | Sequence[_Block] | None) -> str:

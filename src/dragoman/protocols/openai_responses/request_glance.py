@@ -205,9 +205,9 @@ class ResponsesGlance(Struct):
         members = self.members
         try:
             items = _ITEMS.decode(reader.tail) if reader is not None and reader.tail else self._read()
-            instructions, cache_key, previous = [
-                (_STRING.decode(members[name]) or "") if name in members else "" for name in _TEXTS
-            ]
+            written = members.get("instructions", NULL)
+            instructions = _string(written) if reader is None else reader.text_of(written, _string)
+            cache_key, previous = [_string(members[name]) if name in members else "" for name in _TEXTS]
             conversation = _CONVERSATION.decode(members["conversation"]) if "conversation" in members else None
             tools = tool_shape(members["tools"], query, _tool_names) if "tools" in members else NO_TOOLS
         except UNREADABLE:
@@ -241,7 +241,11 @@ class ResponsesGlance(Struct):
         return self._is_odd or (bool(ids) and refuses(ids, ID_RULES[NAME, capabilities.call_ids], ID_TIMES))
 
 
-_TEXTS = ("instructions", "prompt_cache_key", "previous_response_id")
+_TEXTS = ("prompt_cache_key", "previous_response_id")
+
+
+def _string(written: Raw) -> str:
+    return _STRING.decode(written) or ""
 
 
 def _tool_names(tools: Raw) -> list[str]:
