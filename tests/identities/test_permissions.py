@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 
 import pytest
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 
 from dragoman.identities.identity import ADMIN, VIEWER, Identity, Rights
 from dragoman.identities.permissions import (
+    MAX_NAME_LENGTH,
+    _models,
     is_pattern,
     permits_address,
     permits_model,
@@ -18,6 +21,7 @@ from dragoman.identities.permissions import (
     permits_provider,
     uncovered,
 )
+from tests.backtracking import backtracking_repeats
 from tests.identities.holders import holder
 
 
@@ -44,11 +48,25 @@ from tests.identities.holders import holder
         ("*", "anything/at/all", True),
         ("a.c", "abc", False),
         ("a*", "a\nb", True),
+        ("a*ab", "ab", False),
+        ("a*ab", "aab", True),
+        ("*a*b*c", "abbacabc", True),
+        ("*a*b*c", "acb", False),
+        ("*ab*ab*", "ab/ab", False),
+        ("*a/b*", "aba/b", True),
+        ("*", "a" * MAX_NAME_LENGTH, True),
+        ("*", "a" * (MAX_NAME_LENGTH + 1), False),
     ],
 )
 def test_pitfall_735_a_pattern_matches_whole_segments(pattern: str, name: str, is_permitted: bool) -> None:
     assert permits_model(Rights(models=(pattern,)), name) is is_permitted
     assert permits_model(Rights(models=("other", pattern)), name) is is_permitted
+
+
+@pytest.mark.parametrize("pattern", ["*", "a*", "*a", "*a*b*c", "*a*a*a*b", "a/*", "*a*b/c*d/*", "*/*/*/*"])
+def test_a_name_is_compared_in_one_way(pattern: str) -> None:
+    # Whoever holds a key with such a pattern could stop the gateway otherwise, by a name on which many ways fail.
+    assert backtracking_repeats(_models((pattern,))) == []
 
 
 @pytest.mark.parametrize("text", ["", "a**", "a b", "a\x07", "x" * 129, "*a*b*c*d*"])
@@ -150,6 +168,15 @@ def test_only_an_admin_makes_keys_and_its_end_and_tags_bind() -> None:
 
 SEGMENTS = st.text("ab*", min_size=1, max_size=4)
 PATTERNS = st.lists(SEGMENTS, min_size=1, max_size=3).map("/".join).filter(is_pattern)
+
+
+@given(pattern=PATTERNS, name=st.text("ab/", max_size=10))
+def test_every_way_in_which_a_pattern_matches_is_found(pattern: str, name: str) -> None:
+    *parents, last = pattern.split("/")
+    parts = [re.escape(part).replace(r"\*", "[^/]*") for part in parents]
+    parts.append(".+" if parents and last == "*" else re.escape(last).replace(r"\*", "[^/]*"))
+    matches = pattern == "*" or re.fullmatch("/".join(parts), name) is not None
+    assert permits_model(Rights(models=(pattern,)), name) is matches
 
 
 @given(outer=PATTERNS, inner=PATTERNS, fillings=st.lists(st.sampled_from(["", "a", "b", "ab", "b/a"]), max_size=8))

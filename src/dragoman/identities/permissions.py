@@ -19,8 +19,10 @@ from dragoman.model.losses import strictest
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Bounds of one pattern. Each `*` multiplies the work of a comparison at worst.
+# Bounds of one pattern.
 MAX_PATTERN_LENGTH, MAX_PATTERN_STARS = 128, 4
+# Longer names are in no list: names come from outside, and may be as long as a body.
+MAX_NAME_LENGTH = 1024
 # Lists of keys that are compiled at a time; more keys than lists share them.
 _COMPILED = 4096
 
@@ -32,7 +34,9 @@ def has_lists(rights: Rights) -> bool:
 
 def permits_model(rights: Rights, name: str) -> bool:
     """Whether a model may be requested by this name."""
-    return rights.models is None or _models(rights.models).fullmatch(name) is not None
+    if rights.models is None:
+        return True
+    return len(name) <= MAX_NAME_LENGTH and _models(rights.models).fullmatch(name) is not None
 
 
 def permits_provider(rights: Rights, name: str) -> bool:
@@ -158,15 +162,21 @@ def _models(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 def _expression(pattern: str) -> str:
     if pattern == "*":
-        return ".*"
+        return ".*+"
     *parents, last = pattern.split("/")
     below = parents and last == "*"
     segments = [_segment(part) for part in (parents if below else (*parents, last))]
-    return "/".join([*segments, ".+"] if below else segments)
+    return "/".join([*segments, ".++"] if below else segments)
 
 
 def _segment(text: str) -> str:
-    return "[^/]*".join(map(re.escape, text.split("*")))
+    """One segment. A piece between two `*` is where it is found first, the last one at the end; another way is never
+    tried, since a name on which many ways fail would take too long."""
+    first, *pieces = map(re.escape, text.split("*"))
+    if not pieces:
+        return first
+    *between, last = pieces
+    return first + "".join(f"(?>[^/]*?{piece})" for piece in between) + rf"(?>[^/]*{last}(?=/|\Z))"
 
 
 @lru_cache(_COMPILED)
