@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
 
 from dragoman.identities.key_text import hash_text, is_mistyped
+from dragoman.store import identity_file
 from tests.cli.recorded_file import config, records_on_screen, records_piped
 from tests.config.test_keys import read
 from tests.store.opened import opened
@@ -227,6 +229,19 @@ def test_wrong_usage_is_refused_with_a_remedy_and_nothing_is_done(
 def test_every_problem_is_reported_at_once(place: Path) -> None:
     ended = key(place, "new", "ann", "--role", "boss", "--models", "**", "--concurrency", "0")
     assert [line.split(": ")[1] for line in ended.err.splitlines()] == ["role", "models", "concurrency"]
+
+
+@pytest.mark.parametrize("words", [("new", "bob"), ("set", "ann", "--strict"), ("rotate", "ann"), ("revoke", "ann")])
+def test_a_database_that_is_locked_is_named_and_nothing_is_done(
+    place: Path, words: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key(place, "new", "ann")
+    monkeypatch.setattr(identity_file, "open_identity_file", partial(identity_file.open_identity_file, timeout=0.01))
+    with opened(place / "state.db") as tables, tables.transaction():
+        ended = key(place, *words)
+    problem = "is locked by another process; nothing was changed: try again"
+    assert ended == Ended(status=1, out="", err=f"dragoman: {place / 'state.db'} {problem}\n")
+    assert len(json.loads(key(place, "audit", "--json").out)["changes"]) == 1
 
 
 def test_a_grace_period_has_a_limit(place: Path) -> None:

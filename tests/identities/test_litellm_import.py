@@ -107,15 +107,27 @@ def test_values_that_limit_nothing_are_accepted(changed: dict[str, object]) -> N
         (json.dumps({"keys": [EMPTY, row(token="b" * 64, key_alias="b")]}), ["/keys/0", "/keys/1"]),
         (json.dumps([EMPTY, row(token="b" * 64, key_alias="b")], indent=1), ["/0", "/1"]),
         (f"{json.dumps(EMPTY)}\n\n{json.dumps(row(token='b' * 64, key_alias='b'))}\n", ["line 1", "line 3"]),
-        (json.dumps(EMPTY), ["/0"]),
+        (json.dumps(EMPTY), ["line 1"]),
+        (
+            "\n".join(
+                json.dumps({"keys": [row(token=letter * 64, key_alias=letter)], "total_count": 2}) for letter in "ab"
+            ),
+            ["line 1 /keys/0", "line 2 /keys/0"],
+        ),
         ('{"keys": []}', []),
     ],
-    ids=["a page", "an array", "a row on each line", "one row", "none"],
+    ids=["a page", "an array", "a row on each line", "one row", "pages", "none"],
 )
 def test_a_file_has_a_page_an_array_or_rows(document: str, locations: list[str]) -> None:
     lines = read_litellm_keys(document.encode(), frozenset())
     assert [line.location for line in lines] == locations
     assert all(line.key is not None for line in lines)
+
+
+def test_a_file_with_some_pages_of_a_list_is_refused() -> None:
+    page = {"keys": [EMPTY], "total_count": 12, "current_page": 1, "total_pages": 12}
+    with pytest.raises(DragomanError, match=r"^the file has 1 of 12 keys: save the other pages, too, each on a line$"):
+        read_litellm_keys(json.dumps(page).encode(), frozenset())
 
 
 @pytest.mark.parametrize("document", ["", "token,alias", "{}", "3", '{"keys": 3}', "\x00"])

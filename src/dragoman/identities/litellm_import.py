@@ -5,7 +5,7 @@ key permits more than before without being asked for. Pure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from msgspec import UNSET, Struct, UnsetType
@@ -63,9 +63,10 @@ class ImportLine(Struct, frozen=True, kw_only=True):
 
 
 def read_litellm_keys(content: bytes, ignored: frozenset[str]) -> list[ImportLine]:
-    """The keys of a file: what `/key/list?return_full_object=true` sends, an array of rows, or a row on each line.
-    `ignored` are fields that need not be carried over."""
-    lines = [_read(number, location, entry, ignored) for number, location, entry in _entries(content)]
+    """The keys of a file: what `/key/list?return_full_object=true` sends, an array of rows, or a page or a row on each
+    line. `ignored` are fields that need not be carried over."""
+    entries = _entries(content)
+    lines = [_read(number, location, entry, ignored) for number, (location, entry) in enumerate(entries, 1)]
     places: dict[str | bytes, str] = {}
     return [_unlike(line, places) for line in lines]
 
@@ -82,37 +83,52 @@ def _unlike(line: ImportLine, places: dict[str | bytes, str]) -> ImportLine:
     return replace(line, key=None, problem=problem)
 
 
-def _entries(content: bytes) -> Iterator[tuple[int, str, JsonValue | WireError]]:
-    """The entries of a file with their numbers and places."""
+def _entries(content: bytes) -> list[tuple[str, JsonValue | WireError]]:
+    """The entries of a file, each behind its place. A file with some pages of a list is refused: keys that are left out
+    are found when their users are."""
+    pages = _pages(content)
+    entries = [entry for location, page in pages for entry in _entries_of(location, page)]
+    total = max((_total(page) for _, page in pages), default=0)
+    if len(entries) < total:
+        raise DragomanError(f"the file has {len(entries)} of {total} keys: save the other pages, too, each on a line")
+    return entries
+
+
+def _pages(content: bytes) -> list[tuple[str, JsonValue | WireError]]:
     try:
         document = decode(content)
     except WireError as error:
         rows = content.splitlines()
         if len(rows) < 2:
             raise DragomanError(f"the file is not JSON: {error.actual}") from None
-        yield from _rows(rows)
+        return [(f"line {number}", _row(row)) for number, row in enumerate(rows, 1) if row.strip()]
+    if isinstance(document, list):
+        return [(f"/{at}", entry) for at, entry in enumerate(document)]
+    if isinstance(document, dict) and ("token" in document or isinstance(document.get("keys"), list)):
+        return [("" if "keys" in document else "line 1", document)]
+    raise DragomanError("the file has no list of keys: save what LiteLLM sends for /key/list?return_full_object=true")
+
+
+def _row(text: bytes) -> JsonValue | WireError:
+    try:
+        return decode(text)
+    except WireError as error:
+        return error
+
+
+def _entries_of(location: str, page: JsonValue | WireError) -> Iterator[tuple[str, JsonValue | WireError]]:
+    keys = page.get("keys") if isinstance(page, dict) else None
+    if not isinstance(keys, list):
+        yield location, page
         return
-    pointer = ""
-    if isinstance(document, dict) and "keys" in document:
-        document, pointer = document["keys"], "/keys"
-    elif isinstance(document, dict) and "token" in document:
-        document = [document]
-    if not isinstance(document, list):
-        raise DragomanError(
-            "the file has no list of keys: save what LiteLLM sends for /key/list?return_full_object=true&size=100"
-        )
-    for at, entry in enumerate(document):
-        yield at + 1, f"{pointer}/{at}", entry
+    for at, entry in enumerate(keys):
+        yield f"{location} /keys/{at}".strip(), entry
 
 
-def _rows(rows: Sequence[bytes]) -> Iterator[tuple[int, str, JsonValue | WireError]]:
-    for number, row in enumerate(rows, 1):
-        if not row.strip():
-            continue
-        try:
-            yield number, f"line {number}", decode(row)
-        except WireError as error:
-            yield number, f"line {number}", error
+def _total(page: JsonValue | WireError) -> int:
+    """How many keys a list has of which this is a page; 0 if that is not stated."""
+    total = page.get("total_count") if isinstance(page, dict) else None
+    return total if isinstance(total, int) else 0
 
 
 def _read(number: int, location: str, entry: JsonValue | WireError, ignored: frozenset[str]) -> ImportLine:
