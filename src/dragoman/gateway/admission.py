@@ -1,6 +1,6 @@
 """Admission: how many calls a provider has at a time, and the queue for its slots. Gateway keys take turns in the
 queue. A full queue refuses the key that has most waiting, so that one key's pile-up keeps no other out. Slots and
-queues are kept by the provider's name over a reload, which may change the limits."""
+queues belong to the provider's name and survive a reload, which may change the limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def divided(limits: AdmissionLimits, workers: int) -> AdmissionLimits:
 
 
 class Load(Struct, frozen=True):
-    """What a provider has to do at this moment: its calls, how many there may be, and how many wait."""
+    """The present load of a provider: calls, limit, and queued calls."""
 
     calls: int
     most: int | None
@@ -68,7 +68,8 @@ class Slot:
 
 
 class QueuePlace:
-    """A place in the queue: awaiting it, once, gives the slot. Who is cancelled leaves it, and a slot just come."""
+    """A place in the queue: awaiting it, once, gives the slot. A cancelled waiter leaves the queue and returns a slot
+    that it just got."""
 
     __slots__ = ("_error", "_gate", "_slot", "_timer", "_woken", "came", "ends", "key")
 
@@ -118,7 +119,7 @@ class QueuePlace:
         self._wake()
 
     def refuse(self, error: Overloaded) -> None:
-        """Say that no slot will come."""
+        """Report that no slot will become free."""
         self._error = error
         self._wake()
 
@@ -144,7 +145,7 @@ class _Gate:
         self._clock = clock
         self._rng = rng
         self._waiting: FairQueue[QueuePlace] = FairQueue()
-        # How long calls take, and so how soon there will be room; 0 if that is not known.
+        # Mean duration of the calls, by which the wait for a slot is estimated; 0 if unknown.
         self._mean = 0.0
 
     @property
@@ -155,7 +156,7 @@ class _Gate:
 
     @property
     def load(self) -> Load:
-        """What there is to do."""
+        """The present load."""
         return Load(self.calls, None if self.limits is None else self.limits.concurrency, len(self._waiting))
 
     @property
@@ -177,7 +178,7 @@ class _Gate:
         return place
 
     def give_back(self, taken: float) -> None:
-        """Count a call out, and let in who waits."""
+        """Release a slot and let the next waiter in."""
         took = self._clock() - taken
         self._mean = self._mean + (took - self._mean) * _LATEST if self._mean else took
         self.calls -= 1
@@ -190,7 +191,7 @@ class _Gate:
             self.loop.call_soon_threadsafe(self.give_back, taken)
 
     def serve(self) -> None:
-        """Let in who waits, as far as there is room, each key in turn."""
+        """Let waiters in as far as slots are free, one of each key in turn."""
         while self._waiting and self.free:
             place = self._waiting.pop()
             now = self._clock()
@@ -229,7 +230,7 @@ class _Gate:
         return Overloaded(message, waited=waited, retry_after=self._retry_after())
 
     def _retry_after(self) -> int:
-        """When all who wait now will have been let in or sent away, and a little later for some than for others."""
+        """The estimated time until all present waiters are served, with jitter."""
         limits = self.limits
         if limits is None:
             return 1
@@ -268,7 +269,7 @@ class Admission:
         return gate.enter(key, deadline)
 
     def busy(self, providers: Iterable[str]) -> list[str]:
-        """Those of some providers to whom no call could be made at once."""
+        """The providers without a free slot."""
         gates = self._gates
         return [name for name in providers if name in gates and not gates[name].free] if gates else []
 

@@ -1,5 +1,5 @@
-"""Advice: what is wrong and what to do about it (decision 29). The operator's text names address, variable or setting;
-the client's text only the provider. Neither holds anything of a prompt, or of a key but its name."""
+"""Advice: cause and remedy of a failure (decision 29). The operator's text names address, variable or setting; the
+client's text only the provider. Neither holds anything of a prompt, or of a key but its name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PROVIDER = "the provider"
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """What is wrong and what to do, for the operator and for any client; `is_permanent` if retries fail alike."""
+    """Cause and remedy, for the operator and for any client; `is_permanent` if retries fail alike."""
 
     operator: str
     client: str
@@ -49,7 +49,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
 
 class Called(Struct, frozen=True, kw_only=True):
-    """A call that failed: to whom, for which model, with which of its keys, and what else it is known to have."""
+    """A failed call: its provider, model and key, and other known facts."""
 
     provider: Provider
     endpoint: Endpoint
@@ -67,7 +67,7 @@ class Called(Struct, frozen=True, kw_only=True):
 
     @property
     def setting(self) -> str:
-        """Where the file says where it is."""
+        """The setting of the provider's address."""
         return f"providers.{dotted((self.name,))}.base_url"
 
     @property
@@ -88,7 +88,7 @@ class Called(Struct, frozen=True, kw_only=True):
 
 
 def of_error(error: DragomanError, called: Called) -> Advice | None:
-    """What to do about a call that broke."""
+    """The remedy for a call that failed on the network."""
     if isinstance(error, ConfigError):
         # Its words name files and settings, which are the operator's alone.
         error = Unconfigured(f"{_PROVIDER} is not configured completely", remedy=str(error))
@@ -228,7 +228,7 @@ _ERRORS: tuple[tuple[type[UpstreamError], Callable[[UpstreamError, Called], Advi
 
 
 def of_refusal(kind: AttemptOutcome, called: Called, *, readable: bool = True) -> Advice | None:
-    """What to do about a call that its provider refused; `readable` if it said so in a protocol's own form."""
+    """The remedy for a call that the provider rejected; `readable` if the response had the error form of a protocol."""
     if kind in (AttemptOutcome.INVALID_KEY, AttemptOutcome.FORBIDDEN):
         return _of_key(kind, called)
     if kind is AttemptOutcome.INSUFFICIENT_QUOTA:
@@ -287,7 +287,7 @@ def _of_address(called: Called) -> Advice:
 
 
 def without_key(name: str, variables: Iterable[str], *, discover: bool) -> Advice:
-    """What to do about a provider that the catalogue knows, and that is not there: one of the variables has its key."""
+    """The remedy for a known provider without a key: one of the variables has its key."""
     variable = next(iter(variables), "")
     if not variable:
         problem, step = f"{name} is not set up here", f"add [providers.{dotted((name,))}] to the configuration"
@@ -304,7 +304,7 @@ def nearest(name: str, candidates: Iterable[str]) -> list[str]:
 
 
 def printable(name: str) -> str:
-    """A name from outside, as it may stand in a message: short and on one line."""
+    """A name from outside in a form for messages: short and on one line."""
     cleaned = "".join(character if character.isprintable() else "?" for character in name[:_MAX_NAME_LENGTH])
     return f"`{cleaned}`"
 

@@ -7,8 +7,8 @@
 With n keys a part is 1/(n+1) of the budget. A paused reader (back-pressure) is resumed when bytes are given back. No
 key is paused because another has many bytes; so keys that come in turn may exceed the budget by a part, and one read.
 Requests, held until their exchange ends, and responses, held until the client has read them, have a budget each, so
-that neither waits for the other. A reader of unknown size, as from the store, takes a turn: four of a key at a time
-wait for room, read, and charge what they found.
+that neither waits for the other. A reader of unknown size, such as the store, takes a turn: four of a key at a time
+wait for room, read, and charge the size.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class ReaderCharge:
         return self._account is not None and self in self._account.paused
 
     def take(self, size: int) -> None:
-        """Charge what was read, whether there is room or not."""
+        """Charge bytes, with or without room."""
         if self._account is not None:
             self.size += size
             self._account.size += size
             self._budget.size += size
 
     def add(self, size: int) -> None:
-        """Charge what was read, and pause the reader if there is no room for more."""
+        """Charge bytes, and pause the reader if there is no room for more."""
         account = self._account
         if account is None:
             return
@@ -85,13 +85,13 @@ class ReaderCharge:
 
 
 class _Account:
-    """What one key has, and which of its readers are paused; both in the order in which they came."""
+    """The charges of one key and its paused readers, in the order in which they came."""
 
     __slots__ = ("charges", "held", "held_charges", "key", "paused", "size")
 
     def __init__(self, key: str) -> None:
         self.key = key
-        # Bytes of what is still read, and of what is complete; how many of the latter there are.
+        # Bytes of unfinished and of complete items, and the number of the latter.
         self.size = 0
         self.held = 0
         self.held_charges = 0
@@ -121,7 +121,7 @@ class ByteBudget:
     """The bytes of all keys of one process. It outlives a reload, and `set_limit` changes its limit."""
 
     def __init__(self, limit: int) -> None:
-        # Bytes of what is still read, and of what is complete.
+        # Bytes of unfinished and of complete items.
         self.size = 0
         self.held = 0
         self._limit = limit
@@ -183,7 +183,7 @@ class ByteBudget:
             turns.release()
 
     def room(self, account: _Account) -> int:
-        """How many more bytes the readers of a key may have."""
+        """The bytes that the readers of a key may still have."""
         return max(self._limit - self.size, self._limit // (len(self._accounts) + 1)) - account.size
 
     def is_full(self, account: _Account) -> bool:
@@ -230,7 +230,7 @@ class ByteBudget:
                 if oldest is not None and oldest in account.paused:
                     del account.paused[oldest]
                     oldest.resume()
-                # What a reader brings is taken from what is left, and added to what its key has.
+                # A reader may take a part of the remaining room of its key.
                 count = -(-self.room(account) // (2 * _READ))
                 for charge in list(islice(account.paused, max(count, 0))):
                     del account.paused[charge]

@@ -9,16 +9,16 @@ from msgspec import Struct
 
 from dragoman.gateway.advice import Advice
 
-# Seconds: a launch after a provider was mended must not hear of what was before.
+# Seconds: a launch after a repair must not get the old result.
 MAX_AGE_SECONDS = 3.0
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What was found of a provider: whether it can be used as far as is known, what is wrong, and its models."""
+    """The result of a check: whether the provider works, the problem, and its models."""
 
     able: bool = True
     advice: Advice | None = None
-    # None where it did not say.
+    # None if it has no list.
     models: Sequence[str] | None = None
 
 
@@ -31,7 +31,7 @@ class CheckCache:
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
 
     async def of(self, key: tuple[str, str], check: Callable[[], Awaitable[CheckResult]]) -> CheckResult:
-        """What was found a moment ago, else what is found now."""
+        """The cached result, else a new one."""
         async with self._locks.setdefault(key, asyncio.Lock()):
             cached = self._results.get(key)
             if cached is not None and self._clock() < cached[0]:

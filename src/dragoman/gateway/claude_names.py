@@ -8,7 +8,7 @@ import re
 SUFFIX = "[1m]"
 # With no hyphen behind it: what begins with `claude-` it takes for a model whose window it knows.
 PREFIX = "claude:"
-# How it calls itself when it asks for models.
+# The start of its user agent when it requests models.
 _PROGRAM = "claude-code/"
 _is_shown = re.compile("claude|anthropic", re.IGNORECASE).search
 
@@ -18,7 +18,7 @@ def lookup_name(name: str) -> str:
 
 
 def needs_alias(name: str, program: str) -> bool:
-    """Whether a program that asks for models would not show this one."""
+    """Whether this client would not show the name."""
     return program.startswith(_PROGRAM) and not _is_shown(name)
 
 
@@ -27,6 +27,6 @@ def alias(name: str) -> str:
 
 
 def title(name: str) -> str:
-    """What people are shown instead: the model, and whose it is."""
+    """The title for people: the model and its owner."""
     provider, slash, model = name.partition("/")
     return f"{model} ({provider})" if slash else name

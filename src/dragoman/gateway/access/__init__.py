@@ -1,1 +1,1 @@
-"""Who may ask: keys, web pages, addresses."""
+"""Access control: keys, origins of web pages, addresses."""

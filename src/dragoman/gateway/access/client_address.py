@@ -68,8 +68,8 @@ def client_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
 
 
 def certain_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
-    """Client address for lists of addresses, which a forged header must not pass; "" unless it is certain. It is not if
-    a trusted proxy names no client, or if any other peer sends a header of proxies."""
+    """Client address for lists of addresses, which a forged header must not pass; "" unless it is certain. It is
+    uncertain if a trusted proxy names no client, or if another peer sends proxy headers."""
     peer = _peer_address(request.peer)
     if peer is None:
         return ""
@@ -84,7 +84,7 @@ def certain_address(request: ServerRequest, proxies: Sequence[Network]) -> str:
 
 
 def peer_address(peer: str, proxies: Sequence[Network]) -> str:
-    """Where a connection comes from on which there was no request; "" if a proxy has it, which speaks for others."""
+    """Where a connection comes from on which there was no request; "" if it is the address of a proxy."""
     address = _address(peer.partition("%")[0])
     return "" if address is None or any(address in network for network in proxies) else str(address)
 
@@ -97,7 +97,7 @@ def is_local_client(request: Headed, address: str) -> bool:
 def _forwarded_hops(request: ServerRequest) -> list[str]:
     """The addresses in `X-Forwarded-For`, the client's end first."""
     forwarded = b",".join(value for name, value in request.headers if name == _FORWARDED)
-    # The first of what is cut off may be half an address.
+    # The first entry after the cut may be half an address.
     hops = forwarded[-_MAX_FORWARDED_BYTES:].split(b",")[len(forwarded) > _MAX_FORWARDED_BYTES :]
     return [hop.decode("latin-1").strip() for hop in hops]
 

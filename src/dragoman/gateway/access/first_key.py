@@ -34,7 +34,7 @@ def is_wanted(settings: Settings) -> bool:
 
 
 def with_first_key(settings: Settings, first: FirstKey | None) -> Settings:
-    """The settings, and the key beside what they say, unless they have keys of their own by now."""
+    """The settings with the first key, unless they have keys of their own by now."""
     if first is None or settings.keys_table:
         return settings
     identity = Identity(

@@ -40,7 +40,7 @@ _CORS_EXPOSED = b"request-id, x-request-id, retry-after, x-dragoman-route, x-dra
 
 
 class Guard:
-    """What one configuration says about access."""
+    """The access control of one configuration."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Guard:
     ) -> None:
         server = settings.server
         self._protection = protection or protection_of(settings)
-        # Whether a key is asked for is not a matter of how many there are: all of them may have been revoked.
+        # Whether keys are required does not depend on their number: all may have been revoked.
         self._requires_keys = self._protection.requires_keys
-        # Where a process beside this one may have noted that keys are asked for.
+        # Shared memory in which another process may have recorded that keys are required.
         self._page = page
         self.identities = identities or IdentityTable()
         self.identities.configure(settings.keys)
@@ -69,12 +69,12 @@ class Guard:
 
     @property
     def open(self) -> bool:
-        """Whether no key is asked for."""
+        """Whether no key is required."""
         return not (self._requires_keys or (self._page is not None and self._page.requires_keys))
 
     @property
     def several_owners(self) -> bool:
-        """Whether what one key made has to be told apart from what another made: once it has, it always has."""
+        """Whether items of one key must be separated from those of another. Once true, it stays true."""
         return (
             self.identities.several_owners
             or self._protection.several_owners
@@ -103,7 +103,7 @@ class Guard:
             raise ClientError(403, "requests from another site's web page are not allowed")
 
     def identify(self, request: ServerRequest, protocol: str) -> Identity | None:
-        """The gateway key that the request carries; None if none is asked for."""
+        """The gateway key that the request carries; None if no key is required."""
         if not self._requires_keys and self.open:
             if not self.identities.was_read:
                 raise _unreadable()
@@ -174,7 +174,7 @@ class Guard:
         ]
 
     def preflight(self, request: ServerRequest) -> HeaderList:
-        """What a browser asks before it sends an allowed page's request."""
+        """The response to a browser's preflight request."""
         requested_headers = request.header(b"access-control-request-headers") or b""
         return [
             *self.greeting(request),

@@ -21,7 +21,7 @@ class IdentityRows(Struct, frozen=True, kw_only=True):
     by_digest: Mapping[bytes, Identity] = {}
     # Owners of revoked identities.
     revoked: frozenset[bytes] = frozenset()
-    # How many identities there are.
+    # The number of identities.
     count: int = 0
 
     def with_changes(self, changes: Iterable[StoredIdentity], generation: int) -> IdentityRows:
@@ -54,5 +54,5 @@ class IdentityRows(Struct, frozen=True, kw_only=True):
         return (identity for digest, identity in self.by_digest.items() if digest == identity.owner)
 
 
-# What a missing file has.
+# The rows of a missing file.
 NO_ROWS = IdentityRows()

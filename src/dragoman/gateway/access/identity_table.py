@@ -102,7 +102,7 @@ class IdentityTable:
     # Requests.
 
     def look_up(self, text: bytes) -> LookUp:
-        """What a text is: a key, no key, or not known now."""
+        """The result for a text: a key, no key, or unknown at present."""
         known = self._known.get(text)
         if known is None:
             if is_mistyped(text):
@@ -116,7 +116,7 @@ class IdentityTable:
         return known if known.identity.source != DATABASE or self._is_current() else _UNREADABLE
 
     def present(self, identity: Identity) -> LookUp:
-        """What an identity that was looked up before is now."""
+        """The present state of an identity that was looked up before."""
         owner = identity.owner
         if identity.source != DATABASE:
             configured = self._configured_owners.get(owner)
@@ -133,7 +133,7 @@ class IdentityTable:
 
     @property
     def count(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self._configured_owners) + self._rows.count
 
     def named(self, name: str) -> Identity | None:

@@ -18,7 +18,7 @@ _MAX_WAIT_SECONDS = 30.0
 
 
 class KeySlot:
-    """One of a key's places. It is given back once."""
+    """One of a key's places. It is released once."""
 
     __slots__ = ("_counted", "_since")
 
@@ -46,7 +46,7 @@ class _Counted:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.taken = 0
-        # How long they take, and so how soon a place is free; 0 if that is not known.
+        # Mean duration of the requests, by which the wait for a slot is estimated; 0 if unknown.
         self._mean = 0.0
 
     def take(self) -> KeySlot:
@@ -87,6 +87,6 @@ class KeyCalls:
         return counted.take()
 
     def taken(self, key: Identity) -> int:
-        """How many exchanges of a key run that are counted."""
+        """The number of running requests of a key that count."""
         counted = self._counted.get(key.owner)
         return 0 if counted is None else counted.taken

@@ -1,1 +1,1 @@
-"""What is asked beside conversations: token counts, models, other paths of a provider."""
+"""Endpoints other than conversations: token counts, models, other paths of a provider."""

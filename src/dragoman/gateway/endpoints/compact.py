@@ -42,12 +42,13 @@ from dragoman.wire.json import decode_object, encode
 from dragoman.wire.json_spans import replace_text
 
 _TRIGGER: JsonObject = {"type": COMPACTION_TRIGGER}
-# What is not the summary's: state that is resolved here, and forms of an answer that this endpoint does not have.
+# Members that the summary request must not have: state that is resolved here, and response forms that this endpoint
+# lacks.
 _OTHERS = frozenset({"input", "previous_response_id", "conversation", "store", "stream", "background"})
 
 
 async def compact(incoming: Incoming) -> None:
-    """Respond with what stands for a conversation: the messages of its user, and one compaction."""
+    """Respond with the compacted conversation: the messages of its user, and one compaction item."""
     runtime, request, api_path, builder = incoming.runtime, incoming.request, incoming.api_path, incoming.builder
     name = builder.record.key
     body = await receive(runtime, request, name)
@@ -74,7 +75,7 @@ async def compact(incoming: Incoming) -> None:
 
 
 class _CompactionInput(Struct, frozen=True):
-    """What is to be compacted, with all that it refers to as far as that is kept here."""
+    """The conversation to compact, with its stored references."""
 
     body: bytes
     size: int
@@ -98,7 +99,7 @@ async def _resolve_input(incoming: Incoming, body: bytes, looked: ParsedRequest,
 async def _summarized(
     incoming: Incoming, client_request: ClientRequest, source: _CompactionInput, target: Target
 ) -> DetachedClient:
-    """What a model without compaction makes of a conversation: a summary; the record is not final yet."""
+    """The summary by a model without compaction; the record is not final yet."""
     runtime, builder = incoming.runtime, incoming.builder
     name = builder.record.key
     summary_request = partial(_summary_request, source.body, is_resolved=source.is_resolved)
@@ -115,7 +116,7 @@ async def _summarized(
 
 
 class _InTurn(SameModel):
-    """A compaction that the targets of a route are asked for, one after the other, each in its own way."""
+    """A compaction that the targets of a route get one after the other, each in its protocol."""
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class _InTurn(SameModel):
         failure = codec_of(self._client_request.api_path.protocol).decode_failure(detached.status, detached.body)
         calls = builder.record.attempts[made:]
         if not calls and failure.status < 500:
-            # The target cannot be asked this: nothing was sent to it.
+            # The target cannot express this: it was not called.
             raise RefusedError("", "", failure.message)
         attempt.status, attempt.headers = detached.status, detached.headers
         kind = AttemptOutcome(calls[-1].kind) if calls else AttemptOutcome.QUEUE_FULL
@@ -190,7 +191,7 @@ def _summary_request(body: bytes, *, is_resolved: bool) -> tuple[JsonList, bytes
     request: JsonObject = {name: value for name, value in wire.items() if name not in _OTHERS}
     request |= {"input": [*items, _TRIGGER], "store": False}
     if not is_resolved and wire.get("previous_response_id") is not None:
-        # Without a store it leads nowhere, which the library tells.
+        # Without a store the ID leads nowhere, which the library reports.
         request["previous_response_id"] = wire["previous_response_id"]
     return items, encode(request)
 

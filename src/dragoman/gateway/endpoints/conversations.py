@@ -71,12 +71,12 @@ async def serve_conversation(incoming: Incoming) -> None:
     try:
         incoming.send(await offload(lambda: encode(response.show()), response.size, builder.record.key))
     finally:
-        # What was sent is held until the client has read it.
+        # The response is charged until the client has read it.
         request.after_sending(charge.close)
 
 
 class _LazyResponse(Struct, frozen=True):
-    """An answer, to be written from so many bytes that are kept."""
+    """A response that is encoded on demand from stored bytes."""
 
     show: Callable[[], JsonObject]
     size: int = 0
@@ -87,7 +87,7 @@ def _list(items: Sequence[Item], *, more: bool = False) -> _LazyResponse:
 
 
 def _read(raw: bytes, *, takes_items: bool) -> tuple[JsonObject, list[bytes] | None]:
-    """What a request says of a conversation, and its items, each as JSON: only that is looked at from then on."""
+    """The parsed request about a conversation, and its items as JSON."""
     body = decode_checked_object(raw) if raw.strip() else {}
     items = body.pop("items", None)
     if items is None or not takes_items:
@@ -123,7 +123,7 @@ def _operation_for(
     bodies: list[bytes] | None,
     below: list[str],
 ) -> Callable[[Tables], _LazyResponse]:
-    """What is done, in the store's thread, of what is asked of a conversation that was found."""
+    """The work for the store's thread: a request about an existing conversation."""
     match request.method, below:
         case "GET" | "HEAD", []:
             return lambda _: _object(conversation)

@@ -1,4 +1,4 @@
-"""Count tokens: how many tokens a request would take, asked of the provider or estimated (mapping.md §23).
+"""Count tokens: the input tokens of a request, by the provider or estimated (mapping.md §23).
 
 the provider speaks and counts     the request goes to
 Messages                           its count_tokens, translated if the client speaks Responses
@@ -39,14 +39,14 @@ from dragoman.wire.json import decode_object, encode
 
 # On counts of ours: `tokenizer` or `calibrated` (docs/token-counting.md).
 ESTIMATED = b"x-dragoman-estimate"
-# To count what was said takes longer than to translate it.
+# Counting takes longer than translating.
 _WEIGHT = 2
 _MAX_RESPONSE_BYTES = 1024 * 1024
 _NO_HEADERS: HeaderList = []
 _UNKNOWN_PATH = (404, 405)
 
 _PATHS: Mapping[str, str] = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/responses/input_tokens"}
-# What the counting endpoints take of a request; the rest of it says nothing about its length.
+# Members of a request that the counting endpoints accept; others do not affect the count.
 _COUNTED: Mapping[str, tuple[str, ...]] = {
     MESSAGES: (
         *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"),
@@ -149,7 +149,7 @@ def _ready(
 
 
 def _translated(body: bytes, source: str, target: Target, *, renamed: bool) -> TranslatedRequest:
-    """The request as the provider would get it, so that what is counted is what would be sent."""
+    """The request as the provider would get it."""
     protocol = target.endpoint.protocol
     if source == protocol:
         return translate_request(body, source=source, target=protocol, model=target.model if renamed else None)
@@ -197,7 +197,7 @@ async def _query_provider(incoming: Incoming, target: Target, ready: _Ready) -> 
     if call.status == 200:
         return 200, raw, given
     runtime.log.event("warn", "cannot count tokens at provider", provider=target.provider.name, status=call.status)
-    # Who does not know the path cannot count; whatever else is wrong with a request is told as it is.
+    # A provider without the path cannot count. Other errors of the request are returned.
     relayed = api_path.protocol == protocol and 400 <= call.status < 500 and call.status not in _UNKNOWN_PATH
     # A client with a key of its own would take a refused one for that.
     own = call.status == 401 and not runtime.guard.open

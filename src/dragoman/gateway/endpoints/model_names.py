@@ -1,6 +1,6 @@
 """`GET /model-names`: every name with its metadata, for `dragoman launch`, `env` and `models`; neither recorded nor
-logged. `?match=` filters by a pattern or a part of the name; `?name=`, repeatable, asks for these and their providers
-alone."""
+logged. `?match=` filters by a pattern or a part of the name; `?name=`, repeatable, restricts the response to these
+names and their providers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dragoman.identities.identity import Identity, reading_rights_of
 from dragoman.identities.permissions import permits_provider
 from dragoman.routing.model_description import DescribedName
 
-# So many names may be asked for at once.
+# Maximum names per request.
 _MAX_NAMES = 200
 # To look one up takes as long as to read so many bytes.
 _BYTES = 5000
 
 
 async def send_names(runtime: Runtime, request: ServerRequest, protocol: str, key: Identity | None) -> None:
-    """Answer `GET /model-names`; `key` is the gateway key that asks."""
+    """Answer `GET /model-names`; `key` is the gateway key of the request."""
     try:
         query = parse_qs(request.query, max_num_fields=_MAX_NAMES)
     except ValueError:
@@ -43,7 +43,7 @@ async def send_names(runtime: Runtime, request: ServerRequest, protocol: str, ke
 async def described_names(
     runtime: Runtime, protocol: str, key: Identity | None, *, match: str = "", names: Sequence[str] = ()
 ) -> list[DescribedName]:
-    """What is known of some names, or of all that match, among the names that a key may know."""
+    """Metadata of some names, or of all matching names that a key may see."""
     rights, asker = reading_rights_of(key), name_of(key)
     if names:
         await refresh_lists_for(runtime, protocol, rights, names)

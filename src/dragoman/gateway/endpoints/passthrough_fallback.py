@@ -66,7 +66,7 @@ class SameModel:
             retry_state.tries += 1
             record = self._builder.record
             record.set_target(target)
-            # What an earlier target failed with is not this one's.
+            # The failure of an earlier target does not belong to this one.
             record.failure = record.refusal = record.advice = ""
             record.losses = ()
             attempt = Attempt(target, self._runtime.target_settings(target))
@@ -77,7 +77,7 @@ class SameModel:
                     raise
                 continue
             finally:
-                # Whatever ended it; what was said before stays.
+                # Whatever ended it, content that was sent stays.
                 self._calls.close(attempt, AttemptOutcome.CLIENT_DISCONNECTED)
                 retry_state.give_back()
             if missed is None:
@@ -99,7 +99,7 @@ class SameModel:
     async def _try(
         self, attempt: Attempt, order_of: Callable[[Target, str | None], Order], on_response: OnResponse
     ) -> Missed | None:
-        """Ask one target, with each of its keys if they are refused; None if it has answered."""
+        """Call one target, with each of its keys if they are rejected; None if it has answered."""
         target = attempt.target
         attempt.begin_request(b"")
         while True:

@@ -1,4 +1,4 @@
-"""Metering: what an answer on another path took, if its end says so: embeddings, compactions, transcripts, pictures."""
+"""Usage of responses on other paths, if their end reports it: embeddings, compactions, transcripts, images."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ async def serve_response(incoming: Incoming) -> None:
         else:
             await _serve(incoming, store, owner, stored)
     finally:
-        # What was sent is held until the client has read it.
+        # The response is charged until the client has read it.
         request.after_sending(charge.close)
 
 
@@ -92,13 +92,13 @@ async def _serve(incoming: Incoming, store: Store, owner: bytes, stored: StoredR
 
 
 async def _show(incoming: Incoming, stored: StoredResponse) -> None:
-    """Send a response as it stands."""
+    """Send the stored response."""
     key = incoming.builder.record.key
     incoming.send(await offload(lambda: encode(client_body(stored)), len(stored.body), key))
 
 
 def _input_items(tables: Tables, owner: bytes, stored: StoredResponse) -> list[Item]:
-    """What was said to get a response, oldest first."""
+    """The input of a response, oldest first."""
     before = tables.responses.chain(owner, stored.previous) if stored.previous is not None else []
     if before is None:
         raise ClientError(404, "Items that this response refers to were deleted.", param="response_id")
@@ -106,7 +106,7 @@ def _input_items(tables: Tables, owner: bytes, stored: StoredResponse) -> list[I
 
 
 async def _elsewhere(incoming: Incoming, response_id: str, stored: StoredResponse | None) -> None:
-    """Ask the provider that stores the response, if there is one and the response may be this client's."""
+    """Ask the provider that stores the response, if there is one and the response may belong to this client."""
     store, settings = incoming.runtime.state.store, incoming.runtime.settings
     if stored is None and incoming.runtime.guard.several_owners:
         raise _missing(response_id)
@@ -131,7 +131,7 @@ def _missing(response_id: str) -> ClientError:
 
 
 async def _listen(incoming: Incoming, store: Store, owner: bytes, stored: StoredResponse) -> None:
-    """Tell the stream of a background response from a place on, until it ends."""
+    """Send the stream of a background response from a position until its end."""
     if not stored.background:
         raise ClientError(400, "Only a response that ran in the background can be streamed again.", param="stream")
     if not await store.read(lambda tables: tables.events.streamed(stored.id)):
@@ -143,7 +143,7 @@ async def _listen(incoming: Incoming, store: Store, owner: bytes, stored: Stored
 
 
 class ListPage(Struct, frozen=True):
-    """Which part of a list is asked for: so many items behind one of them, or from the start."""
+    """The page of a list: a number of items after one of them, or from the start."""
 
     newest_first: bool
     limit: int
@@ -151,7 +151,7 @@ class ListPage(Struct, frozen=True):
 
 
 def page_of(request: ServerRequest) -> ListPage:
-    """The page of a list of items that a query asks for."""
+    """The requested page of a list of items."""
     query = parse_qs(request.query)
     order = query.get("order", ["desc"])[0]
     if order not in ("asc", "desc"):
@@ -186,9 +186,9 @@ def list_of(items: Sequence[Item], *, more: bool = False) -> JsonObject:
 
 
 def full_item(item: Item) -> JsonObject:
-    """An item in full: with its id, and its content as parts, however it was said."""
+    """An item in full: with its ID, and its content as parts."""
     named = named_in(item.body)
-    # SDKs write what they do not know as null.
+    # SDKs send unknown members as null.
     members = decode_object(item.body)
     body = {name: value for name, value in members.items() if value is not None or name not in ("id", "type", "status")}
     full_body: JsonObject = {"id": item.id, "type": named.type or "message", **body}
@@ -204,7 +204,7 @@ def full_item(item: Item) -> JsonObject:
     return full_body
 
 
-# Items whose listed form says how far they got.
+# Item types whose listed form has a status.
 _WITH_STATUS = frozenset(
     {"function_call", "function_call_output", "custom_tool_call_output", "local_shell_call_output"}
 )

@@ -62,13 +62,13 @@ from dragoman.routing.target import Target
 from dragoman.sessions.classes import OTHER, class_of
 from dragoman.wire.json import decode_object, encode
 
-# What keeps a request from the one target of a name, too.
+# Filters that also exclude the only target of a name.
 _UNSAYABLE = frozenset({Filter.REFUSED, Filter.STRICT})
 _ONLY = "the name has no other target"
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What is to be explained of a request: the name asked for, and who asks."""
+    """The request to explain: the model name and the client."""
 
     model: str
     # The client's protocol; "" is to be recognised.
@@ -77,10 +77,10 @@ class Question(Struct, frozen=True, kw_only=True):
     key: str = ""
     # The program, as its User-Agent begins.
     client: str = ""
-    # The class of the thread that it would be of; "" is as its headers and its shape say.
+    # The class of the thread that it would be of; "" means derived from headers and shape.
     thread: str = ""
     headers: HeaderList = []
-    # Whether the providers are to be asked.
+    # Whether the providers are called.
     check: bool = False
 
 
@@ -105,7 +105,7 @@ async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity 
     except OffloadBusy:
         raise
     except DragomanError as error:
-        # Not by way of the door, which would write down what it says of the request.
+        # Not by the usual access check, which would record the request.
         status = error.status if isinstance(error, ClientError) else 404 if isinstance(error, UnknownModel) else 400
         message = error.advice.client if isinstance(error, UnknownModel) and not is_operator else str(error)
         request.respond(status, [JSON], encode({"error": {"message": message}}))
@@ -114,7 +114,7 @@ async def explain_route(runtime: Runtime, request: ServerRequest, key: Identity 
 
 
 def _check_role(role: str, question: Question, asker: str) -> None:
-    """Refuse what a role may not ask: a client explains its own requests, and only an admin has providers called."""
+    """Reject requests beyond a role: a client explains only its own requests, and only an admin may call providers."""
     if role == CLIENT and question.key not in ("", asker):
         raise ClientError(403, "the requests of another key are explained to a key with the role viewer or admin")
     if role != ADMIN and question.check:
@@ -135,7 +135,7 @@ async def planned(settings: Settings, body: bytes, question: Question) -> JsonOb
 async def explained(
     runtime: Runtime, body: bytes, question: Question, own: Identity | None, *, is_operator: bool = True
 ) -> JsonObject:
-    """How a request is routed now, and why; `own` is the key of who wants to know."""
+    """How a request would be routed now, and why; `own` is the key of the caller."""
     asker = name_of(own)
     api_path = await offload(partial(_path_of, body, question.protocol), len(body), asker)
     key = own
@@ -147,7 +147,7 @@ async def explained(
     route = runtime.routes.route(parsed.model, api_path.protocol, rights_of(key))
     check_deeper_names(runtime.routes, rights_of(key), parsed.glance, route.targets)
     features = replace(required_features(body, client_request, route, has_affinities=True), losses=True)
-    # What another one has had kept is not looked up.
+    # Items of another key are not looked up.
     storing_provider = await _storing_provider(runtime, client_request, parsed, route) if key is own else ""
     references = None
     is_stored_here = key is own and storing_provider == ""
@@ -180,7 +180,7 @@ async def explained(
     requirements = replace(
         requirements, client=facts.client, thread=class_of(facts).kind, storing_provider=storing_provider or ""
     )
-    # Where another one's conversation is, is not told.
+    # The affinity of another key's conversation is not revealed.
     may_use_affinity = route.summary.follows and key is own
     thread = thread_of(route, facts)
     conversation = (
@@ -205,7 +205,7 @@ async def _storing_provider(
     if parsed.references is None or not providers:
         return ""
     if state.store is None:
-        # Where something is kept, but no gateway runs, it may be kept there.
+        # Without a running gateway, items may be stored by the gateway itself.
         return "" if runtime.settings.storage.store_responses else None
     provider = await locate_provider(state, client_request.key, parsed.references, owners_recorded=runtime.records_ids)
     return provider if provider is None or provider in providers else ""
@@ -226,7 +226,7 @@ def _path_of(body: bytes, protocol: str) -> ApiPath:
 
 
 def _of_one(plan: Plan, only: Target) -> Plan:
-    """Where there is no choice none is made: the one target is asked, however it stands."""
+    """A name with one target has no choice: the target is called in any health state."""
     candidates = tuple(
         candidate if candidate.left_out in _UNSAYABLE else replace(candidate, left_out=None, deprioritized=None)
         for candidate in plan.candidates
@@ -288,7 +288,7 @@ def _missed(name: str, rights: Rights) -> JsonObject:
 def _candidate(
     runtime: Runtime, route: Route, candidate: Candidate, plan: Plan, requirements: Requirements, seen: Seen
 ) -> JsonObject:
-    """Everything that is known of a target, whether the policy asked for it or not."""
+    """All metadata of a target, whether the policy uses it or not."""
     target, routing_state = candidate.target, runtime.routing_state
     cost = candidate.cost
     if cost is None:

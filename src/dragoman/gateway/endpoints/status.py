@@ -37,7 +37,7 @@ _RESET_REQUEST = msgspec.json.Decoder(_ResetRequest)
 
 
 def require_local_client(runtime: Runtime, request: ServerRequest) -> None:
-    """Refuse who asks from another machine, where no key is asked for."""
+    """Reject clients on other machines if no key is required."""
     if not runtime.guard.open:
         return
     if not is_local_client(request, client_address(request, ())):
@@ -45,7 +45,7 @@ def require_local_client(runtime: Runtime, request: ServerRequest) -> None:
 
 
 def status_of(runtime: Runtime, snapshots: Sequence[Snapshot]) -> JsonObject:
-    """What is known, of all workers together; the health of targets is the same in all."""
+    """The status of all workers together; the health of targets is the same in all."""
     now, reports, unnamed = runtime.clock(), [], Counter[str]()
     # Servers of this machine that have no table and answered when they were last looked for.
     local = [(name, provider) for name, provider in runtime.settings.local.items() if models_of(runtime, provider)]
@@ -117,7 +117,7 @@ def _key_cooldowns(runtime: Runtime, provider: Provider) -> JsonList:
 
 
 def _check(runtime: Runtime, provider: Provider, snapshots: Sequence[Snapshot]) -> JsonObject | None:
-    """How often a provider is checked while its targets rest, and what the last check found; only one worker checks."""
+    """The interval of health checks, and the last result; only one worker checks."""
     if provider.health_check_interval is None:
         return None
     results = [

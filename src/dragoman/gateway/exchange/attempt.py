@@ -1,4 +1,4 @@
-"""Attempt: what is done afresh for each target that a request is put to (decision 23)."""
+"""Attempt: the state of one call sequence to one target (decision 23)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dragoman.translate import LossLine
 
 # Types of answers that no transport frames in its own way.
 _UNFRAMED = (b"application/json", b"text/event-stream")
-# Headers that say when to try again.
+# Headers with the time of a retry.
 _DELAYS = (b"retry-after", b"retry-after-ms")
 # A longer name comes from outside, and nothing is remembered of it.
 _MAX_MODEL_LENGTH = 512
@@ -43,10 +43,10 @@ MAX_ERROR_BYTES = 256 * 1024
 
 
 class ResponseMode(Enum):
-    """How an answer comes, which stays so when it goes on after a pause."""
+    """How a response is delivered; unchanged after a pause."""
 
     UNKNOWN = "unknown"
-    # A stream for a client that asked for one, one for a client that did not, and a whole answer.
+    # A stream for a streaming client, a stream for another client, and a full response.
     STREAM = "stream"
     COLLECTED = "collected"
     FULL = "whole"
@@ -58,7 +58,7 @@ class ErrorResponse(Struct, frozen=True, kw_only=True):
     status: int
     headers: HeaderList
     failure: Failure
-    # How many seconds it asks to wait.
+    # The stated delay in seconds.
     delay: float | None = None
     # Whether it is a JSON object.
     readable: bool = True
@@ -67,7 +67,7 @@ class ErrorResponse(Struct, frozen=True, kw_only=True):
 
 
 class ResponseMetadata(Struct, frozen=True):
-    """What an answer calls itself, which model it names, and why it ended."""
+    """ID, model and stop reason of a response."""
 
     id: str = ""
     model: str = ""
@@ -86,11 +86,11 @@ class Missed(Struct, frozen=True, kw_only=True):
     response: ErrorResponse | None = None
     kind: AttemptOutcome = AttemptOutcome.GATEWAY_ERROR
     final: bool = False
-    # Seconds after which to ask again is worth it, where it is the gateway that says so.
+    # Seconds until a retry is useful, if the gateway states it.
     retry_after: int = 0
     # Whether there was no place for a call, so that there was none.
     queue_full: bool = False
-    # What to do about it; and whether it was an error of our own making, whose words that takes the place of.
+    # The remedy; and whether it is an error of the gateway, whose message it replaces.
     advice: Advice | None = None
     broke: bool = False
     # Whether every retry within seconds must fail.
@@ -100,15 +100,16 @@ class Missed(Struct, frozen=True, kw_only=True):
 
 
 class _ResponseState(Struct, eq=False, kw_only=True):
-    """How far an answer has come; what is not set yet is as it stands here."""
+    """Progress of a response; the defaults mean not set yet."""
 
     mode: ResponseMode = ResponseMode.UNKNOWN
     # Whether it is a stream that something translates.
     has_translator: bool = False
     unframer: Unframer | None = None
-    # How much is held of which the client was not told yet.
+    # Size of the buffered data that the client did not get yet.
     held_size: int = 0
-    # How its stream failed, in the client's words; `is_native_failure` if that is an answer that the provider gave.
+    # The failure of its stream, in the client's protocol; `is_native_failure` if that is an answer that the provider
+    # gave.
     error_form: bytes = b""
     is_native_failure: bool = False
     size: int = 0
@@ -117,19 +118,19 @@ class _ResponseState(Struct, eq=False, kw_only=True):
     earlier: tuple[bytes, ...] = ()
     losses: Sequence[LossLine] = ()
     usage: Usage | None = None
-    # What the calls told that paused before it; and what was counted here, where nothing was told.
+    # Usage of earlier paused calls; and the estimate if no usage was reported.
     before: Usage | None = None
     estimate: Usage | None = None
     is_uncountable: bool = False
-    # The failure that a whole answer tells, which is passed on as the answer that it is.
+    # The failure inside a full response, which is passed on as a response.
     own_failure: Failure | None = None
-    # Whether a whole answer that failed says something all the same.
+    # Whether a failed full response has content.
     has_worked: bool = False
-    # Of a whole answer: what it calls itself, which model it names, and why it ended.
+    # Metadata of a full response: ID, model and stop reason.
     seen: ResponseMetadata = UNNAMED
-    # When the first content came.
+    # The time of the first content.
     first: float = 0.0
-    # What was said, where that is to be kept: of a stream what gathers it.
+    # The response, if it is to be cached; for a stream, its collector.
     response: Response | None = None
     # The id of the first call in a whole answer that was read.
     full_response_call: str = ""
@@ -151,15 +152,15 @@ class Attempt(_ResponseState, eq=False):
     translator: StreamPipeline = None  # type: ignore[assignment]  # the same
     # The right to try a target that rested.
     permit: Permit | None = None
-    # Whether the client kept it waiting.
+    # Whether a slow client delayed it.
     is_slowed: bool = False
     # The keys that were refused, and the one that is used.
     _refused: tuple[str, ...] = ()
     key: str | None = None
-    # What was asked last, and what was done about refusals of it.
+    # The last request body, and the remedies that were applied to it.
     body: bytes = b""
     _tried: tuple[Remedy, ...] = ()
-    # Of the latest answer the status, the headers, and what came of it, if that is a stream.
+    # Status, headers and, for a stream, outcome of the latest response.
     status: int = 0
     headers: HeaderList = []
     passed: Passed = field(default_factory=Passed)
@@ -181,11 +182,11 @@ class Attempt(_ResponseState, eq=False):
         return self.prepared if self.is_prepared else None
 
     def key_digest(self) -> str:
-        """What the key is known by wherever it is not used."""
+        """The digest of the key for use outside the call."""
         return "" if self.key is None else self.settings.rotation.digest(self.key)
 
     def let_go(self) -> None:
-        """Keep no more than it takes to tell how it failed: others are asked, and each has a request of its own."""
+        """Drop all but the failure: later attempts have requests of their own."""
         self.body, self.raw, self.earlier = b"", b"", ()
         if self.is_prepared:
             self.prepared = replace(self.prepared, translated=replace(self.prepared.translated, body=b""))
@@ -201,11 +202,11 @@ class Attempt(_ResponseState, eq=False):
         self.translator, self.has_translator = translator, True
 
     def add_failure_delay(self, failure: Failure) -> None:
-        """Have it among the headers when to try again, where only the error's words say so."""
+        """Add a header for the retry time if only the error message states it."""
         self.add_retry_after(delay_of(failure))
 
     def add_retry_after(self, delay: float | None) -> None:
-        """Have it among the headers when to try again, where only the error itself says so (pitfall 382)."""
+        """Add a header for the retry time if only the error states it (pitfall 382)."""
         if delay is None or any(name in _DELAYS for name, _ in self.headers):
             return
         retry_headers = [(b"retry-after", b"%d" % math.ceil(delay))]
@@ -214,10 +215,10 @@ class Attempt(_ResponseState, eq=False):
         self.headers = [*self.headers, *retry_headers]
 
     def kind_of(self, what: DragomanError | Failure, *, cut: bool = False) -> AttemptOutcome:
-        """What became of it, if this is how it failed; `cut` if there was less time for it than a target is due."""
+        """The outcome for this failure; `cut` if there was less time for it than a target is due."""
         began = bool(self.held_size or self.size)
         content = self.has_translator and self.translator.answered
-        # Nothing is heard of a whole answer before it is there.
+        # A full response has no progress before its end.
         whole = self.is_prepared and not self.prepared.streams
         cloud = self.target.provider.transport not in ("http", "echo")
         return kind_of(
@@ -226,9 +227,9 @@ class Attempt(_ResponseState, eq=False):
 
     @property
     def cost(self) -> Usage | None:
-        """What it says that it cost so far."""
+        """The usage that was reported so far."""
         if self.mode is ResponseMode.FULL or not self.has_translator:
-            # What goes on with a whole answer as a stream has counts of its own, which `usage` adds up.
+            # A full response that continues as a stream has counts of its own, which `usage` adds up.
             return self.usage
         return self.translator.usage if self.translator.usage is not None else self.usage
 
@@ -244,7 +245,7 @@ class Attempt(_ResponseState, eq=False):
 
     @property
     def lacks_counts(self) -> bool:
-        """Whether what it took is to be counted here: nothing final was told, and nothing was counted yet."""
+        """Whether the usage must be estimated: no final usage was reported, and none was estimated yet."""
         if self.estimate is not None or self.is_uncountable:
             return False
         usage = self.usage if self.before is None and not self.has_translator else self.own_cost
@@ -252,12 +253,12 @@ class Attempt(_ResponseState, eq=False):
 
     @property
     def is_final(self) -> bool:
-        """Whether what was told of its counts is of all of it."""
+        """Whether the reported usage covers the whole response."""
         return not self.has_translator or (self.translator.is_counted and not self.translator.cut_short)
 
     @property
     def counting(self) -> Counting:
-        """What is to be counted."""
+        """The text to count."""
         return Counting(
             protocol=self.target.endpoint.protocol,
             model=self.target.model,
@@ -270,12 +271,12 @@ class Attempt(_ResponseState, eq=False):
         )
 
     def count(self, usage: Usage | None) -> None:
-        """Know what was counted; None is that it cannot be."""
+        """Record the estimate; None is that it cannot be."""
         self.estimate, self.is_uncountable = usage, usage is None
 
     @property
     def response_metadata(self) -> ResponseMetadata:
-        """What the answer calls itself, which model it names, and why it ended, as far as that was told."""
+        """ID, model and stop reason of the response, as far as they were reported."""
         if not self.has_translator or self.translator.started is None:
             return self.seen
         started, stop = self.translator.started, self.translator.stop
@@ -283,7 +284,7 @@ class Attempt(_ResponseState, eq=False):
 
     @property
     def turn(self) -> Response | None:
-        """What was said, if it may be kept as a turn."""
+        """The response, if it may be cached as a turn."""
         if self.fold is None:
             return self.response
         return self.fold.response() if self.translator.failure is None else None
@@ -291,7 +292,7 @@ class Attempt(_ResponseState, eq=False):
     # Keys.
 
     def begin_request(self, body: bytes, *, anew: bool = True) -> None:
-        """Ask something: all keys may be tried, and all remedies unless it is one."""
+        """Begin a request: all keys may be tried, and all remedies unless the request is itself a remedy."""
         self._refused = ()
         if anew:
             self._tried = ()
@@ -322,7 +323,7 @@ class Attempt(_ResponseState, eq=False):
         self.use_key(self.body)
 
     def cool_key(self, cooldown: Cooldown, kind: AttemptOutcome, hint: float | None) -> None:
-        """Leave the key alone for a while, for this model or for all; `hint` is how long its provider said."""
+        """Leave the key alone for a while, for this model or for all; `hint` is the delay that the provider stated."""
         if self.key is not None and len(self.target.model) <= _MAX_MODEL_LENGTH:
             model = ANY_MODEL if cooldown.every_model else self.target.model
             self.settings.rotation.cool(self.key, cooldown.seconds, model, kind, hint)
@@ -330,12 +331,12 @@ class Attempt(_ResponseState, eq=False):
     # Remedies.
 
     def remedy(self, failure: Failure) -> Remedy | None:
-        """What may get rid of a failure, where something may be lost by that."""
+        """The remedy that may avoid a failure, possibly with a loss."""
         remedy = None if self.prepared.strict else remedy_for(failure, self.body)
         return remedy if remedy is not None and self._tried.count(remedy) < remedy.tries else None
 
     def relieved(self, remedy: Remedy) -> Callable[[], bytes | None]:
-        """What gives the last request without what was refused; None if that is not in it."""
+        """The function that removes the rejected parts from the last request; None if that is not in it."""
         self._tried += (remedy,)
         body, prepared = self.body, self.prepared
         return lambda: _relieved(remedy, body, prepared)

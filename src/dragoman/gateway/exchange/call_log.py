@@ -20,14 +20,14 @@ from dragoman.routing.attempt_outcome import AttemptOutcome, maybe_billed
 from dragoman.wire.duplicate_keys import OBJECT
 
 _TEXT = msgspec.json.Decoder(str)
-# What became of a call whose provider has worked, or may have.
+# Outcomes of calls for which the provider has, or may have, worked.
 _WORKED = frozenset({AttemptOutcome.ANSWERED, AttemptOutcome.CLIENT_DISCONNECTED})
-# How an answer says that its provider goes on with it in the background.
+# The status of a response that continues in the background.
 _GOES_ON = frozenset({"queued", "in_progress"})
 
 
 def requested_tier(body: bytes) -> str:
-    """The tier that a request asks for."""
+    """The requested service tier."""
     try:
         return _TEXT.decode(OBJECT.decode(body).get("service_tier", b'""'))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -43,9 +43,9 @@ class Calls(Struct, eq=False):
 
     _runtime: Runtime
     _builder: RecordBuilder
-    # Whether an answer without counts is looked at here: what another path tells is known later (`metering`).
+    # Whether a response without usage is estimated; other paths report theirs later (`passthrough_usage`).
     conversation: bool = True
-    # Whether a model is asked to work, since nothing else costs anything; and whether it is learnt how targets fare.
+    # Whether a model works for it, since other calls are free; and whether it counts for the health of targets.
     works: bool = True
     learns: bool = True
     _runs: bool = False
@@ -77,7 +77,7 @@ class Calls(Struct, eq=False):
         return self._runs and not self._is_queued
 
     def ended(self, attempt: Attempt, kind: AttemptOutcome) -> tuple[CallEntry, ...]:
-        """The record's attempts with the last call, and what became of it; it is said once of each."""
+        """The attempts of the record with the last call and its outcome, once."""
         attempts = self._builder.record.attempts
         if not self._runs:
             return attempts
@@ -87,7 +87,7 @@ class Calls(Struct, eq=False):
             return attempts
         runtime, target, key, usage = self._runtime, attempt.target, attempt.key, attempt.own_cost
         if attempt.estimate is not None and usage is not None and not usage.unreported and attempt.is_final:
-            # It broke off behind the end of its story, and was counted before that was known.
+            # It broke off after the end of its content, and the estimate was made before that was known.
             attempt.estimate = None
         if self.learns:
             runtime.routing_state.record_outcome(
@@ -129,7 +129,7 @@ class Calls(Struct, eq=False):
         record_calls(self._builder.record, self.ended(attempt, kind))
 
     def abandoned(self, attempt: Attempt) -> tuple[CallEntry, ...]:
-        """The same of a call that an error of our own broke off: what it took is not known, and not nothing."""
+        """The same for a call that an internal error broke off: its usage is unknown, not zero."""
         *others, last = self.ended(attempt, AttemptOutcome.GATEWAY_ERROR)
         if last.cost is None and self.conversation and attempt.status < 300:
             last = replace(last, cost=self._runtime.costs.unreported(attempt.target), maybe_billed=True)

@@ -39,7 +39,7 @@ class ClientResponse(Struct, frozen=True):
 
 
 class FailureText(Struct, frozen=True):
-    """What is said of a failure beside its own words, or in their place if it stands `alone`."""
+    """The text of a failure next to its own message, or in its place if it is `alone`."""
 
     text: str
     alone: bool = False
@@ -56,12 +56,12 @@ class ClientResponses(Struct, eq=False):
     _runtime: Runtime
     _client_request: ClientRequest
     _builder: RecordBuilder
-    # What is tried.
+    # Targets and attempts.
     retry_state: RetryState | None = None
 
     @property
     def full_report(self) -> bool:
-        """Whether the client wants to be told all that was lost."""
+        """Whether the client requested all losses."""
         return (self._client_request.header(b"x-dragoman-report") or b"").lower() == b"full"
 
     def full_response(
@@ -90,7 +90,7 @@ class ClientResponses(Struct, eq=False):
         kind: HeaderList,
         losses: Sequence[LossLine] | None = None,
     ) -> HeaderList:
-        """The headers of an answer: its kind, who gave it, what was lost, and the provider's limits."""
+        """Headers of a response: content type, target, losses, and the provider's limits."""
         record, retry_state = self._builder.record, self.retry_state
         settings = self._runtime.target_settings(prepared.target)
         route = settings.route_header
@@ -185,7 +185,7 @@ class ClientResponses(Struct, eq=False):
         if retry_after:
             error_headers = {**error_headers, "retry-after": str(retry_after)}
         own = header_forwarding.written(error_headers)
-        # What the table says about trying again goes before what the provider said.
+        # The retry time of the table wins over the provider's.
         other_headers = [pair for pair in extra if pair[0].decode("latin-1") not in error_headers] if own else extra
         return ClientResponse(translated.status, [*other_headers, *own], translated.body, failure.kind.value)
 
@@ -196,7 +196,7 @@ class ClientResponses(Struct, eq=False):
         return (self._client_request.header(b"originator") or b"").startswith(b"codex")
 
     def failed_stream(self, prepared: ProviderRequest | None, failure: Failure) -> bytes:
-        """A stream that says nothing but its failure."""
+        """A stream that contains only its failure."""
         mint = self._runtime.mint_of(self._builder.record)
         if prepared is None:
             protocol = self._client_request.api_path.protocol

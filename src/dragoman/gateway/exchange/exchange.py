@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.exchange.stream_delivery import StreamDelivery
 
 T = TypeVar("T")
-# Called with the error that kept a response out of the store, if there is one.
+# Called with the error that prevented storing a response, or None.
 OnStored: TypeAlias = Callable[[DragomanError | None], None]
 Given = TypeVarTuple("Given")
 # Members of an enumeration are slow to find, and these are looked for in every exchange.
@@ -85,7 +85,7 @@ class UnderstoodRequest(Struct, frozen=True):
     retry_state: RetryState
     # None if the target was fixed before.
     route: Route | None = None
-    # What the request refers to, if routing had to look it up.
+    # The referenced items, if routing had to look them up.
     references: ResolvedReferences | None = None
 
 
@@ -270,7 +270,8 @@ class Exchange:
         self.sent = _ALL
 
     def open(self, *, first: float = 0.0, pending: bool = False) -> None:
-        """Commit status 200. `first` is when content came; `pending` if another target may still be the one."""
+        """Commit status 200. `first` is the time of the first content; `pending` if another target may still be the
+        one."""
         if self.sent is _NOTHING:
             self.sent = _STATUS
             self.builder.record.status, self.builder.record.first_content = 200, first
@@ -326,7 +327,8 @@ class Exchange:
         )
 
     def renamed_frames(self, attempt: Attempt) -> Callable[[bytes], bytes] | None:
-        """What puts frames of a relayed stream under the id that is stored here; None if nothing must be changed."""
+        """The function that replaces IDs in frames of a relayed stream by stored ones; None if nothing must be
+        changed."""
         writer = self.storage.writer
         return writer.named if writer is not None and attempt.prepared.relay else None
 
@@ -340,7 +342,7 @@ class Exchange:
             self.call = None
 
     def drop(self) -> None:
-        """Close the present call and give back what it holds."""
+        """Close the present call and release its resources."""
         self.hang_up()
         self.release_slot()
         self.discharge()
@@ -371,7 +373,7 @@ class Exchange:
             self.call.resume()
 
     def discharge(self) -> None:
-        """Close the charge of the response, once the client has read what was sent."""
+        """Close the charge of the response, once the client has read it."""
         if self.stream is not None:
             self.stream.charged = 0
         if self.charge is not None:

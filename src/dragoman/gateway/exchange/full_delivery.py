@@ -113,7 +113,7 @@ async def _failed(exchange: Exchange, attempt: Attempt, relayed: Relayed) -> Uns
         several = exchange.request is not None and exchange.request.retry_state.several
         if several and may_go_on(exchange, attempt, own):
             error = await exchange.work(reader.work(len(raw)), reader.read, raw, paid=True)
-            # It is relayed as the response that it is, if nothing comes of that.
+            # If that fails, it is relayed as a response.
             return Unsent(missed_of(exchange, own, error), own)
         attempt.own_failure = own
         return None

@@ -1,4 +1,4 @@
-"""Whole answers: what the relay looks for in one, and the report that a client may ask for at its end."""
+"""Full responses: the outline that the relay reads, and the report that a client may request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dragoman.wire.sse import comment
 T = TypeVar("T")
 REPORT = "dragoman"
 _NULL, _FAILED = Raw(b"null"), Raw(b'"failed"')
-# What stands for half a character.
+# The replacement for an unpaired surrogate.
 _NO_CHARACTER = "\ufffd"
 
 
@@ -40,19 +40,19 @@ class _Incomplete(Struct):
 
 
 class _ResponseOutline(UsageMembers):
-    """What is looked at in an answer that is passed on as it is."""
+    """The members that are read of a relayed response."""
 
     error: Raw = _NULL
     status: Raw = _NULL
-    # What each protocol answers in.
+    # The content member of each protocol.
     content: Raw = _NULL
     choices: list[_Choice] | None = None
     output: Raw = _NULL
-    # What servers that speak none of them tell errors in.
+    # Error members of servers outside the protocols.
     detail: Raw = _NULL
     message: Raw = _NULL
     object: Raw = _NULL
-    # What it calls itself, whom it is from, and why it ended.
+    # ID, model and stop reason.
     id: str | None = None
     model: str | None = None
     stop_reason: str | None = None
@@ -61,7 +61,7 @@ class _ResponseOutline(UsageMembers):
 
 class Relayed(Struct, frozen=True):
     """Counts, names and end of a relayed response, or the error that it is. `own` is a failure sent as a response of
-    its own; `has_content` says that there is content beside a failure."""
+    its own; `has_content` means that there is content next to a failure."""
 
     usage: Usage | None = None
     id: str = ""
@@ -73,7 +73,7 @@ class Relayed(Struct, frozen=True):
 
 
 _OUTLINE = msgspec.json.Decoder(_ResponseOutline)
-# Members that are read by themselves where one of them is not what it is everywhere else; and what then stands for it.
+# Decoders of single members, if one of them has an unexpected type; and the value that replaces it.
 _NAME = msgspec.json.Decoder(str | None)
 _COUNTS: msgspec.json.Decoder[JsonValue] = msgspec.json.Decoder(float_hook=Number)
 _APART: dict[str, tuple[msgspec.json.Decoder[Any], object]] = {
@@ -85,7 +85,7 @@ _APART: dict[str, tuple[msgspec.json.Decoder[Any], object]] = {
 }
 _CONTENT_FIELDS = {MESSAGES: "content", CHAT: "choices", RESPONSES: "output"}
 _NOTHING = (b"null", b"[]")
-# What is longer is no name; one of so few characters takes no more bytes than that.
+# Longer values are not IDs; so many characters take no more bytes.
 _MAX_NAME_BYTES = 510
 _SHORT = _MAX_NAME_BYTES // 4
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
@@ -99,7 +99,7 @@ def relayed_response(raw: bytes, codec: Codec) -> Relayed:
             outline = _OUTLINE.decode(raw)
         except msgspec.DecodeError:
             outline = _odd_outline(raw)
-        # What the reader passes over it does not look into, and no client reads JSON that is not UTF-8.
+        # The reader does not inspect skipped values, and clients cannot read JSON that is not UTF-8.
         if not raw.isascii():
             raw.decode()
     except _UNREADABLE:
@@ -177,7 +177,7 @@ def _failure_in(raw: bytes, codec: Codec) -> Failure | None:
 
 
 def _odd_outline(raw: bytes) -> _ResponseOutline:
-    """What is looked at; half a character somewhere in the text, where the answer was cut, is no reason to fail."""
+    """The outline, read leniently: an unpaired surrogate in a cut response is no reason to fail."""
     try:
         return _outline_by_member(raw)
     except msgspec.DecodeError:
@@ -205,7 +205,7 @@ def _read(decoder: msgspec.json.Decoder[T], value: Raw, instead: T) -> T:
 
 
 def _is_no_response(outline: _ResponseOutline, raw: bytes) -> bool:
-    """Whether an object without content is empty, or an error of a server that does not speak the protocol at all."""
+    """Whether an object without content is an empty response, or an error of a server outside the protocol."""
     is_error = outline.detail != _NULL or outline.message != _NULL or bytes(outline.object) == b'"error"'
     return is_error or not raw.strip(b"{} \t\r\n")
 

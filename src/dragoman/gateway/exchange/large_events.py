@@ -22,7 +22,7 @@ T = TypeVar("T")
 # Bytes up to which a piece of a stream is worked on at once, and those of content beyond which none is.
 _AT_ONCE = 64 * 1024
 _GATHERED = INLINE
-# What is not done at once is never done on the loop.
+# Work above the inline limit never runs on the loop.
 _LEAST = INLINE + 1
 
 
@@ -49,7 +49,7 @@ class _Work:
 
 
 class LargeEvents:
-    """One stream on its way to its translator; `deliver` gets each piece, its translation, and what it brought."""
+    """One stream on its way to its translator; `deliver` gets each chunk, its translation, and its content type."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class LargeEvents:
         self._key = key
         # How a relayed stream is stored, and the IDs under which it is sent.
         self._writer = writer
-        # Whether the stream is not to be read on for another reason, and whether the limits stand still for one.
+        # Whether reading pauses for another reason, and whether the timeouts pause.
         self._is_held = is_held
         self._limits = limits
         self._is_suspended = is_suspended
-        # Bytes since anything came of them: only with many of them is the translator asked.
+        # Bytes since the last content; the translator is asked only after many.
         self._silent = 0
-        # What the last piece brought, and how much the translator has held since.
+        # The content of the last chunk, and the bytes that the translator has buffered since.
         self._flow = Flow.OPENING
         self.held = translator.held + translator.gathered
         self._waiting: deque[bytes] = deque()

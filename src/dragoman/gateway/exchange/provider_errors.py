@@ -29,7 +29,7 @@ class ErrorReader(Struct, frozen=True):
     redactor: Redactor
 
     def work(self, size: int) -> int:
-        """How many bytes of JSON could be read while an error of so many bytes is read and searched."""
+        """The JSON work that corresponds to reading and searching an error of this size."""
         return size + self.redactor.work(size)
 
     def read(self, body: bytes, status: int = 0) -> ErrorResponse:

@@ -24,7 +24,7 @@ TOO_LARGE = "the provider's response exceeds the limit"
 
 
 class Collect(Struct, frozen=True):
-    """A stream that is read to its end; `size` is what came of it in earlier calls."""
+    """A stream that is read to its end; `size` is the size of earlier parts."""
 
     translator: StreamPipeline
     unframer: Unframer | None
@@ -118,7 +118,7 @@ async def collect(command: Collect, reading: GatheredCall) -> int:
         passed.content_began()
     else:
         limits.opening()
-    # Whether the story of a cut stream was complete is the translator's to say (S10).
+    # The translator decides whether a cut stream was complete (S10).
     with suppress(Truncated, Overstayed, HungUp):
         await _gather(reading, events, take, reading.max_bytes - size)
         collected.append(await events.run(translator.call_ended, translator.held))

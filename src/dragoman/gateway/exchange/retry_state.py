@@ -1,5 +1,5 @@
 """Retry state of one exchange: remaining targets, and what remains of all budgets. Its caps hold over all targets, keys
-and names (decision 25). What follows a failure is in the table of `routing/attempt_outcome.py`."""
+and names (decision 25). The table in `routing/attempt_outcome.py` decides what follows a failure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MAX_UPSTREAM_CALLS = 16
 
 
 class RetryState(Struct, eq=False):
-    """What was tried for one request, and what may still be; without any targets, those of the plan."""
+    """Attempts and remaining targets of one request; without targets, those of the plan."""
 
     # Targets that were not called yet; None means those of the plan, until they are needed.
     _others: tuple[Target, ...] | None
@@ -53,27 +53,27 @@ class RetryState(Struct, eq=False):
     _timeouts: Timeouts = _USUAL
     # Makes the plan of a request that its leader, which was called without one, failed.
     _later: Callable[[], Plan] | None = None
-    # What is so for most requests, which have one target that answers.
+    # Defaults for the usual case: one target that succeeds.
     several: bool = False
     # Whether clients have keys of their own, which they would take for bad ones.
     has_client_keys: bool = False
     policy: str = ""
     # Whether no ranking was needed for it.
     is_unranked: bool = True
-    # How the targets were chosen, for the record.
+    # The routing decision, for the record.
     decision: RouteDecision | None = None
     # Attempts made; of the present target: retries left and used, its limit for first content, and whether a refusal
     # moves on.
     tries: int = 0
     _retries: int = 0
     pauses: int = 0
-    # Whether no target is asked again, whatever its route says.
+    # Whether no target is called again, whatever its route states.
     never_retries: bool = False
-    # Whether any target of it may be asked more than once.
+    # Whether any target may be called more than once.
     may_retry: bool = False
     first_byte: float | None = None
     _fallback_on_refusal: bool = False
-    # What its conversation is known by, if it stays where it is; and which rules led it there.
+    # The affinity key of its conversation, if it has one; and the rules that applied.
     conversation: str = ""
     stays: bool = False
     # Whether it stays there, and not only its cache does.
@@ -83,9 +83,9 @@ class RetryState(Struct, eq=False):
     affinity: Affinity | None = None
     # Targets in cooldown, and targets that another request probes.
     _unavailable: tuple[Target, ...] = ()
-    # The first of a calm plan, or the only one, who need not be looked at again.
+    # The first target of a healthy plan, or the only one, which needs no further check.
     _lead: Target | None = None
-    # The attempts that failed, and whom it was done without, with the reasons.
+    # Failed attempts, and skipped targets with the reasons.
     _misses: tuple[Missed, ...] = ()
     _left_out: tuple[tuple[Target, str], ...] = ()
     # A target that rested and that this request may try, as long as it was not called.
@@ -120,7 +120,7 @@ class RetryState(Struct, eq=False):
     # Targets.
 
     def next(self) -> Target | None:
-        """The next target that may be asked, if there is one."""
+        """The next callable target, if there is one."""
         if self.permitted is not None:
             self.give_back()
         if self._lead is not None:
@@ -178,7 +178,7 @@ class RetryState(Struct, eq=False):
         return True
 
     def _probe_timeout(self, target: Target) -> float:
-        """How long a permit lasts: longer than its probe may wait, or a timeout of the probe would not count."""
+        """Lifetime of a permit: longer than the timeout of its probe, which would not count otherwise."""
         timeouts = self._timeouts
         first_byte = timeouts.first_byte if self.first_byte is None else self.first_byte
         return target.provider.queue_timeout + timeouts.connect + first_byte + _MARGIN
@@ -201,7 +201,7 @@ class RetryState(Struct, eq=False):
 
     @property
     def others(self) -> int:
-        """How many targets were not asked yet."""
+        """The number of targets that were not called yet."""
         return len(self._remaining())
 
     def leaves(self, affinity: Affinity) -> bool:
@@ -217,7 +217,7 @@ class RetryState(Struct, eq=False):
         return plan is not None and plan.written is not None and plan.written.id != target.id
 
     def leave_out(self, target: Target, error: DragomanError) -> bool:
-        """Do without a target that cannot be asked, which is no failure; False if there is no choice anyway."""
+        """Skip a target that cannot be called, which is no failure; False if there is no choice anyway."""
         if not self.several:
             return False
         self.tries -= 1
@@ -239,7 +239,7 @@ class RetryState(Struct, eq=False):
             reasons += (f"{name}: {ABSENT}" for name in self._route.missed)
         details = "; ".join(reasons)
         message = f"no target of {printable(self.name)} can take this request: {details}"
-        # Agents shorten their conversation if they are told so.
+        # Agents compact after this error.
         too_long = (
             plan is not None and plan.candidates and all(each.left_out is Filter.WINDOW for each in plan.candidates)
         )
@@ -258,7 +258,7 @@ class RetryState(Struct, eq=False):
         self._misses += (missed,)
 
     def next_step(self, missed: Missed, sent: SentSoFar, *, calls: int, seconds: float, wall: float) -> NextStep:
-        """What follows an attempt that failed, after so many calls, with so many seconds left."""
+        """The next step after a failed attempt, with this number of calls and the remaining seconds."""
         return next_step(missed.kind, sent, self._budgets(missed, calls, seconds, self.hint(missed, wall)))
 
     def take(self, step: NextStep, missed: Missed) -> None:
@@ -274,7 +274,7 @@ class RetryState(Struct, eq=False):
             self._others = self._larger(missed)
 
     def hint(self, missed: Missed, wall: float) -> Hint:
-        """What the provider said of trying again."""
+        """The retry delay that the provider stated."""
         return Hint() if missed.attempt is None else hint_of(missed.attempt.headers, wall)
 
     def _budgets(self, missed: Missed, calls: int, seconds: float, hint: Hint) -> RetryBudgets:
@@ -307,7 +307,7 @@ class RetryState(Struct, eq=False):
         return tuple(target for target in self._remaining() if (windows.get(target.id) or 0) > window)
 
     def _windows(self) -> dict[str, int | None]:
-        """How much each target takes in, as far as that is known."""
+        """The context window of each target, as far as known."""
         plan = self._made_plan()
         return {} if plan is None else {candidate.target.id: candidate.window for candidate in plan.candidates}
 

@@ -28,7 +28,7 @@ from dragoman.rules.seals import from_envelope
 from dragoman.sessions.classes import class_of
 from dragoman.sessions.facts import ExchangeFacts
 
-# How sealed reasoning begins that a client carries for a provider of another protocol.
+# The prefix of sealed reasoning that a client carries for a provider of another protocol.
 _ENVELOPE = b'"rsv1'
 # A prompt may contain text that looks like such a reference.
 _TRIES = 4
@@ -50,9 +50,9 @@ class Seen(Struct, frozen=True):
     refused: Mapping[str, str] = NOTHING
     # Whether it refers to what some provider keeps.
     alone: bool = False
-    # The id of the target that sealed the latest reasoning in it.
+    # The ID of the target that signed its latest reasoning.
     issuer: str = ""
-    # Bytes of what it goes on from, where that was looked up.
+    # Bytes of the referenced history, if it was looked up.
     before: int = 0
 
 
@@ -63,7 +63,8 @@ _NO_START = ConversationStart()
 def required_features(
     body: bytes, client_request: ClientRequest, route: Route, *, has_affinities: bool
 ) -> RequiredFeatures:
-    """What a line asks of a request, by the bytes of that; `has_affinities` if any conversation is anywhere."""
+    """The features that a route needs to know of a request, searched in its bytes; `has_affinities` if any conversation
+    is anywhere."""
     size = len(body)
     # What is large is looked at beside the loop now, or never.
     usual = route.required_features[has_affinities or size > INLINE]
