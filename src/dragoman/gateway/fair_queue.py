@@ -47,7 +47,7 @@ class FairQueue(Generic[T]):
         return True
 
     def largest(self, key: str, added: int = 1, measure: Callable[[dict[T, None]], int] = len) -> dict[T, None]:
-        """The items of the key that has most waiting, in order; none if `key` has as much with what is `added`."""
+        """The items of the key with the longest queue, in order; none if `key` has as many with the `added` ones."""
         queues, nothing = self._queues, dict[T, None]()
         queue = max(queues.values(), key=measure, default=nothing)
         return queue if measure(queue) > measure(queues.get(key, nothing)) + added else nothing

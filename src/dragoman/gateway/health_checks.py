@@ -19,10 +19,10 @@ from dragoman.routing.failure_classification import kind_of
 
 # Targets that rest, and until when.
 CooldownEnds: TypeAlias = dict[str, float]
-# Seconds between two looks at who rests, and for which a list is waited.
+# Seconds between two rounds, and timeout of a list.
 POLL_INTERVAL = 1.0
 TIMEOUT = 5.0
-# How many checks of a provider an hour has, and as many may be saved up.
+# Maximum checks of a provider per hour, and maximum saved checks.
 HOURLY = 60
 _HOUR = 3600.0
 # Not that it is ill, but that it has no such thing.
@@ -30,7 +30,7 @@ _NOT_IMPLEMENTED = 501
 
 
 class HealthCheckResult(Enum):
-    """What a check found."""
+    """The result of a check."""
 
     ALIVE = "alive"
     FAILING = "failing"
@@ -38,7 +38,7 @@ class HealthCheckResult(Enum):
 
 
 class _Watch:
-    """What checks know of one provider."""
+    """The state of checks of one provider."""
 
     def __init__(self, provider: Provider, now: float, remaining: float = HOURLY) -> None:
         self.provider = provider
@@ -47,7 +47,7 @@ class _Watch:
         self.missed: CooldownEnds = {}
         self.due = now
         self.is_busy = False
-        # How many checks it may have, and when that was.
+        # The remaining checks, and the time of that number.
         self.remaining = remaining
         self.counted = now
 
@@ -113,7 +113,7 @@ class Checks:
                 task.add_done_callback(self._tasks.discard)
 
     def _watch(self, provider: Provider, now: float) -> _Watch:
-        """What is known of a provider; of one that is another now, how often it was asked."""
+        """The state of a provider; a changed provider keeps only its number of checks."""
         watch = self._watches.get(provider.name)
         if watch is None or watch.provider != provider:
             remaining = HOURLY if watch is None else watch.remaining
@@ -121,14 +121,14 @@ class Checks:
         return watch
 
     async def _check(self, runtime: Runtime, watch: _Watch, cooldowns: CooldownEnds) -> None:
-        """Ask a provider some of whose targets rest, and draw the conclusion."""
+        """Check a provider with targets in cooldown, and apply the result."""
         try:
             result, reason = await _run_check(runtime, watch.provider)
         finally:
             watch.is_busy = False
         name, now, health = watch.provider.name, runtime.clock(), runtime.routing_state.health
         if self._runtime().settings.providers.get(name) != watch.provider:
-            # It is another one by now.
+            # The provider was reconfigured meanwhile.
             return
         runtime.metrics.record_health_check(name, result.value, now)
         current, ended = health.cooldowns(now), 0
@@ -159,7 +159,7 @@ def _still(cooldowns: CooldownEnds, current: CooldownEnds) -> CooldownEnds:
 
 
 async def _run_check(runtime: Runtime, provider: Provider) -> tuple[HealthCheckResult, str]:
-    """What a provider's list says of it, and in words what is wrong."""
+    """The result of a provider's model list, and the problem in words."""
     try:
         async with asyncio.timeout(TIMEOUT):
             status, body = await fetch_list(runtime, provider, provider.endpoints[0])
@@ -172,7 +172,7 @@ async def _run_check(runtime: Runtime, provider: Provider) -> tuple[HealthCheckR
     except TimeoutError:
         return HealthCheckResult.FAILING, f"no answer within {TIMEOUT:g} s"
     except DragomanError as error:
-        # What is our own affair, or a list that cannot be read, says nothing of the provider.
+        # An error of the gateway, or an unreadable list, says nothing about the provider.
         return (HealthCheckResult.FAILING if counts_for_health(kind_of(error)) else HealthCheckResult.UNKNOWN), str(
             error
         )

@@ -47,13 +47,13 @@ def look_up(runtime: Runtime, protocol: str, rights: Rights, names: Iterable[str
 
 
 async def refresh_lists_for(runtime: Runtime, protocol: str, rights: Rights, names: Iterable[str]) -> None:
-    """Ask the providers that these names may come to what they say of their models."""
+    """Request the model lists of all providers to which these names may lead."""
     routes = (route_of(runtime, name, protocol, rights) for name in names)
     await refresh_lists(runtime, providers_of(route for route in routes if route is not None), sizes=True)
 
 
 def search(runtime: Runtime, protocol: str, rights: Rights, match: str = "") -> list[DescribedName]:
-    """What is known of all names that a pattern fits, or that have this text in them."""
+    """Metadata of all names that match a pattern or contain this text."""
     listed = names_of(runtime, protocol, rights)
     matches = [named for named in listed if fits(named[0], match)]
     if match and not _WILD.intersection(match) and match not in dict(listed):
@@ -109,14 +109,14 @@ def _target(runtime: Runtime, target: Target, facts: ModelLimits) -> DescribedTa
 
 
 def _pattern(route_config: RouteConfig, rights: Rights) -> DescribedName:
-    """A pattern, which leads to as many targets as there are names that fit it; those of its rules are told, too."""
+    """A pattern, with as many targets as names that match; targets of its rules are included."""
     texts = dict.fromkeys((*route_config.targets, *(text for rule in route_config.rules for text in rule.targets)))
     targets = tuple(DescribedTarget(target=text) for text in texts if permits_provider(rights, text.partition("/")[0]))
     return DescribedName(name=route_config.pattern, policy=route_config.policy, targets=targets)
 
 
 def _able(target: Target) -> dict[str, bool | None]:
-    """What a target can do; None if unknown."""
+    """The capabilities of a target; None if unknown."""
     capabilities = capabilities_of(
         target.endpoint.protocol, target.model, target.provider.vendor_or_name, target.provider.capabilities
     )
@@ -126,7 +126,7 @@ def _able(target: Target) -> dict[str, bool | None]:
 
 
 def _together(targets: Iterable[dict[str, bool | None]]) -> dict[str, bool | None]:
-    """What a name can do: a request that needs something goes to a target that has it."""
+    """The capabilities of a name: a request that needs one goes to a target that has it."""
     each = list(targets)
     known = {word: {able[word] for able in each} for word in CAPABILITIES}
     return {word: True if True in values else None if None in values else False for word, values in known.items()}

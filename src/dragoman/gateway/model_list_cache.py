@@ -12,7 +12,7 @@ from dragoman.routing.model_limits import ModelLimits
 from dragoman.routing.target import Target
 from dragoman.rules.capabilities import capabilities_of
 
-# What some servers put before each name of their list, and take with or without it.
+# A prefix of listed names that some servers accept with and without it.
 _NAME_PREFIX = "models/"
 
 
@@ -25,11 +25,11 @@ class CachedModelList(Struct, frozen=True, kw_only=True):
 
 
 class ModelListCache:
-    """The lists of all providers; those who are still what they were are taken over from `former` ones."""
+    """The lists of all providers; unchanged providers keep theirs from the `former` cache."""
 
     def __init__(self, providers: Mapping[str, Provider], former: ModelListCache | None = None) -> None:
         former_lists = former._lists if former is not None else {}
-        # How often anything was listed.
+        # Number of list updates.
         self.changes = 0
         self._lists: dict[str, CachedModelList] = {
             name: cached for name, cached in former_lists.items() if providers.get(name) == cached.provider
@@ -39,7 +39,7 @@ class ModelListCache:
         return self._lists.get(provider.name)
 
     def put(self, provider: Provider, models: Iterable[ListedModel], until: float) -> CachedModelList:
-        """Keep what a provider listed, until it is to be asked again."""
+        """Cache the list of a provider until it is due again."""
         self.changes += 1
         listed = {model.id: model for model in models}
         cached = self._lists[provider.name] = CachedModelList(provider=provider, until=until, models=listed)
@@ -58,7 +58,7 @@ class ModelListCache:
 
 
 def facts_of_rules(target: Target) -> ModelLimits:
-    """What the rules of translation know of a target: its output cap."""
+    """The output limit of a target by the capability rules."""
     capabilities = capabilities_of(
         target.endpoint.protocol, target.model, target.provider.vendor_or_name, target.provider.capabilities
     )

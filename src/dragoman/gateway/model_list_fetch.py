@@ -1,4 +1,4 @@
-"""Provider lists: which models providers have, asked at most every few minutes."""
+"""Provider lists: the models of each provider, requested at most every few minutes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dragoman.rules.model_lists import decode_models, is_list
 from dragoman.wire.json import decode
 
 _FRESH = 300.0
-# A provider that could not say is asked again sooner.
+# A failed list is requested again sooner.
 _RETRIED = 30.0
 # Agents that look for models when they start wait for three seconds.
 _TIMEOUT = 2.5
 _LIMIT = 4 * 1024 * 1024
-# What a list that is refused means.
+# The outcome of a rejected list.
 _REFUSALS = {401: AttemptOutcome.INVALID_KEY, 403: AttemptOutcome.INVALID_KEY, 402: AttemptOutcome.INSUFFICIENT_QUOTA}
 # To read a list is the work of the gateway itself.
 _NO_KEY = ""
@@ -48,7 +48,7 @@ def models_of(runtime: Runtime, provider: Provider) -> Collection[str]:
 
 
 async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
-    """Ask one of them, if it has to be; why it could not be done, or nothing."""
+    """Request one list, if it is due; returns the reason if that fails, or nothing."""
     cached = runtime.listed.of(provider)
     now = runtime.clock()
     if cached is not None and cached.until > now:
@@ -74,7 +74,7 @@ async def _refresh_list(runtime: Runtime, provider: Provider) -> str:
 
 
 async def models_at(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> tuple[ListedModel, ...]:
-    """What a provider lists at one of its endpoints."""
+    """The model list at one endpoint of a provider."""
     key = runtime.rotation(provider).next()
     try:
         status, body = await fetch_list(runtime, provider, endpoint, key)
@@ -98,7 +98,7 @@ def describe_error(error: DragomanError, provider: Provider, endpoint: Endpoint)
 
 
 def describe_refusal(status: int, provider: Provider, endpoint: Endpoint, key: str | None) -> str:
-    """An answer that says no, in the operator's words; the key by its name."""
+    """A rejection in words for the operator; the key by its name."""
     kind = _REFUSALS.get(status)
     called = Called(provider=provider, endpoint=endpoint, keys=() if key is None else (key,))
     advice = None if kind is None else of_refusal(kind, called)
@@ -110,7 +110,8 @@ def describe_refusal(status: int, provider: Provider, endpoint: Endpoint, key: s
 async def fetch_list(
     runtime: Runtime, provider: Provider, endpoint: Endpoint, key: str | None = None, *, keyless: bool = False
 ) -> tuple[int, bytes]:
-    """Status and body of a provider's model list, asked with its key or the next of them; with none if `keyless`."""
+    """Status and body of a provider's model list, requested with its key or the next one; without a key if
+    `keyless`."""
     lists = codec_of(endpoint.protocol).models
     order = Order(
         provider=provider,

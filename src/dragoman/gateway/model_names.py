@@ -22,10 +22,10 @@ from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 from dragoman.rules.model_lists import restated
 
-# Whose a name is that is no provider's own.
+# The owner of names that belong to no provider.
 _OWNER = "dragoman"
 
-# What a name leads to; None if that is nowhere, which its line alone is to blame for.
+# The target or route of a name; None if that is nowhere, which its line alone is to blame for.
 NamedRoute: TypeAlias = tuple[str, Route | None]
 
 
@@ -45,7 +45,7 @@ def names_of(runtime: Runtime, protocol: str, rights: Rights) -> list[NamedRoute
         for model in models_of(runtime, provider):
             name = f"{provider.name}/{model}"
             if name not in routes and runtime.routes.permits(rights, name):
-                # Thousands of them must not push out what conversations ask for, so they are not looked up.
+                # Thousands of them must not evict names of conversations from the cache, so they are not looked up.
                 target = Target(provider=provider, endpoint=endpoint, model=model, strict=False)
                 routes[name] = Route(name=name, members=(target,))
     return list(routes.items())
@@ -59,7 +59,7 @@ def listed_providers(runtime: Runtime, rights: Rights) -> list[Provider]:
 
 
 def route_of(runtime: Runtime, name: str, protocol: str, rights: Rights) -> Route | None:
-    """What a permitted name leads to, if it leads anywhere."""
+    """The route of a permitted name, if it has one."""
     try:
         return runtime.routes.route(name, protocol, rights)
     except (NotPermitted, UnknownModel):
@@ -72,14 +72,14 @@ def providers_of(routes: Iterable[Route]) -> list[Provider]:
 
 
 def model_of(runtime: Runtime, name: str, route: Route | None) -> ListedModel:
-    """A name as lists of models tell of it."""
+    """A name in the form of model lists."""
     targets = route.targets if route is not None else ()
     listed = runtime.listed.model(targets[0]) if len(targets) == 1 else None
     is_own = any(target.id == name for target in targets)
     model = replace(
         listed or ListedModel(id=name),
         id=name,
-        # People know a line by its name, whatever stands behind it.
+        # A route is shown by its name, whatever its targets.
         title=listed.title if listed is not None and is_own else "",
         owner=(listed.owner if listed is not None and is_own else "")
         or (name.partition("/")[0] if "/" in name else _OWNER),

@@ -20,15 +20,15 @@ RESPONSES = "openai-responses"
 
 
 class EndpointKind(Enum):
-    """What an endpoint does."""
+    """The kind of an endpoint."""
 
-    # Members are compared by what they are: their own hash is of the name, and slow.
+    # Members are compared by identity, because the hash of an enum's name is slow.
     __hash__ = object.__hash__
 
     CONVERSATION = "conversation"
     COUNT = "count"
     COMPACT = "compact"
-    # What is kept: a response by its id, conversations.
+    # Stored items: a response by its ID, conversations.
     STORED = "stored"
     CONVERSATIONS = "conversations"
     MODELS = "models"
@@ -103,7 +103,7 @@ _OTHERS = frozenset(
         "videos",
     }
 )
-# Everything a conversation is asked under, found without taking the path apart.
+# All usual paths, looked up without parsing.
 _CACHE: dict[str, ApiPath] = {}
 _MAX_CACHED = 256
 # Kinds with paths without number, which are not worth keeping.
@@ -131,7 +131,7 @@ def api_path_of(path: str) -> ApiPath:
 
 
 def conversation_path(protocol: str) -> ApiPath | None:
-    """The endpoint that conversations of a protocol are asked at; None if it is no client's."""
+    """The endpoint for conversations of a protocol; None if it is no client's."""
     for rest, (kind, endpoint_protocol, methods) in _ENDPOINTS.items():
         if kind is EndpointKind.CONVERSATION and endpoint_protocol == protocol:
             return ApiPath(kind=kind, protocol=endpoint_protocol, rest=rest, methods=methods)
@@ -146,7 +146,7 @@ def _read(path: str) -> ApiPath:
     family = ""
     if segments and segments[0] in _FAMILIES:
         family = _FAMILIES[segments.pop(0)]
-    # An SDK whose base URL already ends in /v1 says it twice.
+    # An SDK whose base URL already ends in /v1 repeats it.
     while segments and segments[0] == "v1":
         segments.pop(0)
     rest = "/" + "/".join(segments)
@@ -165,7 +165,7 @@ def _read(path: str) -> ApiPath:
             return ApiPath(kind=kind, protocol=RESPONSES, rest=rest, methods=("GET", "HEAD", "POST", "DELETE"))
     if _hides_state(rest):
         return ApiPath(kind=EndpointKind.NOWHERE, protocol=RESPONSES, rest=rest)
-    # Without a prefix only what is known to be of an API goes to a provider: browsers ask for icons.
+    # Without a prefix only known API paths go to a provider: browsers request icons.
     named = len(segments) < depth or (segments and segments[0] in _OTHERS)
     if not named:
         return ApiPath(kind=EndpointKind.NOWHERE, protocol=family, rest=rest)
@@ -195,7 +195,7 @@ _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-_~")
 
 
 def _family_of(rest: str) -> str:
-    """Whose envelope errors on a path wear: what stands below an endpoint is of its protocol."""
+    """The protocol of the error envelope of a path: paths below an endpoint have its protocol."""
     if rest.startswith("/messages"):
         return MESSAGES
     return RESPONSES if rest.startswith(("/responses", "/conversations")) else CHAT

@@ -66,7 +66,7 @@ def required_features(
     """The features that a route needs to know of a request, searched in its bytes; `has_affinities` if any conversation
     is anywhere."""
     size = len(body)
-    # What is large is looked at beside the loop now, or never.
+    # A large body is searched in a thread now, or not at all.
     usual = route.required_features[has_affinities or size > INLINE]
     refers, sealed = markers_in(body, client_request.api_path.protocol, route)
     if not refers and not sealed and size <= FITS_ALL:
@@ -77,8 +77,8 @@ def required_features(
 
 
 def markers_in(body: bytes, protocol: str, route: Route) -> tuple[bool, bool]:
-    """Whether a request may refer to what a provider stores beside responses and conversations, and whether it may
-    carry reasoning that a target of the route sealed for a client of another protocol."""
+    """Whether a request may reference items that a provider stores, other than responses and conversations, and whether
+    it may carry reasoning that a target of the route sealed for a client of another protocol."""
     refers = False
     for marker in codec_of(protocol).reference_keys:
         refers = refers or body.find(marker) >= 0
@@ -102,7 +102,7 @@ def seen_in(
     required: RequiredFeatures,
     references: ResolvedReferences | None = None,
 ) -> Seen:
-    """The request features that a route needs; `references` stands for stored input if routing weighs it."""
+    """The request features that a route needs; `references` replaces stored input if routing weighs it."""
     glance = parsed.glance
     start = glance.conversation_start() if required.conversation_start else None
     issuer = issuer_in(body, route) if required.issuer else ""
@@ -171,17 +171,17 @@ def storing_providers(route: Route, parsed: ParsedRequest) -> frozenset[str]:
 
 
 def unable_to_go_on(route: Route) -> dict[str, str]:
-    """The targets of a line that keep nothing, by their ids: where nothing is kept here, they cannot go on from it."""
+    """The targets of a route without storage, by ID: without storage here, they cannot continue stored responses."""
     return {target.id: "keeps no responses" for target in route.targets if not target.can_store}
 
 
 def with_provider_storage(target: Target) -> Target:
-    """The same target, as one that goes on from what its provider keeps, and keeps what it answers."""
+    """The same target, with the provider's own storage for its responses."""
     return replace(target, stored_here=False) if target.stored_here else target
 
 
 def issuer_in(body: bytes, route: Route) -> str:
-    """The id of the target that sealed the latest reasoning in a request; "" if none of the line did."""
+    """The ID of the target that signed the latest reasoning in a request; "" if none of the line did."""
     seal, at = None, len(body)
     for _ in range(_TRIES):
         at = body.rfind(_ENVELOPE, 0, at)
@@ -198,7 +198,8 @@ def issuer_in(body: bytes, route: Route) -> str:
 
 
 def thread_of(route: Route, facts: ExchangeFacts) -> str:
-    """What tells threads of one session apart on a line whose rules ask for them: each stays where it is."""
+    """What distinguishes threads of one session if the route's rules need it: each thread has an affinity of its
+    own."""
     return f"{class_of(facts).kind} {facts.thread}" if route.threaded else ""
 
 

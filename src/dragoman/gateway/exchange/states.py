@@ -1,4 +1,4 @@
-"""What the client of an exchange was sent so far."""
+"""What was sent to the client of an exchange so far."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class SentState(Enum):
-    """What the client was sent. It decides how a failure is reported (`failing`)."""
+    """What was sent to the client. It decides how a failure is reported (`failing`)."""
 
     NOTHING = "nothing"
     STATUS = "status"

@@ -15,8 +15,8 @@ is what runs (`_ON_CHUNK`, `_stored`, `_ON_END`):
     ENDING      written on the relay             –                               ─▶ OVER
     OVER        ignored                          ignored                         –
 
-The store is asked before the last frames are sent, if the response is stored; so is a token count, if the provider
-reported none. While nothing but the opening was received, nothing is sent, and another target may still be tried.
+The store is written before the last frames are sent, if the response is stored. Missing token counts are estimated
+first. While nothing but the opening was received, nothing is sent, and another target may still be tried.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _NO_EVENTS = Failure(
 )
 # Bytes that a stream may hold before it is charged, and from then on between two charges.
 _UNCHARGED = 1024 * 1024
-# Bytes of plain content that pass without a look at what is held.
+# Bytes of plain content that pass without a check of the buffer.
 _UNLOOKED = 64 * 1024
 
 
 class Phase(IntEnum):
-    """What a stream waits for."""
+    """The phase of a stream."""
 
     STREAMING = 1
     FAILED = 2
@@ -82,7 +82,7 @@ class StreamDelivery:
         self.events: LargeEvents | None = None
         # Bytes that are charged to the key's budget.
         self.charged = 0
-        # How many bytes of content may pass from `_take` to the client: none unless the last chunk was content.
+        # Bytes of content that may pass from `_take` to the client: none unless the last chunk was content.
         self._flowing = 0
         self._may_flow = False
         self._is_relay = attempt.prepared.relay
@@ -180,7 +180,7 @@ class StreamDelivery:
             self.events = None
 
     def _flow(self) -> Flow:
-        """What the stream has brought so far."""
+        """What the stream has delivered so far."""
         translator = self.translator
         return Flow.OVER if translator.finished else Flow.CONTENT if translator.is_past_opening else Flow.OPENING
 
@@ -280,7 +280,7 @@ class StreamDelivery:
         if self._owner_recording is not None:
             await asyncio.wait({self._owner_recording})
 
-    # A chunk came.
+    # Handle a chunk.
 
     def _stream(self, out: bytes, flow: Flow) -> None:
         """The first content, the end, and failures."""
@@ -348,7 +348,7 @@ class StreamDelivery:
         """Ignore a chunk of a response that has failed or is over."""
 
     def _commit(self) -> None:
-        """Send the first content, behind what was held."""
+        """Send the first content, after buffered data."""
         exchange, attempt = self.exchange, self.attempt
         now = exchange.limits.received_at
         exchange.open(first=now)
@@ -482,7 +482,7 @@ class StreamDelivery:
         return unsent(self.exchange, self.attempt, failure, has_content=self.translator.answered)
 
     async def _ended_finalizing(self, error: DragomanError | None) -> None:
-        """That the provider ends, or breaks off, does no harm to a response that is complete."""
+        """An end or break of the provider's stream does not harm a complete response."""
         self.attempt.held.append(self._last_frames())
         self.phase = Phase.STORING
         await self.exchange.await_stored()

@@ -1,5 +1,4 @@
-"""Time limits of one exchange, kept by one timer that is moved only when it fires, and that the next exchange takes
-over as it is.
+"""Time limits of one exchange, by one timer that is moved only when it fires and that the next exchange reuses.
 
 phase     what may take how long
 WAITING   the provider's status and headers: `first_byte`
@@ -11,7 +10,7 @@ PAUSING   nobody is asked just now: no limit; a silent client gets a keep-alive,
 FINALIZING  the answer is being kept, which has a limit of its own; a silent client gets a keep-alive
 always    the exchange as a whole: `total`, but for FINALIZING; a stream that says something, only if that is configured
 
-While the gateway itself does not read on, for want of room, the times of WAITING, OPENING and STREAMING stand still.
+While the gateway pauses reading for lack of room, the limits of WAITING, OPENING and STREAMING pause.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from dragoman.http.upstream_call import UpstreamCall
 
 
 class LimitPhase(Enum):
-    """What is waited for."""
+    """The present phase of the limits."""
 
     WAITING = "waiting"
     OPENING = "opening"
@@ -46,12 +45,12 @@ _WAITING, _OPENING = LimitPhase.WAITING, LimitPhase.OPENING
 _READING, _ENDING = LimitPhase.READING, LimitPhase.ENDING
 # Nothing is waited for of a provider. Members of an enumeration are slow to hash, too, and quick to compare.
 _UNLIMITED = (LimitPhase.STORING, LimitPhase.PAUSING)
-# How long a whole answer's connection may take to end, so that it can be used again.
+# Seconds for the end of a full response's connection, so that it can be reused.
 _LINGER = 1.0
 
 
 class TimeLimits:
-    """Ends a flight that takes too long. `received_at` and `sent_at` are set by those who read and write."""
+    """Ends a flight that takes too long. `received_at` and `sent_at` are set by readers and writers."""
 
     __slots__ = (
         "_content_at",
@@ -83,20 +82,20 @@ class TimeLimits:
         self._upstream_call: UpstreamCall | None = None
         self._timer: Timer | None = None
         self._is_held = False
-        # When content last came; only streams have a limit for that.
+        # Time of the last content; only streams have this limit.
         self._content_at = math.inf
         self._soonest = timeouts.soonest
         # Since when the provider is not read.
         self._suspended: float | None = None
         self.phase = _WAITING
-        # When the provider was last heard, and when the client was last told something.
+        # Time of the last data from the provider, and of the last data to the client.
         self.received_at = started
         self.sent_at = started
-        # Called when the client was told nothing for a while; only streams have one.
+        # Called after a silence towards the client; only streams have it.
         self.alive: Callable[[], None] | None = None
 
     def follow(self, call: UpstreamCall, first_byte: float | None = None) -> None:
-        """Wait for a flight's first bytes, for as long as is usual if nothing is said."""
+        """Wait for the first bytes of a call, by default with the configured limit."""
         wanted = self._timeouts.first_byte if first_byte is None else first_byte
         if wanted != self._first_byte:
             self._first_byte = wanted
@@ -108,7 +107,7 @@ class TimeLimits:
         self._arm(now)
 
     def opening(self) -> None:
-        """The answer has begun, and may say nothing yet; before that there is no status to be kept alive."""
+        """The response has begun, perhaps without content. Before that there is no status to send."""
         self.phase = _OPENING
         self.received_at = now = self._loop.time()
         if not self._is_held:
@@ -116,7 +115,7 @@ class TimeLimits:
         self._arm(now)
 
     def content_received(self) -> None:
-        """What was heard last is content: from here on silence is limited, and nothing else."""
+        """The last data is content: from now on only silence is limited."""
         self._content_at = self.received_at
         if self.phase is _OPENING:
             # The timer fires soon enough for either limit.
@@ -128,12 +127,12 @@ class TimeLimits:
         self._content_at = self.sent_at = self.received_at
 
     def _go_on(self) -> None:
-        """Let a stream go on for as long as it is well, unless the configuration says how long (pitfall 334)."""
+        """Remove the total limit of a healthy stream, unless it is configured (pitfall 334)."""
         if self._timeouts.total is None:
             self._deadline = math.inf
 
     def reading(self, *, stream: bool = False) -> None:
-        """The answer has begun; before that there is no status to be kept alive (decision 15)."""
+        """The response has begun. Before that there is no status to send (decision 15)."""
         if stream:
             self._go_on()
         self.phase = _READING
@@ -141,7 +140,7 @@ class TimeLimits:
         self._content_at = now if stream else math.inf
         if not self._is_held:
             self.sent_at = now
-        # The timer of what was waited for before fires soon enough, unless a client is to be kept alive.
+        # The timer of the previous phase fires early enough, unless heartbeats are due.
         if self._timer is None or self.alive is not None:
             self._arm(now)
 
@@ -164,7 +163,7 @@ class TimeLimits:
         self._enter(_ENDING, self._loop.time())
 
     def storing(self) -> None:
-        """The answer is being kept, and nothing is waited for of the provider."""
+        """The response is being stored. The provider is no longer waited for."""
         self._upstream_call = None
         self._enter(LimitPhase.STORING, self._loop.time())
 
@@ -197,7 +196,7 @@ class TimeLimits:
         self._arm(now)
 
     def _due(self) -> tuple[float, TimedOut]:
-        """The next limit, and what it means to pass it."""
+        """The next limit, and the error after it."""
         timeouts = self._timeouts
         total = self._deadline
         match self.phase:

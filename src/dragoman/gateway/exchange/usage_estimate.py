@@ -25,13 +25,13 @@ from dragoman.translate import derived_mint, translation_context
 from dragoman.wire.json import decode_object
 from dragoman.wire.sse import SseReader
 
-# Bytes of a stream that are kept to count by: of what it says, and of what came before, in which the first words of
-# that may have begun.
+# Bytes of a stream that are stored for the estimate: the content, and the chunk before it, in which the content may
+# begin.
 SAMPLE_BYTES = 64 * 1024
 PREFIX_SAMPLE_BYTES = 1024 * 1024
 # Choices that are counted, of one answer.
 _MAX_CHOICES = 1024
-# What stands around the data of an event, about.
+# Approximate bytes around the data of an event.
 _AROUND = len("event: \ndata: \n\n")
 # To count takes longer than anything else that is done with so many bytes: it is never done on the loop.
 LEAST = INLINE + 1
@@ -51,11 +51,11 @@ _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 class Passed(Struct, eq=False):
-    """How much of a stream came, and what is retained to count by. Some begin with megabytes that echo instructions and
+    """The size of a stream, and the sample for its estimate. Some begin with megabytes that echo instructions and
     tools: only the last of those is retained, and content after them as if they were absent."""
 
     size: int = 0
-    # The last before anything was said, what came then, and how much that may be with all before it; 0 is not yet.
+    # The last chunk before content, the content, and the maximum sample; 0 means not begun.
     before: bytearray = bytearray()
     chunks: list[bytes] = []
     max_size: int = 0
@@ -63,60 +63,60 @@ class Passed(Struct, eq=False):
     def take(self, chunk: bytes) -> None:
         """Know of a piece."""
         self.hold(chunk)
-        # One read of a fast provider may be more than all that is kept.
+        # One read of a fast provider may exceed the sample.
         if self.size < self.max_size:
             self.chunks.append(chunk[: self.max_size - self.size])
         self.size += len(chunk)
 
     def hold(self, chunk: bytes) -> None:
-        """Keep a piece in which something may begin, as long as nothing was said."""
+        """Store a chunk in which content may begin, until it has begun."""
         if not self.max_size:
             # One buffer, because pieces of two bytes each would take thirty times their size.
             self.before += chunk
             del self.before[:-PREFIX_SAMPLE_BYTES]
 
     def content_began(self) -> None:
-        """Know that something was said in what came until now."""
+        """Record that the data so far has content."""
         if not self.max_size:
             self.max_size = self.size + SAMPLE_BYTES
 
     @property
     def sample(self) -> bytes:
-        """What is kept."""
+        """The sample."""
         return b"".join([self.before, *self.chunks])
 
     @property
     def remainder(self) -> int:
-        """How much was said behind that."""
+        """The content size after the sample."""
         return max(self.size - self.max_size, 0) if self.max_size else 0
 
 
 class Counting(Struct, frozen=True, kw_only=True):
-    """What is to be counted: a request, and what came of its answer."""
+    """The input of an estimate: a request, and its response so far."""
 
     protocol: str
     model: str
     request: bytes
-    # What came of a stream, or a whole answer in the client's protocol.
+    # The sample of a stream, or a full response in the client's protocol.
     passed: Passed
     full_body: bytes = b""
     client: str = ""
-    # What was told, and whether that is final but for what it leaves out.
+    # Reported usage, and whether it is final apart from missing members.
     reported: Usage | None = None
     final: bool = False
 
     @property
     def size(self) -> int:
-        """How much work it is, in bytes."""
+        """The work of the estimate, in bytes."""
         return max(
             len(self.request) + len(self.full_body) + min(self.passed.size, PREFIX_SAMPLE_BYTES + SAMPLE_BYTES), LEAST
         )
 
     def count(self) -> Usage | None:
-        """What it took; None if that cannot be read."""
+        """The estimated usage; None if that cannot be read."""
         reported = self.reported or Usage(unreported=(INPUT, OUTPUT))
         try:
-            # A zero is a count (pitfall 388), but in the opening of a stream it stands for a count that comes later.
+            # A zero is a count (pitfall 388). At the start of a stream it only announces a later count.
             if reported.input or (self.final and INPUT not in reported.unreported):
                 taken = reported.input
             else:
@@ -139,7 +139,7 @@ class Counting(Struct, frozen=True, kw_only=True):
         return self._streamed(self.protocol, self.passed.sample)
 
     def _streamed(self, protocol: str, sample: bytes) -> int | None:
-        """What was said in a stream: what is kept of that stands for the rest; None if it is in what is not kept."""
+        """The output tokens of a stream, extrapolated from its sample; None if the content is outside the sample."""
         events, content_bytes, shares = _streamed(codec_of(protocol), sample)
         counted = count_response(events, self.model).tokens * shares
         if content_bytes:
@@ -187,14 +187,14 @@ def _streamed(codec: Codec, beginning: bytes) -> tuple[list[Event], int, float]:
                 choices[choice] = choices.get(choice, 0) + len(frame.data)
         events += decoder.close()
     except (DragomanError, RecursionError, UnicodeError):
-        # What was read until here is what there is.
+        # The sample ends here.
         pass
     first = next(iter(choices.values()), 0)
     return events, content_bytes, sum(choices.values()) / first if first else 1.0
 
 
 def _choice_in(data: bytes) -> int:
-    """Which choice a chunk is of; the first where it does not say."""
+    """The choice of a chunk; the first if it has none."""
     try:
         choices = _CHUNK.decode(data).choices
     except (msgspec.DecodeError, UnicodeError, RecursionError):

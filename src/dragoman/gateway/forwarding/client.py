@@ -17,7 +17,7 @@ from dragoman.routing.target import Target
 
 
 class ClientRequest(Struct, frozen=True):
-    """What a client asked for, but for the body."""
+    """The request of a client without its body."""
 
     api_path: ApiPath
     headers: HeaderList
@@ -25,7 +25,7 @@ class ClientRequest(Struct, frozen=True):
     table: dict[bytes, bytes]
     query: str = ""
     key: Identity | None = None
-    # Whom it goes to, where that was decided before.
+    # The target, if it was decided before.
     target: Target | None = None
     # Its place among the exchanges of its key, where those are counted.
     key_slot: KeySlot | None = None
@@ -40,7 +40,7 @@ class Client(Protocol):
 
     started: bool
     ended: bool
-    # Whether it reads slowly, and what is called when that begins and ends.
+    # Whether it reads slowly, and the callbacks for its start and end.
     paused: bool
     on_pause: Callable[[], None] | None
     on_resume: Callable[[], None] | None
@@ -75,5 +75,5 @@ class Client(Protocol):
         ...
 
     def after_sending(self, call: Callable[[], None]) -> None:
-        """Call when it has read most of what was written, or is gone."""
+        """Call this when the client has read most of the data, or is gone."""
         ...

@@ -70,7 +70,7 @@ class TranslationMatch:
         self._match = match
 
     def state(self, slot: Hashable) -> tuple[int, CachedState] | None:
-        """What was made of the earlier array, and of how many of its first elements it holds here."""
+        """The cached translation of the earlier array, and the number of its elements that are unchanged."""
         return self._match.state(slot)
 
     def tail(self, count: int) -> ArrayTail:
@@ -78,5 +78,5 @@ class TranslationMatch:
         return self._match.tail(count)
 
     def store(self, slot: Hashable, state: CachedState) -> None:
-        """Keep what was made of the array for the next request."""
+        """Cache the translation of the array for the next request."""
         self._prefixes.store(self._match, slot, state)

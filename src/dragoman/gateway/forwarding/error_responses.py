@@ -39,13 +39,13 @@ _ROUTE = b"x-dragoman-route"
 _ADVICE = b"x-dragoman-advice"
 _ADVICE_LIMIT = 500
 NO_LOSSES: tuple[bytes, bytes] = (_LOSSES, b"none")
-# Who answers is not known yet.
+# The target is not known yet.
 PENDING: tuple[bytes, bytes] = (_ROUTE, b"pending")
 # Proxies refuse header lines that are much longer.
 _LOSSES_LIMIT = 2000
 # More of them do not fit in, however short they are.
 _MAX_LOSSES = 200
-# Programs that ask again after a 5xx or a 404, whatever the headers say, by how their user agents begin (decision 29).
+# Clients that retry after a 5xx or a 404, whatever the headers state, by the start of their user agents (decision 29).
 _AGENTS = ("claude-cli/", "codex", "opencode/")
 
 _CLIENT_KINDS: dict[int, FailureKind] = {
@@ -62,7 +62,7 @@ _CLIENT_KINDS: dict[int, FailureKind] = {
 
 
 def failure_of(error: DragomanError) -> Failure | None:
-    """What the gateway itself has to tell; None for an error in the request's body, which the library words."""
+    """The gateway's own error as a failure; None for an error in the request's body, which the library words."""
     if isinstance(error, ClientError):
         kind = _CLIENT_KINDS.get(error.status, FailureKind.OTHER)
         # Only models have a code of their own for "not found"; a path has none.
@@ -127,7 +127,7 @@ _remembered = lru_cache(maxsize=1024)(_route_header)
 
 
 def advice_header(text: str) -> tuple[bytes, bytes]:
-    """What to do about an error whose body is the provider's own."""
+    """The advice for an error whose body is the provider's."""
     return (_ADVICE, safe(text, _ADVICE_LIMIT))
 
 

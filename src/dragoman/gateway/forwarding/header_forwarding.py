@@ -21,7 +21,7 @@ _DEFAULT_VERSION = b"2023-06-01"
 _PASSED_PREFIXES = (b"anthropic-", b"openai-")
 _AGENT_PREFIX = b"x-claude-code-"
 _WITHHELD = frozenset({b"anthropic-dangerous-direct-browser-access"})
-# An agent's own name for what it is doing, which chooses nothing.
+# A client's label for its activity, without effect.
 _PASSED = frozenset({b"x-claude-code-session", b"x-claude-code-session-id"})
 # Words that select an account or carry a credential, as a word of a name or its beginning. Any non-letter separates
 # words; a feature has no id.
@@ -33,7 +33,7 @@ _is_personal = re.compile(
     rb"|(?<![a-z])(?:ids?|uuid|guid)(?![a-z])"
 ).search
 _IDEMPOTENCY = b"idempotency-key"
-# How all begin that are worth a closer look.
+# Prefixes of headers that need a closer check.
 _LOOKED_AT = (*_PASSED_PREFIXES, _AGENT_PREFIX, _IDEMPOTENCY)
 # A malformed value would fail the whole request.
 _is_beta = re.compile(rb"[A-Za-z0-9._-]+").fullmatch
@@ -87,7 +87,7 @@ def _is_passed(name: bytes, anthropic: bool) -> bool:
 
 
 def _scoped_idempotency_key(value: bytes, target: Target, owner: bytes) -> bytes:
-    """A client's idempotency key as the provider gets it: what one owner says is never what another said."""
+    """The idempotency key for the provider: keys of two owners never collide."""
     digest = sha256()
     for part in (owner, target.provider.name.encode(), target.endpoint.base_url.encode(), value):
         digest.update(b"%d:%b" % (len(part), part))

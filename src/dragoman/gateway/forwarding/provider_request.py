@@ -72,18 +72,18 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 class ProviderRequest(Struct, frozen=True):
-    """A request on its way: `client` is the protocol of its answer, `source` the one it was said in."""
+    """A request on its way: `client` is the protocol of the response, `source` that of the request."""
 
     target: Target
     client: str
     source: str
-    # Whether the client wants a stream, and whether the provider is asked for one.
+    # Whether the client wants a stream, and whether the provider streams.
     stream: bool
     streams: bool
     translated: TranslatedRequest
     headers: HeaderList
     query: str = ""
-    # Whether usage was asked for in the client's name, which then does not see it.
+    # Whether the gateway requested usage, which the client then does not get.
     metered: bool = False
     # Strict mode, which also forbids remedies that lose something.
     strict: Strict = False
@@ -105,7 +105,7 @@ def received(runtime: Runtime, request: ServerRequest, key: str) -> bytes | Awai
 
 
 async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes: int | None = None) -> bytes:
-    """The request's body, decoded; `key` is the name of the key it came with, `max_bytes` a limit of its own."""
+    """The request's body, decoded; `key` is the name of the gateway key, `max_bytes` a limit of its own."""
     limit = runtime.settings.limits.request_body if max_bytes is None else max_bytes
     if request.content.complete:
         raw = await request.body(limit)
@@ -121,10 +121,11 @@ async def receive(runtime: Runtime, request: ServerRequest, key: str, max_bytes:
     undoing = BodyDecoder(raw, coding, limit)
     if undoing.step():
         return undoing.body()
-    # A step is what the loop may do for one body. The rest may be a thousand times what came, and is charged instead.
+    # A step is what the loop may do for one body. The decompressed body may be a thousand times larger, and is charged
+    # instead.
     request.content.discharge()
     async with runtime.unfinished.turn(key) as charge:
-        # While it waits it has what came, and what a step made of it.
+        # While it waits it holds the compressed body and one step's output.
         await offload(undoing.run, len(raw) + INLINE, key)
         body = undoing.body()
         charge.take(len(body))
@@ -140,7 +141,7 @@ def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str]:
         members = OBJECT.decode(body)
         name = _TEXT.decode(members.get("model", NULL))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # The library's own reader says what is wrong with the body as a whole.
+        # The decoder reports errors of the whole body.
         model = decode_object(body).get("model")
         raise WireError("/model", "string", "nothing" if model is None else kind_of(model)) from None
     if not name:
@@ -156,13 +157,13 @@ def glance_at(body: bytes, api_path: ApiPath) -> tuple[RequestGlance, str]:
 
 
 def glance_again(body: bytes, source: str) -> RequestGlance:
-    """A glance at a request in which the input stands for references."""
+    """The outline of a request with its references replaced."""
     members = OBJECT.decode(body)
     return codec_of(source).glance(members, members.get("stream") == TRUE, is_crowded(body))
 
 
 def check_unambiguous(body: bytes, members: dict[str, Raw], names: AbstractSet[str]) -> None:
-    """Refuse an object that says one of these members twice or in other letters: providers differ in what they take."""
+    """Reject an object with one of these members twice or in another case: providers differ in which one they use."""
     member = ambiguous(body, members, names, _JOINED)
     if member is not None:
         raise _ambiguous(member)
@@ -175,12 +176,11 @@ def _ambiguous(member: str) -> ClientError:
     )
 
 
-# Members that tell whose something is, as those write them who join words in another way. Of options that only say how
-# to answer (`reasoningEffort`) this is usual: some SDKs say them in both ways.
+# Ownership members in other spellings. Options of the response (`reasoningEffort`) often have both spellings in SDKs.
 _JOINED = {"previousresponseid": "previous_response_id", "encryptedcontent": "encrypted_content"}
-# What tells whose an item is, and whether a provider completes it from what it keeps.
+# Members that state the owner of an item, and whether a provider completes it from its storage.
 _OWNERSHIP_MEMBERS = frozenset({"id", "type", "role", "encrypted_content", "content", "result"})
-# How a reference may be written: the first bytes of it, and the same in words.
+# The forms of a reference: its first bytes, and a description.
 _FORMS = {
     "previous_response_id": (b'"n', "text"),
     "conversation": (b'"{n', "text, or an object with an id"),
@@ -232,7 +232,7 @@ def _unreadable() -> WireError:
 
 
 def requested_strictness(request: ClientRequest) -> Strict:
-    """The strict mode that the client's header asks for."""
+    """The strict mode of the client's header."""
     value = request.header(_STRICT_HEADER)
     if value is None:
         return False
@@ -266,7 +266,7 @@ def able(target: Target, members: Mapping[str, Raw]) -> Target:
     return msgspec.structs.replace(target, endpoint=other)
 
 
-# What a provider is asked for, whatever its client wants.
+# Providers that always or never stream, whatever the client wants.
 _STREAMS = {"always": True, "never": False}
 
 
@@ -328,7 +328,7 @@ def prepare(
 
 
 def _without_options(body: bytes) -> tuple[bytes, bool]:
-    """A Responses body of a Chat client without its options of a Chat stream, and whether they ask for usage."""
+    """A Responses body of a Chat client without Chat's stream options, and whether they request usage."""
     options = decode_object(body).get("stream_options")
     cut = without(body, [member.whole for member in named(object_members(body), "stream_options")])
     return cut, isinstance(options, dict) and options.get("include_usage") is True

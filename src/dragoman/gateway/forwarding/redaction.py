@@ -1,7 +1,7 @@
 """Redaction: a provider's error text without its credentials and its address.
 
-Providers repeat what they were sent: the key that was wrong, the host that was called. Only errors are read for this;
-answers pass as they are.
+Providers repeat parts of the request: the wrong key, the called host. Only errors are read for this; answers pass as
+they are.
 
 blanked out    as it is, percent-encoded, with JSON's escapes, as part of something in base64, in any case
 a key          and when it is cut short: its first letters and more, or a few of them beside stars or dots
@@ -31,7 +31,7 @@ from dragoman.providers.provider import Provider
 from dragoman.wire.json import decode_object, encode
 
 _BLANK = b"[redacted]"
-# What is all digits may stand in JSON without quotes: its blank must be a number, too.
+# Digits may occur in JSON without quotes, so their replacement must be a number, too.
 _BLANK_NUMBER = b"0"
 _is_name = re.compile(r"[A-Za-z0-9_-]*").fullmatch
 _is_number = re.compile(rb"[\d.,eE+-]+").fullmatch
@@ -42,7 +42,7 @@ _SHOWN_PREFIX = 12
 _MASKED = 4
 # All lengths are bounded: an error may repeat megabytes of input that was made to slow the search down.
 _MASK = rb"(?:\*\*|\.{3}|\xe2\x80\xa6|\xe2\x80\xa2\xe2\x80\xa2)"
-# What a key may go on with; nothing that has a meaning in JSON.
+# Characters that may continue a key; none has a meaning in JSON.
 _REST = rb"(?:[\w.*+/=%~-]|\xe2\x80[\xa2\xa6])*"
 _SCHEME = rb"https?(?:://|:\\/\\/|%3a%2f%2f)"
 _TAIL = rb"(?![\w-])(?:[^\s\"'\\,;)<>]|\\/)*"
@@ -55,7 +55,7 @@ _SEARCHED, _LEAST_SEARCHED = 256 * 1024, 16 * 1024
 # So many bytes of JSON are read while one is searched for one secret.
 _SLOWER = 16
 
-# Options that say nothing about whose account is used.
+# Options that do not identify an account.
 _OPEN_OPTIONS = frozenset({"anthropic_version", "api_version"})
 _MIN_PLACE_LENGTH = 5
 # Account identifiers in errors of cloud providers.
@@ -63,7 +63,7 @@ _IDS = {
     "bedrock": rb"arn:aws[\w-]{0,10}:[^\s\"'\\,;)<>]*|(?<![\w-])\d{12}(?![\w-])",
     "vertex": rb"(?:projects|locations)(?:/|\\/|%2f)[\w.:-]+|@[\w.-]{1,100}\.gserviceaccount\.com",
 }
-# Where a call tells its place: the scope of a signature, and the path of a project.
+# Where a call states its location: the scope of a signature, and the path of a project.
 _scope = re.compile(rb"Credential=([^/\s]+)/\d{8}/([^/\s]+)/").search
 _project = re.compile(r"/projects/([^/]+)/locations/([^/]+)/").search
 
@@ -90,7 +90,7 @@ class Redactor:
     def learn(self, request: UpstreamRequest) -> None:
         """Know the credentials and the address that a transport found by itself."""
         host = urlsplit(request.url).hostname or ""
-        # The scheme stands before the credential. A signature is of one call only; what it is made with stays here.
+        # The scheme precedes the credential. A signature belongs to one call; its secret is not sent.
         credentials = [
             value.decode("latin-1").split()[-1:] for name, value in request.headers if name in _SECRET_HEADERS
         ]
@@ -111,11 +111,11 @@ class Redactor:
 
     @property
     def max_error_bytes(self) -> int:
-        """How many bytes of an error are worth searching: what that takes grows with the number of secrets."""
+        """Maximum bytes of an error to search: the work grows with the number of secrets."""
         return max(_LEAST_SEARCHED, _SEARCHED // max(self._secrets, 1))
 
     def work(self, size: int) -> int:
-        """How many bytes of JSON could be read while so many are searched: that takes longer by each secret."""
+        """The JSON work that corresponds to searching so many bytes: it grows with the number of secrets."""
         return size * _SLOWER * max(self._secrets, 1)
 
     @property
@@ -141,7 +141,7 @@ class Redactor:
         return _without(self._in_text, text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
     def clean_failure(self, failure: Failure) -> Failure:
-        """The same for what a failure says, in all of its words."""
+        """The same for all texts of a failure."""
         extras = failure.extras
         if extras is not None and extras.fields:
             extras = Extras(origin=extras.origin, fields=decode_object(self.clean(encode(extras.fields))))
@@ -236,7 +236,7 @@ def _in_base64(secret: str) -> bytes:
 
 
 def _base64_texts(secret: str) -> Iterator[bytes]:
-    """What a secret decides of something in base64, wherever it begins there."""
+    """The fixed part of a secret inside base64, for each alignment."""
     encoded = secret.encode("utf-8", "replace")
     for lead, start in ((0, 0), (1, 2), (2, 3)):
         text = b64encode(b"\0" * lead + encoded)[start : 8 * (lead + len(encoded)) // 6]

@@ -30,7 +30,7 @@ class TargetSettings(Struct, frozen=True, eq=False):
 
 
 def compute_settings(target: Target, rotation: Rotation, redactor: Redactor, *, pooled_limits: bool) -> TargetSettings:
-    """Compute the settings of a target; `pooled_limits` says that clients get the rate limits of one key of several."""
+    """Compute the settings of a target; `pooled_limits` forwards the rate limits of one key of several."""
     provider = target.provider
     return TargetSettings(
         target,
@@ -38,6 +38,6 @@ def compute_settings(target: Target, rotation: Rotation, redactor: Redactor, *, 
         redactor,
         None if provider.transport == "echo" else transport_of(provider.transport).unframe,
         route_header(provider.name, target.printable_model, target.endpoint.protocol),
-        # Where keys take turns, the limits of one of them say nothing about the next call.
+        # If keys rotate, the limits of one of them do not apply to the next call.
         len(provider.keys) <= 1 or pooled_limits,
     )

@@ -1,1 +1,1 @@
-"""What is known of exchanges, logged and counted."""
+"""Logs, metrics and records of exchanges."""

@@ -23,11 +23,11 @@ from dragoman.providers.provider import Provider, facts_of
 from dragoman.records.journal_entry import CallEntry, CostBreakdown, TokenCounts
 from dragoman.routing.target import Target
 
-# What was used and not reported.
+# Unreported usage.
 UNREPORTED = CostBreakdown(unpriced=("usage",))
-# The amounts of a model without a price, and what is accounted for then.
+# The amounts of a model without a price, and the empty usage.
 _UNKNOWN, _NOTHING = (None,) * len(CLASSES), (0,) * len(CLASSES)
-# What is remembered, and how long a name may be for that: some come from outside.
+# Maximum cached prices, and maximum length of a cached name, because some come from outside.
 _MAX_CACHED_PRICES = 4096
 _MAX_NAME_LENGTH = 256
 # Above any real call, in tokens and nano-dollars: a provider may report anything, and totals must hold it.
@@ -35,7 +35,7 @@ _MAX_TOKENS = 1 << 36
 _MAX_SEARCHES = 1 << 20
 _MAX_COST = 10**14
 _REGIONAL = frozenset({"bedrock", "vertex"})
-# What ran beside an answer, and what its provider says that it cost.
+# Usage outside the response, and the reported cost.
 _OTHERS = frozenset({"iterations", *MEMBERS})
 _HALF = PICO // 2
 # A day, or the like, at the end of a name.
@@ -51,14 +51,14 @@ class _Simple(Struct, frozen=True, gc=False):
     cache_write: int | None
     # Of input and output together: more has prices of its own, or costs more than is recorded.
     max_tokens: int
-    # What goes with the amounts: what has no price, and where the prices are from.
+    # Additions to the amounts: unpriced parts, and the source of the prices.
     unpriced: tuple[str, ...]
     version: str
     entry: str
     tier: str
 
     def spent(self, usage: Usage) -> tuple[TokenCounts, CostBreakdown] | None:
-        """What counts took and cost that tell nothing else; None if these are not so simple."""
+        """Tokens and cost of usage without details; None if these are not so simple."""
         total, output, thinking = usage.input, usage.output, usage.thinking or 0
         read, written = usage.cache_read or 0, usage.cache_write or 0
         plain = total - read - written
@@ -108,13 +108,13 @@ class Costs:
     def __init__(self, price_book: PriceBook, wall: Callable[[], float]) -> None:
         self._price_book = price_book
         self._wall = wall
-        # What is known of a target, by its id, the name in the answer and the tier, and until when.
+        # Prices of a target, by its ID, the response model and the tier, and their end.
         self._cached: dict[tuple[str, str, str], _CachedPrices] = {}
 
     def spent(
         self, target: Target, usage: Usage, response_model: str = "", requested_tier: str = ""
     ) -> tuple[TokenCounts, CostBreakdown]:
-        """What a call took and cost that told its counts; `response_model` is the model that the answer names."""
+        """Tokens and cost of a call with reported usage; `response_model` is the model that the answer names."""
         tier = tier_of(usage, requested_tier, target.provider.vendor_or_name if requested_tier else "")
         now = self._wall()
         cached = self._cached.get((target.id, response_model, tier))
@@ -213,7 +213,7 @@ class Costs:
 
 
 def _has_no_cost_details(fields: JsonObject) -> bool:
-    """Whether members beside the totals say nothing of what an answer cost."""
+    """Whether no member other than the totals affects the cost."""
     return _OTHERS.isdisjoint(fields) and not has_details(fields)
 
 

@@ -28,11 +28,11 @@ _MEMBER = r"[A-Za-z_][\w-]{0,63}(?:\[\d{1,9}\]){0,4}"
 _is_location = re.compile(rf"{_MEMBER}(?:\.{_MEMBER}){{0,15}}", re.ASCII).fullmatch
 _match_location_prefix = re.compile(rf"(?:{_MEMBER}\.){{1,12}}", re.ASCII).match
 FULL, NETWORK, OFF = "full", "network", "off"
-# How much of an address is that of its network.
+# Prefix lengths of a recorded network.
 _IPV4, _IPV6 = 24, 48
 # Numbers of the same type are multiplied faster, and `trunc` is a faster `int`.
 MICROSECONDS = 1_000_000.0
-# What a client says of itself is cut at so many characters.
+# Maximum characters of a client's self-description.
 _MAX_PRODUCT_LENGTH = 64
 # Limits for names and paths from clients, and for losses listed one by one: a request of megabytes may be one name, or
 # have a hundred thousand losses.
@@ -43,7 +43,7 @@ _CLIENT_CANCELLED = "cancelled"
 
 
 def finalized_entry(record: Record, addresses: str) -> JournalEntry:
-    """What is known of an exchange that is finalized; log line and counters are derived from it, too."""
+    """The journal entry of a finalized exchange; log line and counters are derived from it, too."""
     started, tokens, attempts, facts = record.started, record.tokens, record.attempts, record.facts
     first, program = record.first_content, record.program
     if tokens is None and record.usage is not None:
@@ -73,7 +73,7 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
         record.failure,
         record.refusal[: 2 * MAX_NAME_LENGTH],
         record.stop_reason[_CUT],
-        # Never 0 for a moment that came.
+        # Never 0 for a known time.
         trunc((first - started) * MICROSECONDS) or 1 if first else 0,
         trunc((record.ended - started) * MICROSECONDS) or 1,
         tokens,
@@ -94,7 +94,7 @@ def finalized_entry(record: Record, addresses: str) -> JournalEntry:
 
 
 def opened_entry(record: Record, addresses: str, target: Target | None, size: int) -> JournalEntry:
-    """What is known of an exchange for which a target is about to be asked, with a request of so many bytes."""
+    """The journal entry of an exchange before its first call, with the size of its request."""
     provider, model, provider_protocol = record.provider, record.model, record.provider_protocol
     if target is not None:
         provider, model, provider_protocol = target.provider.name, target.printable_model, target.endpoint.protocol
@@ -130,7 +130,7 @@ def opened_entry(record: Record, addresses: str, target: Target | None, size: in
 
 
 def outcome_of(record: Record) -> str:
-    """What became of it: refused if nothing was said before, failed if something was."""
+    """The outcome: refused if no content was sent before, failed otherwise."""
     if not record.failure and record.status < 400:
         return ANSWERED
     if record.failure == _CLIENT_CANCELLED:
@@ -146,7 +146,7 @@ def product_of(program: str) -> str:
 
 @lru_cache(maxsize=4096)
 def address_of(address: str, mode: str) -> str:
-    """As much of an address as is kept."""
+    """The recorded part of an address."""
     if mode == FULL or not address:
         return address
     if mode == OFF:
@@ -161,7 +161,7 @@ def address_of(address: str, mode: str) -> str:
 
 
 def tokens_of(usage: Usage) -> TokenCounts:
-    """What a provider reports, as it is added up: a count that it leaves out is none."""
+    """Reported usage in summable form: a missing count is 0."""
     return TokenCounts(
         input=usage.input,
         cache_read=usage.cache_read or 0,

@@ -18,7 +18,7 @@ MAX_LAUNCHES_PER_KEY = 100
 MAX_LAUNCHES = 1000
 # More than any exchange takes; a provider may report anything.
 _MAX_TOKENS = 1 << 40
-# Where models work; lists and counts are asked for beside it.
+# Paths on which models work, without lists and counts.
 _CALLS = frozenset({"/messages", "/chat/completions", "/responses", "/responses/compact"})
 _CLIENT_CANCELLED = "cancelled"
 _is_name = re.compile(r"[A-Za-z0-9._-]{1,64}").fullmatch
@@ -40,9 +40,9 @@ def launch_name(header: bytes | None) -> str:
 
 
 class LaunchCount(Struct, kw_only=True):
-    """What was counted of one launch."""
+    """The counts of one launch."""
 
-    # Everything that was asked, and conversations among it; those of them that failed.
+    # All requests, conversations among them, and failed ones among those.
     requests: int = 0
     calls: int = 0
     failed: int = 0
@@ -51,7 +51,7 @@ class LaunchCount(Struct, kw_only=True):
     # Nano-dollars, and exchanges of which something had no price.
     cost: int = 0
     unpriced: int = 0
-    # How often each feature was lost, by its name.
+    # The number of losses by feature.
     losses: dict[str, int] = field(default_factory=dict)
     # The session of the last main thread that got an answer, by the client's own id, and when that was.
     session: str = ""
@@ -79,7 +79,7 @@ class LaunchCount(Struct, kw_only=True):
 
 
 class WorkerLaunchCount(Struct, frozen=True):
-    """A tally as one process tells it, and which process that is: one that was started anew has counted less."""
+    """A count of one process, and the process: a restarted one has counted less."""
 
     process: str
     tally: LaunchCount
@@ -90,7 +90,7 @@ class LaunchCounters:
 
     def __init__(self) -> None:
         self._process = random_token(12)
-        # The one that was counted last stands last.
+        # The latest count is last.
         self._counts: dict[tuple[str, str], LaunchCount] = {}
         self._of_key: dict[str, int] = {}
 
@@ -106,7 +106,7 @@ class LaunchCounters:
         self._counts[named] = launch_count
 
     def count_of(self, key: str, name: str) -> WorkerLaunchCount:
-        """What was counted of a launch under a key; nothing of one that is not known."""
+        """The count of a launch under a key; None if unknown."""
         launch_count = self._counts.get((key, name)) or LaunchCount()
         return WorkerLaunchCount(self._process, replace(launch_count, losses=dict(launch_count.losses)))
 
@@ -125,7 +125,7 @@ class LaunchCounters:
 
 
 def summed(worker_counts: Iterable[WorkerLaunchCount]) -> tuple[list[str], LaunchCount]:
-    """What all processes counted together, and which they are."""
+    """The sum of all processes, and their IDs."""
     processes: list[str] = []
     total = LaunchCount()
     for each in worker_counts:

@@ -38,15 +38,15 @@ _WIDE, _NARROW = 120, 64
 _PATH, _WIDE_PATH = 10, 17
 _TOKENS, _WIDE_TOKENS = 11, 18
 _TTFT = 10
-# What long names leave of a line for losses.
+# Cells that long names leave for losses.
 _FOR_LOSSES = 16
-# What stands below a line begins where its path does, and is at most so many lines.
+# Continuation lines are indented to the path, and limited in number.
 _INDENT = 13
 _MAX_LINES = 4
 # As wide as a line is taken to be that has no limit.
 _NO_LIMIT = 100_000
 _FATES = {"dropped": "-", "approximated": "~", "invented": "+"}
-# What became of a call that is no reason to name its provider.
+# Outcomes of calls that do not name the provider.
 _WELL = frozenset({"", "answered", "client_disconnected", "gateway_error"})
 
 _DIM, _RED, _GREEN, _YELLOW, _CYAN = (f"\x1b[{code}m" for code in (2, 31, 32, 33, 36))
@@ -80,7 +80,7 @@ class LogColumns:
         line.add(" ", str(entry.status), _colour_of(entry))
         self._add_numbers(line, entry, details.path, width, wide)
         reason = _reason_of(entry, details)
-        # A short reason stands on the line itself, right behind the names, and those give way to it.
+        # A short reason is part of the line itself, directly after the names, which are shortened for it.
         beside = bool(reason) and cells(reason) + 2 <= (width - line.cells) // 2
         losses = _losses(entry.losses, all_losses=self._all_losses)
         reserved = cells(reason) + 2 if beside else min(_FOR_LOSSES, sum(map(len, losses)) + len(losses) + 1)
@@ -113,13 +113,13 @@ class LogColumns:
         text = " ".join([message, *(f"{name}={quoted(str(value))}" for name, value in fields.items())])
         width = self._screen.columns()
         room = _NO_LIMIT if width is None else max(width - line.cells - 1, _INDENT)
-        # What stands below begins where the message does.
+        # Continuation lines begin at the message.
         below = "\n" + " " * (line.cells + 1)
         line.add(" ", below.join(textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)))
         return line.text() if self._screen.unicode else _ascii(line.text())
 
     def _add_numbers(self, line: _Line, entry: JournalEntry, path: str, width: int, wide: bool) -> None:
-        """The columns that stand below each other: path, times, tokens."""
+        """The aligned columns: path, times, tokens."""
         path = printable(path) or "-"
         if width >= _NARROW:
             column = _WIDE_PATH if wide else _PATH
@@ -136,7 +136,7 @@ class LogColumns:
             line.add(" ", f"{_tokens(entry, wide):>{_WIDE_TOKENS if wide else _TOKENS}}")
 
     def _names(self, entry: JournalEntry, room: int) -> str:
-        """The model that was asked for, and whom that led to, if that is not the same."""
+        """The requested model, and its target if that differs."""
         requested_model = printable(entry.requested_model)
         if not entry.provider:
             return cut(requested_model, room, self._ellipsis)
@@ -149,7 +149,7 @@ class LogColumns:
         return f"{requested_model}{self._arrow}{target}" if len(requested_model) > len(self._ellipsis) else target
 
     def _facts(self, entry: JournalEntry, address: str, wide: bool) -> Iterable[tuple[str, str, str]]:
-        """What is said if there is room, what is said else, and its colour; what matters most comes first."""
+        """Facts in long form if there is room, in short form otherwise, with a colour; the most important first."""
         cost = _cost(entry)
         if cost:
             yield cost, cost, ""
@@ -168,7 +168,7 @@ class LogColumns:
 
 
 def thread_in(entry: JournalEntry) -> str:
-    """The class of the thread that an exchange is of; "" if nothing is known of who speaks."""
+    """The class of the thread that an exchange is of; "" if the thread is unknown."""
     facts = entry.facts
     return class_of(facts).kind if facts.session or facts.client else ""
 
@@ -240,7 +240,7 @@ def _colour_of(entry: JournalEntry) -> str:
 def _reason_of(entry: JournalEntry, details: LogDetails) -> str:
     """Why an exchange failed: in words if it was refused here, else by its kind and by what became of its calls."""
     if words := details.advice or details.refusal:
-        # Two blanks stand between what are fields.
+        # Two spaces separate fields.
         return " ".join(_sentence(words).split())
     if not entry.failure:
         return ""
@@ -249,7 +249,7 @@ def _reason_of(entry: JournalEntry, details: LogDetails) -> str:
 
 
 def _missed(calls: Iterable[CallEntry], failure: str) -> str:
-    """The calls that failed: whom they went to, what they were answered, and of which kind that is if not known."""
+    """Failed calls: provider, response, and outcome if known."""
     counts: dict[str, int] = {}
     for call in calls:
         if call.kind in _WELL:
@@ -264,7 +264,7 @@ def _missed(calls: Iterable[CallEntry], failure: str) -> str:
 
 
 def _losses(losses: Sequence[LossEntry], *, all_losses: bool) -> list[str]:
-    """What was lost, by name and fate, each once."""
+    """Losses by name and fate, each once."""
     shown = [loss for loss in losses if all_losses or weight_of(loss.feature) == "changes_response"]
     return list(dict.fromkeys(_FATES.get(loss.fate, "") + loss.feature for loss in shown))
 
@@ -307,7 +307,7 @@ def _tokens(entry: JournalEntry, wide: bool) -> str:
 
 
 def _cost(entry: JournalEntry) -> str:
-    """What an exchange cost, as far as that is known; nothing of one that has no price at all."""
+    """The cost of an exchange as far as known; nothing without any price."""
     cost = entry.cost
     if cost is None or (cost.unpriced and not cost.total):
         return ""

@@ -30,7 +30,7 @@ class LogFile:
         """Begin a new file if so many bytes more would be too much for this one."""
         now = os.fstat(self._descriptor)
         if now.st_size and now.st_size + size > self._max_bytes:
-            # Held until the number stands for another file. Not `flock`: it is one lock for all who were forked.
+            # Held until the descriptor refers to another file. Not `flock`, which is shared by all forked processes.
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX)
             if self._is_current(now):
                 self._path.replace(self._path.with_name(self._path.name + ".1"))

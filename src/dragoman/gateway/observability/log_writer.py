@@ -1,8 +1,7 @@
-"""Log writer: a thread that writes lines to a descriptor, so that a blocked reader blocks nothing else. It gathers
-lines for 50 ms, by the clock while there are lines, so that no line needs a wake-up, and writes whole lines; before
-each write it calls `gather`, which adds further lines. Lines over the buffer limit are dropped, counted, and reported
-later. The last part of the buffer is reserved for the gateway's own lines, so that refused requests cannot displace
-them."""
+"""Log writer: a thread that writes lines to a descriptor, so that a blocked reader blocks nothing else. It collects
+lines for 50 ms while there are lines, so that no line needs a wake-up, and writes whole lines. Before each write it
+calls `gather`, which adds further lines. Lines over the buffer limit are dropped, counted, and reported later. The last
+part of the buffer is reserved for the gateway's own lines, so that refused requests cannot displace them."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from weakref import WeakSet
 # Bytes that may wait, and how many of them only the gateway's own events may use.
 _ROOM = 1024 * 1024
 _OWN_ROOM = _ROOM // 4
-# So many seconds of a busy gateway are one write; what is killed loses at most twice as many.
+# A busy gateway writes once in this many seconds. A crash loses at most twice as much.
 _GATHERED = 0.05
 # One write is of whole lines, and of so few bytes that those of several processes do not mix within them.
 _AT_ONCE = 64 * 1024
@@ -39,7 +38,7 @@ class LogWriter:
         self._descriptor = descriptor
         self._format_dropped = format_dropped
         self._gather = gather
-        # Called before so many bytes are written, where what is written to is bounded.
+        # Called with the number of bytes before a write to a bounded file.
         self.make_room: Callable[[int], None] | None = None
         self._at_once = _AT_ONCE if stat.S_ISREG(os.fstat(descriptor).st_mode) else _AT_ONCE_SHARED
         self._begin()
@@ -47,7 +46,7 @@ class LogWriter:
 
     def _begin(self) -> None:
         """Begin with nothing: also in a process that was just forked, where what waits is its parent's to write."""
-        # What is collected as garbage while a line is put may have something to log itself.
+        # Garbage collection during `put` may log something itself.
         self.lock = threading.RLock()
         # Lines that could not be written since this process began.
         self.dropped = 0
@@ -59,12 +58,12 @@ class LogWriter:
         self.is_awake = False
         self._thread: threading.Thread | None = None
         self._flush_now = self._closed = False
-        # What was lost and not told yet, and whether the last write ended within a line.
+        # Dropped lines that were not reported yet, and whether the last write ended inside a line.
         self._unreported = 0
         self._torn = False
 
     def put(self, lines: Sequence[bytes], *, own: bool) -> None:
-        """Have lines written; `own` is said of what the gateway itself has to say. It never waits for a reader."""
+        """Have lines written; `own` marks messages of the gateway itself. It never waits for a reader."""
         room = _ROOM if own else _ROOM - _OWN_ROOM
         with self.lock:
             room -= self._waiting
@@ -139,7 +138,7 @@ class LogWriter:
         return lines
 
     def _report_dropped(self) -> None:
-        """Say how many lines are missing, now that it works again."""
+        """Report the number of missing lines, now that writing works again."""
         with self.lock:
             unreported = self._unreported
         if unreported and not self._write(self._format_dropped(unreported)):
@@ -161,7 +160,7 @@ class LogWriter:
                 # A full disk, a reader that is gone: this is lost, and the next may not be.
                 return bytes(rest).count(b"\n")
             rest = rest[count:]
-            # What is written next must not go on within a line.
+            # The next write must not continue a partial line.
             self._torn = bool(rest)
         return 0
 

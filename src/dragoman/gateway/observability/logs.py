@@ -61,7 +61,7 @@ class Log:
         if not self._json:
             self._line = lambda entry, details, thread, total: _encode_line(columns.exchange(entry, details))
             self._event = lambda level, message, fields: _encode_line(columns.event(level, message, fields))
-        # What has ended and is neither logged nor counted yet, and what counts it.
+        # Ended exchanges that are neither logged nor counted yet, and their counter.
         self._ended: deque[tuple[JournalEntry, LogDetails]] = deque()
         self.count: Callable[[JournalEntry, str, int], None] = lambda entry, thread, total: None
         # Held while a batch is counted.
@@ -92,7 +92,7 @@ class Log:
         """Log and count the first exchanges that have ended."""
         with self._writer.lock, self.count_lock:
             if self._is_flushing:
-                # What is collected as garbage meanwhile has something to log.
+                # Garbage collection meanwhile logs something.
                 return
             self._is_flushing = True
             lines: list[bytes] = []
@@ -119,11 +119,11 @@ class Log:
                 time.sleep(_PAUSE)
 
     def event(self, level: str, message: str, **fields: JsonValue) -> None:
-        """Tell what the gateway itself does."""
+        """Log an event of the gateway."""
         self._put_event(self._event(level, message, fields))
 
     def report(self, level: str, message: str, words: str, **fields: JsonValue) -> None:
-        """Tell what the gateway itself does: by fields where programs read it, in words where people do."""
+        """Log an event of the gateway: as fields in JSON, in words for people."""
         self._put_event(self._event(level, message, fields) if self._json else self._event(level, words, {}))
 
     def _put_event(self, line: bytes) -> None:
@@ -317,7 +317,7 @@ def _attempt_members(call: CallEntry, breakdown: CostBreakdown | None, cost: str
 
 
 def _candidate_as_json(candidate: CandidateEntry) -> JsonValue:
-    """One of the targets that an exchange might have gone to; what is not known is left out."""
+    """One candidate target of an exchange, without unknown members."""
     fields: JsonObject = {"target": candidate.target[_LABEL]}
     if candidate.why:
         fields["reason"] = candidate.why

@@ -56,7 +56,7 @@ class Histogram(Struct):
 
 
 class MetricCell(Struct):
-    """What was counted of one route and outcome."""
+    """The counts of one route and outcome."""
 
     client_protocol: str
     provider: str
@@ -143,7 +143,7 @@ class Snapshot(Struct):
     failures: list[tuple[str, str, str, int]]
     in_flight: int
     log_lines_dropped: int = 0
-    # What each provider has to do.
+    # The load of each provider.
     loads: dict[str, Load] = {}
     # (provider, kind).
     attempts: list[tuple[str, str, int]] = []
@@ -156,7 +156,7 @@ class Snapshot(Struct):
     last_health_checks: dict[str, tuple[str, float]] = {}
     # Exchanges for the telemetry collector, by result of the export.
     telemetry_exports: dict[str, int] = {}
-    # What became of what was written down; None if nothing is.
+    # The state of recording; None if nothing is.
     recorded: RecordingStatus | None = None
     # (provider, nano-dollars): costs that providers report, and these minus the costs that are computed here.
     reported_costs: list[tuple[str, int]] = []
@@ -192,18 +192,18 @@ class Metrics:
         # Counters of launches. They are not Prometheus counters, and belong to this process.
         self._launches = LaunchCounters()
         self.in_flight = 0
-        # What has exchanges counted, and counts what was left out of it.
+        # The log whose dropped lines are counted.
         self.log: Log | None = None
-        # What became of what was written down.
+        # The state of recording.
         self.recorded: Callable[[], RecordingStatus | None] = lambda: None
-        # What providers have to do at this moment.
+        # The present load of providers.
         self.loads: Callable[[], dict[str, Load]] = dict
-        # How targets stand that were asked, and how many keys of each provider rest.
+        # The health of called targets, and the keys in cooldown of each provider.
         self.levels: Callable[[], dict[str, HealthLevel]] = dict
         self.keys_in_cooldown: Callable[[], dict[str, int]] = dict
-        # Bytes of request arrays, and of what was made of them.
+        # Bytes of request arrays, and of their cached translations.
         self.prefix_bytes: Callable[[], int] = lambda: 0
-        # Whether the name of a target may be told; those of others are counted together.
+        # Whether the name of a target may be a label; others are counted together.
         self.may_name: Callable[[str], bool] = lambda _: True
 
     def count(self, entry: JournalEntry, thread: str, total: int) -> None:
@@ -212,7 +212,7 @@ class Metrics:
         client_protocol, provider_protocol = entry.client_protocol, entry.provider_protocol
         provider, cost = entry.provider, entry.cost
         for call in entry.calls:
-            # What is asked beside conversations has no kind.
+            # Requests other than conversations have no kind.
             called = (call.provider, call.kind or OTHER)
             self._attempts[called] = self._attempts.get(called, 0) + 1
         for loss in entry.losses:
@@ -250,14 +250,14 @@ class Metrics:
             self._launches.count(entry)
 
     def _count_reported_cost(self, provider: str, cost: CostBreakdown, total: int, reported: int) -> None:
-        """Count what a provider says that it cost, and what that is beyond ours, where ours is known."""
+        """Count the cost that a provider reported, and its difference to the computed one, if known."""
         self._reported_costs[provider] = self._reported_costs.get(provider, 0) + reported
         if not cost.unpriced:
             difference = self._cost_discrepancies.get(provider, 0) + reported - total
             self._cost_discrepancies[provider] = difference
 
     def record_health_check(self, provider: str, result: str, now: float) -> None:
-        """Count a check of a provider, and keep what it found."""
+        """Count a health check, and store its result."""
         self._health_checks[provider, result] = self._health_checks.get((provider, result), 0) + 1
         self._last_health_checks[provider] = (result, now)
 
@@ -267,7 +267,7 @@ class Metrics:
             self._cached_translations[result] = self._cached_translations.get(result, 0) + 1
 
     def count_exports(self, result: str, number: int) -> None:
-        """Count exchanges that a collector was to be told of; each result is counted by one thread alone."""
+        """Count exported exchanges; each result is counted by one thread."""
         self._exports[result] = self._exports.get(result, 0) + number
 
     def _counters_of(self, entry: JournalEntry) -> _Counters:
@@ -282,7 +282,7 @@ class Metrics:
         return self._cells.setdefault(key, _Counters(key))
 
     def launch_count(self, key: str, name: str) -> WorkerLaunchCount:
-        """What was counted of a launch under a key; nothing of one that is not known."""
+        """The count of a launch under a key; None if unknown."""
         if self.log is not None:
             self.log.flush()
         with self.lock:
@@ -318,7 +318,7 @@ class Metrics:
             )
 
     def _labelled(self, levels: Mapping[str, HealthLevel]) -> tuple[dict[str, HealthLevel], dict[HealthLevel, int]]:
-        """How targets stand by their labels, and how many do for which there is none: clients may make names up."""
+        """The health of targets by label, and the number of targets without one: clients may invent names."""
         labelled: dict[str, HealthLevel] = {}
         unnamed: dict[HealthLevel, int] = {}
         # Unhealthy targets get a label before healthy ones.
@@ -341,7 +341,7 @@ class Metrics:
         return label
 
     def _bounded(self, entry: JournalEntry) -> str:
-        """The label for a model; what would be shown alike is the same label, so that no series stands there twice."""
+        """The label of a model. Names with the same printed form share a label, so that no series occurs twice."""
         provider, model = entry.provider, printable(entry.model)
         if (provider, model) in self._models:
             return model

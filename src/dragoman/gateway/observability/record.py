@@ -32,20 +32,20 @@ class Record(Struct):
     time: int
     # Kind of the exchange (`records/journal_entry.py`); "" for requests that are not recorded.
     kind: str = CONVERSATION
-    # Where the client is, what program it says it is, and under which gateway key it asks.
+    # Address, user agent and gateway key of the client.
     address: str = ""
     program: str = ""
     key: str = ""
-    # The launch that it belongs to, as the client says.
+    # The launch, as the client states it.
     launch: str = ""
-    # What it shows of who is speaking.
+    # Session facts of the request.
     facts: ExchangeFacts = NOTHING
     # The client's `traceparent` and `tracestate`, where it sent any that may be used.
     trace: str = ""
     trace_state: str = ""
     # The tags of its key, as one text.
     tags: str = ""
-    # The model's name as the client said it, and whom it led to.
+    # The requested model, and its target.
     requested_model: str = ""
     provider: str = ""
     model: str = ""
@@ -73,13 +73,13 @@ class Record(Struct):
     # Why the gateway itself refused a request, in words, without contents; whether it did so before it knew the client.
     refusal: str = ""
     at_door: bool = False
-    # What to do about what went wrong, for the operator.
+    # The remedy of a problem, for the operator.
     advice: str = ""
     # Usage of all attempts (None if neither reported nor counted), whether any of it was counted here, and the cost.
     tokens: TokenCounts | None = None
     estimated: bool = False
     cost: CostBreakdown | None = None
-    # Why the answer ended, which model it says it is from, and what its provider calls it.
+    # Stop reason, model and ID of the response, as reported.
     stop_reason: str = ""
     response_model: str = ""
     response_id: str = ""
@@ -98,7 +98,7 @@ class Record(Struct):
 
 
 class LogDetails(Struct, frozen=True, gc=False):
-    """What only the log tells of an exchange, beside its entry: address, path and refusal in full, and advice."""
+    """Details for the log alone: full address, path and refusal, and advice."""
 
     address: str = ""
     path: str = ""

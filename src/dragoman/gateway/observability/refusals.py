@@ -1,6 +1,6 @@
-"""Refusals: the sentence by which the gateway refuses a request, for log and record. It names locations and types;
-values from the client, and notes that may quote one, are left out. Names, ids and paths in backticks stay if they look
-like one, but for key texts in them."""
+"""Refusals: the sentence by which the gateway refuses a request, for log and record. It has locations and types. Values
+from the client, and notes that may quote one, are removed. Names, ids and paths in backticks stay if they look like
+one, but for key texts in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANOTHER_VALUE = "another value"
 _is_name = re.compile(r"[A-Za-z_][\w-]{0,63}|\d{1,9}", re.ASCII).fullmatch
 _is_id = re.compile(r"[\w.:/@+-]{1,128}", re.ASCII).fullmatch
 _backticked = re.compile(r"`([^`]*)`").sub
-# What `repr` makes of a value; an apostrophe behind a letter is one.
+# A value in the form of `repr`; an apostrophe after a letter is not a quote.
 _values = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL).sub
 
 

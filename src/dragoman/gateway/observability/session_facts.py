@@ -1,4 +1,4 @@
-"""Listener: hears who is speaking, from headers and, where exchanges are written down, from a look at the body."""
+"""Extracts session facts from headers and, if exchanges are recorded, from the body."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ Extracted = tuple[ExchangeFacts, PrefixMatch | None]
 
 
 class SessionFacts:
-    """Hears for one process. Without records its digests are not used and not stored."""
+    """Extracts session facts in one process. Without records its digests are not used and not stored."""
 
     def __init__(self) -> None:
         self._secret = os.urandom(32)
         self._queries: dict[str, HintQuery] = {}
         # Histories of earlier requests.
         self.prefixes = PrefixCache()
-        # Whether what is heard is kept, and whether a rule asks for it.
+        # Whether facts are recorded, and whether a rule needs them.
         self.is_recorded = False
         self.is_required = False
 
     def attach_records(self, path: str, log: Log) -> None:
-        """Hear for the records beside a file; where they have no secret, conversations do not outlive the process."""
+        """Use the digest key of the records; without it, conversations do not outlive the process."""
         if not path or path == MEMORY:
             return
         self.is_recorded = True
@@ -78,7 +78,7 @@ class SessionFacts:
         history = memoryview(glance.history)
         if history.nbytes < LONG_HISTORY or history[0] != _BRACKET:
             return body_facts(facts, glance.session_hints(query, is_named=is_named)), None
-        # What a request says usually continues an earlier one. Its translation does so, too.
+        # A request usually continues an earlier one. Its translation does so, too.
         prefixes = self.prefixes
         match = prefixes.match(Scope(key, glance.protocol), bytes(glance.history))
         return body_facts(facts, _continued(prefixes, match, query, glance, is_named=is_named)), match
@@ -98,7 +98,7 @@ class SessionFacts:
         )
 
     def _query_of(self, key: str) -> HintQuery:
-        """What is looked for."""
+        """The query for facts."""
         query = self._queries.get(key)
         if query is None:
             if len(self._queries) >= _MAX_KEYS:

@@ -19,7 +19,7 @@ class UnexpectedErrors(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell one record."""
+        """Log one record."""
         # The loop shows the failed task in further lines, with the exception's words in them.
         words = record.getMessage().partition("\n")[0]
         fields: JsonObject = {"logger": record.name}

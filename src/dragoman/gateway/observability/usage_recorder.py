@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from dragoman.store.record_tables import RecordTables
 
 MACHINE, REJECT = "machine", "reject"
-# Who is not let in has no account: so many of them are written down in a minute, some 80 MB a day.
+# Maximum records of rejected clients per minute, about 80 MB per day.
 _MAX_UNAUTHENTICATED_PER_MINUTE = 60
 _MINUTE = 60.0
 
 
 class RecordingStatus(Struct, frozen=True, kw_only=True):
-    """What became of what was written down, for `/metrics` and `/readyz`."""
+    """The state of recording, for `/metrics` and `/readyz`."""
 
     rows: int = 0
     # Bytes of journals that are not in the tables yet.
@@ -45,7 +45,7 @@ class RecordingStatus(Struct, frozen=True, kw_only=True):
     damaged: int = 0
     lost: int = 0
     unauthenticated_skipped: int = 0
-    # How often the tables could not be written, rows that were too old, and exchanges that cost more than is known.
+    # Failed table writes, expired rows, and unpriced exchanges.
     errors: int = 0
     removed: int = 0
     unpriced: int = 0
@@ -114,7 +114,7 @@ class UsageRecorder:
         return None if self._ingest_thread is None else self._ingest_thread.catch_up(assign)
 
     def open(self, record: Record, target: Target | None, size: int) -> None:
-        """Write down that a target is about to be asked, with a request of so many bytes."""
+        """Record that a target is about to be called, with the size of the request."""
         if self._journal is not None and record.kind:
             self._journal.open(opened_entry(record, self.addresses, target, size))
 
@@ -138,7 +138,7 @@ class UsageRecorder:
             self.unauthenticated_skipped += 1
 
     def synced(self) -> asyncio.Future[None] | None:
-        """Done once what was written until now is on the disk; None if that is not waited for."""
+        """Done once all entries until now are on the disk; None if that is not waited for."""
         if self._sync is None or self._journal is None or self._journal.descriptor < 0:
             return None
         return self._sync.synced(self._journal.descriptor)
@@ -150,7 +150,7 @@ class UsageRecorder:
 
     @property
     def delay(self) -> str:
-        """Why what was written down cannot be moved into the tables at present; "" if it can."""
+        """Why journals cannot be ingested at present; "" if it can."""
         return "" if self._ingest_thread is None else self._ingest_thread.problem
 
     @property
@@ -159,7 +159,7 @@ class UsageRecorder:
         return self._storage.on_write_failure == REJECT and bool(self.problem)
 
     def recorded(self) -> RecordingStatus | None:
-        """What became of what was written down; None if nothing is."""
+        """The state of recording; None if nothing is."""
         journal, ingest_thread = self._journal, self._ingest_thread
         if journal is None or ingest_thread is None:
             return None
@@ -174,7 +174,7 @@ class UsageRecorder:
         )
 
     async def close(self, seconds: float) -> None:
-        """Move what is left into the tables, within some seconds; what remains is moved at the next start."""
+        """Ingest the rest within this many seconds; what remains is ingested at the next start."""
         journal, ingest_thread, sync = self._journal, self._ingest_thread, self._sync
         if journal is None or ingest_thread is None:
             return
@@ -203,7 +203,7 @@ class UsageRecorder:
             self._log_change()
 
     def _log_change(self) -> None:
-        """Tell the operator once that exchanges cannot be written down, and once that they can."""
+        """Log once that exchanges cannot be recorded, and once that they can again."""
         self._fails = not self._fails
         if self._fails:
             self._log_event("error", f"cannot record requests: {self.problem}")
