@@ -334,14 +334,14 @@ _OTHER_ACTIONS = {"GET": READ, "HEAD": READ, "DELETE": DELETE}
 
 
 def rule_of(method: str, rest: str) -> PathRule | None:
-    """What a method does at a path behind the prefixes; None if nothing that is known here."""
+    """The rule of a method at a path without its prefixes; None if nothing that is known here."""
     requested = "GET" if method == "HEAD" else method, tuple(rest.strip("/").split("/"))
     return next((rule for pattern, rule in _RULES if _matches(pattern, *requested)), None)
 
 
 def relayed_rule(method: str, rest: str, *, shared: bool, opened: Iterable[str] = ()) -> PathRule | None:
-    """What a method does at a path that may be relayed; None if none is. `shared` if several owners have what is
-    theirs in one account, `opened` what `server.passthrough_paths` has."""
+    """The rule of a method at a path that may be relayed; None if none is. `shared` if several owners share one
+    provider account, `opened` are the paths of `server.passthrough_paths`."""
     requested = "GET" if method == "HEAD" else method, tuple(rest.strip("/").split("/"))
     is_opened = any(_matches(_pattern(each), *requested) for each in opened)
     rule = rule_of(method, rest)

@@ -18,7 +18,7 @@ from dragoman.gateway.workers.worker_channel import SNAPSHOT, UPDATES, Malformed
 
 T = TypeVar("T")
 _COUNTERS = b"c"
-# The length of what is asked follows: key and name.
+# The length of the query follows: key and name.
 _LAUNCH = b"l"
 _LENGTH_BYTES = 2
 _TIMEOUT = 2.0
@@ -32,7 +32,7 @@ TOKEN_BYTES = 32
 
 
 def new_token() -> bytes:
-    """What the workers of one gateway know each other by."""
+    """The token by which workers of one gateway authenticate."""
     return secrets.token_bytes(TOKEN_BYTES)
 
 
@@ -63,7 +63,7 @@ class PeerWorkers:
             await asyncio.sleep(0)
 
     async def snapshots(self) -> list[Snapshot]:
-        """What the others counted; one that does not answer has gone, and its successor counts anew."""
+        """The counts of the other workers. One that does not respond has ended, and its successor starts at zero."""
         return await self._gather(_COUNTERS, _DECODER)
 
     async def launch_counts(self, key: str, name: str) -> list[WorkerLaunchCount]:
@@ -102,7 +102,7 @@ class PeerWorkers:
 
 
 async def _query(port: int, token: bytes, request: bytes, reads: msgspec.json.Decoder[T]) -> list[T]:
-    """What one of them says; nothing if that cannot be understood."""
+    """The counts of one worker; None if its response is invalid."""
     try:
         async with asyncio.timeout(_TIMEOUT):
             reader, writer = await dial(port, token)
@@ -116,7 +116,7 @@ async def _query(port: int, token: bytes, request: bytes, reads: msgspec.json.De
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """All that is said; nothing of what is more than any worker says."""
+    """The whole response; empty if it exceeds the limit."""
     data = bytearray()
     while piece := await reader.read(_CHUNK):
         data += piece

@@ -1,4 +1,4 @@
-"""Prefix cache: the latest message arrays of each gateway key, with what was made of them. The next request of a
+"""Prefix cache: the latest message arrays of each gateway key, with their translations. The next request of a
 conversation begins with the same elements, byte for byte, and continues from there.
 
     a scope      a gateway key and a protocol: no request finds an array of another one
@@ -88,7 +88,7 @@ class PrefixMatch:
         # Leading elements that both arrays have.
         self.count = count
         self.earlier = earlier
-        # What was stored for this request.
+        # The stored entry of this request.
         self.stored: _Entry | None = None
         self._array: IndexedArray | None = None
 
@@ -106,8 +106,8 @@ class PrefixMatch:
         return tail_after(self.earlier.array, count, self.written)
 
     def array(self, count: int | None = None) -> IndexedArray | None:
-        """The array of the request with the ends of its elements. Only what is new is read; of an array of `count`
-        elements that continues none, only the latest ones, or None if they are not found."""
+        """The array of the request with the ends of its elements. Only new elements are parsed. Of an array of `count`
+        elements that continues none, only the latest ones are, or None if they are not found."""
         if self._array is None:
             if self.earlier is None or not self.count:
                 self._array = indexed_array(self.written) if count is None else latest_indexed(self.written, count)
@@ -118,8 +118,8 @@ class PrefixMatch:
 
 
 class HandedMatch:
-    """The match of the history of one request, from its first user to its last one, who takes it: what it holds is as
-    large as the request."""
+    """The match of the history of one request, handed from its first user to its last one, who takes it: it is as large
+    as the request."""
 
     __slots__ = ("_match",)
 
@@ -147,7 +147,7 @@ class PrefixCache:
 
     def match(self, scope: Scope, written: bytes) -> PrefixMatch:
         """Compare the array of a request, which must be valid JSON, with earlier ones of its scope."""
-        # Before the look: what is cleared meanwhile is not current.
+        # Before the lookup: entries that are cleared meanwhile are not current.
         generation = self._generation
         earlier, count = None, 0
         for hash_key in _hash_keys(scope, written):
@@ -167,8 +167,8 @@ class PrefixCache:
         return match.generation is self._generation
 
     def store(self, match: PrefixMatch, slot: Hashable, state: PrefixState, count: int | None = None) -> None:
-        """Keep the array of a request with what was made of it, for the next request of its conversation. To know how
-        many elements there are (`count`) saves reading all of them."""
+        """Store the array of a request with its translation, for the next request of its conversation. To know how many
+        elements there are (`count`) saves reading all of them."""
         array = match.array(count) if len(match.written) >= MIN_ARRAY else None
         if array is None or array.size + state.size > self._max_bytes // _LARGE_PART:
             return

@@ -1,5 +1,5 @@
-"""Provider probe: does every provider answer and accept our key, at no cost? It is asked for its model list; a cloud
-without one gets a conversation without a message, which it refuses once it has accepted the key."""
+"""Provider probe: checks at no cost whether each provider responds and accepts its key. It requests the model list. A
+cloud without one gets a conversation without a message, which it rejects after it has accepted the key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.providers.transport_interface import Order
 # A request that no model answers, and a model that does not exist.
 _NOTHING = b'{"model":"none","max_tokens":1,"messages":[]}'
 _NO_MODEL = "none"
-# Who says this has looked at the request, and so at the key before it.
+# These statuses mean that the request was read, and so that the key was accepted.
 _KEY_ACCEPTED_STATUSES = frozenset({200, 400, 404, 422, 429})
 
 
@@ -41,7 +41,7 @@ class ProbeResponse(Struct, frozen=True, kw_only=True):
 
 
 class _ProbeRuntime(Runtime):
-    """A service that remembers the last flight to each endpoint, whose answer says when it was."""
+    """A runtime that remembers the last call to each endpoint, whose response has the time."""
 
     def __init__(self, settings: Settings, log: Log) -> None:
         super().__init__(settings, Metrics(), log, StoredState(Storage(store_responses=False), log))
@@ -62,7 +62,7 @@ async def check_live(settings: Settings) -> list[tuple[str, str, bool, str]]:
 
 
 async def probe_all(settings: Settings, timeout: float | None = None) -> list[ProbeResponse]:
-    """What every endpoint of every provider answers within some seconds."""
+    """The response of every endpoint of every provider, within a timeout."""
     runtime = _ProbeRuntime(settings, Log(io.StringIO()))
     seconds = settings.timeouts.connect + 5.0 if timeout is None else timeout
     try:
@@ -109,7 +109,7 @@ async def _list(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> str
 
 
 async def probe_key(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> str:
-    """Ask a provider without a list for what costs nothing; what that says of it, or an error in words."""
+    """Probe a provider without a list by a free request; returns the result, or an error in words."""
     model = provider.models[0] if provider.models else ""
     order = Order(
         provider=provider,

@@ -1,5 +1,5 @@
-"""Route preflight: whether the providers of a name answer and accept our key, for `dragoman launch`. It costs nothing
-and does not wait long: a slow provider is no reason to stop."""
+"""Route preflight: whether the providers of a name answer and accept our key, for `dragoman launch`. It is free and
+short: a slow provider is no reason to stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.routing.route import Route
 from dragoman.routing.target import Target
 
 TIMEOUT = 2.0
-# More than these of one name are not asked.
+# Maximum targets that are checked for one name.
 _MAX_TARGETS = 16
 _NEAREST = 3
 _REFUSED = frozenset({401, 403})
@@ -87,7 +87,7 @@ async def _by_list(runtime: Runtime, provider: Provider, endpoint: Endpoint) -> 
     (status, body), *others = await asyncio.gather(*fetches)
     called = Called(provider=provider, endpoint=endpoint, keys=() if key is None else (key,))
     if status in _REFUSED:
-        # Who shows no list to a key takes it for nothing else either.
+        # A provider that shows no list to a key accepts it for nothing else.
         return CheckResult(able=False, advice=of_refusal(AttemptOutcome.INVALID_KEY, called))
     if status != 200:
         return CheckResult(advice=_public_advice(called, f"answered {status} when it was asked for its models"))

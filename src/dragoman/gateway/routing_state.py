@@ -37,7 +37,7 @@ _AFFINITY, _EXPLORED, _ANSWERED = Why.AFFINITY, Why.EXPLORED, AttemptOutcome.ANS
 
 
 class RoutingState:
-    """What one process has seen, and was told by its siblings. `clock` only grows; `rng` is from 0 to below 1."""
+    """What one process has measured, and updates of its siblings. `clock` only grows; `rng` is from 0 to below 1."""
 
     def __init__(self, clock: Callable[[], float], rng: Callable[[], float] = random.random) -> None:
         self.clock = clock
@@ -114,7 +114,7 @@ class RoutingState:
         inputs = _PlanInputs(
             now, affinity, self._turns.get(route.name, 0), routing_state=self, target_info=target_info, among=among
         )
-        # From one that has only just come back most requests are kept away.
+        # A target in slow start gets only a part of the requests.
         return plan(route, requirements, inputs, RandomDraws(slow_start=0.5, exploration_rate=0.0))
 
     def usual_output(self, route: Route, requirements: Requirements) -> float:
@@ -130,12 +130,13 @@ class RoutingState:
         return self.health.state(target.id, self.clock()) is HEALTHY
 
     def wakes_in(self, target: Target) -> float:
-        """After how many seconds a target may be asked that rests."""
+        """Seconds until a target in cooldown may be probed."""
         now = self.clock()
         return self.health.wakes(target.id, now) - now
 
     def is_last_resort(self, target: Target) -> bool:
-        """Whether a target in cooldown is asked, with or without a permit, by a request that all others have failed."""
+        """Whether a request that all other targets have failed may call a target in cooldown, with or without a
+        permit."""
         now = self.clock()
         return self.health.state(target.id, now).is_last_resort(now)
 
@@ -151,8 +152,8 @@ class RoutingState:
         return health.level is not HealthLevel.COOLDOWN or self.budgets.spend(target.id)
 
     def permits(self, target: Target, seconds: float) -> Permit | None:
-        """A probe permit, if a target may be asked: one request at a time finds out whether a target is healthy again.
-        It reports with its permit within some seconds; reports of others count for nothing meanwhile."""
+        """A probe permit, if a target may be probed: one request at a time tests whether the target is healthy again.
+        The holder reports within some seconds; other reports do not count meanwhile."""
         return self.health.take_permit(target.id, self.clock(), seconds)
 
     def give_back(self, target: Target, permit: Permit | None) -> None:
@@ -183,8 +184,8 @@ class RoutingState:
         slowed: bool,
         permit: Permit | None = None,
     ) -> None:
-        """Learn from a call that ended. `charged` are targets that this exchange failed on already; `slowed` says that
-        the client was slow, so that the speed means nothing."""
+        """Learn from a call that ended. `charged` are targets that this exchange failed on already; `slowed` means that
+        the client was slow, so that the speed does not count."""
         name, now = target.id, self.clock()
         if len(name) > _MAX_TARGET_LENGTH:
             return
@@ -205,7 +206,7 @@ class RoutingState:
         elif counts_for_health(kind) or kind is AttemptOutcome.SLOW_RESPONSE:
             self.speeds.record_failure(name, size, now)
         elif kind in GATEWAY_OUTCOMES or kind is AttemptOutcome.UNRESOLVED:
-            # It found nothing out of a target that was being tried.
+            # The attempt was no test of the probed target.
             self.health.give_back(name, now, permit)
 
     def set_affinity(self, owner: str, conversation: str, affinity: Affinity) -> None:
@@ -215,7 +216,7 @@ class RoutingState:
 
 
 class _PlanInputs(PlanInputs, frozen=True, kw_only=True):
-    """What a plan sees of the traffic, and of what a configuration knows."""
+    """The inputs of a plan from routing state and configuration."""
 
     routing_state: RoutingState
     target_info: TargetInfo
@@ -223,7 +224,7 @@ class _PlanInputs(PlanInputs, frozen=True, kw_only=True):
     among: float
 
     def health_states(self, summary: RouteSummary) -> Sequence[HealthState]:
-        """How the targets stand, their keys considered."""
+        """The health of the targets, including their keys."""
         if self.routing_state.health.are_healthy(summary.subjects):
             return summary.all_healthy
         return [self._health_state(target) for _, target, _, _ in summary.leaves]

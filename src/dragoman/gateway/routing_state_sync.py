@@ -44,7 +44,7 @@ class RoutingStateSync:
             self._timer = None
 
     def broadcast(self) -> None:
-        """Send and persist what is new, each update by itself: one that is too large does not hold up the others."""
+        """Send and persist updates one by one, so that one that is too large does not block the others."""
         routing_state, send = self._runtime().routing_state, self._channel.broadcast
         for health_update in routing_state.health.take_updates():
             send(_HEALTH, health_update)

@@ -62,7 +62,7 @@ _MAX_MODEL_LENGTH = 512
 
 
 class ResetResult(Struct, frozen=True, kw_only=True):
-    """What was held against a target until now: how it stood, and how many of its keys rested."""
+    """The state of a target before a reset: its health, and its keys in cooldown."""
 
     health: str
     keys: int
@@ -106,7 +106,7 @@ class Runtime:
             reuse=former.client.reuse if former is not None else None,
         )
         self.draining = False
-        # To ask for the running one costs a call to the system each time.
+        # Getting the running loop costs a system call each time.
         self.loop = asyncio.get_running_loop()
         self.clock: Callable[[], float] = self.loop.time
         self.timers: Timers = former.timers if former is not None else Timers(self.loop)
@@ -118,14 +118,14 @@ class Runtime:
         }
         if former is not None:
             self._forgive_changed(former.settings)
-        # Who is speaking.
+        # Session facts.
         self.session_facts: SessionFacts = former.session_facts if former is not None else SessionFacts()
         self.session_facts.is_required = any(
             rule.when.thread for route_config in settings.routes for rule in route_config.rules
         )
-        # How many calls each provider has, and who waits for one.
+        # Calls and queues of each provider.
         self.admission: Admission = former.admission if former is not None else Admission(self.clock)
-        # How many exchanges each gateway key has.
+        # Running requests of each gateway key.
         self.key_calls: KeyCalls = former.key_calls if former is not None else KeyCalls(self.clock)
         # Bytes of request bodies that are not complete, and of responses that are read as a whole.
         limits = settings.limits
@@ -142,7 +142,7 @@ class Runtime:
         self._target_settings: dict[int, TargetSettings] = {}
         self.listed: ModelListCache = ModelListCache(settings.callable, former.listed if former is not None else None)
         self.routes.listed = self._models_listed
-        # What was made of the arrays of requests. Settings decide about it: each configuration begins with none.
+        # Cached translations of request arrays. Settings decide about it: each configuration begins with none.
         self.prefixes = self.session_facts.prefixes = PrefixCache()
         metrics.prefix_bytes = lambda: self.prefixes.size
         self.usage_recorder.on_rotated = self.prefixes.clear
@@ -180,7 +180,7 @@ class Runtime:
         return must_record_owners(self.settings, requires_keys=not self.guard.open)
 
     def health_of(self, target: Target) -> str | None:
-        """How a target stands, in a word; None if it was not tried."""
+        """The health of a target in one word; None if it was not tried."""
         health = self.routing_state.health
         return health.state(target.id, self.clock()).level.value if health.has_target(target.id) else None
 
@@ -224,7 +224,7 @@ class Runtime:
         )
 
     def reset_target(self, target: str) -> ResetResult:
-        """Take a target for good, whatever it did, and let its keys be used again; give what was held against it."""
+        """Reset a target and its keys to healthy; returns the previous state."""
         now, health = self.clock(), self.routing_state.health
         provider, _, model = target.partition("/")
         before = health.state(target, now)
@@ -236,14 +236,14 @@ class Runtime:
         return self._rotations[provider.name]
 
     def redactor(self, provider: Provider) -> Redactor:
-        """What must not leave of a provider."""
+        """The redactor of a provider's secrets."""
         cached = self._redactors.get(provider.name)
         if cached is None:
             cached = self._redactors[provider.name] = Redactor(provider)
         return cached
 
     def target_settings(self, target: Target) -> TargetSettings:
-        """What all calls to a target have in common."""
+        """Settings of all calls to a target."""
         cached = self._target_settings.get(id(target))
         if cached is None:
             provider, pooled_limits = target.provider, self.settings.server.forward_pooled_rate_limits
@@ -323,7 +323,7 @@ def _call_settings(provider: Provider) -> tuple[object, ...]:
 
 
 def _limits(settings: Settings) -> dict[str, AdmissionLimits]:
-    """How many calls this process may have with each provider that has a limit."""
+    """The concurrency limit of each provider in this process."""
     return {
         name: divided(
             AdmissionLimits(provider.concurrency, provider.queue_size, provider.queue_timeout), settings.server.workers

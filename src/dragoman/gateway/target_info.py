@@ -30,17 +30,17 @@ _MAX_TARGET_LENGTH = 512
 
 
 class _RouteInfo(Struct, frozen=True, kw_only=True):
-    """What is known of the targets of a line; only what their providers list can change that."""
+    """Metadata of the targets of a route; only the model lists of their providers can change it."""
 
-    # How many lists there were when that was found out.
+    # The number of model lists at that time.
     changes: int
-    # How many tokens each takes in, and how many bytes of text they all have room for.
+    # The context window of each target, and the size of text that fits them all.
     windows: list[int | None]
     room: float
 
 
 class TargetInfo:
-    """What is known of the targets of one configuration. `wall` gives seconds since 1970."""
+    """Metadata of the targets of one configuration. `wall` gives seconds since 1970."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class TargetInfo:
         self._rotations = rotations
         self._admission = admission
         self._wall = wall
-        # How much a target takes and says.
+        # Context window and output limit of a target.
         self.sizes: LimitsOf = combine_limits(self._overridden, listed.facts_of, self._printed, facts_of_rules)
-        # What is known of lines, by the ids of their targets.
+        # Metadata of routes, by the IDs of their targets.
         self._routes: dict[tuple[str, ...], _RouteInfo] = {}
 
     def windows(self, summary: RouteSummary) -> Sequence[int | None]:
-        """How many tokens the targets of a line take in."""
+        """The context windows of the targets of a route."""
         return self._route_info(summary).windows
 
     def are_all_available(self, summary: RouteSummary, size: int) -> bool:
@@ -87,7 +87,7 @@ class TargetInfo:
         return info
 
     def window(self, target: Target) -> int | None:
-        """How many tokens a target takes in."""
+        """The context window of a target."""
         return self.sizes(target).window
 
     def _overridden(self, target: Target) -> ModelLimits:
@@ -104,14 +104,14 @@ class TargetInfo:
         return facts_of(self._price_book, target.provider, target.model, self._wall())
 
     def cost(self, target: Target, requirements: Requirements, output: float) -> int | None:
-        """What a request is estimated to cost, in nano-dollars, if it is answered with so many tokens."""
+        """The estimated cost of a request in nano-dollars, with this number of output tokens."""
         facts = self._entry(target)
         if facts is None:
             return None
         answered = min(int(output), requirements.request_features.max_output or int(output))
         cached = requirements.paid if requirements.warm == target.id else 0
         request_features = requirements.request_features
-        # What is said is read once, and each answer is paid.
+        # Input counts once, and each choice counts as output.
         tier = _tier(target, facts, request_features.tier) if request_features.tier else STANDARD
         return estimate(facts, requirements.paid, cached, answered * request_features.choices, tier).total
 
@@ -124,7 +124,7 @@ class TargetInfo:
         return Price(input=in_units(rates.input, PER_MILLION), output=in_units(rates.output, PER_MILLION))
 
     def busy(self, summary: RouteSummary) -> Container[str]:
-        """The names of a line's providers of whom no call could be made at once."""
+        """The providers of a route without a free slot."""
         return self._admission.busy(summary.providers)
 
     def wakes(self, target: Target) -> float | None:

@@ -18,7 +18,7 @@ from dragoman.telemetry import genai_attributes
 from dragoman.telemetry.export_queue import Collector, TelemetryExporter
 from dragoman.telemetry.spans import ProviderPlace
 
-# How long the end may wait for a collector, in seconds (pitfall 437).
+# How long the shutdown waits for a collector, in seconds (pitfall 437).
 LAST_MOMENTS = 2.0
 _PORTS = {"http": 80, "https": 443}
 
@@ -34,7 +34,7 @@ class TelemetryTarget:
         self._closing: set[asyncio.Future[None]] = set()
 
     def follow(self) -> None:
-        """Tell whom the configuration names; whom it no longer names hears what waits for him."""
+        """Export to the configured collector; the queue of a former one is flushed."""
         collector = collector_of(self._runtime().settings)
         if collector == self._collector:
             return
@@ -51,11 +51,11 @@ class TelemetryTarget:
 
     @property
     def on_ingested(self) -> OnIngested | None:
-        """Who hears of exchanges in the drain's thread; None without a collector."""
+        """The callback for ingested records, called in the ingest thread; None without a collector."""
         return self.export if self._telemetry is not None else None
 
     def export(self, entries: Sequence[JournalEntry]) -> None:
-        """Leave exchanges to be told that are in the tables; from the drain's thread."""
+        """Queue ingested records for export; called in the ingest thread."""
         telemetry = self._telemetry
         if telemetry is not None:
             telemetry.export(entries)
@@ -93,7 +93,7 @@ def _done(ended: asyncio.Future[None]) -> None:
 
 
 def collector_of(settings: Settings) -> Collector | None:
-    """Whom a configuration names; None without telemetry."""
+    """The configured collector; None without telemetry."""
     telemetry = settings.telemetry
     if not settings.has_telemetry_export:
         return None
@@ -107,7 +107,7 @@ def collector_of(settings: Settings) -> Collector | None:
 
 
 def places_of(settings: Settings) -> dict[str, ProviderPlace]:
-    """Who the providers of a configuration are to others, and where."""
+    """Name and address of each provider, for spans."""
     return {name: _place(provider) for name, provider in settings.callable.items()}
 
 

@@ -34,9 +34,9 @@ _THREADS = 2
 _MAX_WAITING = 64
 # Bytes of what runs and waits together, from which on nothing else may wait.
 _MAX_BYTES = 256 * 1024 * 1024
-# How long a thread may go on before another one has its turn, in seconds: the loop waits as long for each of its steps.
+# Seconds that a thread may run before another one gets its turn: the loop waits as long for each of its steps.
 _TURN = 0.001
-# How long a job waits that is not paid for, in seconds; then it is refused. What waits now is done or refused by then.
+# Seconds that an unpaid job waits before it is rejected. Waiting jobs are done or rejected by then.
 _MAX_WAIT_SECONDS = 5.0
 _FULL = "too many large requests are being read"
 _LATE = f"no thread for a large request was free within {_MAX_WAIT_SECONDS:g} s"
@@ -124,7 +124,7 @@ class _Threads:
             self._changed.notify()
         while self._unstarted:
             self._unstarted -= 1
-            # The end of the process does not wait for them: who asked for their work is gone by then.
+            # The process does not wait for these threads at its end: their callers are gone by then.
             threading.Thread(target=self._serve, name=f"large-{self._unstarted}", daemon=True).start()
 
     def _displace(self, job: _Job[object], added: int, measure: Callable[[dict[_Job[object], None]], int]) -> bool:
@@ -203,7 +203,7 @@ async def offload(work: Callable[[], T], size: int, key: str, *, paid: bool = Fa
             timer.cancel()
         job.give_up()
         _threads.forget(job)  # type: ignore[arg-type]  # the same
-        # It holds the error whose frames would hold it.
+        # Breaks the cycle between the error and this frame.
         del future, job, timer
 
 

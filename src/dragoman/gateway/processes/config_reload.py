@@ -17,7 +17,7 @@ from dragoman.gateway.workers.protection import Protection, judged, protection_o
 from dragoman.gateway.workers.shared_memory import SharedMemory
 from dragoman.model.jsonvalue import JsonObject
 
-# How often the file is looked at. One that was found changed is read at the next look, if it rests by then: editors
+# Interval of checks of the file. One that was found changed is read at the next look, if it rests by then: editors
 # write in several steps.
 POLL_INTERVAL = 0.5
 
@@ -29,18 +29,18 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     # Gives the settings as they are now, or a `ConfigError` for a file that is wrong or not trusted.
     read: Callable[[], Settings]
     log: Log
-    # None for what the settings say by themselves.
+    # None means as the settings require.
     protection: Protection | None = None
-    # Tells when it is time to read again; None if there is no file.
+    # Detects changes of the file; None if there is no file.
     fingerprint: Callable[[], Fingerprint] | None = None
     # The file as it was before the settings were read, so that no change is missed.
     seen: Fingerprint | None = None
-    # Which of the workers it is, and what they share.
+    # The number of the worker, and the shared memory.
     number: int = 0
     page: SharedMemory = field(default_factory=SharedMemory)
-    # What a sibling says to be told what was counted; empty for one without siblings.
+    # The token for queries between workers; empty for a single worker.
     token: bytes = b""
-    # What a SIGHUP means.
+    # The meaning of SIGHUP.
     hangup: OnHangup = OnHangup.RELOADS
     # Whether gateway keys of the database are accepted: not by a gateway that `launch` starts for one client.
     reads_key_database: bool = True
@@ -51,7 +51,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
 
 
 class Configuration:
-    """The settings that apply, and how closed the gateway is. `quiet` is for one whose workers tell."""
+    """The settings that apply, and how closed the gateway is. `quiet` if the workers log."""
 
     def __init__(self, worker_settings: WorkerSettings, settings: Settings, *, quiet: bool = False) -> None:
         self._worker_settings = worker_settings
@@ -69,17 +69,17 @@ class Configuration:
         return self._read
 
     def catch_up(self) -> bool:
-        """Read the file if it has changed since the settings were; tell whether others apply."""
+        """Read the file if it has changed since the settings were read; returns whether others apply."""
         return self._now() != self._read and self.reload()
 
     def poll(self) -> bool:
-        """Read the file again if it is another one than was read, and rests; tell whether others apply."""
+        """Read the file again if it changed and is stable; returns whether others apply."""
         now, before = self._now(), self._seen
         self._seen = now
         return now == before and now != self._read and self.reload()
 
     def reload(self) -> bool:
-        """Read the file and apply it if it may be; tell whether it was."""
+        """Read the file and apply it if allowed; returns whether it was applied."""
         worker_settings, old = self._worker_settings, self.settings
         self._read = self._seen = self._now()
         self.protection = protection = worker_settings.page.closed_with(self.protection)
@@ -110,7 +110,7 @@ class Configuration:
             self._worker_settings.log.event(level, message)
 
     def _refuse(self, error: ConfigError) -> None:
-        """Tell every problem of a configuration that is not applied."""
+        """Log every problem of a rejected configuration."""
         if self._quiet:
             return
         for problem in error.problems if isinstance(error, ConfigErrors) else (error,):
@@ -126,5 +126,5 @@ class Configuration:
 
 
 def _fixed(settings: Settings) -> tuple[str, int, int, Storage]:
-    """What a running gateway cannot change."""
+    """Settings that a running gateway cannot change."""
     return settings.server.host, settings.server.port, settings.server.workers, settings.storage

@@ -12,7 +12,7 @@ _LAST_PORT = 65535
 BACKLOG = 1024
 # Why the gateway cannot listen there, and the remedy. Other errors concern the address.
 _REMEDIES = {
-    # Who has it is said besides.
+    # The holder of the port is reported separately.
     errno.EADDRINUSE: ("server.port", ""),
     errno.EACCES: ("server.port", "choose one above 1023 with --port"),
 }
@@ -20,7 +20,7 @@ _OTHER_ADDRESS = ("server.host", "choose an address of this machine with --host,
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket to be shared by all workers. It is bound, and listens only when it is clear that it may."""
+    """A socket to be shared by all workers. It is bound, and listens only after all checks."""
     if not 0 <= port <= _LAST_PORT:
         # The resolver takes larger ones, too, and leaves out what does not fit.
         raise _unusable(host, port, OSError(errno.EACCES, f"ports go from 0 to {_LAST_PORT}"))

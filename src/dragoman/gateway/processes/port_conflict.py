@@ -16,7 +16,7 @@ from dragoman.launching.port_owners import PROCESSES, TABLES, processes_of
 from dragoman.model.jsonvalue import JsonObject
 from dragoman.system_service.units import UNIT
 
-# What listens there need not speak HTTP, or at all.
+# The program there may not speak HTTP, or not respond.
 _TIMEOUT = 1.0
 _MAX_TEXT_LENGTH = 60
 _CONFIG = "--config"
@@ -45,7 +45,7 @@ def holder_of(host: str, port: int, tables: Sequence[Path] = TABLES, processes: 
 
 
 def _gateway(greeting: JsonObject, process: Path | None) -> str:
-    """A gateway, with what is known of it."""
+    """A gateway, and how it was started."""
     details: list[str] = []
     version = greeting.get("version")
     if isinstance(version, str):
@@ -72,7 +72,7 @@ def _program(process: Path) -> str:
 
 
 def _config_of(process: Path) -> str:
-    """The configuration that a gateway was told to use; nothing if it was not told."""
+    """The configuration named at a gateway's start; "" if none was."""
     # Each word ends with a null, so that there is something behind the last one.
     for word, following in pairwise(_read(process / "cmdline").split("\0")):
         name, given, value = word.partition("=")
@@ -86,7 +86,7 @@ def _config_of(process: Path) -> str:
 
 
 def _read(file: Path) -> str:
-    """What the system says of a process; nothing if it has ended, or is not ours to know."""
+    """A file of a process in /proc; empty if the process has ended or belongs to another user."""
     try:
         return file.read_text(errors="replace")
     except OSError:

@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class OnHangup(Enum):
-    """What follows a SIGHUP."""
+    """The effect of SIGHUP."""
 
     IGNORED = "ignored"
     ENDS = "ends"
@@ -21,7 +21,7 @@ class OnHangup(Enum):
 
 
 def hangup_of(*, ignored: bool, terminal: bool, pid: int) -> OnHangup:
-    """What a SIGHUP means to a process that began like this."""
+    """The meaning of SIGHUP for a process that started like this."""
     if ignored:
         return OnHangup.IGNORED
     # Process 1 belongs to a container, whose terminal only shows output. A container would not be restarted.

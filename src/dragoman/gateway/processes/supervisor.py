@@ -42,13 +42,13 @@ LAST_MOMENTS = 10.0
 # Interval of the checks. After a longer gap the clock says nothing about other processes: the machine slept.
 _MAX_GAP_SECONDS = 5.0
 _STARTUP_POLL_INTERVAL = 0.02
-# So long workers may take to say how many exchanges they wait for.
+# Limit for the workers' counts of open exchanges, in seconds.
 _MAX_COUNT_SECONDS = 1.0
 _FIRST_PAUSE, _MAX_PAUSE = 0.5, 30.0
 _STEADY = 10.0
 _MAX_FILES = 65_536
 _WATCHED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
-# What a worker does not hear before it knows what to do with it.
+# Signals that a worker blocks until its handlers are installed.
 _HELD_BACK = _WATCHED | {END_NOW}
 
 
@@ -70,7 +70,7 @@ def serve(
     max_start_seconds: float = MAX_START_SECONDS,
     last_moments: float = LAST_MOMENTS,
 ) -> int:
-    """Serve on a bound socket until told to stop; give the exit status. `ready` is called when all workers serve."""
+    """Serve on a bound socket until stopped; returns the exit status. `ready` is called when all workers serve."""
     _load_early(settings.server.workers)
     raise_file_limit()
     logging.getLogger().addHandler(UnexpectedErrors(worker_settings.log))
@@ -90,7 +90,7 @@ def serve(
 
 
 def check_store(storage: Storage) -> None:
-    """Open the store once, and close it; a `ConfigError` says why that cannot be."""
+    """Open and close the store; a `ConfigError` has the reason if that fails."""
     if storage.store_responses and storage.path not in ("", MEMORY):
         open_tables(storage.path, storage.response_days).close()
 
@@ -103,7 +103,7 @@ def raise_file_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError):
-            # Some systems allow less than they say; then what there was must do.
+            # Some systems allow less than they report; the limit then stays.
             return
 
 
@@ -150,7 +150,7 @@ class Supervisor:
         self._worker_settings = worker_settings
         self._max_start_seconds, self._last_moments = max_start_seconds, last_moments
         self._page = worker_settings.page
-        # What a worker that is started anew begins with: what the others have, not what was true at the start.
+        # The configuration of a restarted worker: that of the other workers, not that of the start.
         self._configuration = Configuration(worker_settings, settings, quiet=True)
         self._listener = listener
         self._log: Log = worker_settings.log
@@ -172,7 +172,7 @@ class Supervisor:
         # When the socket is closed that the workers no longer accept from.
         self._last_call: float | None = None
         self._pauses = [_FIRST_PAUSE] * settings.server.workers
-        # Which workers stand still, and when they were asked where.
+        # Stalled workers, and when their traceback was requested.
         self._dump_requested_at: dict[int, float] = {}
         # When which worker is due to be started anew.
         self._due: dict[int, float] = {}
@@ -180,7 +180,7 @@ class Supervisor:
         self._looked = self._awake = time.monotonic()
 
     def run(self, ready: Callable[[], None]) -> int:
-        """Keep the workers running until told to stop; give the exit status."""
+        """Keep the workers running until stopped; returns the exit status."""
         self._signals.setblocking(False)
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno())
@@ -216,7 +216,7 @@ class Supervisor:
         return True
 
     def _wait(self, timeout: float) -> None:
-        """Wait for a signal or some time, and do what is to be done."""
+        """Wait for a signal or a timeout, and handle due events."""
         now = time.monotonic()
         due = [*self._due.values(), *(() if self._last_call is None else (self._last_call,))]
         if self._is_draining() and not self._counted:
@@ -249,7 +249,7 @@ class Supervisor:
 
     def _start(self, number: int) -> None:
         configuration = self._configuration
-        # A worker hears no signal before it knows what to do with one.
+        # A worker gets no signal before its handlers are installed.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         pid = os.fork()
         if pid:
@@ -334,8 +334,8 @@ class Supervisor:
     def _stands_still(self, worker: WorkerProcess, now: float) -> bool:
         limit, since = self._worker_settings.max_turn_seconds, self._page.turned(worker.number)
         if not since:
-            # It does not turn yet: what it has to do first it does in time. Such a worker serves no requests, so its
-            # end is not awaited.
+            # Its loop does not run yet; its start has a limit of its own. Such a worker serves no requests, so its end
+            # is not awaited.
             limit, since = (
                 (self._last_moments, self._stop_sent_at)
                 if self._stopping
@@ -344,7 +344,7 @@ class Supervisor:
         return limit is not None and since > 0 and now - max(since, self._awake) > limit
 
     def _hung_up(self) -> None:
-        """Read the configuration again, or stop because the terminal is gone. That may be told twice."""
+        """Read the configuration again, or stop because the terminal is gone. The signal may come twice."""
         if self._worker_settings.hangup is OnHangup.RELOADS:
             self._configuration.reload()
             self._pass_on(signal.SIGHUP)
@@ -352,7 +352,7 @@ class Supervisor:
             self._stop(signal.SIGINT)
 
     def _log_waiting(self, now: float) -> None:
-        """Say how many exchanges the end waits for, once all workers have said it, or some have for a while."""
+        """Log how many exchanges the shutdown waits for, once all workers have reported, or after a timeout."""
         if not self._is_draining():
             return
         if self._drain_began is None:
@@ -402,7 +402,7 @@ class Supervisor:
 
 
 def _error_fields(error: BaseException) -> JsonObject:
-    """What is said of an error: its kind and place, and its words if they are ours."""
+    """Log fields of an error: type and location, and the message if it is Dragoman's own."""
     fields: JsonObject = {"error": type(error).__name__, "at": traceback_summary(error)}
     if isinstance(error, ConfigError):
         fields |= {"key": error.key, "problem": error.problem, "remedy": error.remedy}
@@ -414,5 +414,5 @@ def _wake_only(number: int, frame: object) -> None:
 
 
 def _unblocked() -> None:
-    """Let a worker hear its signals: from here on it knows what to do with them."""
+    """Unblock a worker's signals after its handlers are installed."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)

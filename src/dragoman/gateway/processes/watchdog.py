@@ -18,12 +18,12 @@ _STDERR = 2
 # A traceback that is not read blocks its writer, if the output cannot be made non-blocking, as with a socket. So long
 # it may take; then the system's own clock ends the process without it.
 _GRACE = 2.0
-# Asks a worker among several where it stands.
+# Requests the traceback of one worker among several.
 DUMP_SIGNAL = signal.SIGUSR2
 
 
 def register_stack_dump() -> None:
-    """Have this process write where all of its threads stand at each `DUMP_SIGNAL`."""
+    """Make this process write the stacks of all threads at each `DUMP_SIGNAL`."""
     faulthandler.register(DUMP_SIGNAL, file=_without_waiting(_STDERR), all_threads=True)
 
 
@@ -50,7 +50,7 @@ class Watchdog:
         self._turn()
 
     def stop(self) -> None:
-        """Watch no more: what is left to do may take its time."""
+        """Stop watching: shutdown may take its time."""
         if self._timer is not None:
             self._timer.cancel()
         self._disarm()
@@ -72,7 +72,7 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def _suspend(self) -> None:
-        """Stop as the signal asks, and go on from here when the process is continued."""
+        """Stop as the signal requests, and continue when the process does."""
         if self._timer is not None:
             self._timer.cancel()
         self._disarm()

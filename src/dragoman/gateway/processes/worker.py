@@ -45,11 +45,11 @@ _LAST_MOMENTS = 5.0
 # Limit for the last ingestion of records at shutdown, in seconds, and after a second signal. The rest stays in journals
 # for the next start.
 _LAST_INGEST_SECONDS, _SHORT_INGEST_SECONDS = 5.0, 1.0
-# By which a supervisor says that what runs is to end now. A signal that terminals and init systems do not send.
+# The supervisor's signal to end open exchanges now. A signal that terminals and init systems do not send.
 END_NOW = signal.SIGUSR1
-# Some tell a process and then its whole group: what comes again so soon has been heard.
+# Some programs signal a process and then its group: a repetition within this time is ignored.
 SAME_SIGNAL = 0.3
-# Most values of an exchange die young and without cycles: the collector runs seldom, and never over what is loaded.
+# Most values of an exchange are short-lived and acyclic: the collector runs seldom, and never over loaded modules.
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 
@@ -89,7 +89,7 @@ class Worker:
         )
         self._app = App(self._runtime, self._others)
         self._server = HttpServer(self._app, self._app.refuse, server_limits(settings.limits, settings.timeouts))
-        # It is to stop; to lose no time over it; and not to wait for what runs.
+        # Stop; stop faster; and do not wait for open exchanges.
         self._stop, self._expedite, self._now = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._signalled_at = 0.0
         self._closing: asyncio.Task[None] | None = None
@@ -153,7 +153,7 @@ class Worker:
         await self._runtime.usage_recorder.close(
             _LAST_INGEST_SECONDS if not self._now.is_set() else _SHORT_INGEST_SECONDS
         )
-        # The very last: what is not told by now is in the accounts all the same.
+        # The very end: what is not exported by now is in the records anyway.
         exporting = asyncio.ensure_future(self._collector.close())
         if not await self._wait_unless_ended(exporting):
             exporting.cancel()
@@ -164,7 +164,7 @@ class Worker:
             self._apply()
 
     def _apply(self) -> None:
-        """Serve by the settings as they are now; what is under way goes on under the old ones."""
+        """Apply the present settings; open exchanges continue with the old ones."""
         settings, old, log = self._configuration.settings, self._runtime, self._worker_settings.log
         self._former.add(old)
         self._app.runtime = self._runtime = Runtime(
@@ -178,7 +178,7 @@ class Worker:
         log.event("info", "configuration reloaded", providers=len(settings.providers))
 
     def _follow_checks(self) -> None:
-        """Check providers as the configuration says: one worker is enough, and tells the others what it found."""
+        """Run health checks if configured: one worker does, and broadcasts the results."""
         if self._worker_settings.number == 0:
             self._checks.follow()
 
@@ -271,12 +271,12 @@ class Worker:
         if await self._wait_unless_ended(finishing):
             await finishing
         else:
-            # It may wait for a store that is busy for longer than there is time.
+            # It may wait longer for a busy store than there is time.
             finishing.cancel()
             await background.finish(0.0)
 
     async def _wait_unless_ended(self, work: asyncio.Future[T]) -> bool:
-        """Wait for some work, or to be told that what runs is to end now; tell whether it is done."""
+        """Wait for some work, or for the signal to end open exchanges; returns whether the work is done."""
         ended = asyncio.ensure_future(self._now.wait())
         either: tuple[asyncio.Future[T] | asyncio.Task[Literal[True]], ...] = (work, ended)
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -285,7 +285,7 @@ class Worker:
 
 
 def log_waiting(worker_settings: WorkerSettings, running: int, seconds: float) -> None:
-    """Say how many exchanges the end waits for, and how to end them."""
+    """Log how many exchanges the shutdown waits for, and how to end them."""
     many = "1 request still runs" if running == 1 else f"{running} requests still run"
     again = "Ctrl-C again" if worker_settings.hangup is OnHangup.ENDS else "a second signal"
     message = f"stopping: {many}, and may for {seconds:g} s; {again} ends them at once"
@@ -293,12 +293,12 @@ def log_waiting(worker_settings: WorkerSettings, running: int, seconds: float) -
 
 
 def has_ended(lifeline: int) -> bool:
-    """Whether a lifeline that can be read from has nothing more to read; what is said there means nothing."""
+    """Whether a readable lifeline is at its end; its content is ignored."""
     return not os.read(lifeline, 4096)
 
 
 def server_limits(limits: Limits, timeouts: Timeouts) -> ServerLimits:
-    """What the server holds its clients to."""
+    """The server's limits for clients."""
     return ServerLimits(
         header_bytes=limits.header_bytes,
         header_count=limits.header_count,

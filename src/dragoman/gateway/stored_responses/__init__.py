@@ -1,1 +1,1 @@
-"""Responses and conversations that are kept here: recalled, kept, run in the background, asked for by id."""
+"""Responses and conversations that are stored here: resolved, written, run in the background, retrieved by ID."""

@@ -41,13 +41,13 @@ _BEAT, _AGAIN = 2.0, 0.5
 _WRITE_TIMEOUT, _LAST_MOMENTS = 20.0, 2.0
 # For how long it is believed to run: longer than any wait for the store and a beat.
 _ALIVE = 25
-# How long pieces of a stream are gathered before they are written down.
+# Seconds for which stream chunks are collected before a write.
 _GATHERED = 0.1
 _STOPPED = "the gateway was stopped before the response was complete"
 
 
 class BackgroundRun(Struct, frozen=True, kw_only=True):
-    """A response to be given: `exchange` asks for it, `fail` tells a failure as the client's stream does."""
+    """A response to be given: `exchange` is its request, `fail` builds the failure of the client's stream."""
 
     task: Task
     resolved: ResolvedRequest
@@ -66,7 +66,7 @@ class BackgroundRun(Struct, frozen=True, kw_only=True):
 
 
 class Background:
-    """What runs in this process."""
+    """The background responses of this process."""
 
     def __init__(self, max_running: int, log: Log) -> None:
         self._max_running = max_running
@@ -82,7 +82,7 @@ class Background:
 
     @property
     def running(self) -> int:
-        """How many responses run."""
+        """The number of running responses."""
         return len(self._tasks)
 
     def is_broken(self, response_id: str, status: str, alive: int) -> bool:
@@ -90,8 +90,8 @@ class Background:
         return response_id not in self._tasks and broken(status, alive)
 
     def check(self, owner: bytes = b"", *, shared: bool = False) -> None:
-        """Refuse one more than may run. With several owners, one who has as many as are free gets no more: the first
-        may have half, and there is always something left for the next."""
+        """Refuse one more than may run. With several owners, an owner gets at most half of the free slots, so that some
+        are always left."""
         if self._stopping:
             raise ClientError(503, "the gateway is shutting down")
         left = self._max_running - len(self._tasks) - len(self._starting)
@@ -142,7 +142,7 @@ class Background:
             del self._held[owner]
 
     def cancel(self, response_id: str) -> None:
-        """Stop what was cancelled, if it runs here; elsewhere it is noticed by and by."""
+        """Stop a cancelled response if it runs here; another worker notices by itself."""
         task = self._tasks.get(response_id)
         if task is not None:
             self._clients[response_id].cancelled = True
@@ -192,7 +192,7 @@ class Background:
             pass
         finally:
             work.cancel()
-            # What it says is of no use any more.
+            # Its result is no longer needed.
             beat.cancel()
             try:
                 (ended_with,) = await asyncio.gather(work, return_exceptions=True)
@@ -212,7 +212,7 @@ class Background:
             try:
                 await self._end(running, pieces, taken, last)
             except LeaseLost as error:
-                # It would stand in its conversation without having heard what was said there.
+                # Otherwise it would be part of a conversation whose latest items it did not get.
                 failure = Failure(kind=FailureKind.CONFLICT, status=409, message=str(error))
                 lost = running.writer.lost(last, failure)
                 await self._end(running, pieces, _as_failed(running, failure), lost)
@@ -239,7 +239,7 @@ class Background:
             return _BEAT
 
     def _ending(self, running: BackgroundRun, pieces: _Pieces) -> tuple[Taken, bytes]:
-        """How it ended, and the frames that say so."""
+        """The end of the response, and its frames."""
         taken, last = running.writer.taken, pieces.last
         if taken is None:
             failure = _failure(running.client, stopping=self._stopping)
@@ -285,7 +285,7 @@ def _end(
     conversation_items: tuple[Item, ...],
     holder: str,
 ) -> None:
-    """Write down how a response ended, at once with the frames that say so and what it says in its conversation."""
+    """Write the end of a response in one transaction with its last frames and its conversation items."""
     _add_pieces(stored.id, pieces, tables)
     ended_here = tables.responses.finish(owner, stored, output_items)
     if conversation is not None:
@@ -301,14 +301,14 @@ def _as_failed(running: BackgroundRun, failure: Failure) -> Taken:
 
 
 class _Pieces:
-    """A stream on its way into the store. Frames that say how it ended wait for that to be written down with them."""
+    """A stream on its way into the store. Final frames wait to be written together with the end."""
 
     def __init__(self, running: BackgroundRun) -> None:
-        # Not the whole of it, which knows the request that these are told to.
+        # Not the whole run, which refers to the request.
         self._store, self._id, self._writer = running.task.store, running.id, running.writer
         self._held: list[bytes] = []
         self._last: list[bytes] = []
-        # How many the store has, and the next one while it is under way.
+        # The number of stored chunks, and the chunk that is being written.
         self._number = 0
         self._under_way = b""
         self._timer: asyncio.TimerHandle | None = None
@@ -320,7 +320,7 @@ class _Pieces:
 
     @property
     def last(self) -> bytes:
-        """The frames that say how it ended, as far as they are there."""
+        """The final frames, as far as they have arrived."""
         return b"".join(self._last)
 
     def take(self, data: bytes) -> None:
@@ -345,7 +345,7 @@ class _Pieces:
         if flushed.exception() is None:
             self._number += 1
         else:
-            # It goes again with what has come meanwhile.
+            # It is written again with later chunks.
             self._held.insert(0, self._under_way)
         self._under_way = b""
         if self._held:
@@ -388,7 +388,7 @@ def stored_response_of(taken: Taken, running: BackgroundRun, alive: int = 0) -> 
 
 
 def client_body(stored: StoredResponse) -> JsonObject:
-    """A kept response as a client sees it."""
+    """A stored response as the client gets it."""
     return {**decode_object(stored.body), "status": stored.status}
 
 

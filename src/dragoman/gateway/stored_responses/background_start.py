@@ -25,7 +25,7 @@ from dragoman.wire.json_spans import object_members, with_member, without
 
 
 def with_storage_fields(prepared: ProviderRequest, task: Task) -> ProviderRequest:
-    """The same request: its answer says its id, and what the client referred to."""
+    """The same request; its response has the stored ID and the client's references."""
     resolved = task.resolved
     if resolved is None or prepared.relay:
         return prepared
@@ -81,7 +81,7 @@ def running_of(
 
 
 def _relayed(prepared: ProviderRequest, task: Task) -> TranslationContext:
-    """What a request asked that goes on as it was written, but for what it says, which no answer repeats."""
+    """The members of a relayed request, without the input, which no response repeats."""
     body, resolved = prepared.translated.body, task.resolved
     assert resolved is not None
     input_spans = [member.whole for member in object_members(body) if member.key == "input"]

@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 
 
 class ParsedRequest(Struct, frozen=True):
-    """What is known of a request at first: its members, the model's name, and what a Responses request refers to."""
+    """The parsed request: members, model name, and references of a Responses request."""
 
     glance: RequestGlance
     model: str
     references: References | None
-    # What it shows of its session, where that is recorded or routed by, and its history beside an earlier one.
+    # Session facts, if they are recorded or used for routing, and the history by the prefix cache.
     facts: ExchangeFacts = NOTHING
     history: HandedMatch | None = None
 
@@ -82,7 +82,7 @@ def parse_request(
 
 
 def may_resolve_references(api_path: ApiPath) -> bool:
-    """Whether what requests refer to is said for them; elsewhere it is only looked at whose it is."""
+    """Whether references are resolved; otherwise only their owner is checked."""
     return api_path.protocol == RESPONSES
 
 
@@ -90,7 +90,7 @@ class ExchangeStorage:
     """The memory of one exchange. `writer` is set if the response is stored: by `begin`, or by the exchange that left
     it."""
 
-    # Of most requests nothing is looked up, and nothing is kept.
+    # Most requests have no lookups and store nothing.
     _turns: TurnLookup | None = None
     _references: References | None = None
     _resolved: ResolvedRequest | None = None
@@ -101,12 +101,12 @@ class ExchangeStorage:
     _release: Callable[[], None] | None = None
     # Gives the room back that was reserved for its input, once that is stored.
     _give_back: Callable[[], None] | None = None
-    # Whether this is what was left to the background.
+    # Whether this belongs to a background response.
     _is_detached = False
-    # What keeps the answer, for all targets; `writer` is it while the present one's is kept.
+    # The writer for all targets; `writer` is it while the present response is stored.
     _shared_writer: ResponseWriter | None = None
     writer: ResponseWriter | None = None
-    # Whether an answer was there, and could not be kept in time.
+    # Whether a response could not be stored in time.
     gave_up = False
     # Whether there is anything to end.
     is_begun = False
@@ -150,11 +150,11 @@ class ExchangeStorage:
     async def resolve(
         self, key: Identity | None, body: bytes, looked: ParsedRequest, target: Target
     ) -> ResolvedReferences | None:
-        """What a request refers to, as far as that is kept here."""
+        """Resolve the references of a request, as far as they are stored here."""
         state, settings, shared = self._runtime.state, self._runtime.settings, self._runtime.guard.several_owners
         if not may_resolve_references(self._api_path):
             await check_references(state, key, looked.references, body, target, shared=shared)
-            # What can refer to nothing may still lack something.
+            # A request without references may still lack reasoning.
             if looked.references is None and (turns := self._turns_for(target)) is not None:
                 await turns.look_up(owner_of(key), body, self._key)
             return None
@@ -165,7 +165,7 @@ class ExchangeStorage:
             and target.endpoint.protocol == RESPONSES
             and not target.stored_here
         ):
-            # What it says of itself is the provider's, which knows nothing of running by itself.
+            # The provider's own response would not know of the background run.
             raise ClientError(400, "this provider has no background responses", param="background")
         return resolved
 
@@ -178,7 +178,7 @@ class ExchangeStorage:
         target: Target,
         strict: Strict,
     ) -> ProviderRequest:
-        """Write a request for the provider it leads to, with what it refers to in place of references."""
+        """Encode a request for its provider, with its references resolved."""
         self._references, glance = looked.references, looked.glance
         if resolved is not None and looked.references is not None:
             self._resolved = resolve_request(body, looked.references, resolved)
@@ -206,7 +206,7 @@ class ExchangeStorage:
         return prepared
 
     async def begin(self, key: Identity | None, prepared: ProviderRequest) -> ProviderRequest:
-        """The request, as one whose answer says that it is kept, if it is."""
+        """The request, marked as stored if its response will be."""
         self._task = task = self._storage_task(key, prepared)
         if task is None:
             return prepared
@@ -236,13 +236,13 @@ class ExchangeStorage:
         self._is_detached, self._release, self.is_begun = True, nothing, True
 
     def retarget(self) -> None:
-        """Begin again with another target: nothing that was recalled for the last one, or kept of it, is this one's."""
+        """Start with another target: nothing that was resolved or stored for the last one applies."""
         self._references, self._resolved, self._task, self.writer = None, None, None, None
         if self._shared_writer is not None:
             self._shared_writer.anew()
 
     def _storage_task(self, key: Identity | None, prepared: ProviderRequest) -> Task | None:
-        """What is to be kept of the answer, if anything is."""
+        """What to store of the response, if anything."""
         runtime = self._runtime
         store, native = runtime.state.store, prepared.target.stores_at_provider
         if store is None or prepared.client != RESPONSES or prepared.source != RESPONSES:
@@ -268,7 +268,7 @@ class ExchangeStorage:
 
     @property
     def stored_id(self) -> str:
-        """The id under which the answer is kept; "" if it is not."""
+        """The ID under which the response is stored; "" if it is not."""
         return self._response_id if self.writer is not None else ""
 
     @property
@@ -310,7 +310,7 @@ class ExchangeStorage:
     async def follow(
         self, client_request: ClientRequest, client: Client, builder: RecordBuilder, headers: HeaderList
     ) -> None:
-        """Tell the client's stream of what was left in the background."""
+        """Stream a background response to the client."""
         task = self._task
         assert task is not None
         await follow(
@@ -318,7 +318,7 @@ class ExchangeStorage:
         )
 
     async def named(self, body: bytes) -> bytes:
-        """A relayed answer that is known as a whole, under the name that is kept here."""
+        """A full relayed response with the stored ID."""
         writer = self.writer
         if writer is not None:
             body = await offload(partial(writer.under_name, body), len(body), self._key, paid=True)
@@ -360,8 +360,8 @@ class ExchangeStorage:
         writer.mark_written(taken, alone=alone)
 
     def finalize(self, frames: bytes, *, at_once: bool = False) -> asyncio.Future[None] | None:
-        """Ask the store to write the response of a stream's last frames; None if there is nothing to write. `at_once`
-        does not wait for another process. It runs once: `expedite_now` marks the last try. The future may hold
+        """Request that the response of a stream's last frames is written; None if there is nothing to write. `at_once`
+        does not wait for another process. It happens once: `expedite_now` marks the last try. The future may hold
         `NotStored`."""
         writer, store = self.writer, self._runtime.state.store
         if writer is None or store is None:
@@ -401,13 +401,13 @@ class ExchangeStorage:
         return NotStored()
 
     def expedite_now(self) -> None:
-        """Have what is to be kept tried once more, and not again."""
+        """Try pending writes once more, and then give up."""
         if self._runtime.state.store is not None:
             self._runtime.state.store.expedite_now(self._expedite)
 
     @property
     def recording_owner(self) -> asyncio.Future[bool] | None:
-        """What comes of noting whose a response is, while that is under way: only then its id may be told."""
+        """The pending write of a response's owner: its ID may be sent only after that."""
         return None if self.writer is None else self.writer.recording_owner
 
     def lost(self, frames: bytes, failure: Failure) -> bytes:
@@ -415,7 +415,7 @@ class ExchangeStorage:
         return b"" if self.writer is None else self.writer.lost(frames, failure)
 
     def end(self) -> None:
-        """Let others have the conversation; note whose a response is of which only its id was told."""
+        """Release the conversation; record the owner of a response of which only the ID was sent."""
         if self.writer is not None and (record_owner := self.writer.pending_owner_record) is not None:
             store = self._runtime.state.store
             assert store is not None

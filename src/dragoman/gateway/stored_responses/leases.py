@@ -1,6 +1,6 @@
 """Leases: conversations that responses of this process have alone. A lease lasts 15 s; all are renewed every 3 s in one
-unit, so that those of a killed process run out. Releases are posted, ahead of later work. A conversation that is held
-here is refused here, whatever the store says."""
+unit, so that those of a killed process run out. Releases are posted, ahead of later work. A conversation that is leased
+here is refused here, without the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def locked(conversation: str) -> ClientError:
 
 
 class Leases:
-    """What is held here. Its timer runs only while something is, through a drain as well."""
+    """The leases of this process. Its timer runs only while something is, through a drain as well."""
 
     def __init__(self, store: Store | None, log: Log) -> None:
         self._store = store
@@ -107,7 +107,7 @@ class Leases:
 
 
 def _lease(tables: Tables, *, owner: bytes, conversation: str, holder: str, stored_weight: tuple[int, int]) -> bool:
-    """Whether a conversation is kept here, and had from now on."""
+    """Whether a conversation is stored here, and leased from now on."""
     conversations = tables.conversations
     if conversations.find(owner, conversation) is None:
         return False
@@ -117,4 +117,4 @@ def _lease(tables: Tables, *, owner: bytes, conversation: str, holder: str, stor
 
 
 def nothing() -> None:
-    """What gives back a thing that was never taken."""
+    """The release of something that was never taken."""

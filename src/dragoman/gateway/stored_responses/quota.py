@@ -40,12 +40,12 @@ class Quota:
         self._store = store if self._max_bytes or self._max_bytes_per_key else None
         self._log = log
         self._clock = clock
-        # What exchanges under way have reserved.
+        # Reservations of open exchanges.
         self._reserved: Counter[bytes] = Counter()
-        # What was stored and reserved at the last look, and what was reserved since.
+        # Stored and reserved bytes at the last check, and reservations since.
         self._own: Counter[bytes] = Counter(bytes_by_owner or {})
         self._total = self._own.total()
-        # When each owner's was last asked for.
+        # Time of the last check of each owner.
         self._looked: dict[bytes, float] = {}
 
     async def reserve(self, owner: bytes, size: int) -> Callable[[], None]:
@@ -77,7 +77,7 @@ class Quota:
         self._total = stored.total + self._reserved.total()
 
     async def _make_room(self, store: Store, owner: bytes, size: int) -> None:
-        """Look how much is stored, and remove what is out of date until there is room."""
+        """Measure the stored bytes, and delete expired items until there is room."""
         try:
             while True:
                 stored = await store.read(partial(Tables.stored, owner=owner))

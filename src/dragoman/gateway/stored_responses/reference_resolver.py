@@ -32,7 +32,7 @@ _MAX_REQUEST_BYTES = 32 * 1024 * 1024
 
 
 class _Room:
-    """How much a request may still come to; with what it refers to it is no larger than one that says it all itself."""
+    """The remaining size of a request: with its references it is no larger than one without."""
 
     def __init__(self, limit: int) -> None:
         self._items = _MAX_ITEMS
@@ -66,12 +66,13 @@ class ResolvedRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def context(self) -> tuple[Item, ...]:
-        """What is kept as the response's input: in a conversation nothing leads back to what was said before."""
+        """The stored input of the response: inside a conversation there is no link to earlier input."""
         return (*self.before, *self.new_items) if self.conversation is not None else self.new_items
 
 
 class ResolvedReferences(Struct, frozen=True, kw_only=True):
-    """What was found: `before` goes before the input, `own` is the input; `stored_weight` is all of a conversation."""
+    """The result of resolving: `before` goes before the input, `own` is the input; `stored_weight` is all of a
+    conversation."""
 
     before: list[Item] | None
     stored_weight: tuple[int, int]
@@ -81,12 +82,12 @@ class ResolvedReferences(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """How many bytes there are to be put together."""
+        """The bytes to join."""
         return self.stored_weight[1] + sum(map(len, self.own))
 
     @property
     def bodies(self) -> list[bytes]:
-        """Everything that is said in the end."""
+        """All items of the request."""
         return [item.body for item in self.before or ()] + self.own
 
 
@@ -107,7 +108,7 @@ def resolve_references(
     resolved = None if tables is None else find_references(tables, owner, references, size, native=native, limit=limit)
     if native:
         if resolved is not None and shared:
-            # What was kept of other requests was not read as closely as this one.
+            # Stored items of other requests were checked less strictly than this one.
             check_plain_items(resolved.bodies, "input")
         check_given(tables, owner, relied_on_in(references, resolved), shared=shared)
     return resolved
@@ -116,7 +117,7 @@ def resolve_references(
 def find_references(
     tables: Tables | None, owner: bytes, references: References, size: int, *, native: bool, limit: int
 ) -> ResolvedReferences | None:
-    """What is found of what is its owner's to refer to; a request that refers to nothing needs no tables."""
+    """Look up the references that belong to the owner; a request without references needs no tables."""
     room = _Room(limit)
     previous, conversation, keeps, background = (
         references.previous,
@@ -162,7 +163,7 @@ def find_references(
 
 
 def resolve_request(body: bytes, references: References, resolved: ResolvedReferences) -> ResolvedRequest:
-    """The request with what was found in place of its references."""
+    """The request with its references resolved."""
     before = resolved.before or ()
     return ResolvedRequest(
         body=_rewritten(body, resolved.bodies, resolved.cut),
@@ -231,7 +232,7 @@ def check_given(tables: Tables | None, owner: bytes, names: Iterable[str], *, sh
 def _before(
     tables: Tables | None, owner: bytes, previous: str | None, conversation: str | None, room: _Room, *, native: bool
 ) -> list[Item] | None:
-    """What was said before, if the request refers to anything that is ours."""
+    """Earlier input, if the request references anything that is stored here."""
     if previous is not None:
         assert tables is not None
         stored = tables.responses.find(owner, previous)
@@ -250,7 +251,7 @@ def _before(
 
 
 def _as_compacted(items: list[Item]) -> list[Item]:
-    """What was said, without what a compaction was asked to stand for, and without the asking."""
+    """The items without those that a compaction replaces, and without its trigger."""
     triggers = {count for count, item in enumerate(items) if _is_of(item, "compaction_trigger")}
     if not triggers:
         return items

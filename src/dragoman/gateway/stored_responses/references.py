@@ -16,7 +16,7 @@ _FALSE = Raw(b"false")
 
 
 class References(Struct, frozen=True, kw_only=True):
-    """What a request refers to, and how: all that can be known of it without the store."""
+    """The references of a request and their forms: all that is known without the store."""
 
     previous: str | None
     conversation: str | None
@@ -66,7 +66,7 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 def references_in(members: Mapping[str, Raw]) -> References:
-    """What the members of a request refer to."""
+    """The references in the members of a request."""
     given = members.get("input", NULL)
     inputs = _inputs(given)
     named = [named_in(item) for item in inputs or ()]
@@ -148,7 +148,7 @@ def named_in(item: bytes) -> _Named:
 
 
 def items_of(bodies: Sequence[bytes]) -> tuple[Item, ...]:
-    """Items as they are kept: each under its own id, or one that is made for it."""
+    """Items in stored form: each with its ID, or a new one."""
     items: list[Item] = []
     for body in bodies:
         named = named_in(body)

@@ -28,15 +28,15 @@ from dragoman.wire.sse import SseReader
 # The events that hold a whole response at its end.
 LAST = ("response.completed", "response.incomplete", "response.failed")
 _ITEM_DONE = b'"response.output_item.done"'
-# What a provider says of a response that is kept, and perhaps runs, here. In what a model says quotes are escaped.
+# A provider's `store: false` in a response that is stored, and perhaps runs, here. Quotes in model output are escaped.
 _not_stored = re.compile(rb'("store"\s*:\s*)false').sub
 _not_alone = re.compile(rb'("background"\s*:\s*)false').sub
 _nothing_before = re.compile(rb'"previous_response_id"\s*:\s*null').sub
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """What to store: `response_id`, "" where the provider stores it; with `native` only its owner is recorded. `holder`
-    is the name under which it holds the lease of its conversation."""
+    """The storage task: `response_id`, "" where the provider stores it; with `native` only its owner is recorded.
+    `holder` is the name under which it holds the lease of its conversation."""
 
     store: Store
     owner: bytes
@@ -44,7 +44,7 @@ class Task(Struct, frozen=True, kw_only=True):
     response_id: str
     provider: str
     native: bool = False
-    # Whether its provider was asked to keep nothing, whatever the client wished for.
+    # Whether the provider was told to store nothing, whatever the client wished.
     stored_here: bool = False
     holder: str = ""
     # The conversation that its provider keeps, too.
@@ -57,7 +57,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Taken(Struct, frozen=True):
-    """An answer as it is to be kept: as a value, its items, and as JSON."""
+    """A response in stored form: as a value, its items, and as JSON."""
 
     response: JsonObject
     output_items: tuple[Item, ...]
@@ -74,7 +74,7 @@ class ResponseWriter:
         self._name: str | None = None
         self._is_owner_recorded = False
         self._tries = True
-        # What comes of noting it, while that is under way.
+        # The pending write of the owner.
         self.recording_owner: asyncio.Future[bool] | None = None
         # The items that a relayed stream has ended: some servers leave them out of the response at its end.
         self._ended: list[JsonObject] = []
@@ -83,12 +83,11 @@ class ResponseWriter:
         self.bind(task)
 
     def bind(self, task: Task) -> None:
-        """Be the answer of whom the task names: another target may be asked for it."""
+        """Use another task: another target may be called for it."""
         self._task = task
-        # What goes in place of the provider's id in a relayed answer, as JSON: one that keeps nothing may give the same
-        # id twice.
+        # The JSON that replaces the provider's ID in a relayed response: a provider without storage may repeat an ID.
         self._ours = encode(task.response_id)
-        # What it does not know of its request, because that was sent as one that refers to nothing.
+        # Members that the provider does not know, because it got a request without references.
         before = task.resolved.previous if task.resolved is not None else None
         self._previous = b'"previous_response_id":' + encode(before) if before is not None else b""
 
@@ -147,19 +146,19 @@ class ResponseWriter:
 
     @property
     def pending_owner_record(self) -> Callable[[Tables], bool] | None:
-        """What notes whose a response is that was told by its id, if that is still to be done."""
+        """The write of the owner of a response whose ID was sent, if it is still pending."""
         task = self._task
         if self._name is None or self._is_owner_recorded or self.taken is not None:
             return None
         return partial(_record_owner, task, self._name)
 
     def full_response(self, body: bytes) -> Taken | None:
-        """What there is to be kept of a whole answer."""
+        """What to store of a full response."""
         check_response_values(body)
         return _taken(_object(body))
 
     def ending(self, frames: bytes) -> Taken | None:
-        """What there is to be kept of the last frames of a stream."""
+        """What to store of the last frames of a stream."""
         for event in reversed(_events(frames)):
             if event.get("type") in LAST:
                 response = event.get("response")
@@ -167,7 +166,7 @@ class ResponseWriter:
         return None
 
     def size(self, taken: Taken | None) -> int:
-        """How many bytes are written of an answer, about."""
+        """The approximate size of a response."""
         resolved = self._task.resolved
         input_items = resolved.context if resolved is not None and resolved.is_stored else ()
         return size_of([*input_items, *(taken.output_items if taken is not None else ())]) + len(
@@ -175,15 +174,15 @@ class ResponseWriter:
         )
 
     def measure(self, taken: Taken | None) -> Callable[[], int] | None:
-        """What gives the size of an answer that is to be written down; None if `unit` has no whole one to write."""
+        """The function that returns the size of a response to write; None if `unit` has no whole one to write."""
         resolved = self._task.resolved
         if taken is None or (resolved is not None and resolved.background):
             return None
         return partial(self.size, taken)
 
     def unit(self, taken: Taken | None) -> Callable[[Tables], bool] | None:
-        """What writes an answer down; None if there is nothing to write, as in the background, where the worker
-        writes."""
+        """The function that writes a response; None if there is nothing to write, as in the background, where the
+        worker writes."""
         task, resolved = self._task, self._task.resolved
         if self.taken is not None:
             return None
@@ -214,7 +213,7 @@ class ResponseWriter:
 def _record_owner(task: Task, name: str, tables: Tables) -> bool:
     tables.responses.record_owner(task.owner, name, task.provider)
     if task.conversation:
-        # By its id, as a response: its keeper is all that is asked for.
+        # Recorded as a response, by its ID: only its owner matters.
         tables.responses.record_owner(task.owner, task.conversation, task.provider)
     return True
 
@@ -242,7 +241,7 @@ _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
 def parted(frames: bytes) -> tuple[bytes, bytes]:
-    """Frames that say nothing of an answer's end, and those from the first that does; all, if there is none such."""
+    """Frames before the end of a response, and frames from the first that ends it; all, if none does."""
     match = _ends(frames)
     if match is None:
         return b"", frames
@@ -273,7 +272,7 @@ def _filled(response: JsonObject, ended: list[JsonObject]) -> JsonObject:
 
 
 def output_items_in(response: JsonObject) -> tuple[Item, ...]:
-    """The items of an answer; half a summary must not stand for a conversation that is still there as a whole."""
+    """The output items of a response; a partial summary must not replace a conversation."""
     output = response.get("output")
     bodies = [encode(item) for item in output] if isinstance(output, list) else []
     if status_of(response) != "completed":
@@ -286,7 +285,7 @@ def size_of(items: Sequence[Item]) -> int:
 
 
 def is_part_of_conversation(response: JsonObject) -> bool:
-    """Whether a response belongs to its conversation: a failed one is asked for again, with the same words."""
+    """Whether a response belongs to its conversation: a failed one is requested again with the same input."""
     return status_of(response) in ("completed", "incomplete")
 
 
@@ -348,7 +347,7 @@ def _events(frames: bytes) -> list[JsonObject]:
 
 
 def _object(body: bytes) -> JsonObject | None:
-    # What is relayed may hold half a character, where it was cut; it is kept with U+FFFD instead.
+    # A cut relay may contain an unpaired surrogate, which is stored as U+FFFD.
     try:
         value = decode_lenient(body)
     except DragomanError:

@@ -1,4 +1,4 @@
-"""Store failures: what clients are told where the store fails, and what is asked of it for them (decision 21)."""
+"""Store failures: the errors for clients, and waiting for the store on their behalf (decision 21)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NotStored(ClientError):
 
 
 class StorageFull(NotStored):
-    """As much is stored as may be, by a setting of `[storage]`: no provider is asked for what could not be kept."""
+    """A limit of `[storage]` is reached: no provider is called for a response that could not be stored."""
 
     def __init__(self, setting: str) -> None:
         whose = "this key has" if setting == "max_bytes_per_key" else "all keys together have"
@@ -45,7 +45,7 @@ def undone(error: StoreError, log: Log) -> NotStored:
 
 
 async def change(store: Store, log: Log, work: Callable[[Tables], T]) -> T:
-    """Write down what a client asks for; `NotStored` if that fails."""
+    """Write a change that a client requested; `NotStored` if that fails."""
     try:
         return await store.write(work)
     except StoreError as error:
@@ -62,7 +62,7 @@ async def check(store: Store, log: Log) -> None:
 
 
 async def await_result(future: asyncio.Future[T], on_abandoned: Callable[[T], object]) -> T:
-    """What comes of a future of the store; `on_abandoned` gets the result if the waiting task is cancelled at that
+    """The result of a future of the store; `on_abandoned` gets the result if the waiting task is cancelled at that
     moment."""
     try:
         return await future
@@ -71,5 +71,5 @@ async def await_result(future: asyncio.Future[T], on_abandoned: Callable[[T], ob
             on_abandoned(future.result())
         raise
     finally:
-        # The frames of what it raises lead here, and from here to what holds the error.
+        # Breaks the cycle between the frames of the error and this one.
         del future

@@ -31,7 +31,7 @@ from dragoman.routing.target import Target
 from dragoman.store import MEMORY, Store, StoreBusy, StoreError, Tables, open_tables
 from dragoman.store.worker_thread import Alarm
 
-# How soon it is looked again whether anything is out of date, in seconds, if nothing was.
+# Seconds until the next check for expired rows, if there were none.
 _LOOK_AGAIN = 10.0
 # Seconds that a look at the number of stored bytes may take.
 _LOOKING = 1.0
@@ -56,14 +56,14 @@ class StoredState:
         self.quota = Quota(storage, self.store, log, clock, bytes_by_owner)
         self.leases = Leases(self.store, log)
         self.background = Background(storage.max_background_responses, log)
-        # When it is looked next for what is out of date; None while that is under way.
+        # Time of the next check for expired rows; None while that is under way.
         self._sweeps: float | None = 0.0
 
     def _lost(self, reason: str, count: int) -> None:
         self._log.event("error", "cannot store cached turns", reason=reason, dropped=count)
 
     async def stored_bytes(self) -> int | None:
-        """How many bytes are stored for all keys; None if nothing is stored, or the store does not answer in time."""
+        """The stored bytes of all keys; None if nothing is stored, or the store does not answer in time."""
         if self.store is None:
             return None
         try:
@@ -73,7 +73,7 @@ class StoredState:
         return stored.total
 
     def sweep(self) -> None:
-        """Forget some of what is out of date, if it is time to look."""
+        """Delete some expired rows, if a check is due."""
         if self.store is not None and self._sweeps is not None and self._clock() >= self._sweeps:
             self._sweeps = None
             self.store.write(Tables.sweep, 0.0, counts=False).add_done_callback(self._swept)
@@ -84,13 +84,13 @@ class StoredState:
             if not swept.result():
                 self._sweeps += _LOOK_AGAIN
         except StoreBusy:
-            # It is looked at again with the next step.
+            # The next step checks again.
             pass
         except StoreError as error:
             self._log.event("warn", "cannot delete expired rows", reason=str(error))
 
     async def close(self, seconds: float) -> None:
-        """End what runs, within some seconds, write down what is left, and let go of the file."""
+        """End open runs within some seconds, write the rest, and close the file."""
         await self.background.finish(seconds)
         self.background.close()
         self.leases.close()
@@ -99,12 +99,12 @@ class StoredState:
 
 
 def owner_of(key: Identity | None) -> bytes:
-    """The owner of what is made with a key; all clients without a key are one owner."""
+    """The owner of items made with a key; all clients without a key are one owner."""
     return LOCAL_OWNER if key is None else key.owner
 
 
 def name_of(key: Identity | None) -> str:
-    """The name of a key, as records have it; "" if none is asked for."""
+    """The name of a key, as records have it; "" if no key is required."""
     return "" if key is None else key.name
 
 
@@ -118,8 +118,8 @@ async def look_up_references(
     *,
     shared: bool,
 ) -> ResolvedReferences | None:
-    """What a Responses request refers to, as far as it is kept here and may be this key's; `shared` says that there are
-    several owners."""
+    """The references of a Responses request that are stored here and may belong to this key; `shared` means that there
+    are several owners."""
     native, limit = target.stores_at_provider, settings.limits.request_body
     if shared and native:
         await offload(partial(check_plain_references, body), len(body), name_of(key))
@@ -137,7 +137,7 @@ async def look_up_references(
     if state.store is None:
         return looking(None)
     if not refers(references, native=native):
-        # Nothing is asked of the store.
+        # Without a query to the store.
         return find_references(None, owner_of(key), references, len(body), native=native, limit=limit)
     return await state.store.read(looking)
 
@@ -190,6 +190,6 @@ def storing_providers(settings: Settings) -> list[str]:
 
 
 def must_record_owners(settings: Settings, *, requires_keys: bool) -> bool:
-    """Whether to record who made a response at a provider: for a single key, too, as others may follow."""
+    """Whether to record the owner of a provider's response: for a single key, too, as others may follow."""
     providers = storing_providers(settings)
     return bool(providers) and (requires_keys or len(providers) > 1)

@@ -25,7 +25,7 @@ from dragoman.wire.sse import DONE
 if TYPE_CHECKING:
     from dragoman.gateway.runtime import Runtime
 
-# How often a response that runs is looked at by those who listen.
+# Interval in seconds in which followers poll a running response.
 _POLL_SECONDS = 0.1
 _DELETED = "the response was deleted before it was complete"
 _UNREADABLE = "the stored response cannot be read; request it again"
@@ -57,7 +57,7 @@ async def follow(
     try:
         await _follow(runtime, client, builder, store, owner, response_id, after, last)
     except StoreError as error:
-        # The status is out: the stream itself has to say that this is not the end.
+        # The status was sent: the stream itself must report the break.
         unreadable(error, runtime.log)
         builder.finalize(failure="internal")
         client.write(_broken_off(_UNREADABLE, last.number + 1))
@@ -120,7 +120,7 @@ async def _follow(
 def _looked_at(
     tables: Tables, owner: bytes, response_id: str, number: int
 ) -> tuple[tuple[str, int] | None, list[tuple[int, bytes]]]:
-    """How a response stands, and the next pieces of its stream."""
+    """The state of a response, and the next chunks of its stream."""
     return tables.responses.status_of(owner, response_id), tables.events.after(response_id, number)
 
 
@@ -145,7 +145,7 @@ async def _reads_on(client: Client, seconds: float) -> bool:
 
 
 def _ending(stored: StoredResponse | None, number: int) -> bytes:
-    """The end of a stream that was never told, because the response was cancelled or deleted or its process is gone."""
+    """The end of a stream that never had one, because the response was cancelled or deleted, or its process ended."""
     if stored is None:
         return _broken_off(_DELETED, number)
     kind = f"response.{stored.status}" if f"response.{stored.status}" in LAST else "response.failed"

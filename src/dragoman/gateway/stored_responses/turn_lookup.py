@@ -22,11 +22,11 @@ from dragoman.wire.value_count import exceeds
 if TYPE_CHECKING:
     from dragoman.gateway.runtime import Runtime
 
-# How long a busy store is waited for, in seconds: without it the request goes on as it is.
+# How long a lookup waits for a busy store, in seconds; after that the request continues unchanged.
 _LOOKUP_TIMEOUT = 0.2
 # Turns that are looked up for one request, the last ones.
 _MAX_TURNS = 1000
-# What is written of a turn beside what it says, in bytes.
+# Bytes of a stored turn in addition to its content.
 _FRAME = 1024
 
 
@@ -44,14 +44,14 @@ class TurnLookup:
         self._cached_turns: dict[str, bytes] = {}
 
     def may_lack(self, owner: bytes, body: bytes, target: Target) -> bool:
-        """Whether turns of a request may lack what is kept of them; of a large one that is found out off the loop."""
+        """Whether turns of a request may lack cached reasoning; a large body is checked off the loop."""
         turns, store = self._turns, self._runtime.state.store
         if turns is None or store is None or target.endpoint.protocol == self._protocol:
             return False
         return store.may_have_turns(owner) and (len(body) > INLINE or turns.marker in body)
 
     async def look_up(self, owner: bytes, body: bytes, key: str) -> None:
-        """Look up what a request's turns lack; `key` is the name of the key it came with."""
+        """Look up what a request's turns lack; `key` is the name of the gateway key."""
         self._cached_turns = {}
         turns, store = self._turns, self._runtime.state.store
         if turns is None or store is None:
@@ -64,18 +64,18 @@ class TurnLookup:
                 partial(_find, owner=owner, call_ids=lacking[-_MAX_TURNS:]), _LOOKUP_TIMEOUT
             )
         except StoreBusy:
-            # It goes on as if nothing had been kept.
+            # It continues without cached turns.
             pass
         except StoreError as error:
             self._runtime.log.event("warn", "cannot look up cached turns", reason=str(error))
 
     @property
     def size(self) -> int:
-        """How many bytes were found."""
+        """The size of the results."""
         return sum(map(len, self._cached_turns.values())) if self._cached_turns else 0
 
     def restored(self, body: bytes, target: Target) -> bytes:
-        """A request with the reasoning that was found, as far as a client might have said all of it itself."""
+        """A request with the cached reasoning, as if the client had sent it."""
         turns, protocol = self._turns, target.endpoint.protocol
         if turns is None or not self._cached_turns or protocol == self._protocol:
             return body
@@ -90,7 +90,7 @@ class TurnLookup:
         return restored_body
 
     def watches(self, prepared: ProviderRequest) -> bool:
-        """Whether the answer may be a turn that is to be kept: one with calls, of a model that may reason."""
+        """Whether the response may be cached as a turn: one with calls, of a model that may reason."""
         context = prepared.translated.context
         if self._turns is None or context is None or prepared.relay or prepared.source != prepared.client:
             return False

@@ -4,8 +4,8 @@
     dialler  ─▶ its nonce, and its proof
     listener ─▶ its proof
 
-A proof is an HMAC under the token over the side, the listener's port and both nonces. The port is in it because a
-foreign process may listen where a worker did that has gone: what another worker proves to it is no proof there.
+A proof is an HMAC under the token over the side, the listener's port and both nonces. It includes the port because a
+foreign process may listen at the port of a worker that ended: another worker's proof is invalid there.
 """
 
 from __future__ import annotations

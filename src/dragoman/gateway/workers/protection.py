@@ -16,7 +16,7 @@ from dragoman.launching.local_servers import port_of
 
 
 class Protection(Struct, frozen=True, kw_only=True):
-    """How closed a running gateway is."""
+    """The access control of a running gateway."""
 
     requires_keys: bool = False
     # Whether the file has `[keys]`, or had. A key of the command line is there after every reading.
@@ -32,14 +32,14 @@ class Protection(Struct, frozen=True, kw_only=True):
 
     @property
     def several_owners(self) -> bool:
-        """Whether what one key made has to be told apart from what another made."""
+        """Whether items of one key must be separated from those of another."""
         return self.several_elsewhere or len(self.owners) > 1
 
 
 def protection_of(settings: Settings, *, open_to_all: bool = False, has_stored_keys: bool = False) -> Protection:
-    """What a gateway that starts with these settings asks for. `has_stored_keys` says that the database has any key,
-    which may be revoked."""
-    # What `--no-auth` passes over is a table without keys that it was started with, and none that appears later.
+    """The access control of a gateway that starts with these settings. `has_stored_keys` means that the database has
+    any key, even a revoked one."""
+    # `--no-auth` ignores an empty table at the start, and none that appears later.
     start = Protection(
         requires_keys=has_stored_keys,
         passed_over=open_to_all and settings.keys_table,
@@ -52,7 +52,7 @@ def protection_of(settings: Settings, *, open_to_all: bool = False, has_stored_k
 def protection_at_start(
     settings: Settings, host: str, port: int = 0, *, open_to_all: bool, has_stored_keys: bool = False
 ) -> Protection:
-    """What is asked for at an address; refused for one that others reach, without keys and unless insisted on."""
+    """Whether keys are required at an address; an error for a reachable one without keys, unless insisted on."""
     protection = protection_of(settings, open_to_all=open_to_all, has_stored_keys=has_stored_keys)
     protection = replace(protection, local=protection.local and is_loopback(host), port=port or protection.port)
     if protection.requires_keys or open_to_all or is_loopback(host):
@@ -66,7 +66,7 @@ def protection_at_start(
 
 
 def bound_host(listener: socket.socket) -> str:
-    """The address that a socket is bound to, whatever name was asked for."""
+    """The bound address of a socket, whatever name was given."""
     host: str = listener.getsockname()[0]
     return host
 

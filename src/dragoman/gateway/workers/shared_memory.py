@@ -25,7 +25,7 @@ class SharedMemory:
 
     @property
     def requires_keys(self) -> bool:
-        """Whether any process has come to ask for keys."""
+        """Whether any process has begun to require keys."""
         return self._numbers[_REQUIRES_KEYS] != 0
 
     @property
