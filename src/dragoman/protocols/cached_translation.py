@@ -43,7 +43,7 @@ _OTHER_TOOLS = frozenset({"mcp_servers", "functions", "web_search_options"})
 _NO_UPDATES = Updates()
 # A letter as an escape, which no client needs: blockers are looked for as they are usually written.
 _find_escaped_letter = re.compile(rb"\\u00[4-7]").search
-# How many boundaries are tried: an edited message may be no beginning of a turn.
+# Maximum boundaries to try: an edited message may not begin a turn.
 _TRIES = 3
 
 
@@ -58,8 +58,8 @@ class RequestTranslation(Struct, frozen=True, kw_only=True):
 def translate_with_cache(
     body: bytes, inner: Codec, outer: Codec, target: TargetModel, ledger: Ledger, cache: TranslationCache
 ) -> RequestTranslation | None:
-    """Translate a request with what was translated before; None if it must be translated without a cache, with a new
-    ledger."""
+    """Translate a request with the cached translation of its beginning; None if it must be translated without a cache,
+    with a new ledger."""
     if len(body) < MIN_BODY or not inner.history or not outer.reuses:
         return None
     try:

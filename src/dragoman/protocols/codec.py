@@ -1,4 +1,4 @@
-"""Codec: what every protocol room offers, as a record of functions, and what it is given to work with."""
+"""Codec: the interface of every protocol package, as a record of functions, and their parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ProtocolName: TypeAlias = Literal["anthropic-messages", "openai-chat", "openai-r
 
 
 class TargetModel(Struct, frozen=True, kw_only=True):
-    """Whom a request is written for: the model's name there, the provider's label, and what both can do."""
+    """The target of an encoded request: model name, vendor, and capabilities."""
 
     model: str
     vendor: str
@@ -49,11 +49,11 @@ class EncodedRequest(Struct, frozen=True, kw_only=True):
 
 
 class TranslationContext(Struct, frozen=True, kw_only=True):
-    """Context of a response: the client's request, and how it was sent to the provider. `render_turn` writes parts of
-    an assistant turn as the provider's blocks, to be sealed (V1); `origin` is the provider's protocol, which stream
-    events do not carry. `response_id` is the response's id if it was sent before. `summarises`: the response is the
-    summary for a compaction (K1). `relayed`: bytes go on unchanged, and the client assembles calls itself, so doubts of
-    ours do not count."""
+    """Context of a response: the client's request, and how it was sent to the provider. `render_turn` encodes an
+    assistant turn as the provider's blocks, for sealing (V1); `origin` is the provider's protocol, which stream events
+    do not carry. `response_id` is the response's id if it was sent before. `summarises`: the response is the summary
+    for a compaction (K1). `relayed`: bytes go on unchanged, and the client assembles calls itself, so doubts of ours do
+    not count."""
 
     request: Request
     target: TargetModel
@@ -81,7 +81,7 @@ class Mint(Struct, frozen=True, kw_only=True):
 
 
 class StreamDecoder(Protocol):
-    """Frames of a provider's stream to events; never raises on what a provider sends, but tells `Failed`."""
+    """Decodes frames of a provider's stream to events; never raises on provider data, but emits `Failed`."""
 
     @property
     def final_usage(self) -> Usage | None:
@@ -90,7 +90,7 @@ class StreamDecoder(Protocol):
 
     @property
     def text_frames(self) -> TextFrames:
-        """What the next frame looks like if it is more text of the open part, and nothing else."""
+        """The form of the next frame if it only extends the open text."""
         ...
 
     def grow(self, run: TextRun) -> PartGrew:
@@ -98,15 +98,15 @@ class StreamDecoder(Protocol):
         ...
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events that one frame tells; one of empty data tells nothing, whatever its name."""
+        """The events of one frame; a frame without data has none, whatever its name."""
         ...
 
     def close(self) -> list[Event]:
-        """The events that the end of the stream tells: `Ended` if the story was complete, `Failed` if not."""
+        """The events of the end of the stream: `Ended` if the story was complete, `Failed` if not."""
         ...
 
     def broken(self, failure: Failure) -> bytes:
-        """The frames by which a stream of this protocol, relayed up to here, tells its client that it broke off."""
+        """The frames that end a broken relayed stream of this protocol for its client."""
         ...
 
 
@@ -162,11 +162,11 @@ class RequestGlance(Protocol):
         ...
 
     def request_features(self) -> RequestFeatures:
-        """What routing must know of the content."""
+        """The features of the content that routing needs."""
         ...
 
     def conversation_start(self) -> ConversationStart:
-        """How the conversation began, without what moves from turn to turn."""
+        """The start of the conversation, without parts that change from turn to turn."""
         ...
 
     @property
@@ -177,8 +177,8 @@ class RequestGlance(Protocol):
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
     ) -> SessionHints:
-        """What the request shows of its session; `is_named` if the client names session and thread. A `reader` has
-        what it can of the history from an earlier request."""
+        """The session hints of the request; `is_named` if the client names session and thread. A `reader` has the
+        cached part of the history."""
         ...
 
     def needs_repair(self, capabilities: Capabilities, vendor: str, /) -> bool:
@@ -186,34 +186,34 @@ class RequestGlance(Protocol):
         ...
 
     def forget(self) -> None:
-        """Drop what was read, which is as large as the body; it is read again when it is asked for."""
+        """Drop the parsed values, which are as large as the body; they are parsed again on access."""
         ...
 
 
 class CachedTurn(Struct, frozen=True, kw_only=True):
-    """What is kept of an answer, to be found by the id of its first call; `body` is for `restore` alone to read."""
+    """The cached reasoning of a response, found by the ID of its first call; `body` is for `restore` alone to read."""
 
     call_id: str
     body: bytes
 
 
 class TurnRestorer(Struct, frozen=True, kw_only=True):
-    """How turns are made whole that clients send back without their reasoning (V4)."""
+    """How turns are completed that clients send back without their reasoning (V4)."""
 
-    # What of an answer, told to a client of this protocol, is to be kept; None if nothing needs to be.
+    # The part of a response to cache for a client of this protocol; None if nothing needs to be.
     build_cached_turn: Callable[[Response, TranslationContext], CachedTurn | None]
-    # What is in the body of every request that lacks any, and the calls whose turns it might be completed with.
+    # A marker in the body of every request with such turns, and the calls by which their cached turns are found.
     marker: bytes
     lacking: Callable[[bytes], list[str]]
-    # The request with the turns that were found by these ids, for a provider: its protocol, and whom it is.
+    # The request with its cached turns by ID, for a provider: its protocol and target.
     restore: Callable[[bytes, Mapping[str, bytes], str, TargetModel], bytes]
 
 
 class ModelLists(Struct, frozen=True, kw_only=True):
-    """How models are listed. Protocols with the same `form` tell of them in the same words."""
+    """The format of model lists. Protocols with the same `form` share the format."""
 
     form: str
-    # Where a provider is asked for its list, below its base URL, and with what.
+    # The path of a provider's model list below its base URL, and its query.
     path: str
     query: str = ""
     headers: Headers = {}
@@ -225,7 +225,7 @@ class RequestDecoder(Protocol):
     """Reads a request."""
 
     def __call__(self, body: JsonObject, known: KnownParts = ..., /) -> Request:
-        """The request; what is `known` of it is not in the body."""
+        """The request; `known` parts are not in the body."""
         ...
 
 
@@ -235,7 +235,7 @@ class RequestEncoder(Protocol):
     def __call__(
         self, request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None, /
     ) -> EncodedRequest:
-        """The request as it is sent; `reuse` has what was encoded before, and gets what is encoded now."""
+        """The request as it is sent; `reuse` has the cached encoding, and gets the new one."""
         ...
 
 
@@ -261,7 +261,7 @@ class Codec(Struct, frozen=True, kw_only=True):
     encode_request: RequestEncoder
     # The member with the history of a request, if the translation of a part of it may be reused (decision 45).
     history: str = ""
-    # What a history or its tools hold, if what follows depends on more of it than its calls.
+    # Markers in a history or its tools, if the rest depends on more of it than its calls.
     history_blockers: tuple[bytes, ...] = ()
     # Whether this encoder continues histories and reuses tools.
     reuses: bool = False
@@ -270,17 +270,17 @@ class Codec(Struct, frozen=True, kw_only=True):
     # valid (N2), the output cap has its current name (pitfall 124), other vendors get no telemetry line of the client
     # (I4).
     relay_request: Callable[[bytes, Capabilities, str, Ledger], bytes]
-    # For one retry after a rejected proof: without any sealed reasoning (V11), None if there is none.
+    # For one retry after a rejected signature: without any signed reasoning (V11), None if there is none.
     without_reasoning: Callable[[bytes, Ledger], bytes | None]
-    # A request whose turns lost their reasoning, with thinking as that allows (V5), or with the provider's demanded
-    # stand-in; None on wires without such a demand.
+    # A request whose turns lost their reasoning, with thinking reduced accordingly (V5), or with the required
+    # placeholder; None on wires without such a demand.
     repair_reasoning: ReasoningRepair | None = None
-    # For one retry after a missed proof (V11): a request with stand-ins for the proofs of its calls, None if it has no
-    # such call. None on wires without proofs of calls.
+    # For one retry after a missing signature (V11): a request with placeholder signatures of its calls, None if it has
+    # no such call. None in protocols without signatures of calls.
     sign_calls: Callable[[bytes, Ledger], bytes | None] | None = None
     # A request whose response its provider does not store, made self-contained; None on wires without references.
     without_storage: Callable[[bytes], bytes] | None = None
-    # A request with what its answer said before it paused, to be asked again; None on wires that never pause.
+    # A request with the response before a pause, to continue it; None on wires that never pause.
     resume_request: Callable[[bytes, Sequence[JsonObject]], bytes] | None = None
     # A relayed request that asks for usage in its stream, None if its streams report usage anyway; then whole frames of
     # the response without the one that the client did not request.
@@ -291,8 +291,8 @@ class Codec(Struct, frozen=True, kw_only=True):
     plain_end: Callable[[bytes, int], int] = _no_run
     decode_response: Callable[[JsonObject, TranslationContext, Ledger], Response | Failure]
     encode_response: Callable[[Response, TranslationContext, Mint, Ledger], JsonObject]
-    # The counts of a whole answer of this wire, of which nothing else is read than the members that tell them and the
-    # tier; what is no count is none.
+    # The counts of a full response of this protocol, of which only the counts and the tier are read; an invalid count
+    # is missing.
     usage_of: Callable[[JsonObject], Usage | None]
     # Its counts in the form that nearly all servers of this wire write, and which needs no rules; None in any other.
     usual_usage: Callable[[UsageMembers], Usage | None] | None = None
@@ -309,13 +309,14 @@ class Codec(Struct, frozen=True, kw_only=True):
     encode_failure: Callable[[Failure, str | None], tuple[int, JsonObject]]
     stream_decoder: Callable[[TranslationContext, Mint, Ledger], StreamDecoder]
     stream_encoder: Callable[[TranslationContext, Mint, Ledger], StreamEncoder]
-    # The parts of an assistant turn as this wire writes them in an answer (sealed turns, V1; resuming after a pause).
+    # The parts of an assistant turn as this protocol encodes them in a response (sealed turns, V1; resuming after a
+    # pause).
     encode_turn: Callable[[tuple[Part, ...]], list[JsonObject]]
-    # Turns without the reasoning that their clients do not know; None on wires whose clients send back what they got.
+    # Turns without the reasoning that their clients do not know; None in protocols whose clients send back everything.
     turn_restorer: TurnRestorer | None = None
     # Rate-limit headers of an answer: to the common form (lower-case OpenAI names, seconds) and back (mapping.md §22).
     decode_limits: Callable[[Headers, int], dict[str, str]]
     encode_limits: Callable[[Mapping[str, str], int], dict[str, str]]
-    # What keeps a silent stream alive (S4).
+    # The heartbeat of a silent stream (S4).
     heartbeat: bytes
     models: ModelLists

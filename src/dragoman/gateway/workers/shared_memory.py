@@ -74,11 +74,11 @@ class SharedMemory:
         return self._numbers[_FLAGS + _SLOT * worker + 1]
 
     def set_port(self, worker: int, port: int) -> None:
-        """Note where a worker tells what it counted."""
+        """Publish the port at which a worker serves its counts."""
         self._numbers[_FLAGS + _SLOT * worker + 1] = port
 
     def waits_for(self, worker: int) -> int | None:
-        """How many exchanges a worker lets end before it does; None if it does not stop yet."""
+        """The number of exchanges that a stopping worker still has; None if it does not stop yet."""
         return self._numbers[_FLAGS + _SLOT * worker + 2] - 1 if self._numbers[_FLAGS + _SLOT * worker + 2] else None
 
     def wait_for(self, worker: int, exchanges: int) -> None:

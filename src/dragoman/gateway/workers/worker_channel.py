@@ -1,6 +1,6 @@
 """Worker channel: small messages under a topic from one worker to all others, without an answer. Messages are batched
-for 0.2 s and sent over pooled connections. A worker that does not listen or read loses them, as does a new one, which
-asks the others once (`catch_up`): messages must bear to arrive twice, late, in any order, or not at all."""
+for 0.2 s and sent over pooled connections. A worker that does not listen or read loses messages, as does a new one,
+which queries the others once (`catch_up`): messages must tolerate repetition, delay, reordering and loss."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dragoman.gateway.workers.shared_memory import SharedMemory
 
 T = TypeVar("T")
 
-# Said after the handshake: what is asked for.
+# Sent after the handshake: the kind of connection.
 UPDATES = b"t"
 SNAPSHOT = b"a"
-# Seconds between two batches, and until one who does not answer is given up.
+# Seconds between two batches, and timeout for a peer.
 _FLUSH_INTERVAL = 0.2
 _TIMEOUT = 2.0
 # Bytes of a message; messages of a topic in a batch, the oldest of which make room; bytes of a batch, and of all that
@@ -35,7 +35,7 @@ _SIZE = struct.Struct(">I")
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message: its topic, and what is said, encoded."""
+    """A message: its topic and its encoded value."""
 
     topic: str
     payload: bytes
@@ -46,7 +46,7 @@ _BATCH = msgspec.msgpack.Decoder(list[WorkerMessage])
 
 
 class Malformed(ValueError):
-    """What was heard is none of ours."""
+    """The message is not valid."""
 
 
 class WorkerChannel:
@@ -58,22 +58,22 @@ class WorkerChannel:
         self._token = token
         self._handlers: dict[str, Callable[[bytes], None]] = {}
         self._sources: dict[str, Callable[[], Iterable[object]]] = {}
-        # What is to be told, by topic; and the batch that is due.
+        # Queued messages by topic; and the batch that is due.
         self._outbox: dict[str, deque[bytes]] = {}
         self._due: asyncio.TimerHandle | None = None
         self._flushed_at = float("-inf")
         self._links: dict[int, _Link] = {}
         self._closed = False
-        # Messages that were not told: too large, or too many at a time.
+        # Messages that were not sent: too large, or too many at a time.
         self.dropped = 0
 
     def subscribe(self, topic: str, kind: type[T], handler: Callable[[T], None]) -> None:
-        """Call `handler` with everything that another worker tells under a topic."""
+        """Call `handler` with every message of another worker under a topic."""
         decoder = msgspec.msgpack.Decoder(kind)
         self._handlers[topic] = lambda said: handler(decoder.decode(said))
 
     def offer(self, topic: str, source: Callable[[], Iterable[object]]) -> None:
-        """Say where everything is found that a new worker should hear under a topic."""
+        """Register the source of the messages that a new worker should get under a topic."""
         self._sources[topic] = source
 
     @property
@@ -82,7 +82,7 @@ class WorkerChannel:
         return self._page.workers < 2
 
     def broadcast(self, topic: str, value: object) -> None:
-        """Tell the others, soon; what is too large is left out."""
+        """Send to the other workers soon; a message that is too large is dropped."""
         if self.is_alone or self._closed:
             return
         payload = _ENCODER.encode(value)
@@ -100,7 +100,7 @@ class WorkerChannel:
             self._due = loop.call_at(max(loop.time(), self._flushed_at + _FLUSH_INTERVAL), self._flush)
 
     async def catch_up(self) -> None:
-        """Hear what all the others know."""
+        """Request the state of all other workers."""
         if not self._handlers:
             return
         others = await asyncio.gather(*(self._fetch_snapshot(port) for _, port in self._others()))
@@ -108,7 +108,7 @@ class WorkerChannel:
             try:
                 self.receive(batch)
             except Malformed:
-                # One that cannot tell is as good as one that knows nothing.
+                # A worker without a response is treated as one without state.
                 continue
 
     def close(self) -> None:
@@ -120,10 +120,10 @@ class WorkerChannel:
             link.close()
         self._links.clear()
 
-    # What the others are served with, after the handshake.
+    # Serve another worker, after the handshake.
 
     async def listen(self, reader: asyncio.StreamReader) -> None:
-        """Hear batch after batch, to the end; `Malformed` for invalid messages."""
+        """Receive batches until the end; `Malformed` for invalid messages."""
         while True:
             try:
                 (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
@@ -134,7 +134,7 @@ class WorkerChannel:
             self.receive(await reader.readexactly(size))
 
     def snapshot(self) -> bytes:
-        """All that a new worker should hear."""
+        """The messages for a new worker."""
         return _ENCODER.encode(
             [
                 WorkerMessage(topic, _ENCODER.encode(value))
@@ -144,7 +144,7 @@ class WorkerChannel:
         )
 
     def receive(self, batch: bytes) -> None:
-        """Pass on what was told to those who subscribed to it."""
+        """Pass messages to their subscribers."""
         try:
             for message in _BATCH.decode(batch):
                 handler = self._handlers.get(message.topic)
@@ -200,12 +200,12 @@ class _Link:
         self.port = port
         self.over = False
         self._transport: asyncio.WriteTransport | None = None
-        # What is said before there is a connection.
+        # Data that is sent once there is a connection.
         self._early = bytearray(UPDATES)
         self._task = asyncio.get_running_loop().create_task(self._run(token))
 
     def send(self, data: bytes) -> None:
-        """Say something, unless the other side has stopped reading."""
+        """Send data, unless the other side has stopped reading."""
         transport = self._transport
         unsent = len(self._early) if transport is None else transport.get_write_buffer_size()
         if unsent > _MAX_UNSENT_BYTES:
@@ -216,7 +216,7 @@ class _Link:
             transport.write(data)
 
     def close(self) -> None:
-        """End it, whatever is still to be said."""
+        """Close, and drop unsent data."""
         self.over = True
         self._early.clear()
         self._task.cancel()
@@ -224,12 +224,12 @@ class _Link:
             self._transport.abort()
 
     async def _run(self, token: bytes) -> None:
-        """Connect, say what was waiting, and wait for the end."""
+        """Connect, send queued data, and wait for the end."""
         try:
             async with asyncio.timeout(_TIMEOUT):
                 reader, writer = await dial(self.port, token)
         except (OSError, TimeoutError):
-            # The others are told all the same, and this one is tried again with the next batch.
+            # Other workers get the message anyway, and this one is tried again with the next batch.
             self.over = True
             return
         self._transport = writer.transport

@@ -225,7 +225,7 @@ TOOLSETS: tuple[tuple[str, str, dict[str, Schema]], ...] = (
     ("browser_toolset_20", "browser", _BROWSER_SET),
 )
 
-# A declaration is short and what it stands for is long: so many are written out, more than a request can use.
+# A short declaration stands for a long description, so only this many are described, more than a request can use.
 MAX_DESCRIBED = 16
 _BEGINNINGS = (*(beginning for beginning, _ in SINGLE), *(beginning for beginning, _, _ in TOOLSETS))
 

@@ -16,9 +16,9 @@ from dragoman.rules.ids import call_id
 from dragoman.rules.schemas import SchemaBudget
 from dragoman.rules.tool_table import ToolTable
 
-# By the form of ids that a provider takes, what it accepts.
+# The ID rule for each accepted form.
 _ID_RULES = {form: rule for (protocol, form), rule in ID_RULES.items() if protocol == NAME}
-# How long a breakpoint lives, by the words of all protocols; other words mean longer and become an hour (§15).
+# Lifetime of a breakpoint, by the values of all protocols; other values mean longer and become an hour (§15).
 _TTLS: dict[str | None, str | None] = {None: None, "5m": "5m", "1h": "1h"}
 
 
@@ -28,7 +28,7 @@ class RequestEncodeContext(Struct, eq=False):
     target: TargetModel
     ledger: Ledger
     table: ToolTable = field(default_factory=ToolTable)
-    # What is left for making schemas strict.
+    # The remaining budget for strict schemas.
     schemas: SchemaBudget = field(default_factory=SchemaBudget)
     betas: set[str] = set()
     # Labels of the tool servers that the request declares.
@@ -40,18 +40,18 @@ class RequestEncodeContext(Struct, eq=False):
     breakpoints: bool = False
     # Whether the model can find tools that are not shown to it at once.
     searchable: bool = False
-    # How many tools promise strict arguments so far.
+    # Number of tools with strict arguments so far.
     strict_tools: int = 0
     _marked_blocks: list[tuple[JsonObject, Place]] = []
 
     @property
     def has_plain_tools(self) -> bool:
-        """Whether tools asked for nothing that the rest of the request must know of."""
+        """Whether the tools require nothing of the rest of the request."""
         return not (self.breakpoints or self.betas or self.servers or self.searchable or self.strict_tools)
 
     @property
     def is_stateless(self) -> bool:
-        """Whether what follows does not depend on what was written."""
+        """Whether later messages do not depend on the encoded ones."""
         return not (self.breakpoints or self.betas or self.servers or self.calls or self.listings)
 
     def call_id(self, value: str) -> str:
@@ -74,7 +74,7 @@ class RequestEncodeContext(Struct, eq=False):
         self._marked_blocks.append((block, at))
 
     def limit_breakpoints(self) -> int:
-        """Keep the last marks the provider takes, and tell how many there are (pitfall 173)."""
+        """Keep the last breakpoints that the provider accepts, and return their number (pitfall 173)."""
         count = len(self._marked_blocks)
         surplus = count - CACHE_BREAKPOINTS_LIMIT
         if surplus <= 0:

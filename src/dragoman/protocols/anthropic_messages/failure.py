@@ -36,10 +36,10 @@ _ERROR_TYPES: dict[FailureKind, tuple[int, str]] = {
     FailureKind.OVERLOADED: (529, "overloaded_error"),
     FailureKind.UNAVAILABLE: (503, "api_error"),
     FailureKind.TIMEOUT: (504, "timeout_error"),
-    # Agents ask again after a 5xx, and show other words than ours for a 404 (decision 29).
+    # Agents retry after a 5xx, and show a text of their own for a 404 (decision 29).
     FailureKind.PERMANENT: (424, "invalid_request_error"),
 }
-# What a provider's type means, and the status it has where none is known (an error inside a stream).
+# The failure kind of a provider's error type, and its status if none is known (an error inside a stream).
 _TYPES: dict[str, tuple[FailureKind, int]] = {
     "invalid_request_error": (FailureKind.INVALID, 400),
     "authentication_error": (FailureKind.UNAUTHENTICATED, 401),
@@ -64,7 +64,7 @@ def decode_failure(status: int, body: bytes | JsonObject) -> Failure:
 
 
 def failure_in_body(body: JsonObject) -> Failure:
-    """Read an error that came as a success or inside a stream (O2)."""
+    """Decode an error inside a successful response or a stream (O2)."""
     return _read(body, None)
 
 
@@ -100,7 +100,7 @@ def _read(body: JsonObject, status: int | None) -> Failure:
 def _kind(report: ErrorReport) -> FailureKind:
     typed = _TYPES.get(report.native)
     by_status = _STATUSES.get(report.status)
-    # `api_error` and `invalid_request_error` are said of many statuses, which then tell more.
+    # `api_error` and `invalid_request_error` occur with many statuses, which then decide.
     if typed is None or (by_status is not None and report.native in ("api_error", "invalid_request_error")):
         return by_status or FailureKind.OTHER
     return typed[0]

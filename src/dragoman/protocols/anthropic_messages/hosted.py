@@ -15,7 +15,7 @@ from dragoman.wire.json import decode, encode_text
 
 
 def decode_hosted(block: Fields, kind: str) -> Part | None:
-    """A call or result that more than one protocol can tell of; None for every other block."""
+    """A call or result that several protocols can express; None for every other block."""
     decoder = _DECODERS.get(kind)
     return decoder(block) if decoder is not None else None
 
@@ -118,7 +118,7 @@ def _decode_mcp_listing(block: Fields) -> HostedCall:
 
 
 def listing_result(part: Part) -> HostedResult | None:
-    """What a listing gave, beside the part that holds its whole block: others tell the two apart."""
+    """The result of a listing, next to the part that holds its whole block: other protocols separate the two."""
     if not isinstance(part, HostedCall) or part.kind is not HostedKind.MCP_LISTING or part.extras is None:
         return None
     tools = part.extras.fields.get("tools", [])
@@ -157,7 +157,7 @@ def mcp_call_block(part: HostedCall) -> JsonObject:
 
 
 def mcp_result_block(part: HostedResult) -> JsonObject:
-    """What a tool server answered, in this protocol's words."""
+    """The result of a tool server as a block of this protocol."""
     return {
         "type": "mcp_tool_result",
         "tool_use_id": hosted_id(part.call_id, "mcptoolu_"),

@@ -1,4 +1,4 @@
-"""What the lack of thinking forbids: a turn whose reasoning is not there cannot be gone on with on a budget (V5).
+"""Consequences of missing thinking: a turn whose reasoning is missing cannot continue with a thinking budget (V5).
 
 thinking: enabled   the provider demands that the last assistant turn of a tool loop, or a prefill, begins with
                     thinking; without it adaptive models are asked for `adaptive`, which demands none
@@ -32,7 +32,7 @@ _SEALED = frozenset({"thinking", "redacted_thinking"})
 _ADAPTIVE_TOO = ("display", "block_binding")
 _WHY = "because the reasoning behind the last turn is not there"
 _OFF: JsonObject = {"type": "disabled"}
-# What a tool loop with a thinking budget has in it; most bodies lack one, which is found out without reading them.
+# Markers of a tool loop with a thinking budget. Most bodies lack one, which is detected without parsing.
 _MANUAL_LOOP = (b'"enabled"', b'"tool_result"')
 
 
@@ -88,7 +88,7 @@ def _loop_lacks_thinking(body: bytes, *, first: int = 1) -> bool:
         if role == "assistant":
             if before != role:
                 if not has_results:
-                    # What stands behind it is the user's own: another turn.
+                    # Messages before it are the user's: another turn.
                     break
                 steps, has_results = steps + 1, False
             if steps >= first and not _SEALED.isdisjoint(types):

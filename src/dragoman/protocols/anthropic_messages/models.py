@@ -12,7 +12,7 @@ from dragoman.rules.timestamps import format_instant
 
 
 def encode_model(model: ListedModel) -> JsonObject:
-    """One model; what is not known of it is left out, where that is allowed."""
+    """One model, without unknown members where that is allowed."""
     encoded: JsonObject = {
         "type": "model",
         "id": model.id,
@@ -24,7 +24,7 @@ def encode_model(model: ListedModel) -> JsonObject:
     if model.retires is not None:
         encoded["retires_at"] = format_instant(model.retires)
     encoded |= present({"max_input_tokens": model.window, "max_tokens": model.cap})
-    # How far it is in its life, the provider's own list says better.
+    # The provider's own list knows its lifecycle better.
     return {**encoded, **{name: value for name, value in more.items() if name == "lifecycle" or name not in encoded}}
 
 

@@ -45,7 +45,7 @@ from dragoman.wire import media
 
 
 def encode_part(part: Part, at: Place, writing: RequestEncodeContext, *, by_user: bool) -> JsonObject | None:
-    """A part as a block, or None if nothing of it is said; `by_user` decides whether that is allowed."""
+    """A part as a block, or None if it is dropped; `by_user` decides whether that is allowed."""
     encoder = _ENCODERS.get(type(part))
     if encoder is not None:
         return encoder(part, at, writing)
@@ -219,7 +219,7 @@ def _encode_call_options(part: ToolCall, block: JsonObject, at: Place, writing: 
 
 
 def encode_result(result: ToolResult, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    """A result; text that is empty stands as a string, never as a block (T7)."""
+    """A result; empty text becomes a string, never a block (T7)."""
     block: JsonObject = {"type": "tool_result", "tool_use_id": writing.call_id(result.call_id)}
     parts = result.parts
     only = parts[0] if len(parts) == 1 else None

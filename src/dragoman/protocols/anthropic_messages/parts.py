@@ -140,7 +140,7 @@ def decode_block(block: Fields) -> Part:
 
 
 def foreign(block: Fields, kind: str, text: str | None = None) -> Foreign:
-    """A block kept whole, with what others can read of it."""
+    """A block stored as it is, with the content that other protocols can use."""
     return Foreign(origin=NAME, kind=kind, body=block.value, text=text)
 
 
@@ -231,7 +231,7 @@ def _decode_document(block: Fields) -> Document | Foreign:
 
 
 def _decode_source(source: Fields) -> Inline | Url | FileRef | PlainText | Passages | None:
-    """A source of a known shape, or None: the block is then kept whole."""
+    """A source of a known shape, or None: the block is then stored as it is."""
     kind = source.text("type")
     decoded: Inline | Url | FileRef | PlainText | Passages
     if kind == "base64":
@@ -296,7 +296,7 @@ def _decode_tool_use(block: Fields) -> ToolCall:
 
 
 def _decode_tool_result(block: Fields) -> ToolResult:
-    # A flag that says nothing stays among the extras, and so comes home as it was.
+    # A flag without effect stays among the extras, and so returns unchanged.
     failed = block.value.get("is_error") is not False and block.optional_flag("is_error")
     return ToolResult(
         call_id=block.optional_text("tool_use_id") or "",
@@ -323,14 +323,14 @@ _DECODERS: dict[str, Callable[[Fields], Part]] = {
 
 
 def encode_content(parts: tuple[Part, ...]) -> JsonValue:
-    """Parts of this protocol as content: a string where one plain text says it all."""
+    """Parts of this protocol as content: a string for one plain text."""
     if len(parts) == 1 and type(only := parts[0]) is Text and is_plain(only):
         return only.text
     return encode_blocks(parts)
 
 
 def encode_blocks(parts: tuple[Part, ...]) -> JsonList:
-    """Parts of this protocol as blocks; a result that has none of its own stands in its call's."""
+    """Parts of this protocol as blocks; a result without a block of its own is part of its call's."""
     return [encode_block(part) for part in parts if type(part) is not HostedResult or part.extras is not None]
 
 
@@ -340,7 +340,7 @@ def is_plain(part: Text) -> bool:
 
 
 def encode_block(part: Part) -> JsonObject:
-    """A part that was said in this protocol, as its block."""
+    """A part of this protocol as its block."""
     encoder = _ENCODERS.get(type(part))
     if encoder is None:
         raise AssertionError(f"{type(part).__name__} is never said in {NAME}")

@@ -27,7 +27,7 @@ class Depth(Struct, frozen=True, kw_only=True):
 
     @property
     def mode(self) -> str:
-        """The type of thinking; "" where nothing is said."""
+        """The type of thinking; "" if it is not given."""
         kind = self.thinking.get("type") if self.thinking is not None else None
         return kind if isinstance(kind, str) else ""
 
@@ -62,7 +62,7 @@ def _is_manual(writing: RequestEncodeContext) -> bool:
 
 
 def _requested_budget(reasoning: Reasoning) -> int | None:
-    """The thinking budget that was asked for, in tokens or by an effort."""
+    """The requested thinking budget, in tokens or by an effort."""
     if reasoning.budget is not None:
         return reasoning.budget
     effort = reasoning.effort
@@ -155,14 +155,14 @@ def _manual(reasoning: Reasoning, cap: int, writing: RequestEncodeContext, objec
 
 
 def _encode_display(request: Request, depth: Depth, writing: RequestEncodeContext) -> None:
-    """What of the thinking is shown, where the model lets one say so (E3)."""
+    """The display of thinking, if the model has a setting for it (E3)."""
     summary = request.reasoning.summary
     thinking = depth.thinking
     if thinking is None or not depth.thinks or not writing.target.capabilities.display:
         if summary is not None:
             writing.ledger.dropped(Feature.THINKING_DISPLAY, ("reasoning", "summary"), "the model itself decides this")
         return
-    # Responses clients see reasoning only if they ask for it; Chat clients have no word for it.
+    # Responses clients get reasoning only on request; Chat clients have no word for it.
     shown = summary is not None or request.origin != "openai-responses"
     thinking["display"] = "summarized" if shown else "omitted"
     if summary is not None and summary != "auto":
@@ -170,7 +170,7 @@ def _encode_display(request: Request, depth: Depth, writing: RequestEncodeContex
 
 
 def encode_sampling(sampling: Sampling, depth: Depth, body: JsonObject, writing: RequestEncodeContext) -> bool:
-    """Sampling members as far as the model takes them (E5); tells whether any was sent."""
+    """Sampling members as far as the model accepts them (E5); returns whether any was sent."""
     ledger = writing.ledger
     for member, feature, unknown in (
         ("frequency_penalty", Feature.PENALTIES, sampling.frequency_penalty),

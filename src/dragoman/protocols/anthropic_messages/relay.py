@@ -7,7 +7,7 @@
     ids of calls                  that another provider said and this one refuses: a hash of them (N2)
     the client's telemetry line   in the system prompt: cut out for hosts that are not Anthropic's (I4)
 
-An empty message is cut out, too. After a rejected signature all sealed thinking is cut out (V11); `missing_reasoning`
+An empty message is cut out, too. After a rejected signature all signed thinking is removed (V11); `missing_reasoning`
 has what the request may then require. A paused request is sent again with that turn at its end.
 """
 
@@ -50,7 +50,7 @@ _find_unsigned = re.compile(rb'"signature"[ \t\n\r]*+:[ \t\n\r]*+""').search
 def relay_request(body: bytes, capabilities: Capabilities, vendor: str, ledger: Ledger) -> bytes:
     """The body with all repairs that a model needs; most need none."""
     repaired = repair_request(body, ledger)
-    # What was cut out, or never was there, may be what the rest of the request stands on.
+    # The rest of the request may depend on parts that were removed or missing.
     repaired = repair_reasoning(repaired, capabilities, ledger, intact=repaired is body)
     repaired = rename_ids(repaired, ID_RULES[NAME, capabilities.call_ids], CALL_IDS, ledger)
     return repaired if vendor == VENDOR or _TELEMETRY not in repaired else without_telemetry(repaired, ledger)
@@ -69,7 +69,7 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
 
 
 def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
-    """The body without any sealed thinking; None if it has none."""
+    """The body without any signed thinking; None if it has none."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         return _Message(message, ("messages", number), ledger).unsealed()
@@ -135,8 +135,8 @@ def plain_end(chunk: bytes, start: int) -> int:
     return start if run is None else run.end()
 
 
-# A cut-off object is read, so that the error shows; so is an empty delta, which is no content. The colon tells it from
-# text that ends with a quotation mark: part of a value read by itself is an error.
+# A cut-off object is read, so that the error shows; so is an empty delta, which is no content. The colon distinguishes
+# it from text that ends with a quotation mark: an error in a partial value would raise.
 _find_deltas = re.compile(
     rb'(?:event: content_block_delta\ndata: \{[^\n]*+(?<=\})(?<!:""\}\})(?<!: ""\}\})\n\n)++'
 ).match
@@ -165,7 +165,7 @@ class _Message:
             self._blocks.append(span)
             self._places.append((*at, "parts", number))
         self._cut: set[int] = set()
-        # Where a compaction stood, the summary to be told instead.
+        # The summaries that replace compactions, by position.
         self._summaries: dict[int, str] = {}
 
     def repaired(self) -> list[bytes] | None:
@@ -181,7 +181,7 @@ class _Message:
         return self._pieces()
 
     def unsealed(self) -> list[bytes] | None:
-        """The message without its sealed thinking; None if there is none in it."""
+        """The message without its signed thinking; None if there is none in it."""
         for index, span in enumerate(self._blocks):
             if _may_think(self._message, span.start, span.end) and self._block(index).get("type") in _SEALED:
                 self._drop(index, Feature.THINKING_SIGNATURE, "the provider refused a signature in this conversation")
@@ -214,7 +214,8 @@ class _Message:
                 self._drop(index, Feature.WEB_SEARCH, "what another provider found cannot be opened here")
 
     def _cut_blanks(self) -> None:
-        """Blank texts of another provider's turn go with its thinking: some say them before every call."""
+        """Blank texts of another provider's turn are removed with its thinking: some providers send them before every
+        call."""
         for index, span in enumerate(self._blocks):
             if index in self._cut or not _find_blank(self._message, span.start, span.end):
                 continue
@@ -244,7 +245,7 @@ class _Message:
     def _pieces(self) -> list[bytes] | None:
         if not self._cut and not self._summaries:
             return None
-        # What is said before, between and after the summaries.
+        # The runs before, between and after the summaries.
         runs: list[list[int]] = [[]]
         for index in range(len(self._blocks)):
             if index in self._summaries:
@@ -274,7 +275,7 @@ class _Message:
 
 
 def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
-    """Where the ids of calls stand in a message, and those of results."""
+    """The spans of call IDs in a message, and those of result IDs."""
     id_spans: tuple[list[JsonSpan], list[JsonSpan]] = [], []
     for _, span in elements_of(message, "content"):
         members = object_members(message, span.start, span.end) if message[span.start] == _BRACE else []

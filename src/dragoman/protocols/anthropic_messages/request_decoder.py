@@ -259,12 +259,12 @@ def _decode_format(config: Fields | None, fields: Fields) -> OutputFormat | None
     return OutputFormat(kind=OutputKind.SCHEMA, schema=schema, strict=True, extras=rest)
 
 
-# Among the extras of an output format: it was said under its older name.
+# Marks an output format that was sent under its older name, in its extras.
 _OLDER = "output_format"
 
 
 def _decode_management(fields: Fields) -> int | None:
-    """The size at which the conversation is compacted; whatever else context management says stays in the extras."""
+    """The size at which the conversation is compacted; other settings of context management stay in the extras."""
     management = fields.value.get("context_management")
     if management is not None and type(management) is not dict:
         raise fields.fail("context_management", "object", management)
@@ -284,7 +284,7 @@ _DEFAULT_TRIGGER = 150_000
 
 
 def _demands(fields: Fields) -> tuple[Demand, ...]:
-    """What others must not leave out: conversations and containers that only this provider keeps."""
+    """Members that must not be dropped: conversations and containers that only this provider stores."""
     demands: list[Demand] = []
     if fields.value.get("thread") is not None:
         demands.append(

@@ -47,7 +47,7 @@ _NO_SAMPLING, _NO_REASONING, _NO_DEPTH = Sampling(), Reasoning(), Depth()
 def encode_request(
     original: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None
 ) -> EncodedRequest:
-    """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
+    """Encode a request of another protocol; every inexact member is in the ledger."""
     if original.demands:
         refuse_demands(original)
     request = effective(original)

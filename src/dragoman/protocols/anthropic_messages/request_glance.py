@@ -111,7 +111,7 @@ _TELEMETRY = TELEMETRY.encode()
 
 
 class MessagesGlance(Struct):
-    """A Messages request by its members; the messages are read when they are first asked for."""
+    """The outline of a Messages request; messages are parsed on first use."""
 
     protocol: ClassVar[str] = NAME
     members: Mapping[str, Raw]
@@ -168,14 +168,14 @@ class MessagesGlance(Struct):
         )
 
     def conversation_start(self) -> ConversationStart:
-        """How the conversation began."""
+        """The start of the conversation."""
         system = text_in(self.members.get("system", NULL))
         return conversation_start_in(((message.role, message.text) for message in self._read()), system)
 
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
     ) -> SessionHints:
-        """What the request shows of its session; nothing, if it is in no form of the protocol."""
+        """Session hints of the request; none, if it has no form of the protocol."""
         members = self.members
         try:
             messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()

@@ -56,7 +56,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
         ledger.dropped(Feature.USAGE, ("usage",), f"the provider's usage cannot be read: {error}")
     parts: tuple[Part, ...] = ()
     if fields.value.get("content") is None and _is_refused(fields.optional_text("stop_reason")):
-        # Nothing is left of what was refused.
+        # Content of a refusal is dropped.
         fields.skip("content")
     else:
         parts = decode_response_parts(fields, translation, ledger)
@@ -76,7 +76,7 @@ def decode_response(body: JsonObject, translation: TranslationContext, ledger: L
 
 _MEMBERS = ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage")
 _USUAL = frozenset(_MEMBERS)
-# What is said of the stop string where none fired, which goes home as it came.
+# The extras of a response without a matched stop sequence, which return unchanged.
 _NO_SEQUENCE = Extras(origin=NAME, fields={"stop_sequence": None})
 
 
@@ -150,7 +150,7 @@ def _plain_texts(content: JsonList) -> tuple[Part, ...] | None:
 
 
 def with_issuer(part: Part, translation: TranslationContext) -> Part:
-    """A part whose seal, if it is this provider's own, names who issued it."""
+    """A part whose signature, if it is this provider's own, names its issuer."""
     if isinstance(part, Thinking | Compaction) and part.seal is not None and part.seal.origin == NAME:
         return replace(part, seal=issued_by(part.seal, translation.target.model, translation.target.vendor))
     return part
@@ -191,7 +191,7 @@ _BEFORE_CALLS = (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.REFUSAL,
 
 
 def make_stop(word: str, sequence: str | None, details: Fields | None, *, called: bool) -> Stop:
-    """The stop that the provider's word means beside what was assembled (§17)."""
+    """The stop reason for the provider's value and the content (§17)."""
     word = stated_reason(word)
     reason = STOP_REASONS.get(word) or reason_of(word)
     if called and reason not in _BEFORE_CALLS:
@@ -281,12 +281,12 @@ def _encode_native(response: Response) -> JsonObject:
     return body
 
 
-# Beside a block of a sealed turn: how the client knows the call, where the block alone does not say it.
+# Next to a block of a sealed turn: the client's ID of the call, if it differs from the block's.
 _CLIENT_CALL = "said"
 
 
 def encode_turn(parts: tuple[Part, ...]) -> list[JsonObject]:
-    """An assistant turn as blocks, to be sealed (V1)."""
+    """An assistant turn as blocks, for sealing (V1)."""
     return [_encode_turn_part(part) for part in parts if type(part) is not HostedResult or part.extras is not None]
 
 

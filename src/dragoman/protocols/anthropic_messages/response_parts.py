@@ -61,7 +61,7 @@ class ResponseEncodeContext:
 
 
 def encode_response_parts(parts: tuple[Part, ...], translation: TranslationContext, ledger: Ledger) -> JsonList:
-    """All parts of an answer; what the client cannot be told is reported."""
+    """All parts of a response; losses are reported."""
     answering = ResponseEncodeContext(translation, ledger)
     blocks: JsonList = []
     for index, part in with_blanks(parts):
@@ -114,7 +114,7 @@ def _encode_text(part: Text, at: Place, ledger: Ledger) -> JsonList:
 
 
 def report_logprobs(at: Place, ledger: Ledger) -> None:
-    """Report that log probabilities are not told."""
+    """Report that log probabilities are dropped."""
     ledger.dropped(Feature.LOGPROBS, (*at, "logprobs"), "Messages answers have no log probabilities")
 
 
@@ -166,7 +166,7 @@ def _blocks(text: str, ends: list[int], cited: list[tuple[tuple[int, int], Citat
 
 
 def _skip_blank(text: str, start: int) -> int:
-    """Where the first character that is not blank stands."""
+    """The position of the first character that is not whitespace."""
     match = _find_visible(text, start)
     return len(text) if match is None else match.start()
 
@@ -183,7 +183,7 @@ def _bounded(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
 
 
 def encode_citation(citation: Citation, cited_text: str) -> JsonObject:
-    """A citation of a web page; the empty index says that it is not this provider's own."""
+    """A citation of a web page; an empty index marks it as another provider's."""
     return {
         "type": "web_search_result_location",
         "url": citation.url,
@@ -194,7 +194,7 @@ def encode_citation(citation: Citation, cited_text: str) -> JsonObject:
 
 
 def signature_of(seal: Seal | None) -> str:
-    """The signature of a thinking block: the issuer's own, or an envelope that carries another issuer's proof."""
+    """The signature of a thinking block: the issuer's own, or an envelope with another issuer's signature."""
     if seal is None:
         return ""
     if seal.origin == NAME:
@@ -211,7 +211,7 @@ def _encode_thinking(part: Thinking, at: Place, answering: ResponseEncodeContext
 
 
 def report_call_extras(extras: Extras | None, at: Place, ledger: Ledger) -> None:
-    """Note what a call of another protocol carries; a whole item is one that only it knows, told as a function call."""
+    """Report the extras of another protocol's call; an item that only it has is sent as a function call."""
     if extras is None or extras.origin == NAME:
         return
     if "type" in extras.fields:

@@ -37,7 +37,7 @@ COMPACTED = "[compacted]"
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
 JSON_ONLY = "Respond with a single JSON object and nothing else."
 
-# Stop reasons both ways; what is not listed is OTHER there and `end_turn` here (mapping.md §17).
+# Stop reasons in both directions; unlisted ones are OTHER there and `end_turn` here (mapping.md §17).
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": StopReason.END,
     "stop_sequence": StopReason.SEQUENCE,
@@ -54,8 +54,8 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.OTHER: "end_turn",
 }
 
-# Members of `server_tool_use.name` whose calls more than one protocol can tell of.
+# Values of `server_tool_use.name` whose calls several protocols can express.
 CODE_TOOLS = frozenset({"code_execution", "bash_code_execution"})
 
-# A tool may ask another model (advisor), and a refused request may go to others.
+# A tool may call another model (advisor), and a refused request may go to others.
 MODEL_MEMBERS = ("tools/*/model", "fallbacks", "fallbacks/*", "fallbacks/*/model")

@@ -1,5 +1,5 @@
-"""Blocks with their issuer's proof, thinking and compaction, both ways (mapping.md §11). A proof must return byte for
-byte, so the seal holds the full block; another issuer's is in an envelope."""
+"""Blocks with their issuer's signature, thinking and compaction, in both directions (mapping.md §11). A signature must
+return byte for byte, so the seal holds the full block; another issuer's is in an envelope."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def decode_redacted(block: Fields) -> Thinking:
 
 
 def decode_compaction(block: Fields) -> Compaction:
-    """What stands for an earlier stretch of the conversation."""
+    """The summary of earlier turns."""
     content = block.optional_text("content")
     block.optional_text("encrypted_content")
     seal = from_envelope(block.optional_text("signature") or "")
@@ -52,7 +52,7 @@ def decode_compaction(block: Fields) -> Compaction:
 
 
 def encode_thinking(part: Thinking) -> JsonObject:
-    """A thinking block: the issuer's own, or one that carries another issuer's proof for us."""
+    """A thinking block: the issuer's own, or one that carries another issuer's signature."""
     seal = part.seal
     if seal is None:
         return {"type": "thinking", "thinking": part.text}

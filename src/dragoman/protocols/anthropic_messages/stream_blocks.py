@@ -1,4 +1,4 @@
-"""The blocks of a Messages stream while they are open: each kind knows what its deltas tell.
+"""The open blocks of a Messages stream: each type emits the events of its deltas.
 
 state of a block   event                 tells
 (new)              content_block_start   what is known at once: thinking and calls open, text waits for its words
@@ -72,7 +72,7 @@ INPUT = "input_json_delta"
 
 
 class BlockContext:
-    """What the blocks of one stream share: the question, numbers of parts and ids of calls."""
+    """State that the blocks of one stream share: the request, numbers of parts and IDs of calls."""
 
     __slots__ = ("_empty_arguments", "_mint", "_next", "call_ids", "calls", "ledger", "translation", "unknowns")
 
@@ -81,7 +81,7 @@ class BlockContext:
         self.ledger = ledger
         self.unknowns = UnknownFields(ledger, NAME)
         self.call_ids: set[str] = set()
-        # What was said of each call, by the id that the provider gave it.
+        # The name and arguments of each call, by the provider's ID.
         self.calls: dict[str, tuple[str, ArgumentAssembler]] = {}
         # Arguments of which nothing had come when they were last looked at.
         self._empty_arguments: list[ArgumentAssembler] = []
@@ -102,7 +102,7 @@ class BlockContext:
 
     @property
     def lacks_arguments(self) -> bool:
-        """Whether nothing was said of the arguments of some call."""
+        """Whether the arguments of some call are missing."""
         while self._empty_arguments and not self._empty_arguments[-1].silent:
             self._empty_arguments.pop()
         return bool(self._empty_arguments)
@@ -150,7 +150,7 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        """Whether text of any length, in any number of deltas, tells only that the part grew."""
+        """Whether text in any number of deltas only extends the part."""
         return False
 
     def grow_by(self, run: TextRun) -> TextRun | ArgumentsRun:
@@ -159,15 +159,15 @@ class Block:
 
     @property
     def waits(self) -> bool:
-        """Whether more is to be expected although another block begins: servers may tell calls side by side."""
+        """Whether more may follow although another block begins: servers may interleave calls."""
         return False
 
     def open(self) -> list[Event]:
-        """What the start of the block tells."""
+        """The events of the block's start."""
         return []
 
     def add_text(self, text: str) -> list[Event]:
-        """What more text of the block's own kind tells."""
+        """The events of more text of the block's own type."""
         del text
         return []
 
@@ -177,7 +177,7 @@ class Block:
         return []
 
     def close(self) -> list[Event]:
-        """What the end of the block tells."""
+        """The events of the block's end."""
         return self.reading.whole_block(self.start)
 
     def announce(self, part: Part) -> PartStarted:
@@ -340,7 +340,8 @@ class _ThinkingBlock(Block):
 
 
 class _CallBlock(Block):
-    """A client tool call; its arguments are told once (`rules.arguments_said`) and unwrapped as they arrive (S16)."""
+    """A client tool call; its arguments are emitted once (`rules.argument_assembly`) and unwrapped as they arrive
+    (S16)."""
 
     __slots__ = ("_assembler", "_quick", "_unwrapper")
     grown = InputGrown
@@ -348,7 +349,7 @@ class _CallBlock(Block):
 
     def open(self) -> list[Event]:
         self._assembler = ArgumentAssembler(free=self.reading.translation.relayed)
-        # What was told, while nothing but its end, or a brace, can keep more from being told as it comes.
+        # Emitted fragments, while only the end or a brace can stop direct emission.
         self._quick: list[str] | None = None
         self._unwrapper: InputUnwrapper | ValueUnwrapper | None = None
         part = decode_block(Fields({**self.start, "id": text_of(self.start, "id"), "input": {}}))
@@ -381,7 +382,7 @@ class _CallBlock(Block):
 
     def add_text(self, text: str) -> list[Event]:
         pieces = self._quick
-        # Only after a whole value, or with a brace, can it be something that was said before.
+        # Only after a complete value, or with a brace, can it be a repetition.
         if pieces is not None and text and "{" not in text:
             pieces.append(text)
             if text[-1] in _MAY_END_VALUE:
@@ -408,7 +409,7 @@ class _CallBlock(Block):
 
     def close(self) -> list[Event]:
         events: list[Event] = []
-        # The start always holds `{}`; what else it holds counts only where no delta said more (pitfalls 46 and 47).
+        # The start always holds `{}`; a real value there counts only if no delta had more (pitfalls 46 and 47).
         given = self.start.get("input")
         if given and self._assembler.silent:
             events += self.add_text(encode_text(given))
@@ -444,7 +445,7 @@ class _GatheredBlock(Block):
 
 
 class _AgainBlock(_GatheredBlock):
-    """A call under an id that another one had: nothing if it says the same, a call of its own if it does not (N2)."""
+    """A call with a repeated ID: ignored if it is the same, a call of its own otherwise (N2)."""
 
     def close(self) -> list[Event]:
         name, assembler = self.reading.calls[text_of(self.start, "id")]
@@ -456,7 +457,7 @@ class _AgainBlock(_GatheredBlock):
 
 
 class _HostedBlock(_GatheredBlock):
-    """A call that the provider runs: told whole once its input is complete."""
+    """A hosted call: emitted in full once its input is complete."""
 
     def close(self) -> list[Event]:
         text = "".join(self._pieces)
@@ -485,7 +486,7 @@ class _CompactionBlock(Block):
         return self.reading.whole_block({**self.start, **self._members})
 
 
-# What a block says by itself, and what its deltas do; a compaction takes whatever its delta brings.
+# Members of a block that are read, and its delta types; a compaction accepts any delta.
 _TEXT_MEMBERS = frozenset({"type", "text", "citations"})
 _REDACTED_MEMBERS = frozenset({"type", "data"})
 _THINKING_MEMBERS = frozenset({"type", "thinking", "signature"})

@@ -64,14 +64,14 @@ from dragoman.wire.json import encode, kind_of
 from dragoman.wire.sse import Frame
 from dragoman.wire.sse import frame as frame_of
 
-# What is read of events, of the message that the first one brings, and of the end that the last one tells.
+# Members that are read of events, of the message in the first one, and of the end in the last one.
 _EVENT = frozenset({"type", "index", "message", "content_block", "delta", "usage"})
 _MESSAGE = frozenset(
     {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"}
 )
 _STOP = frozenset({"stop_reason", "stop_sequence", "stop_details"})
 
-# Deltas that say enough to begin a block, and of which kind.
+# Deltas that can begin a block, and its type.
 _UNANNOUNCED = {"text_delta": "text", "thinking_delta": "thinking"}
 
 _read_growth = Decoder(BlockGrew).decode
@@ -88,15 +88,15 @@ class MessagesStreamDecoder:
         self._over = False
         self._blocks = OpenBlocks()
         self._by_index = self._blocks.by_index
-        # The counts as they were told, and what they come to.
+        # The counts as reported, and their sum.
         self._usage: JsonObject = {}
         self._counted: Usage | None = None
-        # What was counted when the reason for the end was known.
+        # The counts at the time of the stop reason.
         self.final_usage: Usage | None = None
         self._stop: Fields | None = None
         # The last index that was made up for a block without one.
         self._unnumbered = -1
-        # What the first event may bring already: blocks that no event has told, and the end of a message that is whole.
+        # Content of the first event: blocks without events, and the end of a full message.
         self._held: dict[int, JsonObject] = {}
         self._held_order: deque[int] = deque()
         self._whole_stop: Fields | None = None
@@ -109,9 +109,9 @@ class MessagesStreamDecoder:
         self._growing_block: Block | None = None
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events that one frame tells."""
+        """The events of one frame."""
         if frame.event == "content_block_delta" and self._by_index:
-            # Nearly all of a stream is this: read by type, without building what is thrown away at once.
+            # The most frequent frames: decoded by type, without building discarded values.
             try:
                 grew = _read_growth(frame.data)
             except (DecodeError, UnicodeError):
@@ -172,7 +172,7 @@ class MessagesStreamDecoder:
             return self._fail(f"the provider's stream cannot be read: {error}")
 
     def close(self) -> list[Event]:
-        """What the end of the stream tells: a story with a stop reason is complete (S10)."""
+        """The events of the end of the stream: with a stop reason it is complete (S10)."""
         if self._over:
             return []
         try:
@@ -185,11 +185,11 @@ class MessagesStreamDecoder:
         return self._fail(ENDED_EARLY)
 
     def broken(self, failure: Failure) -> bytes:
-        """The frame by which a relayed stream tells its client that it broke off."""
+        """The frame that ends a broken relayed stream for its client."""
         return frame_of(encode({"type": "error", "error": error_object(failure)}), "error")
 
     def _begin(self) -> list[Event]:
-        """Tell the start if the provider forgot to."""
+        """Emit the start if the provider omitted it."""
         if not self._fresh:
             return []
         self._fresh = False
@@ -200,7 +200,7 @@ class MessagesStreamDecoder:
         self._unknowns.members(event, _EVENT)
         self._unknowns.members(message.value, _MESSAGE)
         if not self._fresh:
-            # Said again before anything else it is a repetition; later another answer begins where this one broke off.
+            # Before any other event it is a repetition; later it is another response after a break.
             return self._fail("another message began inside the stream") if self._has_content else []
         self._fresh = False
         if is_error(message.value):
@@ -216,7 +216,7 @@ class MessagesStreamDecoder:
         return [started, *self._remember_usage(message)]
 
     def _emit_held(self, before: int | None = None) -> list[Event]:
-        """The blocks that the start brought and no event told, as far as the one that comes now."""
+        """The blocks of the start that have no events, up to the present one."""
         events: list[Event] = []
         while self._held_order and (before is None or self._held_order[0] < before):
             held = self._held.pop(self._held_order.popleft(), None)
@@ -272,7 +272,7 @@ class MessagesStreamDecoder:
             return []
         events: list[Event] = []
         if block is None and index in self._held:
-            # Its beginning came with the start of the message.
+            # Its start came with the start of the message.
             self._has_content = True
             events = self._emit_held(index)
             block = self._blocks.put(index, begin(self._reading, self._held.pop(index)))
@@ -283,7 +283,7 @@ class MessagesStreamDecoder:
             if kind not in _UNANNOUNCED:
                 self._unknowns.name(kind)
                 return []
-            # A block that was never begun, or is over already, begins with what it says.
+            # A block without a start, or after its end, begins with its delta.
             self._has_content = True
             events = self._begin()
             start: JsonObject = {"type": _UNANNOUNCED[kind]}

@@ -100,7 +100,7 @@ def _prefix(index: int, kind: str, member: str) -> bytes:
 
 
 class _Writer:
-    """An open block; this one came whole and only has to be closed."""
+    """An open block; this one was complete at its start and only has to be closed."""
 
     __slots__ = ("index",)
 
@@ -125,7 +125,7 @@ class _TextWriter(_Writer):
     def __init__(self, index: int, part: int, ledger: Ledger) -> None:
         super().__init__(index)
         self._part = part
-        # Whether log probabilities came, which is reported once.
+        # Whether log probabilities arrived, which is reported once.
         self._weighed = False
         self._prefix = _prefix(index, "text_delta", "text")
         # Read from the middle, too: that is where citations point.
@@ -160,7 +160,7 @@ class _TextWriter(_Writer):
         return _delta(self.index, {"type": "citations_delta", "citation": encode_citation(citation, cited)})
 
     def _between(self, start: int, end: int) -> str:
-        """What was written from here to there, as far as a citation holds it."""
+        """The text between two positions, as far as a citation covers it."""
         buffer = self._buffer
         length = buffer.tell()
         start, end, _ = slice(start, end).indices(length)
@@ -171,7 +171,7 @@ class _TextWriter(_Writer):
 
     @property
     def text(self) -> str:
-        """What was written so far."""
+        """The text so far."""
         return self._buffer.getvalue()
 
 
@@ -265,7 +265,7 @@ class _CallWriter(_Writer):
 
 
 class _TextCallWriter(_Writer):
-    """A call with free text, told as a function call with one string."""
+    """A custom tool call, sent as a function call with one string."""
 
     __slots__ = ("_prefix",)
 

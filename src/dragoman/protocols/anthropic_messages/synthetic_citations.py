@@ -15,7 +15,7 @@ _find = re.compile(rb'"encrypted_index"[ \t\n\r]*+:[ \t\n\r]*+""').search
 
 
 def may_be_synthetic(body: bytes, start: int, end: int) -> bool:
-    """Whether a citation without proof may stand here."""
+    """Whether a citation without a signature is allowed here."""
     # Looking for a word is faster than the pattern, and most bodies do not have it.
     return body.find(b'"encrypted_index"', start, end) >= 0 and _find(body, start, end) is not None
 

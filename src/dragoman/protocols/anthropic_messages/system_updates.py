@@ -15,12 +15,12 @@ from dragoman.wire.fields import Fields, Path
 
 _EFFORT_APPLIED = "this effort counts for the whole request"
 _EFFORT_REPLACED = "a later effort replaces this one"
-# The kind of part that stands for settings on a system message.
+# The type of the part for settings in a system message.
 SETTINGS = "output_config"
 
 
 def decode_steering(message: Fields, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """System messages may change tools and effort from here on; what they change stays in place."""
+    """From here on, system messages may change tools and effort; the changes stay in place."""
     steering: list[Part] = []
     for number, part in enumerate(parts):
         if isinstance(part, Foreign) and _is_tool_change(part, ((message.path, "content"), number)):
@@ -43,7 +43,7 @@ def _is_tool_change(part: Foreign, path: Path) -> bool:
 
 
 def collect_updates(messages: tuple[Message, ...], fields: Fields) -> Updates:
-    """What system messages said about tools and effort, the last word counting."""
+    """The tools and effort of system messages; the last one wins."""
     effort: str | None = None
     added: dict[str, ToolSpec] = {}
     removed: dict[str, None] = {}
@@ -81,7 +81,7 @@ def _apply_tool_change(block: Fields, added: dict[str, ToolSpec], removed: dict[
 
 
 def with_last_effort(messages: list[Message]) -> tuple[Message, ...]:
-    """Say of the last effort set inside the conversation that it is the one which counts."""
+    """Mark the last effort inside the conversation as the valid one."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         last = message.parts[-1] if message.role is Role.SYSTEM and message.parts else None

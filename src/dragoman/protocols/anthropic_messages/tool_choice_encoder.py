@@ -84,7 +84,7 @@ _HOSTED_KINDS: tuple[tuple[str, type], ...] = (
 
 
 class _Offered(Struct, frozen=True):
-    """What can be chosen of the offers: names, labels of servers, and the first of each kind of hosted tool."""
+    """What can be chosen of the tools: names, labels of servers, and the first hosted tool of each type."""
 
     names: frozenset[str | None]
     labels: frozenset[str]

@@ -68,7 +68,7 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
     """The tools of one declaration; unless `described`, tools that Anthropic defines stay for its own servers."""
     kind = declaration.optional_text("type")
     if kind is None or kind == "custom":
-        # Null says the same as absence, where a schema tells that it is a function: the SDK's types allow it.
+        # With a schema, which marks a function, null means absent: the SDK's types allow it.
         if "type" in declaration.value and "input_schema" not in declaration.value:
             declaration.kind()
         declaration.skip("type")
@@ -103,7 +103,7 @@ def decode_tool(declaration: Fields, *, described: bool = True) -> Iterable[Tool
 
 
 def _decode_function(declaration: Fields) -> FunctionTool:
-    # `type: custom`, which the caller has read, says the same as no type.
+    # `type: custom`, which the caller has read, means the same as no type.
     declaration.demand("input_schema")
     callers = declaration.texts("allowed_callers")
     return FunctionTool(

@@ -52,7 +52,7 @@ class EncodedTools(ToolDeclarations, kw_only=True):
         return [server for label, server in self.servers.items() if label in labels]
 
     def restrict_to(self, names: set[str | None], writing: RequestEncodeContext) -> bool:
-        """Leave out the tools that are not named; tells whether any is left."""
+        """Remove the tools that are not named; returns whether any is left."""
         declarations = [entry for entry in self.declarations if declared_name(entry[1]) in names]
         for _, declaration, at in self.declarations:
             if declared_name(declaration) not in names:
@@ -90,7 +90,7 @@ def encode_tools(request: Request, original: Request, writing: RequestEncodeCont
 
 
 def _kind(tool: ToolSpec) -> str:
-    """What a tool is called in an error."""
+    """The name of a tool in an error."""
     if isinstance(tool, ForeignTool):
         return tool.kind
     if isinstance(tool, FunctionTool | TextTool):
@@ -264,7 +264,7 @@ def _encode_hosted(
 
 
 def _encode_web_search(tool: WebSearchTool, at: Place, writing: RequestEncodeContext) -> JsonObject:
-    # Newer versions let code call the search unless they are told not to.
+    # In newer versions code may call the search unless it is disabled.
     declaration: JsonObject = {"type": WEB_SEARCH, "name": "web_search", "allowed_callers": ["direct"]}
     _encode_domains(tool, declaration, at, writing)
     if tool.location is not None:

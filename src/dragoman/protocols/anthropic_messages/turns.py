@@ -1,6 +1,6 @@
-"""Another protocol's conversation as Messages takes it: system blocks, then alternating messages. Adjacent material of
-one side is merged (T1), results stand first (T2), late instructions stay in place (I1), and the first and last message
-are what the provider accepts (T5, T6, T7)."""
+"""Another protocol's conversation as Messages takes it: system blocks, then alternating messages. Adjacent messages of
+one side are merged (T1), results come first (T2), late instructions stay in place (I1), and the first and last message
+are made valid (T5, T6, T7)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MessageList(Struct, eq=False):
 
     messages: list[JsonObject] = []
     system: JsonList = []
-    # Whose the last message is that is no instruction.
+    # The role of the last message that is no instruction.
     last_role: str = ""
     _role: str = ""
     _open: JsonList = []
@@ -49,7 +49,7 @@ class MessageList(Struct, eq=False):
         last = decode_object(start.last)
         self.messages.append(last)
         role, content = last["role"], last["content"]
-        # An instruction between the turns stands after the user.
+        # An instruction between the turns follows the user.
         self.last_role = "assistant" if role == "assistant" else "user"
         if role != "system":
             if type(content) is not list:
@@ -60,7 +60,7 @@ class MessageList(Struct, eq=False):
         """Whether the last message answers calls, and no step since the user's last message has reasoning (V5)."""
         found = in_tool_loop_without_thinking(self.messages, is_all=not self._before)
         if found is None:
-            # Few loops are so long that what was written earlier is read again.
+            # Few loops are so long that earlier messages are read again.
             before = [message for message in _read_list(b"[%b]" % self._before) if isinstance(message, dict)]
             found = in_tool_loop_without_thinking(before + self.messages)
         return found is True
@@ -125,7 +125,7 @@ def encode_conversation(
             leading += 1
             _encode_leading(turn, conversation, writing)
         else:
-            # Few say anything late.
+            # Late instructions are rare.
             following = following or _following(turns)
             _encode_late(turn, following[position], conversation, writing)
     if history is not None:
@@ -144,7 +144,7 @@ def _read_list(text: bytes) -> JsonList:
 
 
 def _end_history(history: HistoryEncoding, conversation: MessageList, writing: RequestEncodeContext) -> None:
-    """End the pass over the turns; see whether later messages would change what was written."""
+    """Finish the pass over the turns; check whether later messages would change earlier ones."""
     history.end_stage(writing.ledger)
     messages = conversation.messages
     begins = history.start is not None or (bool(messages) and messages[0]["role"] == "user")
@@ -152,7 +152,7 @@ def _end_history(history: HistoryEncoding, conversation: MessageList, writing: R
 
 
 def _may_lead(request: Request, writing: RequestEncodeContext) -> bool:
-    """Whether the answer may begin with what the client says: the provider refuses that beside an enforced form."""
+    """Whether the response may begin with a prefill: the provider rejects that with an enforced form."""
     abilities, output = writing.target.capabilities, request.output
     enforced = output is not None and output.kind is OutputKind.SCHEMA and abilities.output_schema
     return abilities.prefill and not enforced
@@ -178,7 +178,7 @@ def _drop_extras(messages: tuple[Message, ...], writing: RequestEncodeContext, h
         messages = messages[first:]
     if not any(map(extras_of, messages)):
         return
-    # Readers share one value among all messages that say no more than usual: what loses nothing once never does.
+    # Messages without unusual members share one value: if it loses nothing once, it never does.
     neutral: Extras | None = None
     for index, message in enumerate(messages, first):
         extras = message.extras
@@ -189,7 +189,7 @@ def _drop_extras(messages: tuple[Message, ...], writing: RequestEncodeContext, h
 
 
 def _restored(target: TargetModel, turn: Seal) -> tuple[Part, ...] | None:
-    """The parts of a sealed turn that this provider issued (V1)."""
+    """The parts of a sealed turn of this provider (V1)."""
     blocks = turn.body.get("blocks")
     if not opens(turn, NAME, target.model, target.capabilities) or not isinstance(blocks, list):
         return None
@@ -271,7 +271,7 @@ def _encode_assistant(turn: Turn, conversation: MessageList, writing: RequestEnc
 def _encode_late(
     turn: Turn, following: TurnKind | None, conversation: MessageList, writing: RequestEncodeContext
 ) -> None:
-    """An instruction said late stays at its place: as it is where that is legal, else as tagged user text (I1)."""
+    """A late instruction stays in place: unchanged if that is valid, else as tagged user text (I1)."""
     if not turn.parts:
         return
     at = turn.places[0]
@@ -334,7 +334,7 @@ def _repair_ends(request: Request, conversation: MessageList, writing: RequestEn
 
 
 def _trim(message: JsonObject, writing: RequestEncodeContext) -> None:
-    """Take blanks off the end of what the answer begins with: the provider refuses them, and says them itself."""
+    """Remove whitespace at the end of a prefill: the provider rejects it, and generates it itself."""
     content = message["content"]
     block: JsonObject = {}
     if type(content) is list and _type(content[-1]) == "text":
@@ -350,7 +350,7 @@ def _trim(message: JsonObject, writing: RequestEncodeContext) -> None:
 
 
 def _opens_compacted(message: JsonObject) -> bool:
-    """Whether a message begins with the compaction that stands for all before it."""
+    """Whether a message begins with the compaction of all earlier ones."""
     content = message["content"]
     return isinstance(content, list) and bool(content) and _type(content[0]) == "compaction"
 

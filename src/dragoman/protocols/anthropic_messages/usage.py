@@ -1,4 +1,4 @@
-"""Token counts: this protocol tells uncached, cached and newly cached input apart, the model adds them up (§18)."""
+"""Token counts: this protocol separates uncached, cached and newly cached input, the model adds them up (§18)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _TIERS = EnumValues(
 
 
 def decode_usage(usage: Fields) -> Usage:
-    """Read token counts; what is only known here is kept for the way home."""
+    """Decode token counts; members of this protocol alone are stored for the way back."""
     reported = counts.spelled(usage.value)
     if reported is not usage.value:
         usage = Fields(reported, usage.path)
     uncached, output, written, read = _totals(usage)
-    # Most say nothing of some of these.
+    # Most lack some of these.
     details = usage.optional_fields("output_tokens_details") if "output_tokens_details" in reported else None
     thinking = details.optional_integer("thinking_tokens") if details is not None else None
     servers = usage.optional_fields("server_tool_use") if "server_tool_use" in reported else None
@@ -72,10 +72,10 @@ _TOTALS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cach
 
 
 def _totals(usage: Fields) -> tuple[int | None, int | None, int | None, int | None]:
-    """What was neither written nor read by a cache, what was said, what was written, what was read."""
+    """Uncached input, output, cache writes and cache reads."""
     uncached, output, written, read = map(usage.value.get, _TOTALS)
     if type(uncached) is type(output) is type(written) is type(read) is int:
-        # As nearly all tell them.
+        # The usual form.
         usage.skip(*_TOTALS)
         return uncached, output, written, read
     uncached = usage.optional_integer("input_tokens")
@@ -85,7 +85,7 @@ def _totals(usage: Fields) -> tuple[int | None, int | None, int | None, int | No
 
 
 def encode_native_usage(usage: Usage) -> JsonObject:
-    """Token counts that came in this protocol, as they came."""
+    """Token counts of this protocol, unchanged."""
     encoded: JsonObject = {"input_tokens": usage.input - (usage.cache_read or 0) - (usage.cache_write or 0)}
     encoded |= present({"cache_creation_input_tokens": usage.cache_write, "cache_read_input_tokens": usage.cache_read})
     encoded["output_tokens"] = usage.output
@@ -141,7 +141,7 @@ def encode_counts(usage: Usage | None, ledger: Ledger) -> JsonObject:
     return encoded
 
 
-# Of the details of other protocols these are told, under other names.
+# Details of other protocols that are mapped to other names.
 _MAPPED_MEMBERS = frozenset(
     {"cached_tokens", "cache_write_tokens", "cache_creation_tokens", "reasoning_tokens", "cache_write_tokens_details"}
 )

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions, and what compatible servers have made of it: both directions of everything it says."""
+"""OpenAI Chat Completions and compatible servers: both directions of every feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs of calls: what a server hangs on a call, or on a message, and wants back with it (mapping.md §11, V12).
+"""Signatures of calls: what a server adds to a call or a message and requires back with it (mapping.md §11, V12).
 
 extra_content             Gemini: https://ai.google.dev/gemini-api/docs/thought-signatures
 provider_specific_fields  LiteLLM, on the call or on its function: https://docs.litellm.ai/blog/gemini_3
@@ -49,7 +49,7 @@ _THOUGHT_FLAG = "thought"
 
 
 def _unmarked(content: JsonValue) -> JsonValue:
-    """What proves a text, without the mark of the reasoning that stood before it."""
+    """The signature of a text, without the mark of the reasoning before it."""
     if not isinstance(content, dict):
         return content
     return {
@@ -79,14 +79,14 @@ def without_signature(call: JsonObject, signature: JsonObject) -> JsonObject:
 
 
 def signature_part(call_id: str, signature: JsonObject, target: TargetModel) -> Thinking:
-    """The part that carries a proof through a client; an empty id means the message itself."""
+    """The part that carries a signature through a client; an empty ID means the message itself."""
     body: JsonObject = {"call_id": call_id, **signature}
     seal = Seal(origin=NAME, kind="call", body=body, model=target.model, vendor=target.vendor)
     return Thinking(text="", kind=ThinkingKind.WITHHELD, seal=seal)
 
 
 def is_call_signature(part: Part) -> bool:
-    """Whether a part is the proof of a call of this protocol."""
+    """Whether a part is the signature of a call of this protocol."""
     return (
         isinstance(part, Thinking) and part.seal is not None and part.seal.kind == "call" and part.seal.origin == NAME
     )
@@ -98,7 +98,7 @@ def spellings(signed_id: str) -> set[str]:
 
 
 def attach_signature(seal: Seal, owner: JsonObject) -> None:
-    """Put a proof back on its call or message; an envelope is not signed, and nothing else of it is written."""
+    """Put a signature back on its call or message; an envelope is not signed, and nothing else of it is sent."""
     body = seal.body
     for key in CALL_SIGNATURE_MEMBERS:
         if _is_filled(body.get(key)):

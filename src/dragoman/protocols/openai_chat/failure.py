@@ -16,7 +16,7 @@ from dragoman.wire.sse import frame
 
 
 def failure_in(body: JsonObject) -> Failure | None:
-    """The failure that a body or chunk of a successful answer tells (O2); None if it tells none."""
+    """The failure in a body or chunk of a successful response (O2); None without one."""
     if body.get("error"):
         return openai_failure(body, None)
     choices = body.get("choices")
@@ -35,7 +35,7 @@ def _bare_failure(body: JsonObject) -> Failure:
 
 
 def failure_of(choice: JsonObject) -> Failure | None:
-    """The failure that a choice tells: OpenRouter puts that of its provider there."""
+    """The failure in a choice: OpenRouter puts that of its provider there."""
     return openai_failure(choice, None) if choice.get("error") else None
 
 

@@ -11,30 +11,30 @@ from dragoman.protocols.openai_chat.shapes import FINISH_REASONS, NAME
 from dragoman.rules.extras import drop_extras
 from dragoman.rules.stop_reasons import reason_of, stated_reason
 
-# Members of a choice in which servers say which stop string fired.
+# Members of a choice in which servers report the matched stop sequence.
 STOP_SEQUENCE_MEMBERS = ("stop_reason", "matched_stop")
 
 # Members of an enumeration are slow to find, and these are looked for in every answer.
 _REFUSAL, _TOOL_CALL, _PAUSE = StopReason.REFUSAL, StopReason.TOOL_CALL, StopReason.PAUSE
-# Ends that stay what they are, whatever was assembled.
+# Stop reasons that win over the content.
 _CUT = (StopReason.LENGTH, StopReason.CONTEXT_FULL, StopReason.FILTER)
 # Ends after which calls are to be run.
 _COMPLETE = (StopReason.TOOL_CALL, StopReason.END, StopReason.OTHER, StopReason.SEQUENCE)
 
-# What Azure says of the question, in an answer's first chunk or beside its choices
+# Azure's report about the prompt, in the first chunk of a response or next to its choices
 # (https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter).
 PROMPT_FILTER = "prompt_filter_results"
 
 
 def is_filtered(results: JsonValue) -> bool:
-    """Whether any of the results of a filter says that it fired."""
+    """Whether any result of a filter is positive."""
     if isinstance(results, dict):
         return results.get("filtered") is True or any(is_filtered(member) for member in results.values())
     return isinstance(results, list) and any(is_filtered(member) for member in results)
 
 
 def stop_sequence(choice: JsonObject) -> tuple[str, str] | None:
-    """The stop string that fired, where the server says it, and the member that says it; token ids are no strings."""
+    """The matched stop sequence, if the server reports it, and its member; token IDs are no strings."""
     for key in STOP_SEQUENCE_MEMBERS:
         value = choice.get(key)
         if isinstance(value, str) and value:
@@ -43,7 +43,7 @@ def stop_sequence(choice: JsonObject) -> tuple[str, str] | None:
 
 
 def stop_of(finish_reason: str | None, *, calls: bool, refusal: str | None, sequence: tuple[str, str] | None) -> Stop:
-    """Why an answer ended, from what was assembled (mapping.md §17): a cut call must not be run."""
+    """The stop reason for the content (mapping.md §17): a truncated call must not run."""
     finish_reason = stated_reason(finish_reason)
     reason = reason_of(finish_reason)
     if reason not in _CUT:
@@ -67,7 +67,7 @@ def finish_reason_of(stop: Stop, *, calls: bool, refusal: bool, legacy: bool) ->
     return "stop" if reason is _TOOL_CALL else FINISH_REASONS[reason]
 
 
-# Ends that no finish reason says, and how they are told.
+# Stop reasons without a finish reason, and their mapping.
 _BENT = {
     StopReason.CONTEXT_FULL: "a full context window is told as an answer cut at its length",
     StopReason.COMPACTED: "an answer that ends in a compaction is told as complete",
@@ -76,7 +76,7 @@ _BENT = {
 
 
 def report_stop(stop: Stop, ledger: Ledger) -> None:
-    """Note what the finish reason does not say."""
+    """Report what the finish reason cannot express."""
     if stop.reason is _PAUSE:
         ledger.approximated(Feature.PAUSE, ("stop",), "a pause is told as an answer cut at its length")
     elif stop.reason in _BENT:

@@ -45,7 +45,7 @@ from dragoman.wire.fields import Fields, render_path
 from dragoman.wire.json import encode_text, kind_of
 
 _ROLES = {"user": Role.USER, "system": Role.SYSTEM, "developer": Role.DEVELOPER}
-# Members of an enumeration are looked up slowly; these are asked for with every message.
+# Enum members are slow to look up, and these are needed for every message.
 _USER, _ASSISTANT = Role.USER, Role.ASSISTANT
 _JSON, _TEXT = InputForm.JSON, InputForm.TEXT
 
@@ -91,7 +91,7 @@ class _PlainResult(Struct, tag_field="role", tag="tool", forbid_unknown_fields=T
 
 
 class _PlainAssistant(Struct, tag_field="role", tag="assistant", forbid_unknown_fields=True, gc=False):
-    """What the assistant said in one text, with its calls."""
+    """An assistant message with one text and its calls."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -204,7 +204,7 @@ class MessageDecoder:
         parts, turn = decode_echo(message)
         content = thinking_in_content(decode_content_with_blocks(message, "tool_use"))
         call_ids = {call.optional_text("id") for call in message.each("tool_calls")}
-        # A call that is said in both forms is one.
+        # A call in both forms is one call.
         parts += [part for part in content if not isinstance(part, ToolCall) or part.call_id not in call_ids]
         refusal = message.optional_text("refusal")
         if refusal:
@@ -243,7 +243,7 @@ class MessageDecoder:
         result = ToolResult(call_id=waiting.popleft() if waiting else "", parts=decode_content(message))
         extras = unmodelled(message)
         if not result.call_id:
-            # Nothing but the name says what this was; the role is kept beside it.
+            # Only the name identifies it; the role is stored with it.
             extras = Extras(origin=NAME, fields={**(extras.fields if extras is not None else {}), "role": "function"})
         return Message(role=Role.USER, parts=(result,), name=None if result.call_id else name, extras=extras)
 
@@ -258,10 +258,10 @@ def plain_call(call: JsonObject) -> ToolCall | None:
 
 
 def _as_text_call(call: ToolCall) -> ToolCall:
-    """A custom tool's call that came in function form, with what tells that it did."""
+    """A custom tool's call in function form, with a mark of that form."""
     text = InputUnwrapper().unwrap(call.arguments)
     fields = call.extras.fields if call.extras is not None else {}
-    # Null loses nothing abroad; arguments spelled otherwise than this library spells them are kept to the letter.
+    # Null loses nothing in other protocols; arguments in another spelling than this library's are stored literally.
     spelled: JsonObject = {"arguments": call.arguments} if wrap_input(text) != call.arguments else {}
     inner = fields.get("function")
     if isinstance(inner, dict):

@@ -65,7 +65,7 @@ def decode_content(owner: Fields, key: str = "content") -> tuple[Part, ...]:
 
 
 def decode_part(part: Fields) -> Part:
-    """One content part; types this protocol does not define are kept whole."""
+    """One content part; unknown types are stored as they are."""
     kind = part.kind() or next((kind for kind in _DECODERS if kind in part.value), "unknown")
     decode = _DECODERS.get(kind)
     if decode is None:
@@ -94,7 +94,7 @@ _BREAKPOINT_TAGS = {"mode": "explicit", "type": "ephemeral"}
 
 
 def encode_cache(cache: CacheBreakpoint | None, part: JsonObject) -> None:
-    """Write a mark in the member it was said in; for the way home."""
+    """Write a breakpoint in its original member, for the way back."""
     if cache is None:
         return
     key, tag = ("prompt_cache_breakpoint", "mode") if cache.origin == NAME else ("cache_control", "type")
@@ -106,7 +106,7 @@ def _decode_text(part: Fields) -> Text:
 
 
 def _decode_refusal(part: Fields) -> Refusal:
-    # What stands in the content, and not beside it, says so for the way home; null loses nothing abroad.
+    # A refusal inside the content is marked for the way back; null loses nothing in other protocols.
     return Refusal(text=part.text("refusal"), extras=unmodelled(part) or _IN_CONTENT)
 
 
