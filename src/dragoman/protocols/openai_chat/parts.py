@@ -390,7 +390,7 @@ def file_name(title: str | None, media_type: str) -> str:
 
 
 def decode_annotation(annotation: Fields) -> Citation:
-    """A citation of an answer; anything but a web page is kept for the way home."""
+    """A citation of a response; other annotations are stored for the way back."""
     if annotation.optional_text("type") != "url_citation":
         return Citation(origin=NAME, native=annotation.value)
     page = annotation.fields("url_citation")

@@ -6,7 +6,7 @@
     thinking_blocks, reasoning_items         signed blocks, items    LiteLLM
     content parts of type `thinking`         text in its place       Mistral
 
-A provider's reasoning is sealed with its spelling, because it must return in the same form.
+A provider's reasoning is sealed with its form, because it must return in the same form.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StatedReasoning(Struct, frozen=True):
 
 
 class Structured(Struct, frozen=True, kw_only=True):
-    """What stands beside the text of reasoning, or in place of it, as its provider wrote it."""
+    """Members next to the text of reasoning, or in place of it, in the provider's form."""
 
     details: list[JsonObject] = []
     blocks: list[JsonObject] = []
@@ -73,7 +73,7 @@ class Structured(Struct, frozen=True, kw_only=True):
     parts: list[JsonObject] = []
 
     def text(self) -> str:
-        """What can be read of it; details and blocks are two forms of one thing."""
+        """Its readable text; details and blocks are two forms of the same."""
         if self.details:
             return "".join(detail_text(entry) for entry in self.details)
         if self.items and not self.blocks:
@@ -113,7 +113,7 @@ def _readable(message: Fields, field: str, value: JsonValue) -> str | None:
 
 
 def read_structured(message: Fields) -> Structured:
-    """What a message says of its reasoning in objects and proofs."""
+    """Structured reasoning and signatures of a message."""
     value = message.value
     if _STRUCTURED.isdisjoint(value):
         return NOTHING
@@ -173,7 +173,7 @@ def _field(beside: Structured) -> str:
 
 
 def decode_reasoning(message: Fields, target: TargetModel) -> Thinking | None:
-    """The reasoning of a provider's answer that stands beside its content, as one part."""
+    """The reasoning of a provider's response outside its content, as one part."""
     stated = read_stated(message)
     beside = read_structured(message)
     if stated is None and beside is NOTHING:
@@ -233,7 +233,7 @@ def _responses_entries(seal: Seal) -> list[JsonObject]:
     shared["format"] = FORMAT_RESPONSES
     entries: list[JsonObject] = [{"type": DETAIL_SUMMARY, "summary": text, **shared} for text in texts]
     data = body.get("encrypted_content")
-    # An item that says more than summary and proof travels whole.
+    # An item with more than summary and signature is carried whole.
     whole = any(value for key, value in body.items() if key not in ("id", "type", "summary", "encrypted_content"))
     if whole or not isinstance(data, str):
         data = to_envelope(seal)

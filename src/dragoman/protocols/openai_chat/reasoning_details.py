@@ -15,7 +15,7 @@ class ReasoningDetails:
     def __init__(self) -> None:
         self._entries: list[JsonObject] = []
         self._by_index: dict[str, int] = {}
-        # What an entry says, by its number and member, in the pieces that it came in.
+        # The text of an entry, by number and member, in fragments.
         self._texts: dict[tuple[int, str], list[str]] = {}
 
     def add(self, entry: JsonObject) -> None:
@@ -53,7 +53,7 @@ _JOINED = ("text", "summary")
 
 
 def detail_text(entry: JsonObject) -> str:
-    """What can be read of an entry."""
+    """The readable text of an entry."""
     text = entry.get("text") or entry.get("summary")
     return text if isinstance(text, str) else ""
 
@@ -70,7 +70,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self._blocks: list[JsonObject] = []
-        # What the last block says, in the pieces that it came in.
+        # The text of the last block, in fragments.
         self._pieces: list[str] = []
 
     def add(self, block: JsonObject) -> None:
@@ -83,7 +83,7 @@ class Blocks:
             self._blocks.append({key: value for key, value in block.items() if value is not None})
             self._pieces = [more] if isinstance(more, str) else []
             return
-        # The signed block at the end may say again what came in pieces.
+        # The signed block at the end may repeat the fragments.
         if isinstance(more, str) and not (block.get("signature") and more == "".join(self._pieces)):
             self._pieces.append(more)
         last.update({key: value for key, value in block.items() if value and key != "thinking"})
@@ -97,7 +97,8 @@ class Blocks:
 
 
 def block_text(block: JsonObject) -> str:
-    """What can be read of a block: text, or parts of it (Mistral: https://docs.mistral.ai/capabilities/reasoning/)."""
+    """The readable text of a block: a string, or parts of it (Mistral:
+    https://docs.mistral.ai/capabilities/reasoning/)."""
     thinking = block.get("thinking")
     if not isinstance(thinking, list):
         return thinking if isinstance(thinking, str) else ""
@@ -120,13 +121,13 @@ def text_of(value: JsonValue) -> str | None:
 
 
 def nested_blocks(owner: JsonObject) -> JsonValue:
-    """The blocks of a message or delta: LiteLLM says them in a member of their own, in another, or in both."""
+    """The blocks of a message or delta: LiteLLM sends them in a member of their own, in another, or in both."""
     blocks, beside = owner.get(BLOCKS), owner.get(BESIDE)
     return blocks if blocks or not isinstance(beside, dict) else beside.get(BLOCKS)
 
 
 def repeats_itself(owner: JsonObject) -> bool:
-    """Whether what LiteLLM says beside the message is nothing but its reasoning once more."""
+    """Whether LiteLLM's member next to the message only repeats its reasoning."""
     beside = owner.get(BESIDE)
     return isinstance(beside, dict) and all(key in _REASONING or value is None for key, value in beside.items())
 

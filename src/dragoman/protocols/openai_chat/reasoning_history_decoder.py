@@ -36,7 +36,7 @@ _ITEM = frozenset({"id", "type", "summary", "content", "encrypted_content"})
 
 
 def decode_echo(message: Fields) -> tuple[list[Part], Seal | None]:
-    """The reasoning beside the content of a client's message, and a sealed turn (V1)."""
+    """The reasoning of a client's message outside its content, and a sealed turn (V1)."""
     stated = read_stated(message)
     beside = read_structured(message)
     if beside == NOTHING:
@@ -150,7 +150,7 @@ class _Echo:
         group.append(entry)
 
     def parts(self) -> list[Thinking]:
-        """The sealed reasoning, in order of first appearance."""
+        """The signed reasoning, in order of first appearance."""
         return [entry if isinstance(entry, Thinking) else _responses_thinking(entry) for entry in self._sealed]
 
 

@@ -1,4 +1,4 @@
-"""Reasoning and proofs on their way back to the provider that gave them (mapping.md §11: V2, V7, V12)."""
+"""Reasoning and signatures on their way back to their provider (mapping.md §11: V2, V7, V12)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNWELCOME = {
 
 
 class Echo:
-    """What one assistant message says of its reasoning; `in_turn` says that a call was made in its turn."""
+    """The reasoning of one assistant message; `in_turn` means that its turn has a call."""
 
     __slots__ = ("_in_turn", "_ledger", "_signatures", "_target", "_thinking")
 
@@ -41,7 +41,7 @@ class Echo:
         self._signatures: list[tuple[Seal, Place, int]] = []
 
     def take(self, part: Thinking, at: Place, calls: int) -> list[JsonObject]:
-        """Take one part, after so many calls; give what of it stands in the content."""
+        """Add one part, after this number of calls; returns the content part for it."""
         seal, target = part.seal, self._target
         if seal is None or not opens(seal, NAME, target.model, target.capabilities, target.vendor):
             self._ledger.dropped(
@@ -60,7 +60,7 @@ class Echo:
         return content_parts(part)
 
     def write(self, message: JsonObject, at: Place) -> None:
-        """Write the reasoning that goes back, or what says that there is none."""
+        """Write the reasoning to send back, or the placeholder for missing reasoning."""
         capabilities = self._target.capabilities
         if self._thinking:
             write_echo(self._thinking, message)
@@ -75,7 +75,7 @@ class Echo:
             self._ledger.dropped(Feature.THINKING, at, "a message of reasoning alone is not sent")
 
     def sign(self, message: JsonObject, calls: list[tuple[ToolCall, Place]], written: list[JsonObject]) -> None:
-        """Hang each proof on its call or on the message; the first call of a step gets one in any case (V12)."""
+        """Attach each signature to its call or to the message; the first call of a step always gets one (V12)."""
         value = self._target.capabilities.call_proof
         if not self._signatures and not value:
             return
@@ -88,7 +88,7 @@ class Echo:
                 continue
             position = min((positions[one] for one in spellings(str(call_id)) if one in positions), default=None)
             if position is None and before < len(calls) and before not in signed:
-                # Its call got another id on the way; a proof stands directly before its call.
+                # Its call got another ID on the way; a signature directly precedes its call.
                 position = before
             if position is None:
                 self._ledger.dropped(Feature.THINKING_SIGNATURE, at, "the call that it proves is gone")
@@ -119,5 +119,5 @@ def turns_with_calls(turns: list[Turn]) -> set[int]:
     return numbers
 
 
-# Members of an enumeration are looked up slowly; these are asked for with every turn.
+# Enum members are slow to look up, and these are needed for every turn.
 _USER, _ASSISTANT, _RESULTS = TurnKind.USER, TurnKind.ASSISTANT, TurnKind.RESULTS

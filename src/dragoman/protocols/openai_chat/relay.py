@@ -60,7 +60,7 @@ def relay_request(body: bytes, capabilities: Capabilities, _vendor: str, ledger:
 
 
 def repair_request(body: bytes, ledger: Ledger) -> bytes:
-    """The body without what was minted for another issuer."""
+    """The body without material of other issuers."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         entries = elements_of(message, DETAILS)
@@ -75,7 +75,7 @@ def repair_request(body: bytes, ledger: Ledger) -> bytes:
 
 
 def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
-    """The body without any proof of reasoning; None if it has none."""
+    """The body without any signature of reasoning; None if it has none."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         parsed = decode(message)
@@ -101,7 +101,7 @@ def without_reasoning(body: bytes, ledger: Ledger) -> bytes | None:
 
 
 def sign_calls(body: bytes, ledger: Ledger) -> bytes | None:
-    """The body with the stand-in for a proof on the first call of each message that has none; None if all have one."""
+    """The body with a placeholder signature on the first call of each message without one; None if all have one."""
 
     def rewrite(message: bytes, number: int) -> list[bytes] | None:
         calls = _calls(message)
@@ -126,7 +126,7 @@ def rename_cap(body: bytes) -> bytes:
 
 
 def include_usage(body: bytes) -> bytes | None:
-    """The body of a streamed request, asking for usage; None if it asks already, or does not stream."""
+    """The body of a streamed request, asking for usage; None if usage is already requested, or without a stream."""
     members = object_members(body)
     stream, options = named(members, "stream"), named(members, "stream_options")
     if last_value(body, stream) is not True:
@@ -143,7 +143,7 @@ def include_usage(body: bytes) -> bytes | None:
 
 
 def withhold_usage(frames: bytes) -> bytes:
-    """Whole frames without the one that tells usage and nothing else; every other byte stays."""
+    """Frames without the one that only reports usage; all other bytes stay."""
     if _find_no_choices(frames) is None:
         return frames
     remaining: list[bytes] = []
@@ -166,10 +166,10 @@ def plain_end(chunk: bytes, start: int) -> int:
     some. A chunk without content is read: it may be a heartbeat."""
     end = chunk.find(b"\n\n", start)
     delta = chunk.find(_DELTA, start, end)
-    # Where one choice says nothing another one may.
+    # If one choice is empty, another one may not be.
     if delta < 0 or (_is_empty(chunk, delta) is not None and chunk.find(_DELTA, delta + 1, end) < 0):
         return start
-    # What is looked through before each chunk that has to be read is bounded: every one of them may be such a chunk.
+    # The search before each chunk that has to be parsed is bounded, because every chunk may be such a one.
     run = _find_chunks(chunk, start, start + _LOOKED_THROUGH)
     if run is None:
         return start
@@ -181,10 +181,10 @@ def plain_end(chunk: bytes, start: int) -> int:
 
 
 _LOOKED_THROUGH = 16 * 1024
-# What does not end as an object does is read, and found to be half of one.
+# A frame that does not end like an object is parsed, and detected as incomplete.
 _find_chunks = re.compile(rb"(?:data: \{[^\n]*+(?<=\})\n\n)++").match
 _DELTA = b'"delta"'
-# Without members, or with such as say nothing.
+# Without members, or only with empty ones.
 _is_empty = re.compile(
     rb'"delta"[ \t]*+:[ \t]*+\{(?:[ \t]*+"\w++"[ \t]*+:[ \t]*+(?:null|""|"assistant"|\[[ \t]*+\])[ \t]*+,?+)*+[ \t]*+\}'
 ).match
@@ -274,7 +274,7 @@ def _calls(message: bytes) -> list[tuple[int, JsonSpan]]:
 
 
 def _signatures(message: bytes, call: JsonSpan) -> list[JsonSpan]:
-    """Where the signatures of a call stand that are no stand-ins: on it, on its function, or in what hangs on them."""
+    """The spans of a call's real signatures: on the call, on its function, or in their extras."""
     spans: list[JsonSpan] = []
     holders = [(call, 0)]
     for holder, depth in holders:
@@ -290,12 +290,12 @@ def _signatures(message: bytes, call: JsonSpan) -> list[JsonSpan]:
 
 
 def _has_signature(message: bytes, call: JsonSpan) -> bool:
-    """Whether a call brings a proof, or what stands for one."""
+    """Whether a call has a signature or a placeholder."""
     return bool(_signatures(message, call)) or message.find(_STAND_IN, call.start, call.end) >= 0
 
 
 def _with_stand_in(message: bytes, span: JsonSpan) -> bytes:
-    """A call with the stand-in for a proof."""
+    """A call with a placeholder signature."""
     call = message[span.start : span.end]
     stand_in = encode({"google": {_SIGNATURE: NO_CALL_SIGNATURE}})
     members = named(object_members(call), "extra_content")
@@ -305,7 +305,7 @@ def _with_stand_in(message: bytes, span: JsonSpan) -> bytes:
 
 
 def _signed_parts(message: bytes) -> list[JsonSpan]:
-    """The content parts that are reasoning with a proof in them."""
+    """Content parts that are reasoning with a signature."""
     parts = [span for _, span in elements_of(message, "content")]
     return [span for span in parts if _is_signed(decode(message[span.start : span.end]))]
 
@@ -317,14 +317,14 @@ def _is_signed(part: JsonValue) -> bool:
 
 
 def _without_signatures(fields: JsonValue) -> JsonObject | None:
-    """What is left of a member of LiteLLM's without the proofs in it; None if it has none."""
+    """A member of LiteLLM's without its signatures; None if it has none."""
     if not isinstance(fields, dict) or not any(fields.get(name) for name in _BESIDE_SIGNATURES):
         return None
     return {key: value for key, value in fields.items() if key not in _BESIDE_SIGNATURES}
 
 
 def _ids(message: bytes) -> tuple[list[JsonSpan], list[JsonSpan]]:
-    """Where the ids of calls stand in a message, and those of results."""
+    """The spans of call IDs in a message, and those of result IDs."""
     if not message.startswith(b"{"):
         return [], []
     calls = [

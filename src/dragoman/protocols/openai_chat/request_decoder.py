@@ -1,4 +1,4 @@
-"""Requests of this protocol, decoded faithfully; those of others are written `abroad`."""
+"""Requests of this protocol, decoded faithfully; those of other protocols are encoded in `request_encoder`."""
 
 from __future__ import annotations
 
@@ -132,10 +132,10 @@ def _decode_demands(fields: Fields, choices: int | None) -> tuple[Demand, ...]:
 
 
 def _decode_stream_options(fields: Fields) -> tuple[bool | None, bool | None, Extras | None]:
-    """Whether usage and padding are asked for, and what else stands there."""
+    """Whether usage and padding are requested, and other stream options."""
     value = fields.value.get("stream_options")
     if type(value) is dict and len(value) == 1 and value.get("include_usage") is True:
-        # What nearly every client says.
+        # The usual value.
         fields.skip("stream_options")
         return True, None, None
     options = fields.optional_fields("stream_options")
@@ -278,7 +278,7 @@ def _decode_cache_options(fields: Fields) -> CacheOptions | None:
 
 
 def _decode_moderation(fields: Fields) -> JsonObject | None:
-    """Moderation as it was said; what blocks is for those to refuse who cannot do it."""
+    """Moderation as given; a provider without it rejects a blocking policy."""
     moderation = fields.optional_fields("moderation")
     if moderation is None:
         return None

@@ -26,7 +26,7 @@ from dragoman.wire.json import encode, encode_text
 _NO_SAMPLING = Sampling()
 _NO_REASONING = Reasoning()
 
-# Members that some servers refuse, as what they are reported; the options of a stream say nothing of the client's.
+# Members that some servers reject, with the loss they cause; stream options are set by the gateway.
 REFUSABLE: dict[str, tuple[Feature, Place] | None] = {
     "frequency_penalty": (Feature.PENALTIES, ("sampling", "frequency_penalty")),
     "presence_penalty": (Feature.PENALTIES, ("sampling", "presence_penalty")),
@@ -48,7 +48,7 @@ def _put(body: JsonObject, key: str, value: JsonValue) -> None:
 def encode_request(
     request: Request, target: TargetModel, ledger: Ledger, reuse: ReusedParts | None = None
 ) -> EncodedRequest:
-    """Write what another protocol said; every member that does not arrive as it was is in the ledger."""
+    """Encode a request of another protocol; every inexact member is in the ledger."""
     return _RequestEncoder(request, target, ledger, reuse).encode()
 
 
@@ -72,7 +72,7 @@ class _RequestEncoder:
         """The body, member by member."""
         request, ledger, body = self._request, self._ledger, self._body
         tools = self._declarations()
-        # Most requests say few of the things a request can say: a group of which nothing is said is passed over.
+        # Most requests use few members: unused groups are skipped.
         if request.max_tokens is not None:
             body["max_completion_tokens" if self._capabilities.max_completion_tokens else "max_tokens"] = (
                 request.max_tokens
@@ -289,18 +289,18 @@ class _RequestEncoder:
             drop_sampling(self._body, level, self._ledger)
 
     def _switch(self) -> None:
-        """Whether to think at all, for servers that are told so apart from the effort."""
+        """Whether to reason at all, for servers with a switch apart from the effort."""
         reasoning = self._request.reasoning
         off = reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS) or reasoning.effort == "none"
         called = self._body.get("tool_choice") not in (None, "auto", "none")
         if off or (called and not self._capabilities.forced_with_thinking):
-            # They think unless they are told not to, and then refuse to be made to call.
+            # They reason by default, and then reject a forced call.
             self._body["thinking"] = {"type": "disabled"}
         elif reasoning.mode is not None or reasoning.effort is not None or reasoning.budget is not None:
             self._body["thinking"] = {"type": "enabled"}
 
     def _effort(self) -> str | None:
-        """The effort that was asked for; a Messages client may have said it as a mode or a budget (E2)."""
+        """The requested effort; a Messages client may have given it as a mode or a budget (E2)."""
         reasoning = self._request.reasoning
         if reasoning.mode in (ThinkingMode.DISABLED, ThinkingMode.BETWEEN_TOOLS):
             if reasoning.mode is ThinkingMode.BETWEEN_TOOLS:
@@ -406,7 +406,7 @@ def split_parallel_calls(messages: JsonList, ledger: Ledger) -> JsonList:
 def _pairs(message: JsonObject, calls: dict[str, JsonValue], results: dict[str | None, JsonValue]) -> JsonList:
     pairs: JsonList = []
     for call_id, call in calls.items():
-        # What was said and thought before the calls is said once.
+        # Text and reasoning before the calls are sent once.
         opening: JsonObject = {"role": "assistant", "content": None} if pairs else message
         pairs += [{**opening, "tool_calls": [call]}, results[call_id]]
     return pairs

@@ -106,7 +106,7 @@ _NO_FUNCTION = _Function()
 
 
 class ChatGlance(Struct):
-    """A Chat request by its members; the messages are read when they are first asked for."""
+    """The outline of a Chat request; messages are parsed on first use."""
 
     protocol: ClassVar[str] = NAME
     members: Mapping[str, Raw]
@@ -162,7 +162,7 @@ class ChatGlance(Struct):
         )
 
     def conversation_start(self) -> ConversationStart:
-        """How the conversation began, or the key of its cache."""
+        """The start of the conversation, or its cache key."""
         cache_key = self.members.get("prompt_cache_key", NULL)
         if has_value(cache_key):
             return ConversationStart(cache_key=text_in(cache_key))
@@ -171,7 +171,7 @@ class ChatGlance(Struct):
     def session_hints(
         self, query: HintQuery, *, is_named: bool = False, reader: HistoryReader | None = None
     ) -> SessionHints:
-        """What the request shows of its session; nothing, if it is in no form of the protocol."""
+        """Session hints of the request; none, if it has no form of the protocol."""
         members = self.members
         try:
             messages = _MESSAGES.decode(reader.tail) if reader is not None and reader.tail else self._read()

@@ -74,7 +74,7 @@ from dragoman.wire.json import kind_of
 
 
 def decode_response(body: JsonObject, translation: TranslationContext, ledger: Ledger) -> Response | Failure:
-    """A provider's whole answer: its first choice, the others as they stand; an error in it is a failure (O2)."""
+    """A provider's full response: its first choice, the others unparsed; an error in it is a failure (O2)."""
     failure = failure_in(body)
     if failure is not None:
         return failure
@@ -239,7 +239,7 @@ def _split(part: Text | Thinking, target: TargetModel) -> list[Text | Thinking]:
 
 
 def _decode_logprobs(owner: Fields | None, key: str) -> JsonList | None:
-    """Log probabilities, checked and left as they stand."""
+    """Log probabilities, validated and unchanged."""
     if owner is None:
         return None
     for entry in owner.each(key):
@@ -253,7 +253,7 @@ def _decode_logprobs(owner: Fields | None, key: str) -> JsonList | None:
 
 
 def _decode_content(owner: Fields, target: TargetModel, ledger: Ledger) -> list[Text | Thinking]:
-    """An answer's content: text, in whatever form, and the thinking that stands in it."""
+    """The content of a response: text, in any form, and thinking inside it."""
     content = owner.raw("content")
     if content is None or isinstance(content, str):
         return [Text(text=content)] if content else []

@@ -1,4 +1,4 @@
-"""What whole answers and streams share: calls restored, turns sealed, paragraphs, citations (mapping.md §16, §19)."""
+"""Shared by full responses and streams: restored calls, sealed turns, paragraphs, citations (mapping.md §16, §19)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def report_call(part: ToolCall, index: int, ledger: Ledger) -> None:
 
 
 def report_hidden(part: Part, index: int, ledger: Ledger) -> None:
-    """Note a part that this protocol's answers have no place for; the sealed turn may carry it."""
+    """Report a part that this protocol's responses cannot express; the sealed turn may carry it."""
     at = ("parts", index)
     match part:
         case HostedCall() | HostedResult():
@@ -92,7 +92,7 @@ def report_hidden(part: Part, index: int, ledger: Ledger) -> None:
 
 
 class Paragraphs:
-    """Says when text needs a blank line before it: something else stood between, or another message began (T11)."""
+    """Decides when text needs a blank line before it: after another part, or in another message (T11)."""
 
     __slots__ = ("_apart", "_unit", "begun")
 
@@ -102,11 +102,11 @@ class Paragraphs:
         self._unit: str | None = None
 
     def interrupt(self) -> None:
-        """Something that is no text stands here."""
+        """A part that is not text follows."""
         self._apart = True
 
     def separates(self, unit: str | None) -> bool:
-        """Whether the text that comes now, of this unit, stands apart from what was said before."""
+        """Whether the next text of this unit is separate from earlier text."""
         other = self._unit is not None and unit is not None and unit != self._unit
         apart = self.begun and (self._apart or other)
         self.begun = True

@@ -12,7 +12,7 @@ NAME: Final = "openai-chat"
 VENDOR = ""
 PATH = "/v1/chat/completions"
 
-# Who keeps the files that an id names; the same for both of OpenAI's protocols.
+# The owner of files with IDs; the same for both of OpenAI's protocols.
 FILE_ISSUER = "openai"
 ANTHROPIC = "anthropic-messages"
 RESPONSES = "openai-responses"
@@ -32,7 +32,7 @@ OPAQUE = "reasoning_opaque"
 CONTENT = "content"
 # Types of content parts that hold reasoning.
 THINKING_PARTS = ("thinking", "redacted_thinking")
-# Where servers put proofs of reasoning beside a message's words; on its calls they are in `extra_content`.
+# Members of a message in which servers send signatures of reasoning; on calls they are in `extra_content`.
 REASONING_SIGNATURE_MEMBERS = (DETAILS, BLOCKS, ITEMS, OPAQUE, "extra_content")
 FORMAT_ANTHROPIC = "anthropic-claude-v1"
 FORMAT_RESPONSES = "openai-responses-v1"
@@ -61,7 +61,7 @@ CONTINUE_EXACTLY = "Continue exactly where your last message stops. Output only 
 JSON_ONLY = "Respond with a single JSON object and nothing else."
 SUMMARY_OPENING = "Summary of the conversation so far:\n"
 ERROR_PREFIX = "Error: "
-# What the assistant says where a server wants it between a tool and the user.
+# The assistant text for servers that require one between a tool and the user.
 UNDERSTOOD = "Understood."
 
 # Finish reasons written.

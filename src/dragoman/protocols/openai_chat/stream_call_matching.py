@@ -98,9 +98,9 @@ class StreamedCall:
         self.ended = False
         # Whether something else began after it.
         self.passed = False
-        # Whether arguments came while it alone was without, and were taken for another call's again.
+        # Whether arguments that belonged to it were assigned to another call.
         self.robbed = False
-        # What was told, while nothing but its end, or a brace, can keep a piece from being told as it comes.
+        # Emitted fragments, while only the end or a brace can stop direct emission.
         self.quick: list[str] | None = None
         self.unwrapper: InputUnwrapper | ValueUnwrapper | None = None
 
@@ -125,14 +125,14 @@ class CallMatcher:
         # At home the names on the wire are the client's own.
         self._names = names
         self.calls: list[StreamedCall] = []
-        # Open calls whose arguments were not complete when they were last looked at, and those with a stand-in alone.
-        # Dictionaries, because calls end in any order. Each is looked at again only after more came for it: to look at
-        # all of them for every new call takes time by the square of their number.
+        # Open calls with incomplete arguments at the last check, and those with only a placeholder. Dictionaries,
+        # because calls end in any order. Each is checked again only after more arrived for it: checking all for every
+        # new call takes quadratic time.
         self._unfinished: dict[StreamedCall, None] = {}
         self._silent: dict[StreamedCall, None] = {}
         self.by_index: dict[int, StreamedCall] = {}
         self.by_id: dict[str, StreamedCall] = {}
-        # A name that was said again after a whole value, without an id: more arguments open a call of it.
+        # A name that was repeated after a complete value, without an ID: more arguments open a call of it.
         self.loose = ""
 
     def declared(self, name: str) -> bool:
@@ -182,7 +182,7 @@ class CallMatcher:
         return elsewhere or call.arguments.complete() or (self.declared(name) and self.declared(call.name))
 
     def is_next(self, call: StreamedCall | None, index: int | None, given: str, arguments: str) -> bool:
-        """Whether arguments without a name begin those of a call whose name was said alone."""
+        """Whether arguments without a name begin those of a call that has only its name."""
         if not self.loose or given in self.by_id or arguments.lstrip()[:1] != "{":
             return False
         if call is None:
@@ -191,7 +191,7 @@ class CallMatcher:
         return call.arguments.complete() and (call.name == self.loose or (call.arguments.silent and elsewhere))
 
     def _named(self, call: StreamedCall | None, name: str, arguments: str) -> StreamedCall | None:
-        """The call whose name is said again without its id, at an index that is not its own."""
+        """The call whose name is repeated without its ID, at a foreign index."""
         if call is not None and not call.arguments.complete():
             return None
         if call is not None and call.name == name and (call.arguments.silent or call.arguments.same(arguments)):
@@ -207,7 +207,7 @@ class CallMatcher:
         return None
 
     def _repeated(self, name: str, arguments: str) -> StreamedCall | None:
-        """The last call, if a fragment says it again without its id, or without a name."""
+        """The last call, if a fragment repeats it without its ID, or without a name."""
         last = self.calls[-1] if self.calls else None
         if last is None or (name and (name != last.name or not last.given)):
             return None
@@ -229,7 +229,7 @@ class CallMatcher:
                 waiting.robbed = True
             return call
         if call.arguments.silent and waiting is not None and waiting.arguments.stood_in:
-            # Its server puts a stand-in before all arguments: these are the real ones.
+            # Its server sends a placeholder before all arguments: these are the real ones.
             return call
         return waiting or call
 
@@ -246,7 +246,7 @@ class CallMatcher:
         return self.calls[-1] if self.calls else None
 
     def grew(self, call: StreamedCall) -> None:
-        """Take note that a call opened, or that arguments came for it."""
+        """Record that a call opened, or got arguments."""
         if not call.ended:
             self._silent.pop(call, None)
             self._unfinished[call] = None
@@ -257,7 +257,7 @@ class CallMatcher:
         self._silent.pop(call, None)
 
     def waiting(self) -> StreamedCall | None:
-        """The only call that is without a whole value; else the only one whose value may be a stand-in."""
+        """The only call without a complete value; else the only one whose value may be a placeholder."""
         unfinished: list[StreamedCall] = []
         while self._unfinished and len(unfinished) < 2:
             call, _ = self._unfinished.popitem()
@@ -286,12 +286,12 @@ def _continues(call: StreamedCall, arguments: str) -> bool:
 
 
 def lacks(call: StreamedCall) -> bool:
-    """Whether nothing at all was said of a call's arguments."""
+    """Whether a call has no arguments at all."""
     return call.arguments.silent and not call.arguments.stood_in
 
 
 class Restated:
-    """The calls of one answer by what they mean, for whole messages that tell them again without their ids."""
+    """The calls of one response by content, for full messages that repeat them without IDs."""
 
     __slots__ = ("_changed", "_meanings")
 
@@ -304,7 +304,7 @@ class Restated:
         self._changed[call] = None
 
     def has(self, name: str, arguments: str) -> bool:
-        """Whether a call of this name says these arguments, however they are spelled."""
+        """Whether a call of this name has these arguments, in any spelling."""
         while self._changed:
             call, _ = self._changed.popitem()
             if call.meaning is not None:

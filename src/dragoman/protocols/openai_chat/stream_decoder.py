@@ -1,7 +1,7 @@
 """A provider's stream: chunks to events (mapping.md §24, 25.3, 25.4).
 
-What its deltas tell is read in `stream_deltas`. A finish reason ends every part; the story itself ends with `[DONE]` or
-with the connection, because usage may still follow (S6).
+`stream_deltas` decodes its deltas. A finish reason ends every part; the story itself ends with `[DONE]` or with the
+connection, because usage may still follow (S6).
 
     state     chunk          error    [DONE]           close
     FRESH     -> RUNNING     FAILED   FAILED (empty)   FAILED
@@ -54,10 +54,10 @@ from dragoman.rules.text_runs import TextFrames
 from dragoman.wire.json import kind_of, read_json
 from dragoman.wire.sse import Frame
 
-# What is read of a chunk and its choice, and what loses nothing by being left out.
+# Members of a chunk and its choice that are read, and those that may be dropped silently.
 _CHUNK = ECHOES | {"id", "created", "model", "choices", "usage", "obfuscation", GROQ}
 _CHOICE = frozenset({"index", "delta", "finish_reason", "logprobs"})
-# What some servers say once at the end: the whole message, and the tokens.
+# Members that some servers send once at the end: the full message, and usage.
 _READ = _CHOICE | {"message", "usage"}
 _UNUSUAL = frozenset({"message", "usage", *STOP_SEQUENCE_MEMBERS})
 _GROQ = frozenset({"id", "usage"})
@@ -74,12 +74,12 @@ class _State(Enum):
     OVER = "told to the end"
 
 
-# Members of an enumeration are looked up slowly; these are asked for with every chunk.
+# Enum members are slow to look up, and these are needed for every chunk.
 _FRESH, _OVER = _State.FRESH, _State.OVER
 
 
 def _has_one_value(delta: JsonObject) -> bool:
-    """Whether only one member of a delta says anything; some servers write the role and nulls into every one."""
+    """Whether only one member of a delta has a value; some servers send the role and nulls in every one."""
     filled = 0
     for key, value in delta.items():
         if value and key != "role":
@@ -108,13 +108,13 @@ class ChatStreamDecoder:
         self._finish: str | None = None
         self._sequence: tuple[str, str] | None = None
         self._choices_dropped = False
-        # The index of the choice that came first, which is not always 0, nor a number.
+        # The index of the first choice, which is not always 0, nor a number.
         self._first_index: JsonValue = None
         # The question was filtered; without an answer that is why.
         self._filtered = False
 
     def feed(self, frame: Frame) -> list[Event]:
-        """The events that one frame tells; its event name means nothing here."""
+        """The events of one frame; its event name is ignored."""
         if self._state is _OVER:
             return []
         data = frame.data
@@ -154,7 +154,7 @@ class ChatStreamDecoder:
 
     @property
     def final_usage(self) -> Usage | None:
-        """What all of the answer took, once that was told with its finish reason, or behind it."""
+        """The usage of the whole response, once reported with its finish reason, or after it."""
         return decode_usage(self._usage, self._tier, Ledger()) if self._is_counted and self._usage else None
 
     def close(self) -> list[Event]:
@@ -167,7 +167,7 @@ class ChatStreamDecoder:
         return events
 
     def broken(self, failure: Failure) -> bytes:
-        """The frame by which a relayed stream tells its client that it broke off; nothing follows it."""
+        """The frame that ends a broken relayed stream for its client; no frame follows."""
         return error_frame(failure)
 
     def _fail(self, failure: Failure, events: list[Event]) -> None:
@@ -176,7 +176,7 @@ class ChatStreamDecoder:
         events.append(Failed(failure))
 
     def _next(self, chunk: JsonValue) -> PartGrew | None:
-        """The one event of a chunk that only continues what is open, exactly as `_chunk` tells it; None for others."""
+        """The one event of a chunk that only continues the open part, exactly as `_chunk` emits it; None for others."""
         if type(chunk) is not dict or [*chunk] != self._usual:
             return None
         choices, tier = chunk.get("choices"), chunk.get("service_tier")
@@ -252,7 +252,7 @@ class ChatStreamDecoder:
             else:
                 self._other_choice()
         if isinstance(usage, dict) and self._state is _State.FINISHED:
-            # While one of several choices goes on, they may be of what was said until now.
+            # While one of several choices continues, the counts may be partial.
             self._is_counted = not choices or not self._choices_dropped
 
     def _start(self, chunk: JsonObject, events: list[Event]) -> None:
@@ -278,7 +278,7 @@ class ChatStreamDecoder:
         self._usage.update(updated_counts(self._usage, usage))
 
     def _other_choice(self) -> None:
-        # What was counted before was not all.
+        # Earlier counts were partial.
         self._is_counted = False
         if not self._choices_dropped:
             self._choices_dropped = True
@@ -311,7 +311,7 @@ class ChatStreamDecoder:
             self._fail(broken, events)
             return
         if self._finish is None or reason_of(finish) is not StopReason.END:
-            # An end that is said again in a plainer word was the first.
+            # A repeated finish reason in a plainer form means the first one.
             self._finish = finish
         self._sequence = stop_sequence(choice) or self._sequence
         self._state = _State.FINISHED
@@ -330,7 +330,7 @@ class ChatStreamDecoder:
         self._usual_choice = [*choice] if usual else []
 
     def _end(self, events: list[Event]) -> None:
-        """Tell the end of a whole answer, from what was assembled."""
+        """Emit the end of a full response."""
         self.text_frames.is_ready = False
         if self._state is _FRESH:
             self._fail(bad_gateway(_EMPTY), events)
@@ -370,7 +370,7 @@ def _text_in(chunk: JsonValue, name: str, data: bytes) -> str | None:
                 text = delta[name] = other.get(name)
                 return text if type(text) is str and chunk == read else None
     except UNREADABLE:
-        # It was mended before it could be read.
+        # It was sanitized before parsing.
         pass
     return None
 
@@ -386,13 +386,13 @@ def _arguments_in(chunk: JsonValue, data: bytes) -> str | None:
                 text = function["arguments"] = other.get("arguments")
                 return text if type(text) is str and chunk == read else None
     except UNREADABLE:
-        # It was mended before it could be read.
+        # It was sanitized before parsing.
         pass
     return None
 
 
 def _is_copy(message: JsonValue, delta: JsonValue) -> bool:
-    """Whether a message says nothing but what the delta of its chunk says: Writer tells each fragment as both."""
+    """Whether a message only repeats the delta of its chunk: Writer sends each fragment as both."""
     if not isinstance(message, dict) or not isinstance(delta, dict):
         return False
     return all(value is None or delta.get(key) == value for key, value in message.items())

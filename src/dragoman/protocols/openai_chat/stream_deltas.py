@@ -64,10 +64,10 @@ class OpenPart(Enum):
     REFUSAL = "refusal"
 
 
-# Members of an enumeration are looked up slowly; these are asked for with every chunk.
+# Enum members are slow to look up, and these are needed for every chunk.
 NONE, THINKING = OpenPart.NONE, OpenPart.THINKING
 _TEXT = OpenPart.TEXT
-# The runs that tell the members of a message; calls are told elsewhere.
+# The open part for each member of a message; calls are handled elsewhere.
 _PART_OF_MEMBER: dict[str, OpenPart] = {
     "content": _TEXT,
     "annotations": _TEXT,
@@ -78,7 +78,7 @@ _PART_OF_MEMBER: dict[str, OpenPart] = {
 
 
 class DeltaReader:
-    """Reads the deltas of one stream; the decoder's short way looks at what is open here."""
+    """Decodes the deltas of one stream; the decoder's fast path checks the open part here."""
 
     def __init__(self, translation: TranslationContext, mint: Mint, ledger: Ledger, unknowns: UnknownFields) -> None:
         self._translation, self._mint, self._ledger = translation, mint, ledger
@@ -101,13 +101,13 @@ class DeltaReader:
         self.refusal: list[str] = []
         # Citations that wait for their text.
         self.citations: list[Citation] = []
-        # Whether `tool_calls` came: some servers say the same in `function_call` as well.
+        # Whether `tool_calls` arrived: some servers repeat them in `function_call`.
         self._modern = False
-        # What proved the text, as it was told last.
+        # The last signature of the text.
         self._signature: JsonObject = {}
 
     def take(self, delta: JsonObject, choice: JsonObject, events: list[Event]) -> None:
-        """What one delta tells: reasoning, then text, then calls (T1); null, "" and [] are nothing (S3)."""
+        """The events of one delta: reasoning, then text, then calls (T1); null, "" and [] are ignored (S3)."""
         get = delta.get
         if len(delta) == 1 and (calls := get("tool_calls")):
             self._call(calls, events)
@@ -167,7 +167,7 @@ class DeltaReader:
             self._assembly().restate(call, position, events)
 
     def _take_rare(self, delta: JsonObject, events: list[Event]) -> bool:
-        """Read the members that few deltas have; say whether there is reasoning among them."""
+        """Read rare members; returns whether they have reasoning."""
         signature = message_signature(delta)
         if signature and signature != self._signature:
             self._signature = signature
@@ -180,7 +180,7 @@ class DeltaReader:
         return any(map(delta.get, _RARE_REASONING)) or bool(nested_blocks(delta))
 
     def _in_tags(self, content: str) -> bool:
-        """Whether text that is marked as reasoning stands in tags, which then tell where it ends."""
+        """Whether text that is marked as reasoning is in tags, which then mark its end."""
         if self._inline is None and content.lstrip().startswith(THOUGHT):
             self._inline = InlineThinking()
         return self._inline is not None
@@ -275,7 +275,7 @@ class DeltaReader:
             self._think(text, events)
 
     def _thought_again(self, delta: JsonObject, choice: JsonObject) -> bool:
-        """Whether the last chunk says all reasoning once more, after the text; it must say nothing else of it."""
+        """Whether the last chunk repeats all reasoning after the text; it must not have any other."""
         if not self._thought or self.run is THINKING or not choice.get("finish_reason"):
             return False
         values = [value for key in _RARE_REASONING if (value := delta.get(key))]

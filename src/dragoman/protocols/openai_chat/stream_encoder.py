@@ -69,7 +69,7 @@ _encode_string = Encoder().encode
 
 
 class _Writer:
-    """One part while it is written: what stands before and after each of its deltas."""
+    """One part while it is encoded: the bytes before and after each of its deltas."""
 
     __slots__ = ("after", "before", "fold", "grown", "is_text", "length", "quoted", "start")
 
@@ -77,7 +77,7 @@ class _Writer:
         self.before = before
         self.after = after
         self.fold = fold
-        # Free text is quoted once more, inside the arguments of the function that stands for its tool.
+        # Free text is quoted once more, inside the arguments of the function for its tool.
         self.quoted = isinstance(fold.part, ToolCall) and fold.part.form is InputForm.TEXT
         self.grown = False
         # Of text, in characters: where it begins in the answer, and how long it is.
@@ -99,14 +99,14 @@ class ChatStreamEncoder:
         self._tail = b',"finish_reason":null}]' + (b',"usage":null}\n\n' if self._usage_requested else b"}\n\n")
         self._writers: dict[int, _Writer] = {}
         self._paragraphs = Paragraphs()
-        # How much text was written so far, in characters.
+        # The text length so far, in characters.
         self._text_length = 0
         self._reasoned = False
         self._refused = False
         self._calls = 0
         self._details = 0
         self._annotations = 0
-        # The numbers of calls by their ids, and proofs that wait for theirs.
+        # The numbers of calls by ID, and signatures that wait for theirs.
         self._numbers: dict[str, int] = {}
         self._signatures: dict[str, Seal] = {}
         self._usage: Usage | None = None
@@ -134,7 +134,7 @@ class ChatStreamEncoder:
         return b'%b,"choices":[{"index":0,"delta":%b%b' % (self._head, encode(delta), self._tail)
 
     def _around(self, opening: bytes, closing: bytes) -> tuple[bytes, bytes]:
-        """What stands before and after the one string of a delta."""
+        """The bytes around the one string of a delta."""
         return b'%b,"choices":[{"index":0,"delta":%b' % (self._head, opening), closing + self._tail
 
     def _open(self, event: PartStarted) -> bytes:
@@ -233,7 +233,7 @@ class ChatStreamEncoder:
         return b"%b%b%b" % (writer.before, _encode_string(text), tail)
 
     def _lead(self, writer: _Writer) -> bytes:
-        """What comes before the first delta of a part: a blank line, or the opening of wrapped input."""
+        """The prefix of a part's first delta: a blank line, or the opening of wrapped input."""
         part = writer.fold.part
         if isinstance(part, ToolCall):
             if part.form is InputForm.TEXT:
@@ -332,7 +332,7 @@ class ChatStreamEncoder:
         return b"".join(frames)
 
     def _choice(self, number: int, choice: JsonObject) -> bytes:
-        """A further choice, all that it says in one delta; only calls are written otherwise in streams."""
+        """A further choice in one delta; only calls have another form in streams."""
         message = choice.get("message")
         delta: JsonObject = dict(message) if isinstance(message, dict) else {}
         calls = delta.get("tool_calls")

@@ -1,4 +1,4 @@
-"""Reasoning of a stream, put together from the members that servers tell it in (V7)."""
+"""Reasoning of a stream, assembled from the members that servers use (V7)."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ThinkingRun:
         self._blocks = Blocks()
         self._items: list[JsonObject] = []
         self._opaque = ""
-        # Thinking in the content: its members but the text, and that in the pieces that it came in.
+        # Thinking in the content: its members without the text, and the text in fragments.
         self._part: JsonObject | None = None
         self._part_pieces: JsonList = []
         self._since = 0
-        # Whether a signature came: who signs piece by piece repeats nothing.
+        # Whether a signature arrived: a server that signs fragments repeats nothing.
         self._signed = False
 
     def take(self, delta: JsonObject) -> str:
@@ -90,12 +90,12 @@ class ThinkingRun:
         )
 
     def _new(self, text: str, stated_text: str, *, signed: bool) -> str:
-        """What of a structured text was not told before."""
+        """The part of a structured text that was not emitted before."""
         since = "".join(self.pieces[self._since :])
         self._since = len(self.pieces) + bool(stated_text)
         if stated_text or not text:
             return stated_text
-        # Some servers repeat at the end, signed, what they have told piece by piece.
+        # Some servers repeat the fragments at the end, signed.
         whole, self._signed = signed and not self._signed, signed or self._signed
         if repeats(since, text) or (whole and repeats("".join(self.pieces), text)):
             return ""
@@ -103,7 +103,7 @@ class ThinkingRun:
         return text
 
     def take_part(self, part: JsonObject) -> str:
-        """Read a piece of thinking that stands in the content, and give its text."""
+        """Read a thinking part of the content, and return its text."""
         text = block_text(part)
         if self._part is None:
             self._part = {}

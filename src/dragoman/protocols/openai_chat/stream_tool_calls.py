@@ -1,8 +1,8 @@
 """Calls of a stream, assembled from fragments (S15) and ended where the wire states no end (S2). A call is emitted when
-its name is known: a declared tool, or anything else came. Arguments that cannot begin a value, and complete the waiting
-call, belong to that one. A full call opened again at another index is another one once other arguments came, because
-some servers give one id to all. A second value for a full call, one value split over calls, or a doubt between two
-breaks the stream: wrong arguments must never be run."""
+its name is known: a declared tool, or once any other data has arrived. Arguments that cannot begin a value, and
+complete the waiting call, belong to that one. A complete call that opens again at another index is another one once
+other arguments arrive, because some servers give one ID to all. A second value for a full call, one value split over
+calls, or a doubt between two breaks the stream: wrong arguments must never be run."""
 
 from __future__ import annotations
 
@@ -72,21 +72,21 @@ class CallAssembly:
         # Calls that opened since another item began, and calls with a placeholder that other calls followed.
         self._latest: list[StreamedCall] = []
         self._may_grow: list[StreamedCall] = []
-        # Those of which anything came since `end`.
+        # Calls with changes since `end`.
         self._changed: dict[StreamedCall, None] = {}
         self._restated = Restated()
         # Arguments that are no whole value, of calls that ended, and whether they are one together.
         self._broken: list[str] = []
         self._broken_together = Completeness()
         self._ids: set[str] = set()
-        # Whole calls that were opened again at another index, by that, and the arguments that came there since.
+        # Complete calls that opened again at another index, by index, and the arguments there since.
         self._twins: dict[int, tuple[StreamedCall, ArgumentAssembler]] = {}
         self.any_announced = False
         # The call that grew last by `next`.
         self._growing: StreamedCall | None = None
 
     def next(self, fragment: JsonValue) -> PartGrew | None:
-        """The one event of a fragment that only brings more arguments, exactly as `take` tells it; None for others."""
+        """The one event of a fragment that only has more arguments, exactly as `take` emits it; None for others."""
         if type(fragment) is not dict:
             return None
         inner, index = fragment.get("function"), fragment.get("index")
@@ -98,7 +98,7 @@ class CallAssembly:
         if type(more) is not str or not more or call is None:
             return None
         pieces = call.quick
-        # Only after a whole value, or with a brace, can it be something that was said before.
+        # Only after a complete value, or with a brace, can it be a repetition.
         if pieces is None or "{" in more:
             return None
         pieces.append(more)
@@ -110,7 +110,7 @@ class CallAssembly:
 
     @property
     def runs(self) -> bool:
-        """Whether arguments in any number of pieces, but for such as may end them, tell only that the call grew."""
+        """Whether arguments in any number of fragments, except such as may end them, only extend the call."""
         return self._growing is not None and self._growing.quick is not None
 
     def grown_by(self, run: TextRun) -> PartGrew:
@@ -269,7 +269,8 @@ class CallAssembly:
                 self._ledger.dropped(Feature.ARGUMENTS, part_place(call.part_index), _SURPLUS)
 
     def _check_pieces(self, calls: list[StreamedCall]) -> None:
-        """Refuse what is plainly one value in several calls, or arguments of one that another was taken to repeat."""
+        """Reject one value that is split over several calls, or arguments of one call that were taken for another's
+        repetition."""
         if any(call.robbed and (lacks(call) or not call.arguments.complete()) for call in calls):
             raise WireError(_ARGUMENTS, "the call they are for", "two of the same arguments")
         new = [call for call in calls if not (call.custom or call.arguments.silent or call.arguments.complete())]
@@ -300,7 +301,8 @@ class CallAssembly:
         return last is not None and not last.custom and not last.arguments.silent and not last.arguments.complete()
 
     def _returned(self, arguments: str, events: list[Event]) -> str:
-        """What an opening says of its own arguments: the end of those of the call before it is given back to that."""
+        """The own arguments of an opening fragment: the end of the previous call's arguments is returned to that
+        call."""
         waiting = None if arguments.lstrip()[:1] == "{" else self._matcher.waiting()
         if (
             waiting is None
@@ -313,7 +315,7 @@ class CallAssembly:
         return ""
 
     def _touch(self, call: StreamedCall) -> None:
-        """Take note that something came of a call."""
+        """Record a change of a call."""
         self._changed[call] = None
         self._restated.change(call)
 
@@ -349,7 +351,7 @@ class CallAssembly:
         if declared(call.name):
             return
         if call.part_index < 0 and call.arguments.silent and len(call.name) < _MAX_NAME_LENGTH:
-            # Some servers say all of it so far each time.
+            # Some servers send the whole text so far each time.
             whole = name.startswith(call.name) and not declared(call.name + name)
             call.name = name if whole or declared(name) else call.name + name
         elif not self._relayed and (declared(name) or declared(call.name + name)):

@@ -14,7 +14,7 @@ from enum import Enum
 from dragoman.protocols.openai_chat.reasoning import StatedReasoning
 
 THOUGHT = "<thought>"
-# What closes reasoning, by what opens it.
+# The closing tag of each opening tag.
 _TAGS = {"<think>": "</think>", THOUGHT: "</thought>", "<reasoning>": "</reasoning>"}
 
 # Where inline reasoning stood; it is not sent back, servers strip it from history themselves.
@@ -46,7 +46,7 @@ class InlineThinking:
         return self._state is _State.OUTSIDE
 
     def feed(self, text: str) -> tuple[str, str]:
-        """Take the next text and give what of it is reasoning and what is answer."""
+        """Read more text and split it into reasoning and content."""
         if self._state is _State.OUTSIDE:
             return "", text
         text, self._held = self._held + text, ""
@@ -64,7 +64,7 @@ class InlineThinking:
             self._state = _State.INSIDE
             self._tag = tag
             text = opening[len(tag) :]
-        # Where what was not looked at yet begins: the tags may be many.
+        # Where the unread part begins: there may be many tags.
         at = 0
         while True:
             if self._state is _State.INSIDE:
@@ -89,7 +89,7 @@ class InlineThinking:
             at += len(self._tag)
 
     def close(self) -> tuple[str, str]:
-        """Give what was held back, now that nothing can complete it."""
+        """Return the buffered text, which no more text can complete."""
         held, self._held = self._held, ""
         if self._state is _State.START:
             return "", "".join([*self._blanks, held])

@@ -176,7 +176,7 @@ def decode_choice(request: Fields) -> ToolChoice | None:
 
 
 def decode_parallel(request: Fields) -> bool | None:
-    """`parallel_tool_calls`, or what a choice in the words of the Messages protocol says of it."""
+    """`parallel_tool_calls`, or its counterpart in a tool choice of the Messages protocol."""
     flag = request.optional_flag("parallel_tool_calls")
     choice = request.value.get("tool_choice")
     if flag is None and isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True:

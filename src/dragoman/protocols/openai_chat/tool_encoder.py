@@ -36,7 +36,7 @@ _NOT_WRAPPED = Wrapped.NOT
 
 
 class EncodedTools(ToolDeclarations, kw_only=True):
-    """What a request's tools became: declarations, the provider's search, and the table of names."""
+    """The encoded tools of a request: declarations, the provider's search, and the table of names."""
 
     written: JsonList
     search: JsonObject | None = None
@@ -110,7 +110,7 @@ class ToolEncoder:
         return entry
 
     def _report(self, tool: FunctionTool | TextTool, entry: ToolEntry, at: Place) -> None:
-        """Note what a declaration does not say here."""
+        """Report what a declaration cannot express here."""
         ledger = self._ledger
         if tool.callers is not None and "direct" not in tool.callers:
             raise refused(Feature.TOOL_OPTIONS, at, f"{tool.name!r} excludes calls by the model itself")
@@ -299,7 +299,7 @@ def _inner(value: JsonValue, depth: int) -> JsonValue:
 
 
 def _typed(branch: JsonValue, kind: JsonValue) -> JsonValue:
-    # A reference says its type where it leads, and a branch of branches in these.
+    # A reference has its type at its target, and a nested branch in its branches.
     if not isinstance(branch, dict) or branch.keys() & {"type", "$ref", "anyOf"}:
         return branch
     return {"type": kind, **branch}

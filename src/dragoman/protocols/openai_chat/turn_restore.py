@@ -1,4 +1,4 @@
-"""Restores reasoning in turns of clients that send back only content and calls (mapping.md V4), from the sealed
+"""Restores reasoning in turns of clients that send back only content and calls (mapping.md V4), from the signed
 reasoning of the earlier response. A turn is found by the id of its first call; since ids like `call_0` recur, a digest
 of text and calls must match. Restored reasoning is sent and reported as if the client had sent it."""
 
@@ -27,14 +27,14 @@ from dragoman.wire.fields import Fields
 from dragoman.wire.json import decode, encode, encode_text
 from dragoman.wire.json_spans import JsonSpan, elements_of, named, object_members, replaced, with_member
 
-# What no such turn is without.
+# Every such turn contains it.
 MARKER = b'"tool_calls"'
 # Reasoning members of a message. A client that returns any of them is expected to return all of them.
 _REASONING = (*REASONING_FIELDS, DETAILS, BLOCKS, ITEMS, OPAQUE)
 
 
 class _Content(Struct, frozen=True, kw_only=True, array_like=True):
-    """A kept turn, as it is written down; `exact` says that its calls must be the same to the letter."""
+    """A cached turn in stored form; `exact` means that its calls must match literally."""
 
     protocol: str
     vendor: str
@@ -49,7 +49,7 @@ _READER = msgspec.json.Decoder(_Content)
 
 
 def build_cached_turn(response: Response, translation: TranslationContext) -> CachedTurn | None:
-    """What is to be kept of an answer for the requests that follow it; None without a call or sealed reasoning."""
+    """The turn of a response to cache for later requests; None without a call or signed reasoning."""
     if response.origin == NAME or translation.request.legacy_functions or translation.request.store is False:
         return None
     calls = [_response_call(part) for part in response.parts if isinstance(part, ToolCall)]
@@ -78,7 +78,7 @@ def build_cached_turn(response: Response, translation: TranslationContext) -> Ca
 
 
 def lacking(body: bytes) -> list[str]:
-    """The ids of the first calls of assistant messages that say nothing of their reasoning, each once."""
+    """The IDs of the first calls of assistant messages without reasoning, each once."""
     if MARKER not in body:
         return []
     try:
@@ -119,7 +119,7 @@ def _read(encoded: bytes) -> _Content | None:
 
 
 def _comes_back(entries: list[JsonObject], origin: str, target: TargetModel) -> bool:
-    """Whether the provider would take reasoning back that its client says in these entries."""
+    """Whether the provider accepts the reasoning that a client returns in these entries."""
     if not entries:
         return False
     parts, _ = decode_echo(Fields({DETAILS: list[JsonValue](entries)}))
@@ -145,7 +145,7 @@ _Call = tuple[str, str, str]
 
 
 class _BareTurn(Struct, frozen=True):
-    """An assistant message with calls and without reasoning: where it stands, and what it says."""
+    """An assistant message with calls and without reasoning: its span and content."""
 
     span: JsonSpan
     text: str
@@ -190,7 +190,7 @@ def _client_call(call: JsonObject) -> _Call | None:
 
 
 def _response_call(call: ToolCall) -> _Call:
-    """A call of an answer as the client has it; streams tell free text as the function that stands for its tool."""
+    """A call of a response as the client has it; streams send free text as the function for its tool."""
     text = call.form is InputForm.TEXT
     return call.call_id, client_name(call), wrap_input(call.arguments) if text else or_empty(call.arguments)
 
@@ -210,7 +210,7 @@ def _text(parts: tuple[Part, ...]) -> str:
 
 
 def _digest(text: str, calls: list[_Call], *, exact: bool) -> bytes:
-    """What tells a turn from another; clients that parse arguments and write them anew have spaces of their own."""
+    """The digest that identifies a turn; clients that re-encode arguments change the whitespace."""
     entries: JsonList = [
         [call_id, name, arguments if exact else _spelled(arguments)] for call_id, name, arguments in calls
     ]

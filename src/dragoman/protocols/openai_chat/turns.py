@@ -36,7 +36,7 @@ from dragoman.rules.instructions import is_tagged, tagged, without_telemetry
 from dragoman.rules.tool_table import ToolTable
 from dragoman.rules.translated_parts import HistoryEncoding
 
-# Members of an enumeration are looked up slowly; these are asked for with every turn.
+# Enum members are slow to look up, and these are needed for every turn.
 _USER, _ASSISTANT, _RESULTS = TurnKind.USER, TurnKind.ASSISTANT, TurnKind.RESULTS
 _JSON = InputForm.JSON
 
@@ -49,7 +49,7 @@ class TurnEncoder:
     ) -> None:
         capabilities = target.capabilities
         if history is not None and (capabilities.echo_thinking == "turns" or capabilities.results_apart):
-            # What follows decides how turns are written.
+            # Later turns decide how earlier ones are encoded.
             history.is_prefix, history = False, None
         self._history = history
         self._target = target
@@ -62,10 +62,10 @@ class TurnEncoder:
         self._written: JsonList = []
         self._attached: list[JsonObject] = []
         self._begun = False
-        # Where the turn stands that is written.
+        # The location of the present turn.
         self._turn_at: Place = ("messages",)
         self._write_message = self._written.append if target.capabilities.user_after_tool else self._write_after_result
-        # Whether a call was made between the two messages of a user that the turn written now stands between.
+        # Whether the user turn that is being encoded has a call.
         self._called = False
 
     def encode(self, instructions: tuple[Text, ...], turns: list[Turn], closing: str | None) -> JsonList:
@@ -157,7 +157,7 @@ class TurnEncoder:
             self._write_message({"role": "user", "content": joined_content(late)})
             return
         if self._history is not None and not self._capabilities.system_anywhere:
-            # It may be joined to the instructions, which are no part of the history.
+            # It may be joined to the instructions, which are not part of the history.
             self._history.is_prefix = False
         # The two roles are one thing where a server knows only the older one.
         developer = turn.kind is TurnKind.DEVELOPER and self._capabilities.developer_role
@@ -196,7 +196,7 @@ class TurnEncoder:
         self._write_message({"role": "user", "content": joined_content(parts)})
 
     def _write_after_result(self, message: JsonObject) -> None:
-        """Write what the user or an instruction says, for a server that takes neither right after a result (T15)."""
+        """Encode user text or an instruction for a server that accepts neither directly after a result (T15)."""
         last = self._written[-1] if self._written else None
         if not isinstance(last, dict) or last.get("role") != "tool":
             self._written.append(message)
@@ -314,7 +314,7 @@ class TurnEncoder:
         return write_call(call_id, name, wrap_input(part.arguments), InputForm.JSON)
 
     def _report_call(self, part: ToolCall, at: Place) -> None:
-        """Note what a call does not say here."""
+        """Report what a call cannot express here."""
         if part.extras is not None and "type" in part.extras.fields:
             self._ledger.approximated(Feature.VENDOR_TOOL, at, "written as a function call")
         else:
@@ -396,7 +396,7 @@ class AssistantText:
     def __init__(self) -> None:
         self._parts: list[JsonObject] = []
         self._in_parts = False
-        # Whether text stands last.
+        # Whether the last part is text.
         self._ends_with_text = False
         self._at: Place = ()
         self.apart = False

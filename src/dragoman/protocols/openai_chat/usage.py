@@ -29,7 +29,7 @@ from dragoman.wire.peek import NULL, UNREADABLE, peeked
 #                        https://github.com/vercel/ai/blob/main/packages/perplexity/src/convert-perplexity-usage.ts
 _INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 _OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
-# Where the counts stand that are written at home.
+# The native locations of the counts.
 _NATIVE_MEMBERS = ("", _INPUT_DETAILS[0], _OUTPUT_DETAILS[0])
 
 
@@ -37,7 +37,7 @@ TokenCount: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_COUNT)]
 
 
 class _Count(Struct, frozen=True):
-    """One count: its names, and the members that it may stand in before those beside the totals."""
+    """One count: its names, and the detail members in which it may stand before the totals."""
 
     names: tuple[str, ...]
     details: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class _Reading:
 
     def __init__(self, usage: JsonObject) -> None:
         self._usage = usage
-        # Of each place what was read there.
+        # The members read at each location.
         self._read: dict[str, list[str]] = {"": [], _INPUT_DETAILS[0]: [], _OUTPUT_DETAILS[0]: []}
         self.unread: list[str] = []
 
@@ -150,7 +150,7 @@ class _Reading:
         return None
 
     def rest(self) -> Extras | None:
-        """What the model does not hold, or holds under another name."""
+        """Members that the model lacks, or has under another name."""
         read = self._read[""]
         if len(read) == len(self._usage):
             return None
@@ -168,7 +168,7 @@ class _Reading:
 
 
 def usage_in(response: JsonObject, choice: JsonObject | None) -> JsonValue:
-    """Where an answer or a chunk tells its counts: beside the choices, in the first of them, or in Groq's member."""
+    """The usage of a response or chunk: next to the choices, in the first of them, or in Groq's member."""
     usage = response.get("usage")
     if usage is None and choice is not None:
         # https://platform.kimi.ai/docs/api/chat: the last chunk of a stream.
@@ -205,9 +205,9 @@ def encode_usage(usage: Usage | None, ledger: Ledger) -> JsonObject:
     return merge_extras(written, usage.extras)
 
 
-# Lifetimes of what was written to a cache differ between providers and are not told (U5).
+# Lifetimes of cache writes differ between providers and are not reported (U5).
 _UNREPORTED = frozenset({"cache_creation", "cache_write_tokens_details"})
-# Where the count of searches stands in its own protocol; it has a loss of its own (U6).
+# The native location of the number of searches; it has a loss of its own (U6).
 _SEARCHES = {"server_tool_use": "web_search_requests"}
 
 
@@ -235,7 +235,7 @@ class _OutputDetails(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Usual(Struct, forbid_unknown_fields=True, gc=False):
-    """Counts as nearly every server tells them."""
+    """Counts in the usual form."""
 
     prompt_tokens: TokenCount
     completion_tokens: TokenCount

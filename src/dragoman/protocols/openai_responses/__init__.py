@@ -19,7 +19,7 @@ from dragoman.rules.model_lists import OPENAI, encode_openai_model, encode_opena
 from dragoman.rules.retry_delays import encode_openai_limits
 from dragoman.wire.sse import comment
 
-# Every frame of a stream is read: the end of one that breaks off must repeat what was said, so no `plain_end`.
+# Every frame of a stream is parsed: the end of a broken one must repeat its content, so there is no `plain_end`.
 CODEC = Codec(
     name=NAME,
     vendor=VENDOR,

@@ -74,7 +74,7 @@ class AssistantWriter:
         self._call: tuple[HostedCall, Place] | None = None
         self._exact = False
         self._start = 0
-        # How often an id was made of each seed.
+        # Number of IDs made of each seed.
         self._seeds: dict[str, int] = {}
 
     def write(self, turn: Turn) -> None:
@@ -101,7 +101,7 @@ class AssistantWriter:
 
     @property
     def is_stateless(self) -> bool:
-        """Whether what follows does not depend on what was written."""
+        """Whether later items do not depend on the encoded ones."""
         return not self.custom and not self._seeds
 
     def identity(self, value: str) -> str:
@@ -119,7 +119,7 @@ class AssistantWriter:
             self._message_id = part.id
             self._message_extras |= lifted(part)
         elif self._places and self._places[-1][1] != at[1]:
-            # What the client said in two messages is not glued into one.
+            # Two messages of the client are not joined.
             self._finish_message()
         if part.cache is not None:
             self._inputs.lose_breakpoint(part.cache, at)
@@ -185,7 +185,7 @@ class AssistantWriter:
             self._items.append(item)
 
     def _is_native(self, part: ToolCall, at: Place) -> bool:
-        """Report what a call carries beside itself; an item of this wire's own is written as it came."""
+        """Report the extras of a call; an item of this protocol is sent unchanged."""
         extras = part.extras
         if extras is not None:
             if extras.origin == NAME and "type" in extras.fields:
@@ -244,7 +244,7 @@ class AssistantWriter:
 
     def _item_id(self, kind: str, seed: str) -> str:
         """The id of an item whose type demands one, though this provider minted none. It is the same in every request,
-        and different for a second item of the same seed: the service refuses duplicate ids."""
+        and unique for a second item of the same seed: the service rejects duplicate IDs."""
         uses = self._seeds[seed] = self._seeds.get(seed, 0) + 1
         seed = seed if uses == 1 else f"{seed}:{uses}"
         return ID_PREFIXES[kind] + sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:24]
@@ -267,7 +267,7 @@ class AssistantWriter:
                 drop_extras(part.extras, at, self._ledger)
 
     def _compaction(self, part: Compaction, at: Place) -> None:
-        """What stands for the conversation before: the issuer's item, or its summary as the user's words (V9)."""
+        """The replacement for earlier turns: the issuer's item, or its summary as user text (V9)."""
         self._finish_message()
         sealed = part.seal
         if sealed is not None and "type" in sealed.body and opens(sealed, NAME, self._target.model, self._capabilities):

@@ -16,12 +16,12 @@ from dragoman.wire.sse import DONE, frame
 
 
 def failure_of(error: JsonObject) -> Failure:
-    """The failure that an error object inside a successful answer tells (O2)."""
+    """The failure of an error object inside a successful response (O2)."""
     return openai_failure(error, None)
 
 
 def has_failed(response: JsonObject, event: JsonObject | None = None) -> bool:
-    """Whether a response failed: its status says so, or an error stands in it or beside it in its event."""
+    """Whether a response failed: by its status, or by an error in it or next to it in its event."""
     beside = event.get("error") if event is not None else None
     return response.get("status") == FAILED or _is_reported(response.get("error")) or _is_reported(beside)
 
@@ -42,14 +42,14 @@ def failure_in(response: JsonObject, event: JsonObject | None = None) -> Failure
 
 
 def _is_reported(error: JsonValue) -> bool:
-    """Whether a member `error` says anything: some servers always send one, with empty members."""
+    """Whether a member `error` has content: some servers always send one with empty members."""
     if isinstance(error, dict):
         return any(error.values())
     return bool(error.strip() if isinstance(error, str) else error)
 
 
 def _flat(holder: JsonObject) -> JsonObject:
-    """The members of an error that stand where the error itself should."""
+    """The members of an error that has no envelope."""
     return {name: holder[name] for name in ("code", "message", "param") if holder.get(name)}
 
 

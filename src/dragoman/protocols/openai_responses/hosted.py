@@ -32,7 +32,7 @@ ITEM_TYPES = {
 
 
 def decode_hosted(item: Fields, kind: str, model: str | None = None, vendor: str | None = None) -> Pair:
-    """The call and the result that one item tells; the call carries the whole item for the way home."""
+    """The call and the result of one item; the call carries the whole item for the way back."""
     return _DECODERS[kind](item, model, vendor)
 
 
@@ -75,7 +75,7 @@ def _decode_search(item: Fields, model: str | None, vendor: str | None) -> Pair:
         for one in action.each("sources")
     ]
     if page and not sources:
-        # What `open_page` and `find_in_page` read.
+        # The pages that `open_page` and `find_in_page` read.
         sources = [source_of(page, "", {"type": "url", "url": page})]
     return _pair(item, HostedKind.WEB_SEARCH, "web_search", encode_text(arguments), sources=tuple(sources))
 
@@ -164,7 +164,7 @@ def report_hosted_call(call: HostedCall, at: Place, ledger: Ledger) -> None:
 
 
 def lose_result(result: HostedResult, at: Place, ledger: Ledger) -> None:
-    """Report a result without its call, which no item can tell."""
+    """Report a result without its call, which no item can express."""
     ledger.dropped(HOSTED_FEATURES[result.kind], at, "a result without its call has no item here")
 
 

@@ -1,5 +1,5 @@
-"""Items of a request's input to messages of the model, and sealed items back; one item is one message. Items that steer
-the conversation (late tools, changed settings) stay in place, and the request's updates collect their content (T9)."""
+"""Input items to messages of the model, and sealed items back; one item is one message. Items that steer the
+conversation (late tools, changed settings) stay in place, and the request's updates collect their content (T9)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from dragoman.wire.json import kind_of
 
 _ROLES = {role.value: role for role in Role}
 _ROLE_NAMES = tuple(_ROLES)
-# What the user's side says, by the end of its type; all other items are the model's.
+# Items of the user's side by the end of their type; all other items are the model's.
 _USER_ENDINGS = ("_output", "_response", "_trigger", "_reference")
 
 # Items that are known by their own id, or belong to a search that the provider ran: their `call_id` may be null.
@@ -55,14 +55,14 @@ _WITHOUT_CALL_ID = frozenset(
 
 
 class InputReader:
-    """Reads the items of one request and collects what they change about it."""
+    """Reads the items of one request and collects their changes to it."""
 
     def __init__(self) -> None:
         self.tools: list[ToolSpec] = []
         self.effort: str | None = None
         self.output: OutputFormat | None = None
         self.demands: list[Demand] = []
-        # How often a compaction is asked for.
+        # Number of requested compactions.
         self.triggers = 0
         self.compacts = False
         # `local_shell_call_output` names its call by the item's id (pitfall 160).
@@ -172,7 +172,7 @@ class InputReader:
 
     def _search_output(self, item: Fields) -> Message:
         item.demand("tools")
-        # What was found is no longer deferred.
+        # Found tools are no longer deferred.
         self.tools += [
             replace(tool, deferred=None) if isinstance(tool, FunctionTool | TextTool) else tool
             for tool in decode_tools(item, "tools")
@@ -330,7 +330,7 @@ def decode_thinking(item: Fields, model: str | None = None, vendor: str | None =
 
 
 def thinking_text(item: Fields) -> tuple[str, ThinkingKind]:
-    """What can be read of a reasoning item: the summary, else the reasoning itself."""
+    """The readable text of a reasoning item: the summary, else the reasoning itself."""
     summary = _joined(item, "summary")
     # Beside a summary the reasoning itself is only checked, and stays among what else the item holds.
     content = _joined(Fields(item.value, item.path) if summary else item, "content")

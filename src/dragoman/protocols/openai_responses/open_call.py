@@ -1,4 +1,4 @@
-"""Calls while they are open: their arguments are told once, and never two that differ."""
+"""Open calls: their arguments are emitted once, and never two different ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OpenCall(OpenItem):
         return None if self._call is None or self._unwrapper is not None else (self._index, self._piece)
 
     def _new(self, delta: str) -> str:
-        """What is new in a piece that says all so far again; where it may be a value inside, it is taken as that."""
+        """The new part of a fragment that repeats the text so far; if it may be a nested value, it is taken as that."""
         pieces = self._piece.pieces
         last = next((text[-1] for piece in reversed(pieces) if (text := piece.rstrip())), "")
         more = None if last in _BEFORE_VALUES else remainder_after(pieces, delta)
@@ -68,11 +68,12 @@ class OpenCall(OpenItem):
         self._complete(event.get("arguments", event.get("input")))
 
     def silent(self) -> bool:
-        """Whether none of its arguments were told yet."""
+        """Whether none of its arguments was emitted yet."""
         return not self._piece.pieces
 
     def fits(self, body: JsonObject) -> bool:
-        """Whether this may be the whole of what was told: the same name, and arguments that go on from those told."""
+        """Whether this may be the complete form of the call: the same name, and arguments that continue the emitted
+        ones."""
         if self._name and body.get("name") != self._name:
             return False
         whole = _arguments(body)
@@ -86,7 +87,7 @@ class OpenCall(OpenItem):
         return any(one and other and one != other for one, other in pairs)
 
     def announce(self, body: JsonObject) -> None:
-        """Hear the announcement again, perhaps now with a name."""
+        """Process a repeated announcement, perhaps now with a name."""
         super().announce(body)
         self.call_id = self.call_id or body.get("call_id")
         if self._call is None and body.get("name"):
@@ -120,7 +121,7 @@ class OpenCall(OpenItem):
         context.out.append(PartEnded(self._index))
 
     def repeat(self, body: JsonObject) -> None:
-        """Report what the call says beside itself; fail if it is the same call with other arguments."""
+        """Report extras of the call; fail if it is the same call with other arguments."""
         self._report(body)
         if body.get("call_id") == self.call_id and not self.context.translation.relayed and not self.fits(body):
             raise _differs(_arguments(body))
@@ -174,7 +175,7 @@ class OpenCall(OpenItem):
             self._grow(missing)
 
     def _missing_arguments(self, whole: str) -> str | None:
-        """What arguments have beyond those told; None if they are others."""
+        """The part of the arguments beyond the emitted ones; None if they are others."""
         more = beyond_all((self._piece,), whole)
         if more is not None:
             return more
@@ -183,7 +184,7 @@ class OpenCall(OpenItem):
         if self._parsed is None:
             self._parsed = _value(self._piece.text)
         parsed = _value(whole)
-        # The same value in another spelling, or an empty one where there is a whole one, says nothing new.
+        # The same value in another spelling, or an empty one after a complete one, is not new.
         return "" if self._parsed is not None and (parsed == self._parsed or parsed in (None, {})) else None
 
     def _grow(self, delta: str) -> None:
@@ -200,7 +201,7 @@ class OpenCall(OpenItem):
 
 
 def _arguments(body: JsonObject) -> str:
-    """What a body says of the arguments, as text."""
+    """The arguments in a body, as text."""
     value = body.get("arguments") or body.get("input")
     if type(value) is dict:
         return encode_text(value)

@@ -1,4 +1,4 @@
-"""What open items have in common: what they tell into, what they told, and the kind that comes whole."""
+"""Shared by open items: the context, the emitted parts, and items that are complete at their start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.protocols.openai_responses.shapes import NAME
 from dragoman.rules.extras import UnknownFields, part_place
 from dragoman.wire.fields import Fields
 
-# How far is looked for what is not where it should be: a flood takes time by its length.
+# Maximum distance of a search for misplaced data, so that a flood takes linear time.
 NEAR = 64
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ W = TypeVar("W")
 
 
 class ItemContext:
-    """What the items of one stream share: the events of the frame at hand, and what was told so far."""
+    """State that the items of one stream share: the events of the present frame, and the emitted parts."""
 
     __slots__ = (
         "calls",
@@ -50,7 +50,7 @@ class ItemContext:
         self.out: list[Event] = []
         self.parts = 0
         self.calls: set[str] = set()
-        # What the stop is derived from: calls and refusals.
+        # The basis of the stop reason: calls and refusals.
         self.emitted_parts: list[Part] = []
         self.refusals: list[OpenPiece] = []
 
@@ -61,13 +61,13 @@ class ItemContext:
         return number
 
     def differs(self, feature: Feature, index: int | None) -> None:
-        """Report that a text said again in full is not the one that was told."""
+        """Report that a text in full differs from the emitted one."""
         note = "the provider said it again in other words; what it said first is told"
         self.ledger.approximated(feature, part_place(index), note)
 
 
 class OpenPiece:
-    """One content part of a message, one summary, or the arguments of a call: the part it is and what came of it."""
+    """One content part of a message, one summary, or the arguments of a call: the part and its emitted text."""
 
     __slots__ = (
         "_bare",
@@ -97,11 +97,11 @@ class OpenPiece:
 
     @property
     def text(self) -> str:
-        """All that was told."""
+        """The emitted text."""
         return "".join(self.pieces)
 
     def bare(self) -> list[str]:
-        """All that was told without its white space, in pieces that are not empty; each is looked at once."""
+        """The emitted text without whitespace, in non-empty fragments; each is computed once."""
         for piece in self.pieces[self._looked_at :]:
             if text := bare(piece):
                 self._bare.append(text)
@@ -110,16 +110,16 @@ class OpenPiece:
         return self._bare
 
     def matches(self, whole: str) -> bool:
-        """Whether a text is just what was told, white space apart."""
+        """Whether a text equals the emitted one, apart from whitespace."""
         bare_pieces, full = self.bare(), bare(whole)
         return self._bare_length == len(full) and "".join(bare_pieces) == full
 
     def fits(self, whole: str) -> bool:
-        """Whether this text may be the whole of what was told."""
+        """Whether this text may be the complete form of the emitted one."""
         return not self.pieces or beyond_all((self,), whole) is not None
 
     def missing(self, whole: str) -> str:
-        """What the whole text has beyond the deltas."""
+        """The part of the full text beyond the deltas."""
         return (beyond_all((self,), whole) or "") if self.pieces else whole
 
     def add(self, text: str) -> None:
@@ -143,23 +143,23 @@ class OpenItem:
         self.body: JsonObject = {}
 
     def silent(self) -> bool:
-        """Whether nothing of it was told yet."""
+        """Whether no text was emitted yet."""
         return not self.done
 
     def fits(self, body: JsonObject) -> bool:
-        """Whether this may be the whole of what was told."""
+        """Whether this may be the complete form of the emitted item."""
         return not self.done or body == self.body
 
     def growing(self, event: JsonObject) -> tuple[int, OpenPiece] | None:
-        """The part and the piece that a delta grew, if more of them tell only that it grows again."""
+        """The part and fragment of a delta, if further ones only extend it."""
         return None
 
     def is_other(self, body: JsonObject) -> bool:
-        """Whether this says by its own name that it is another item."""
+        """Whether its name marks it as another item."""
         return False
 
     def announce(self, body: JsonObject) -> None:
-        """Hear the announcement again."""
+        """Process a repeated announcement."""
         self.announced = {**self.announced, **body}
 
     def repeat(self, body: JsonObject) -> None:
@@ -167,7 +167,7 @@ class OpenItem:
         self.context.unknowns.members(body, self.body)
 
     def finish(self, body: JsonObject | None) -> None:
-        """End the item; without its body what the deltas told is all there is."""
+        """End the item; without a body the deltas are all there is."""
         context = self.context
         if body is None:
             context.unknowns.name(self.kind or "item")
@@ -176,7 +176,7 @@ class OpenItem:
         for part in context.reader.read(Fields(body)):
             number = context.number()
             if isinstance(part, ToolCall):
-                # A call comes whole and still tells its arguments as growth.
+                # A call that is complete at its start still emits its arguments as growth.
                 context.emitted_parts.append(part)
                 context.out.append(PartStarted(number, replace(part, arguments="")))
                 context.out.append(PartGrew(number, ArgumentsDelta(part.arguments)))
@@ -191,14 +191,14 @@ def bare(text: str) -> str:
 
 
 def beyond(emitted: str, whole: str) -> str | None:
-    """What a whole text has beyond the told one, white space apart; None if it is another text."""
+    """The part of a full text beyond the emitted one, apart from whitespace; None if it is another text."""
     piece = OpenPiece()
     piece.add(emitted)
     return beyond_all((piece,), whole)
 
 
 def beyond_all(pieces: Iterable[OpenPiece], whole: str) -> str | None:
-    """The same for what was told in several pieces; of those no more is looked at than the whole text is long."""
+    """The same for text in several fragments, of which only the length of the full text is read."""
     pieces = tuple(pieces)
     rest = remainder_after((text for piece in pieces for text in piece.pieces), whole)
     if rest is not None:
@@ -220,7 +220,7 @@ def beyond_all(pieces: Iterable[OpenPiece], whole: str) -> str | None:
 
 
 def remainder_after(prefixes: Iterable[str], whole: str) -> str | None:
-    """What comes in a text behind the told ones, with which it begins; None if it does not."""
+    """The rest of a text after the emitted ones, with which it begins; None if it does not."""
     at = 0
     for text in prefixes:
         if not whole.startswith(text, at):

@@ -10,7 +10,7 @@ as one more delta, never twice. White space apart, in which servers differ from 
     function, custom  its announcement with a name           argument or input deltas    item done
     any other         its end, whole                         –                           at once
 
-Not every server numbers as the vendor does, and some number nothing. What an event or a body belongs to:
+Not every server numbers as the vendor does, and some number nothing. The item of an event or a body:
 
     said of                  is found by
     an item, by an event     its id; its `output_index`; else the latest open one of its kind, else it begins here
@@ -19,8 +19,8 @@ Not every server numbers as the vendor does, and some number nothing. What an ev
     a content part           its `content_index`; else the latest open one of its kind
     a content part, whole    the same, if it may be the whole of it; else another that it may be the whole of
 
-An id that two open items share says nothing. A text that is sent again in other words is reported, and the first one
-stands; a call that is sent again with other arguments fails the stream, because it is unknown which one to run.
+An ID of two open items is ignored. A text that is sent again in other words is reported, and the first one stands; a
+call that is sent again with other arguments fails the stream, because it is unknown which one to run.
 """
 
 from __future__ import annotations
